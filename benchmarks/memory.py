@@ -34,7 +34,8 @@ from nnc.lower.alloc.greedy import best_fit, order_of
 from nnc.lower.alloc.instances import read_instance
 from nnc.lower.alloc.problem import block_rows, make_problem
 from nnc.lower.liveness import walk
-from nnc.lower.pipeline import REWRITES, plan
+from nnc.lower.phases import SIMPLIFYING, names_of
+from nnc.lower.pipeline import plan
 from nnc.lower.report import MemoryPlan
 from nnc.lower.stages import Loop
 from nnc.lower.views import find_views
@@ -142,7 +143,7 @@ def network_rows(network: Network) -> list[list[Cell]]:
 
 def own_memory(graph: Graph) -> int:
     """Bytes of all values that are no views, each in memory of its own, after the passes that make graphs small."""
-    small = run_passes(graph, REWRITES, Options())
+    small = run_passes(graph, names_of(SIMPLIFYING), Options())
     views = find_views(small)
     return sum(symbol.spec.nbytes for symbol in small.symbols() if views[symbol].base is symbol)
 

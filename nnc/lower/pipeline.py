@@ -13,7 +13,7 @@ from nnc.context import set_context, timed
 from nnc.devices import kind_of
 from nnc.dtypes import TAPE
 from nnc.errors import InternalError
-from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel, run_passes
+from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
 from nnc.lower.background import in_background
 from nnc.lower.bind import bind_buffers, emit, no_workspace
@@ -23,6 +23,7 @@ from nnc.lower.kernels import RunProgram, sub_graph_kernel
 from nnc.lower.native_program import Outside
 from nnc.lower.natives import Natives, fused_alone, settled
 from nnc.lower.passes.remat import Remat, frugal
+from nnc.lower.phases import DELAY, FUSE, JOIN, PLACING, READY_TO_FUSE, READY_TO_JOIN, SETTLING, facts_after, run_phases
 from nnc.lower.program import Program
 from nnc.lower.report import check_addresses, check_budget
 from nnc.lower.schedule.make import concurrent_lives, make_schedule
@@ -32,21 +33,6 @@ from nnc.lower.stored import find_place
 from nnc.options import Options
 
 ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Kernel]
-
-# Passes that make graphs small, in two rounds, since each finds more after the others; barriers keep values that are computed again
-# on purpose from being merged with the original. Sub-graphs are rewritten along with their graph.
-REWRITES = (
-    "inline_calls", "dce", "fold", "simplify", "parts", "cse", "subpixel", "licm", "one_hot", "combine", "picks", "join_sums",
-    "split_sums", "dce", "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals",
-    "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
-)  # fmt: skip
-SETTLED = (*REWRITES, "layout")  # nodes that are not computed element by element have their form now
-PIPELINE = (*SETTLED, "units", "order", "recompute", "pack", "keep")
-# last, since values that are computed again to save memory may be chosen command by command; the first find no more to do in their
-# results
-FUSION = ("totals", "contract_products", "shifted_sums", "join_pools", "at_writers", "at_readers", "fuse")
-# Passes that make one kernel of several: a product and its epilogue, and kernels that do the same.
-JOINING = ("epilogue", "join_kernels", "interleave")
 
 
 def lower(
@@ -68,72 +54,99 @@ def lower(
     Raises:
         MemoryBudgetError: a call would allocate more than `options.memory_budget`.
     """
-    device = kind_of(options.device)
-    expect_kernels({node.command for node in graph.walk()}, device)
+    compiler = compiler if options.native else None
+    lowering = _Lowering(options, choose_kernel, compiler)
+    expect_kernels({node.command for node in graph.walk()}, lowering.device)
+    place = find_place(graph, options, native=compiler is not None, choice=_name_of(choose_kernel))
+    known = place.read() if place is not None else None
+    if expect is not None and known is not None and known.outside is not None:
+        expect(known.outside)
+    made = known.program(lowering.step_kernel, compiler) if known is not None else None
+    if made is not None:
+        made.load()
+        return made
+    made = lowering.new_program(graph, expect if known is None else None)
+    made.load()
+    if place is not None and (compiler is None or compiler.works()):
+        in_background(partial(place.keep, made))
+    return made
 
-    def workspace(node: Node) -> int:
+
+def _name_of(choose_kernel: ChooseKernel) -> str:
+    """Returns the name of the function that chooses kernels, or of the class of the object that does."""
+    named = choose_kernel if hasattr(choose_kernel, "__qualname__") else type(choose_kernel)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+class _Lowering:
+    """Makes programs of a graph and of the sub-graphs that its steps run.
+
+    Args:
+        options: of the graph that is lowered.
+        choose_kernel: the kernel for a command on inputs of these specs.
+        compiler: of kernels and programs; None: steps run from Python.
+    """
+
+    def __init__(self, options: Options, choose_kernel: ChooseKernel, compiler: Compiler | None) -> None:
+        self.options, self.compiler, self.device = options, compiler, kind_of(options.device)
+        self._choose_kernel = choose_kernel
+        self._inner = options.update(memory_budget=None, donated=(), streams=1)
+
+    def new_program(self, graph: Graph, expect: Callable[[Outside], None] | None) -> Program:
+        """The program of the graph; `expect` is told what calls need once memory is planned."""
+        natives = self._natives()
+        if natives is not None:
+            natives.begin()
+        planned = plan(graph, self.options, self.workspace, natives)
+        check_budget(planned, self.options.memory_budget)
+        if expect is not None:
+            expect(Outside.of(planned))
+        return self._program(planned, self.options, natives)
+
+    def workspace(self, node: Node) -> int:
+        """Bytes that the kernel of a node needs while it runs."""
         specs = tuple(symbol.spec for symbol in node.inputs)
         if node.graphs:
             params = {**node.params, "graphs": node.graphs}
-            printed = find_kernel(node.command, specs, params, device)
+            printed = find_kernel(node.command, specs, params, self.device)
             return printed.workspace(specs, params) if printed is not None else 0
         with set_context(source=node.source):
-            return choose_kernel(node.command, specs, node.params).workspace(specs, node.params)
+            return self._choose_kernel(node.command, specs, node.params).workspace(specs, node.params)
 
-    inner = options.update(memory_budget=None, donated=(), streams=1)
+    def step_kernel(self, step: Step) -> Kernel:
+        """The kernel of a step. Where there is none for its sub-graphs, they are programs of their own."""
+        if not step.graphs:
+            with set_context(source=step.source):
+                return self._choose_kernel(step.command, step.input_specs, step.params)
+        printed = find_kernel(step.command, step.input_specs, {**step.params, "graphs": step.graphs}, self.device)
+        if printed is None:
+            return sub_graph_kernel(step, self._inner_program)
+        one_by_one = self._inner.update(native=False, guard=False)
+        return replace(printed, run=sub_graph_kernel(step, partial(self._sub_program, options=one_by_one)).run)
 
-    one_by_one = inner.update(native=False, guard=False)
+    def _inner_program(self, graph: Graph) -> RunProgram:
+        if any(s.dtype == TAPE for s in (*graph.inputs, *graph.outputs)):  # tapes pass through: nothing to plan
+            return lambda values: run_graph(graph, values)
+        return self._sub_program(graph, self._inner)
 
-    def lower_inner(sub_graph: Graph) -> RunProgram:
-        if any(s.dtype == TAPE for s in (*sub_graph.inputs, *sub_graph.outputs)):  # tapes pass through: nothing to plan
-            return lambda values: run_graph(sub_graph, values)
-        return program(_plan_rewritten(sub_graph, inner, workspace), inner).run
+    def _sub_program(self, graph: Graph, options: Options) -> RunProgram:
+        return self._program(_plan_rewritten(graph, options, self.workspace), options, None).run
 
-    def lower_fused(sub_graph: Graph) -> RunProgram:
-        return program(_plan_rewritten(sub_graph, one_by_one, workspace), one_by_one).run
+    def _natives(self) -> Natives | None:
+        return Natives(self.step_kernel, self.compiler) if self.compiler is not None else None
 
-    def step_kernel(step: Step) -> Kernel:
-        if step.graphs:
-            printed = find_kernel(step.command, step.input_specs, {**step.params, "graphs": step.graphs}, device)
-            if printed is None:
-                return sub_graph_kernel(step, lower_inner)
-            return replace(printed, run=sub_graph_kernel(step, lower_fused).run)
-        with set_context(source=step.source):
-            return choose_kernel(step.command, step.input_specs, step.params)
-
-    def program(planned: Planned, options: Options, natives: Natives | None = None) -> Program:
+    def _program(self, planned: Planned, options: Options, natives: Natives | None) -> Program:
+        """The program of a memory plan; `natives` may know some of its compiled kernels."""
         with timed("scheduling"):
             schedule = make_schedule(planned, options)
         if options.verify_passes:
             check_schedule(planned, schedule)
         with timed("choosing kernels"):
-            chosen = Program.of(planned, schedule, step_kernel)
-        if compiler is not None and options.native:
-            chosen = chosen.compiled(compiler, natives or Natives(step_kernel, compiler))
-        return replace(chosen, guard=options.guard, idle=[])
-
-    chooser = choose_kernel if hasattr(choose_kernel, "__qualname__") else type(choose_kernel)
-    choice = f"{chooser.__module__}.{chooser.__qualname__}"
-    place = find_place(graph, options, native=compiler is not None and options.native, choice=choice)
-    known = place.read() if place is not None else None
-    if expect is not None and known is not None and known.outside is not None:
-        expect(known.outside)
-    made = known.program(step_kernel, compiler if options.native else None) if known is not None else None
-    keeps = False
-    if made is None:
-        natives = Natives(step_kernel, compiler) if compiler is not None and options.native else None
+            program = Program.of(planned, schedule, self.step_kernel)
+        natives = natives or self._natives() if options.native else None
         if natives is not None:
-            natives.begin()
-        planned = plan(graph, options, workspace, natives)
-        check_budget(planned, options.memory_budget)
-        if expect is not None and known is None:
-            expect(Outside.of(planned))
-        made = program(planned, options, natives)
-        keeps = natives is None or natives.compiler.works()
-    made.load()
-    if keeps and place is not None:
-        in_background(partial(place.keep, made))
-    return made
+            program = program.compiled(natives.compiler, natives)
+        return replace(program, guard=options.guard, idle=[])
 
 
 def plan(
@@ -147,20 +160,20 @@ def plan(
         workspace: bytes that the kernel of a node needs while it runs.
         natives: is told what kernels to expect.
     """
-    rewritten = run_passes(graph, SETTLED, options, verify=options.verify_passes)
+    rewritten = run_phases(graph, SETTLING, options)
     if natives is not None:
         natives.expect(emit(settled(rewritten), workspace))
-    rewritten = run_passes(rewritten, PIPELINE[len(SETTLED) :], options, verify=options.verify_passes)
+    rewritten = run_phases(rewritten, PLACING, options, facts_after(SETTLING))
     budget = options.memory_budget
     planned = _plan_rewritten(rewritten, options, workspace, natives)
     if budget is None or planned.peak <= budget:
         return planned
     compact = options.update(compact=True)
-    rewritten = run_passes(rewritten, ("late",), compact, verify=options.verify_passes)
+    rewritten = run_phases(rewritten, (DELAY,), compact, READY_TO_FUSE)
     planned = _plan_rewritten(rewritten, compact, workspace)
     if planned.peak <= budget:
         return planned
-    kernels = run_passes(rewritten, FUSION, compact, verify=options.verify_passes)
+    kernels = run_phases(rewritten, (FUSE,), compact, READY_TO_FUSE)
     forms = kernels, rewritten, frugal(rewritten, compact)
     remat = Remat(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace))
     return remat.fit(planned, budget)
@@ -169,10 +182,10 @@ def plan(
 def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace, natives: Natives | None = None) -> Planned:
     """The plan of a graph that has been through the passes before; sub-graphs go through them with their graph."""
     kept = graph.attrs.get("kept", ())
-    graph = run_passes(graph, FUSION, options, verify=options.verify_passes)
+    graph = run_phases(graph, (FUSE,), options, READY_TO_FUSE)
     if natives is not None:
         natives.expect(emit(fused_alone(graph), workspace))
-    graph = run_passes(graph, JOINING, options, verify=options.verify_passes)
+    graph = run_phases(graph, (JOIN,), options, READY_TO_JOIN)
     with timed("binding buffers"):
         emitted = emit(graph, workspace)
     if natives is not None:

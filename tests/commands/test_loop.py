@@ -13,7 +13,7 @@ import nnc.numpy as nnp
 from nnc.commands.tape import Tape, add_tapes
 from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, NncError, OutOfBoundsError, ShapeError
 from nnc.graph import Graph, GraphBuilder, Symbol, from_json, reference, run_passes, structural_hash, to_json, verify
-from nnc.lower.pipeline import PIPELINE
+from nnc.lower.phases import BEFORE_FUSION, names_of
 from nnc.options import Options
 
 NUMBER = ((), "float64")
@@ -169,7 +169,7 @@ def test_loops_and_branches_that_nobody_reads_are_dropped() -> None:
 
     graph = nnc.make_graph(f)(np.float64(1))
     assert {"scan", "while", "case_of"} <= set(commands(graph))
-    assert set(commands(run_passes(graph, PIPELINE, Options(), verify=True))) <= {"add", "copy"}
+    assert set(commands(run_passes(graph, names_of(BEFORE_FUSION), Options(), verify=True))) <= {"add", "copy"}
 
 
 def test_the_test_keeps_its_place_when_nodes_before_it_are_dropped() -> None:
@@ -197,7 +197,7 @@ def test_the_test_keeps_its_place_when_calls_are_inlined(run: Build, where: str)
         return before, condition, b.add("call", x, graphs=(called,))[0] if where != "condition" else b.add("add", x, x)
 
     graph = whole(1, loop(1, 0, round_))
-    (node,) = run_passes(graph, PIPELINE[:3], Options(), verify=True).nodes
+    (node,) = run_passes(graph, names_of(BEFORE_FUSION)[:3], Options(), verify=True).nodes
     assert "call" not in commands(node.graphs[0])
     assert node.params["before"] == (1 if where == "work" else 3)
     x = 1.5

@@ -12,7 +12,7 @@ import nnc
 from nnc.graph import PASSES, Graph, to_text
 from nnc.lower.codegen.native import Native
 from nnc.lower.liveness import walk
-from nnc.lower.pipeline import FUSION, JOINING, PIPELINE, REWRITES
+from nnc.lower.phases import BEFORE_FUSION, FUSE, JOIN, SIMPLIFYING, names_of
 from nnc.lower.program import Program as Lowered
 from tests.golden.programs import Program
 
@@ -20,10 +20,10 @@ Texts = dict[str, str]  # by the name of the file
 
 # The last pass of each phase, and the file that shows the graph after it.
 PHASES = {
-    REWRITES[-1]: "2-rewritten.txt",
-    PIPELINE[-1]: "3-ordered.txt",
-    FUSION[-1]: "4-fused.txt",
-    JOINING[-1]: "5-joined.txt",
+    names_of(SIMPLIFYING)[-1]: "2-rewritten.txt",
+    names_of(BEFORE_FUSION)[-1]: "3-ordered.txt",
+    FUSE.passes[-1]: "4-fused.txt",
+    JOIN.passes[-1]: "5-joined.txt",
 }
 _SOURCE = re.compile(r"\S*programs\.py:(\d+) in (?:\S+\.)?([\w<>]+)")
 _KERNEL_NAME = re.compile(r"\bk[0-9a-f]{24}\b")

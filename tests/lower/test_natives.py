@@ -20,7 +20,8 @@ from nnc.lower.bind import bind_buffers, emit
 from nnc.lower.codegen.native import Native
 from nnc.lower.liveness import walk
 from nnc.lower.natives import fused_alone, settled
-from nnc.lower.pipeline import FUSION, PIPELINE, SETTLED, lower
+from nnc.lower.phases import BEFORE_FUSION, FUSE, SETTLING, names_of
+from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.lower.stages import Step
 from nnc.options import Options
@@ -70,7 +71,7 @@ def lowered(function: Any, watched: Watched, **options: Any) -> Program:
 
 def settled_steps(function: Any) -> list[str]:
     """The commands of which it is known before anything is fused that they will be steps."""
-    graph = run_passes(graph_of(function), SETTLED, Options())
+    graph = run_passes(graph_of(function), names_of(SETTLING), Options())
     return [step.command.name for step in walk(emit(settled(graph)).steps)]
 
 
@@ -141,7 +142,7 @@ def test_products_are_settled_unless_something_is_computed_of_their_elements() -
 
 def test_kernels_with_sums_are_final_unless_they_may_go_with_a_product() -> None:
     def final(function: Any) -> list[str]:
-        graph = run_passes(graph_of(function), (*PIPELINE, *FUSION), Options())
+        graph = run_passes(graph_of(function), (*names_of(BEFORE_FUSION), *FUSE.passes), Options())
         return [step.command.name for step in emit(fused_alone(graph)).steps]
 
     assert final(lambda x, w: nnp.sum(nnp.exp(x), axis=0)) == ["fused"]
@@ -160,7 +161,7 @@ def test_settled_nodes_of_a_loop_are_found_once() -> None:
 
 
 def test_settled_steps_read_what_lies_otherwise_as_it_lies() -> None:
-    graph = run_passes(graph_of(lambda x, w: nnp.sort(x[::3].T, axis=0)), SETTLED, Options())
+    graph = run_passes(graph_of(lambda x, w: nnp.sort(x[::3].T, axis=0)), names_of(SETTLING), Options())
     (step,) = emit(settled(graph)).steps
     assert step.inputs[0].spec.shape == (40, 16)
     assert step.inputs[0].strides == (4, 3 * 40 * 4)

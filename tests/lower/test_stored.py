@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import nnc
-import nnc.lower.pipeline as pipeline
+import nnc.lower.phases as phases
 import nnc.lower.stored as stored
 import nnc.lower.stored_form as stored_form
 import nnc.numpy as nnp
@@ -90,7 +90,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
         made.pipelines.append(names)
         return run_passes(graph, names, options, **rest)
 
-    monkeypatch.setattr(pipeline, "run_passes", run)
+    monkeypatch.setattr(phases, "run_passes", run)
     monkeypatch.setattr(stored, "files_digest", lambda: "these files")
     return made
 

@@ -9,7 +9,7 @@ import numpy as np
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.lower.pipeline import FUSION, JOINING, PIPELINE, REWRITES
+from nnc.lower.phases import BEFORE_FUSION, FUSE, JOIN, SIMPLIFYING, names_of
 from tests.lower.passes.tools import check_same_bits, names, run
 
 _RNG = np.random.default_rng(7)
@@ -22,7 +22,7 @@ def test_each_reader_has_a_copy_of_its_own() -> None:
         y = x - ROW
         return nnp.sum(y * y, axis=0), nnp.exp(y), nnp.max(y, axis=0)
 
-    graph = run(nnc.make_graph(f)(X), *REWRITES)
+    graph = run(nnc.make_graph(f)(X), *names_of(SIMPLIFYING))
     after = run(graph, "at_readers")
     assert (names(graph).count("sub"), names(after).count("sub")) == (1, 3)
     check_same_bits(graph, after, [X])
@@ -34,7 +34,7 @@ def test_results_small_values_and_what_kernels_make_are_made_once() -> None:
     made = lambda x: (y := nnp.sin(x) - ROW) * nnp.sum(nnp.exp(y), axis=0)
     two = lambda x: (y := x - x[::-1]) * nnp.sum(nnp.exp(y), axis=0)
     for function in (result, small, made, two):
-        graph = run(nnc.make_graph(function)(X), *REWRITES)
+        graph = run(nnc.make_graph(function)(X), *names_of(SIMPLIFYING))
         assert names(run(graph, "at_readers")).count("sub") == 1
 
 
@@ -51,12 +51,12 @@ def test_what_stays_in_memory_for_later_is_read_there_instead_of_what_one_comman
         z = y * ROW
         return nnp.exp(y @ w) + z
 
-    graph = run(nnc.make_graph(f)(X, w), *REWRITES)
+    graph = run(nnc.make_graph(f)(X, w), *names_of(SIMPLIFYING))
     after = run(graph, "at_readers")
     assert names(graph)[:4] == ["sin", "broadcast_to", "mul", "dot"]
     assert names(after)[-2:] == ["mul", "add"] and len(after.nodes) == len(graph.nodes)
     check_same_bits(graph, after, [X, w])
-    graph = run(nnc.make_graph(alone)(X, w), *REWRITES)
+    graph = run(nnc.make_graph(alone)(X, w), *names_of(SIMPLIFYING))
     assert names(run(graph, "at_readers")) == names(graph)
 
 
@@ -68,7 +68,7 @@ def test_of_a_chain_of_such_values_every_other_is_made_at_its_readers() -> None:
         z = y + ROW
         return nnp.exp(y), nnp.exp(z), nnp.cos(nnp.exp(z) @ w) * y * z
 
-    graph = run(nnc.make_graph(f)(X, w), *REWRITES)
+    graph = run(nnc.make_graph(f)(X, w), *names_of(SIMPLIFYING))
     check_same_bits(graph, run(graph, "at_readers"), [X, w])
 
 
@@ -82,7 +82,7 @@ def _step(x: Any, scale: Any, bias: Any, w: Any) -> Any:
 def test_a_batch_norm_and_its_gradient_go_over_memory_as_rarely_as_they_must() -> None:
     """Statistics; sums of the gradient; the gradient, which alone is written. The centred values are never in memory."""
     x = np.tile(X, (16, 1))  # longer than tensors that are gone through in several phases
-    graph = run(nnc.make_graph(_step)(x, ROW, ROW, x), *PIPELINE, *FUSION, *JOINING)
+    graph = run(nnc.make_graph(_step)(x, ROW, ROW, x), *names_of(BEFORE_FUSION), *FUSE.passes, *JOIN.passes)
     sweeps = [node for node in graph.nodes if any(s.spec.size == x.size for s in (*node.inputs, *node.outputs))]
     kernels = [node for node in sweeps if node.command.name == "fused"]
     written = [s for node in kernels for s in node.outputs if s.spec.size == x.size]

@@ -8,7 +8,7 @@ import numpy as np
 
 import nnc
 import nnc.numpy as nnp
-from nnc.lower.pipeline import FUSION, JOINING, REWRITES
+from nnc.lower.phases import FUSE, JOIN, SIMPLIFYING, names_of
 from tests.lower.passes.tools import check_same_bits, names, run
 
 _RNG = np.random.default_rng(3)
@@ -22,7 +22,7 @@ def _late(x: Any, w: Any) -> Any:
 
 
 def test_what_is_reduced_is_reduced_where_it_is_made() -> None:
-    graph = run(nnc.make_graph(_late)(X, W), *REWRITES)
+    graph = run(nnc.make_graph(_late)(X, W), *names_of(SIMPLIFYING))
     after = run(graph, "at_writers")
     assert names(graph) == ["sin", "dot", "exp", "reduce_sum", "reduce_max"]
     assert names(after) == ["sin", "reduce_sum", "reduce_max", "dot", "exp"]
@@ -30,10 +30,10 @@ def test_what_is_reduced_is_reduced_where_it_is_made() -> None:
 
 
 def test_so_the_kernel_that_makes_it_adds_it_up() -> None:
-    graph = run(nnc.make_graph(lambda x, w: _late(x, w)[:2])(X, W), *REWRITES)
-    with_pass = run(graph, *FUSION, *JOINING)
+    graph = run(nnc.make_graph(lambda x, w: _late(x, w)[:2])(X, W), *names_of(SIMPLIFYING))
+    with_pass = run(graph, *FUSE.passes, *JOIN.passes)
     assert [len(node.outputs) for node in with_pass.nodes if node.command.name == "fused"] == [2]
-    without = run(graph, *(name for name in (*FUSION, *JOINING) if name != "at_writers"))
+    without = run(graph, *(name for name in (*FUSE.passes, *JOIN.passes) if name != "at_writers"))
     assert len(without.nodes) > len(with_pass.nodes)
 
 
@@ -41,5 +41,5 @@ def test_large_results_and_reductions_of_what_no_kernel_makes_stay() -> None:
     large = lambda x, w: (y := nnp.sin(x), nnp.exp(y @ w), nnp.sum(y.reshape(-1, 2), axis=1))
     given = lambda x, w: (nnp.exp(x @ w), nnp.sum(x, axis=0))
     for function in (large, given):
-        graph = run(nnc.make_graph(function)(X, W), *REWRITES)
+        graph = run(nnc.make_graph(function)(X, W), *names_of(SIMPLIFYING))
         assert run(graph, "at_writers").nodes == graph.nodes

@@ -11,7 +11,7 @@ import nnc.numpy as nnp
 from nnc import nn
 from nnc.graph import Graph, Rule, check_rule
 from nnc.lower.passes.combine import RULES
-from nnc.lower.pipeline import REWRITES
+from nnc.lower.phases import SIMPLIFYING, names_of
 from tests.lower.passes.tools import EXACT, names, run
 
 _RNG = np.random.default_rng(5)
@@ -27,7 +27,7 @@ def test_each_rule_holds_up_to_rounding(rule: Rule) -> None:
 
 
 def combined(function: Callable[..., Any], *inputs: Any) -> Graph:
-    return run(nnc.make_graph(function)(*inputs), *REWRITES)
+    return run(nnc.make_graph(function)(*inputs), *names_of(SIMPLIFYING))
 
 
 SOFTMAXES = [

@@ -14,7 +14,8 @@ import nnc.numpy as nnp
 from nnc import nn
 from nnc.backends.loaded import choose_kernel, compiler
 from nnc.graph import Graph, Node, run_passes, structural_hash
-from nnc.lower.pipeline import PIPELINE, lower, plan
+from nnc.lower.phases import BEFORE_FUSION, JOIN, names_of
+from nnc.lower.pipeline import lower, plan
 from nnc.options import Options
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no compiler")
@@ -25,7 +26,9 @@ X, W, B, R = (RNG.normal(size=shape).astype(np.float32) for shape in ((24, 20), 
 
 def attached(function: Callable[..., Any], *args: Any, **options: Any) -> Graph:
     """Returns the graph of a function after products are joined with the nodes that follow them."""
-    return run_passes(nnc.make_graph(function)(*args), (*PIPELINE, "fuse", "epilogue"), Options(**options), verify=True)
+    return run_passes(
+        nnc.make_graph(function)(*args), (*names_of(BEFORE_FUSION), "fuse", "epilogue"), Options(**options), verify=True
+    )
 
 
 def commands(graph: Graph) -> list[str]:
@@ -178,12 +181,12 @@ def test_training_steps_of_a_network_give_the_same_bits(donate: bool, monkeypatc
 
     graph = nnc.make_graph(step)(params, X)
     found = []
-    for passes in (pipeline.JOINING, tuple(name for name in pipeline.JOINING if name != "epilogue")):
-        monkeypatch.setattr(pipeline, "JOINING", passes)
+    for phase in (JOIN, JOIN.without("epilogue")):
+        monkeypatch.setattr(pipeline, "JOIN", phase)
         options = Options(donated=tuple(range(4)) if donate else ())
         made = lower(graph, options, choose_kernel, compiler())
         names = [made_step.command.name for made_step in made.bound.steps]
-        assert ("with_epilogue" in names) is ("epilogue" in passes)
+        assert ("with_epilogue" in names) is ("epilogue" in phase.passes)
         found.append(made.run([*(params[name].copy() for name in sorted(params)), X]))
     for mine, other in zip(*found, strict=True):
         np.testing.assert_array_equal(mine, other)

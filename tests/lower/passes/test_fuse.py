@@ -13,7 +13,7 @@ import nnc.numpy as nnp
 from nnc import nn
 from nnc.graph import Graph, GraphBuilder, run_passes
 from nnc.lower.passes.grouping import Grouping
-from nnc.lower.pipeline import REWRITES
+from nnc.lower.phases import SIMPLIFYING, names_of
 from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits
 from tests.programs.test_passes import graphs
@@ -23,7 +23,9 @@ X = np.linspace(-2, 2, 48, dtype=np.float32).reshape(6, 8)
 
 def fused(function: Any, *args: Any) -> Graph:
     """The graph of a function after fusion."""
-    return run_passes(nnc.make_graph(function)(*args), (*REWRITES, "order", "fuse"), Options(), verify=True)
+    return run_passes(
+        nnc.make_graph(function)(*args), (*names_of(SIMPLIFYING), "order", "fuse"), Options(), verify=True
+    )
 
 
 def commands(graph: Graph) -> list[str]:
@@ -195,7 +197,7 @@ def test_compact_kernels_keep_nothing_in_memory_for_longer() -> None:
         return nnp.cumsum(w @ w, axis=0) + y
 
     x = np.ones((8, 8), np.float32)
-    graph = run_passes(nnc.make_graph(f)(x, x), REWRITES, Options())
+    graph = run_passes(nnc.make_graph(f)(x, x), names_of(SIMPLIFYING), Options())
     order = {"exp": 0, "dot": 1, "cumsum": 2, "add": 3}
     graph = graph.update(nodes=tuple(sorted(graph.nodes, key=lambda node: order[node.command.name])))
     assert commands(run_passes(graph, ("fuse",), Options())) == ["dot", "cumsum", "fused"]

@@ -21,7 +21,8 @@ from nnc.commands.control import fused_many
 from nnc.errors import NncError
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, TensorSpec, infer_specs, run_passes
 from nnc.lower.liveness import walk
-from nnc.lower.pipeline import PIPELINE, lower
+from nnc.lower.phases import BEFORE_FUSION, names_of
+from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.lower.stages import Step, View
 from nnc.options import Options
@@ -29,7 +30,7 @@ from tests.lower.passes.tools import check_same_bits, evaluate, names, record, r
 
 NDArray = np.ndarray[Any, Any]
 VERIFIED = Options(verify_passes=True)
-PASSES = (*PIPELINE, "fuse", "join_kernels")
+PASSES = (*names_of(BEFORE_FUSION), "fuse", "join_kernels")
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def one_by_one() -> Iterator[None]:
     """Kernels are not joined in the block."""
     pipeline = sys.modules["nnc.lower.pipeline"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "JOINING", tuple(name for name in pipeline.JOINING if name != "join_kernels"))
+        patch.setattr(pipeline, "JOIN", pipeline.JOIN.without("join_kernels"))
         yield
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.lower.pipeline import REWRITES
+from nnc.lower.phases import SIMPLIFYING, names_of
 from tests.lower.passes.tools import check_same_bits, names, run
 
 X = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
@@ -20,7 +20,7 @@ def _loss(x: Any) -> Any:
 
 
 def test_a_pooling_whose_gradient_is_wanted_reads_what_it_pools_once() -> None:
-    graph = run(nnc.make_graph(nnc.grad(_loss))(X), *REWRITES)
+    graph = run(nnc.make_graph(nnc.grad(_loss))(X), *names_of(SIMPLIFYING))
     joined = run(graph, "join_pools")
     assert {"max_pool", "max_pool_places"} <= set(names(graph))
     assert names(joined).count("max_pool_both") == 1 and not {"max_pool", "max_pool_places"} & set(names(joined))
@@ -37,12 +37,12 @@ def test_poolings_of_other_windows_and_without_a_gradient_stay() -> None:
         return nn.max_pool(y, 2), nnc.jvp(lambda y: nn.max_pool(y, 4), (y,), (y,))[1]
 
     for graph in (forward, nnc.make_graph(other)(X)):
-        before = run(graph, *REWRITES)
+        before = run(graph, *names_of(SIMPLIFYING))
         assert names(run(before, "join_pools")) == names(before)
 
 
 def test_places_that_are_found_much_later_stay_apart() -> None:
-    graph = run(nnc.make_graph(nnc.grad(_loss))(X), *REWRITES)
+    graph = run(nnc.make_graph(nnc.grad(_loss))(X), *names_of(SIMPLIFYING))
     (places,) = (node for node in graph.nodes if node.command.name == "max_pool_places")
     nodes = [node for node in graph.nodes if node is not places]
     at = next(i for i, node in enumerate(nodes) if places.outputs[0] in node.inputs)

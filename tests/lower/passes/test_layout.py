@@ -9,7 +9,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.graph import Graph, verify
-from nnc.lower.pipeline import REWRITES
+from nnc.lower.phases import SIMPLIFYING, names_of
 from nnc.options import Options
 from tests.lower.passes.tools import names, run
 
@@ -23,7 +23,7 @@ def values(*shape: int) -> Any:
 
 def turned(function: Any, *inputs: Any) -> Graph:
     """The graph after the pass, which computes what it computed before."""
-    graph = run(nnc.make_graph(function)(*inputs), *REWRITES)
+    graph = run(nnc.make_graph(function)(*inputs), *names_of(SIMPLIFYING))
     after = run(graph, "layout")
     verify(after)
     flat = nnc.tree.leaves(inputs)
@@ -147,7 +147,9 @@ def test_a_convolution_by_itself_stays() -> None:
 
 
 def test_networks_without_convolutions_stay() -> None:
-    graph = run(nnc.make_graph(lambda x: nnp.sum(nn.max_pool(x, 2), axis=1))(values(2, 3, 8, 8)), *REWRITES)
+    graph = run(
+        nnc.make_graph(lambda x: nnp.sum(nn.max_pool(x, 2), axis=1))(values(2, 3, 8, 8)), *names_of(SIMPLIFYING)
+    )
     assert run(graph, "layout").nodes == graph.nodes
 
 
@@ -191,5 +193,5 @@ def test_rounds_of_loops_are_turned() -> None:
 
 
 def test_without_native_kernels_nothing_is_turned() -> None:
-    graph = run(nnc.make_graph(chain(nn.relu))(values(2, 8, 9, 6), values(8, 8, 3, 3)), *REWRITES)
+    graph = run(nnc.make_graph(chain(nn.relu))(values(2, 8, 9, 6), values(8, 8, 3, 3)), *names_of(SIMPLIFYING))
     assert nnc.graph.run_passes(graph, ("layout",), Options(native=False)).nodes == graph.nodes

@@ -11,7 +11,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.lower.pipeline import REWRITES
+from nnc.lower.phases import SIMPLIFYING, names_of
 from tests.lower.passes.tools import names, run
 
 _RNG = np.random.default_rng(8)
@@ -38,7 +38,7 @@ def test_a_product_with_one_hot_labels_reads_rows_and_its_gradient_adds_to_them(
     function = LOOKUPS[spelling]
     gradient = nnc.grad(lambda t, y: nnp.sum(nnp.sin(function(t, y))))
     for f in (function, gradient):
-        found = names(run(nnc.make_graph(f)(TABLE, LABELS), *REWRITES))
+        found = names(run(nnc.make_graph(f)(TABLE, LABELS), *names_of(SIMPLIFYING)))
         assert "dot" not in found
         compiled = nnc.compile(f)
         np.testing.assert_allclose(compiled(TABLE, LABELS), f(TABLE, LABELS), rtol=2e-5, atol=1e-6)
@@ -57,7 +57,7 @@ def test_products_that_are_no_look_ups_stay() -> None:
     over_rows = lambda t, y: nnp.einsum("btk,kd->kd", nn.one_hot(y, K), t)
     few = lambda t, y: nnp.einsum("btk,bt->k", nn.one_hot(y, 3), y.astype("float32"))
     for function in (soft, shifted, halved, over_rows, few):
-        assert {"dot", "reduce_sum"} & set(names(run(nnc.make_graph(function)(TABLE, LABELS), *REWRITES)))
+        assert {"dot", "reduce_sum"} & set(names(run(nnc.make_graph(function)(TABLE, LABELS), *names_of(SIMPLIFYING))))
         want = function(TABLE, LABELS)
         np.testing.assert_allclose(nnc.compile(function)(TABLE, LABELS), want, rtol=2e-5, atol=1e-5)
 
@@ -68,8 +68,8 @@ X, Z = (_RNG.normal(size=(5, 7)).astype(np.float32) for _ in range(2))
 @pytest.mark.parametrize("spelling", ["nk,nk->", "nk,nk->n", "nk,nk->k"])
 def test_inner_products_of_what_is_computed_are_sums(spelling: str) -> None:
     function = lambda x, z: nnp.einsum(spelling, nnp.sin(x), nnp.exp(z))
-    assert "dot" not in names(run(nnc.make_graph(function)(X, Z), *REWRITES))
+    assert "dot" not in names(run(nnc.make_graph(function)(X, Z), *names_of(SIMPLIFYING)))
     np.testing.assert_allclose(nnc.compile(function)(X, Z), function(X, Z), rtol=1e-5, atol=1e-6)
     turned = lambda x, z: nnp.einsum("nk,kn->", nnp.sin(x), nnp.exp(z.T))
     np.testing.assert_allclose(nnc.compile(turned)(X, Z), turned(X, Z), rtol=1e-5, atol=1e-6)
-    assert "dot" in names(run(nnc.make_graph(lambda x, z: nnp.einsum(spelling, x, z))(X, Z), *REWRITES))
+    assert "dot" in names(run(nnc.make_graph(lambda x, z: nnp.einsum(spelling, x, z))(X, Z), *names_of(SIMPLIFYING)))

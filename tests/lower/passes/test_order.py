@@ -13,7 +13,8 @@ import nnc
 from nnc.graph import Graph, GraphBuilder, TensorSpec, register, run_passes, structural_hash
 from nnc.lower.alloc import max_live
 from nnc.lower.passes.order import order
-from nnc.lower.pipeline import REWRITES, plan
+from nnc.lower.phases import SIMPLIFYING, names_of
+from nnc.lower.pipeline import plan
 from nnc.lower.views import find_views, runs
 from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, record, run
@@ -67,7 +68,7 @@ def test_updates_run_as_soon_as_their_gradients_exist() -> None:
 
     weights = [np.eye(64, dtype=np.float32)] * 4
     graph = nnc.make_graph(step)(weights, np.ones((8, 64), np.float32))
-    graph = run(graph, *REWRITES)
+    graph = run(graph, *names_of(SIMPLIFYING))
     after = run_passes(graph, ("order",), Options(donated=(0, 1, 2, 3)), verify=True)
     check_same_bits(graph, after, [*weights, np.ones((8, 64), np.float32)])
     assert peak(after) < 0.7 * peak(graph)

@@ -13,7 +13,7 @@ from nnc import nn
 from nnc.backends.cpu.jit import compiler
 from nnc.backends.onednn.library import library
 from nnc.graph import Graph, run_passes, verify
-from nnc.lower.pipeline import PIPELINE, REWRITES
+from nnc.lower.phases import BEFORE_FUSION, SIMPLIFYING, names_of
 from nnc.options import Options
 from tests.lower.passes.tools import names, run
 
@@ -35,7 +35,7 @@ def convolve(x: Any, w: Any) -> Any:
 
 def packed(function: Any, *inputs: Any, keeps: bool = False) -> Graph:
     """The graph after the pass, which computes what it computed before."""
-    graph = run(nnc.make_graph(function)(*inputs), *REWRITES, "layout")
+    graph = run(nnc.make_graph(function)(*inputs), *names_of(SIMPLIFYING), "layout")
     after = run_passes(graph, ["pack"], Options(keeps=tuple(range(len(inputs))) if keeps else ()))
     for found, expected in zip(results(after, inputs), results(graph, inputs), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
@@ -135,7 +135,7 @@ def test_without_machine_code_nothing_is_packed() -> None:
 def kept(function: Any, *inputs: Any, **options: Any) -> tuple[Any, ...]:
     """Returns the packing that the whole pipeline leaves to the caller of the program."""
     options = {"keeps": tuple(range(len(inputs))), **options}
-    graph = run_passes(nnc.make_graph(function)(*inputs), PIPELINE, Options(**options))
+    graph = run_passes(nnc.make_graph(function)(*inputs), names_of(BEFORE_FUSION), Options(**options))
     return tuple(source for source, _ in graph.attrs["kept"])
 
 

@@ -11,7 +11,8 @@ from nnc import nn
 from nnc.graph import Graph, structural_hash, verify
 from nnc.lower.bind import bind_buffers
 from nnc.lower.passes.recompute import Peak, recompute
-from nnc.lower.pipeline import PIPELINE, REWRITES, plan_memory
+from nnc.lower.phases import BEFORE_FUSION, SIMPLIFYING, names_of
+from nnc.lower.pipeline import plan_memory
 from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, run
 from tests.programs.test_passes import graphs
@@ -107,7 +108,7 @@ def test_activations_between_convolutions_are_made_anew_in_the_backward_part() -
     model = nn.Sequential(*(layer for k in keys for layer in (nn.Conv(8, 8, 3, key=k, padding=1), nn.BatchNorm(8))))
     x = np.random.default_rng(0).standard_normal((4, 8, 32, 32), np.float32)
     graph = nnc.make_graph(lambda x: nnc.grad(network)(model, x))(x)
-    kept = run(graph, *(name for name in PIPELINE if name != "recompute"))
+    kept = run(graph, *(name for name in names_of(BEFORE_FUSION) if name != "recompute"))
     made = run(kept, "recompute")
     assert arena_bytes(made) < 0.75 * arena_bytes(kept)
     assert names(made).count("conv") == names(kept).count("conv")
@@ -136,7 +137,7 @@ def test_compiled_kernels_make_anew_what_they_alone_read_from_the_fewest_bytes()
         return nnp.sum(nn.gelu(x @ w) @ w)
 
     x, w = np.ones((1024, 256), np.float32), np.eye(256, dtype=np.float32) / 16
-    graph = run(nnc.make_graph(nnc.grad(loss))(w, x), *REWRITES, "order")
+    graph = run(nnc.make_graph(nnc.grad(loss))(w, x), *names_of(SIMPLIFYING), "order")
     after = recompute(graph, Options())
     verify(after)
     check_same_bits(graph, after, [w, x])

@@ -10,7 +10,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.lower.pipeline import FUSION, JOINING, PIPELINE
+from nnc.lower.phases import BEFORE_FUSION, FUSE, JOIN, names_of
 from tests.lower.passes.tools import names, run
 
 _RNG = np.random.default_rng(5)
@@ -24,7 +24,7 @@ def _moments(x: Any) -> Any:
 
 
 def test_both_moments_are_found_in_one_pass_over_memory() -> None:
-    graph = run(nnc.make_graph(_moments)(X), *PIPELINE, *FUSION, *JOINING)
+    graph = run(nnc.make_graph(_moments)(X), *names_of(BEFORE_FUSION), *FUSE.passes, *JOIN.passes)
     sweeps = [node for node in graph.nodes if node.command.name == "fused" and graph.inputs[0] in node.inputs]
     assert len(sweeps) == 1
 
@@ -34,7 +34,7 @@ def test_rows_that_stay_in_the_cache_and_what_kernels_make_keep_their_two_passes
     along = nnc.make_graph(lambda x: nnp.var(x, axis=1))(X.reshape(8, -1))
     made = nnc.make_graph(lambda x: _moments(nnp.sin(x)))(X)
     for graph in (short, along, made):
-        before = run(graph, *PIPELINE)
+        before = run(graph, *names_of(BEFORE_FUSION))
         assert run(before, "shifted_sums").nodes == before.nodes
 
 
@@ -45,7 +45,7 @@ def test_variances_of_other_axes_or_about_other_centres_are_left_alone() -> None
     )
     centre = lambda x: nnp.mean((x - ZEROS - 1) ** 2, axis=(0, 1, 2))
     for function in (other, centre):
-        before = run(nnc.make_graph(function)(X), *PIPELINE)
+        before = run(nnc.make_graph(function)(X), *names_of(BEFORE_FUSION))
         assert names(run(before, "shifted_sums")) == names(before)
 
 

@@ -13,7 +13,8 @@ from nnc import optim
 from nnc.graph import Graph, GraphBuilder, Node, TensorSpec, verify
 from nnc.lower.passes.order import Description, order
 from nnc.lower.passes.units import members, units
-from nnc.lower.pipeline import PIPELINE, REWRITES, plan
+from nnc.lower.phases import ORDER, PACK, SIMPLIFYING, names_of
+from nnc.lower.pipeline import plan
 from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, record, run
 from tests.programs.test_passes import arrays, graphs
@@ -70,7 +71,7 @@ def training_step(optimizer: Any, layers: int = 4) -> tuple[Graph, list[Any]]:
 
     params = [(random.standard_normal((64, 64), np.float32) / 8, np.zeros(64, np.float32) + i) for i in range(layers)]
     args = params, optimizer.init(params), random.standard_normal((8, 64), np.float32)
-    return run(nnc.make_graph(step)(*args), *REWRITES), nnc.tree.leaves(args)
+    return run(nnc.make_graph(step)(*args), *names_of(SIMPLIFYING)), nnc.tree.leaves(args)
 
 
 # -- nodes that are a unit ---------------------------------------------------------------------------------------------
@@ -294,7 +295,7 @@ def test_the_memory_of_a_step_is_that_of_a_step_ordered_node_by_node_or_less(mon
         options = Options(donated=tuple(range(8)))
         peak = plan(graph, options).peak
         with monkeypatch.context() as patch:
-            patch.setattr("nnc.lower.pipeline.PIPELINE", tuple(each for each in PIPELINE if each != "units"))
+            patch.setattr("nnc.lower.pipeline.PLACING", (ORDER.without("units"), PACK))
             assert peak <= plan(graph, options).peak, name
 
 

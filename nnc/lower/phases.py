@@ -1,0 +1,128 @@
+"""The phases of lowering: which passes make a graph ready for its memory plan, in which order, and why that order holds.
+
+A phase says what must be true of a graph before it and what is true after it; the runner refuses another order. Needs of a single
+pass, beyond those of its phase, stand in its docstring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from nnc.errors import InternalError
+from nnc.graph import Graph, run_passes
+from nnc.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Passes that run one after the other.
+
+    Attributes:
+        name: of the phase.
+        passes: names of passes; sub-graphs are rewritten along with their graph.
+        requires: facts that must hold before it.
+        provides: facts that hold after it, in all later phases.
+    """
+
+    name: str
+    passes: tuple[str, ...]
+    requires: frozenset[str] = frozenset()
+    provides: frozenset[str] = frozenset()
+
+    def without(self, name: str) -> Phase:
+        """Returns the phase without a pass, to see what the pass is worth."""
+        return replace(self, passes=tuple(each for each in self.passes if each != name))
+
+
+# Calls are inlined, but for barriers, which keep values that are computed again on purpose from being merged with the original.
+SIMPLIFY = Phase(
+    "simplify",
+    ("inline_calls", "dce", "fold", "simplify", "parts", "cse"),
+    provides=frozenset({"calls are inlined", "equal values are one"}),
+)
+# Forms that users write, or derivatives have, become ones that take less work or memory.
+REWRITE = Phase(
+    "rewrite",
+    (
+        "subpixel", "licm", "one_hot", "combine", "picks", "join_sums", "split_sums", "dce", "hoist_products", "sink_sums",
+        "sink_products", "dce", "fewer_residuals",
+    ),
+    requires=SIMPLIFY.provides,
+    provides=frozenset({"loops do what they must"}),
+)  # fmt: skip
+# The same as at first, which finds more in the new forms; barriers have done their work.
+SIMPLIFY_AGAIN = Phase(
+    "simplify again",
+    ("fold", "simplify", "parts", "cse", "dce", "inline_barriers"),
+    requires=REWRITE.provides,
+    provides=frozenset({"commands are final"}),
+)
+LAYOUT = Phase(
+    "layout", ("layout",), requires=SIMPLIFY_AGAIN.provides, provides=frozenset({"layouts are final"})
+)  # of nodes that are not computed element by element
+ORDER = Phase(
+    "order", ("units", "order", "recompute"), requires=LAYOUT.provides, provides=frozenset({"nodes have an order"})
+)
+PACK = Phase(
+    "pack", ("pack", "keep"), requires=LAYOUT.provides | ORDER.provides, provides=frozenset({"weights are packed"})
+)
+# Where memory is short: values are computed when they are read.
+DELAY = Phase("delay", ("late",), requires=ORDER.provides)
+# After values were chosen that are computed again to save memory, since that is done command by command.
+FUSE = Phase(
+    "fuse",
+    ("totals", "contract_products", "shifted_sums", "join_pools", "at_writers", "at_readers", "fuse"),
+    requires=ORDER.provides,
+    provides=frozenset({"commands are kernels"}),
+)
+# One kernel of several: a product and its epilogue, and kernels that do the same.
+JOIN = Phase("join", ("epilogue", "join_kernels", "interleave"), requires=FUSE.provides)
+
+SIMPLIFYING = (SIMPLIFY, REWRITE, SIMPLIFY_AGAIN)
+SETTLING = (*SIMPLIFYING, LAYOUT)
+PLACING = (ORDER, PACK)
+BEFORE_FUSION = (*SETTLING, *PLACING)
+
+
+def names_of(phases: Sequence[Phase]) -> tuple[str, ...]:
+    """Returns the passes of phases, in their order."""
+    return tuple(name for phase in phases for name in phase.passes)
+
+
+def facts_after(phases: Sequence[Phase], holds: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Returns the facts that hold after phases.
+
+    Args:
+        phases: in the order in which they run.
+        holds: facts that hold before them.
+
+    Raises:
+        InternalError: a phase requires a fact that does not hold.
+    """
+    for phase in phases:
+        missing = phase.requires - holds
+        if missing:
+            raise InternalError(f"phase {phase.name!r} requires that {' and '.join(sorted(missing))}")
+        holds |= phase.provides
+    return holds
+
+
+def run_phases(graph: Graph, phases: Sequence[Phase], options: Options, holds: frozenset[str] = frozenset()) -> Graph:
+    """Runs phases on a graph.
+
+    Args:
+        graph: any graph.
+        phases: in the order in which they run.
+        options: handed to every pass.
+        holds: facts that hold before them.
+
+    Raises:
+        InternalError: a phase requires a fact that does not hold.
+    """
+    facts_after(phases, holds)
+    return run_passes(graph, names_of(phases), options, verify=options.verify_passes)
+
+
+READY_TO_FUSE = facts_after(BEFORE_FUSION)
+READY_TO_JOIN = facts_after((FUSE,), READY_TO_FUSE)

@@ -1,0 +1,44 @@
+"""Phases run in the one order in which each finds what it requires."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+import nnc
+from nnc.errors import InternalError
+from nnc.graph import PASSES
+from nnc.lower.phases import BEFORE_FUSION, DELAY, FUSE, JOIN, SETTLING, facts_after, names_of, run_phases
+from nnc.options import Options
+
+ALL = (*BEFORE_FUSION, FUSE, JOIN)
+
+
+def test_every_pass_of_a_phase_is_registered() -> None:
+    assert {*names_of((*ALL, DELAY))} <= PASSES.keys()
+
+
+def test_phases_run_in_the_order_that_is_written_and_in_no_other() -> None:
+    facts_after(ALL)
+    for order in permutations(SETTLING):
+        if order != SETTLING:
+            with pytest.raises(InternalError, match="requires that"):
+                facts_after(order)
+    for late, early in zip(ALL[1:], ALL, strict=False):
+        if late.requires & early.provides:
+            with pytest.raises(InternalError, match=f"phase '{late.name}' requires"):
+                facts_after([phase for phase in ALL if phase is not early])
+
+
+def test_the_runner_refuses_a_phase_before_it_runs_any() -> None:
+    graph = nnc.make_graph(lambda x: x + 1)(np.ones(2))
+    with pytest.raises(InternalError, match="phase 'join' requires that commands are kernels"):
+        run_phases(graph, (*BEFORE_FUSION, JOIN), Options())
+    done = run_phases(graph, ALL, Options())
+    assert tuple(record.name for record in done.attrs["passes"]) == names_of(ALL)
+
+
+def test_a_phase_without_a_pass_is_the_rest_of_it() -> None:
+    assert JOIN.without("epilogue").passes == JOIN.passes[1:]
