@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -27,14 +27,19 @@ from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError,
 from nnc.foreign import is_foreign
 from nnc.graph import Command, TensorSpec, spec_of
 from nnc.graph.specialise import specialised
+from nnc.named_methods import NamedMethods
 from nnc.tracebacks import api_boundary, cut_traceback, leave
+
+if TYPE_CHECKING:
+    from nnc.typing import ArrayLike, DTypeLike, Index
 
 NDArray = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 _set = object.__setattr__
+Operator = Callable[[Any, "ArrayLike"], "Array"]
 
 
-def _binary(command: Command, to: Any = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _binary(command: Command, to: Any = None) -> tuple[Operator, Operator]:
     def forward(self: Any, other: Any) -> Any:
         return apply(command, self, other, to=to) if _is_operand(other) else NotImplemented
 
@@ -55,7 +60,7 @@ def _is_operand(x: Any) -> bool:
 
 
 @specialised(1)
-def power(x: Any, y: Any) -> Any:
+def power(x: Any, y: Any) -> Array:
     """`x ** y`; a Python integer exponent is static, so its derivative is right at 0, too."""
     x, y = as_operand(x, "power"), as_operand(y, "power")
     if isinstance(y, int) and not isinstance(y, bool) and not dtypes.is_scalar(x):
@@ -68,11 +73,11 @@ def power(x: Any, y: Any) -> Any:
     return apply(ew.pow_, x, y, where="power")
 
 
-def _unary(command: Command) -> Callable[[Any], Any]:
+def _unary(command: Command) -> Callable[[Any], Array]:
     return specialised(1)(lambda self: apply(command, self))
 
 
-class ArrayMethods:
+class ArrayMethods(NamedMethods):
     """NumPy's operators and attributes, for anything that has a `spec`.
 
     Methods that are also functions (`x.sum()`, `x.reshape(...)`) are added by the function's own module with `array_method`.
@@ -120,13 +125,13 @@ class ArrayMethods:
 
     @property
     @specialised(1)
-    def T(self) -> Any:
+    def T(self) -> Array:
         """The axes reversed."""
         return transpose(self, permutation=tuple(reversed(range(self.ndim))))
 
     @property
     @specialised(1)
-    def mT(self) -> Any:
+    def mT(self) -> Array:
         """The last two axes swapped."""
         if self.ndim < 2:
             raise user_error(
@@ -136,17 +141,17 @@ class ArrayMethods:
         return transpose(self, permutation=(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
 
     @property
-    def real(self) -> Any:
+    def real(self: Any) -> Array:
         """The real part."""
         return ew.real(self) if dtypes.is_complex(self.dtype) else self
 
     @property
-    def imag(self) -> Any:
+    def imag(self: Any) -> Array:
         """The imaginary part; zeros for real arrays."""
         return ew.imag(self) if dtypes.is_complex(self.dtype) else constants.full_like(self, 0)
 
     @property
-    def at(self) -> AtIndexer:
+    def at(self: Any) -> AtIndexer:
         """Functional updates: `x.at[i].set(v)`; see `AtPlace` for the other methods. Each returns a new array."""
         return AtIndexer(self)
 
@@ -169,8 +174,8 @@ class ArrayMethods:
     __xor__, __rxor__ = _binary(ew.bitwise_xor)
     __lshift__, __rlshift__ = _binary(ew.shift_left)
     __rshift__, __rrshift__ = _binary(ew.shift_right)
-    __eq__ = _binary(ew.equal)[0]
-    __ne__ = _binary(ew.not_equal)[0]
+    __eq__: ClassVar[Operator] = _binary(ew.equal)[0]  # type: ignore[assignment]  # not a bool, as object has it
+    __ne__: ClassVar[Operator] = _binary(ew.not_equal)[0]  # type: ignore[assignment]
     __lt__ = _binary(ew.less)[0]
     __le__ = _binary(ew.less_equal)[0]
     __gt__ = _binary(ew.greater)[0]
@@ -179,17 +184,17 @@ class ArrayMethods:
     __abs__ = _unary(ew.abs_)
     __invert__ = _unary(ew.bitwise_not)
 
-    def __pos__(self) -> Any:
+    def __pos__(self: Any) -> Array:
         return self
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: ArrayLike) -> Array:
         try:
             return power(self, other) if _is_operand(other) else NotImplemented
         except BaseException as error:
             cut_traceback(error)
             raise
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: ArrayLike) -> Array:
         try:
             return power(other, self) if _is_operand(other) else NotImplemented
         except BaseException as error:
@@ -197,23 +202,23 @@ class ArrayMethods:
             raise
 
     @specialised(2)
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: ArrayLike) -> Array:
         return matmul(self, other)
 
     @specialised(2)
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: ArrayLike) -> Array:
         return matmul(other, self)
 
     @api_boundary
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]:
         return self // other, self % other
 
     @api_boundary
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: ArrayLike) -> tuple[Array, Array]:
         return other // self, other % self
 
     @specialised(1)
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Array:
         return getitem(self, index)
 
     # -- containers, NumPy ---------------------------------------------------------------------------------------
@@ -226,7 +231,7 @@ class ArrayMethods:
         return self.shape[0]
 
     @api_boundary
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Array]:
         if not self.ndim:
             raise user_error(
                 ArgumentTypeError, "iter", "a 0-d array cannot be iterated over.", fix="use the value itself."
@@ -294,9 +299,8 @@ class ArrayMethods:
         return int(self.concrete("index"))
 
     @api_boundary
-    def __round__(self, ndigits: int | None = None) -> Any:
-        x: Any = self  # the method `round` is added by nnc.numpy
-        return x.round(ndigits or 0)
+    def __round__(self, ndigits: int | None = None) -> Array:
+        return self.round(ndigits or 0)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise user_error(
@@ -577,7 +581,7 @@ def _one_element(x: ArrayMethods, target: str) -> NDArray:
     return data.reshape(())
 
 
-def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
+def asarray(obj: ArrayLike, dtype: DTypeLike | None = None, *, device: Any = None, copy: bool | None = None) -> Array:
     """An nnc array of `obj`: an array, a number or nested lists of them.
 
     Memory of a NumPy array is shared unless `copy=True` or the dtype changes, so write to it no more.
@@ -600,7 +604,7 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
     """
     if dtype is None and device is None and not copy:
         if isinstance(obj, ArrayMethods):
-            return obj
+            return obj  # type: ignore[return-value]  # a tracer, which types call an array
         if type(obj) is np.ndarray and dtypes.is_known(obj.dtype):
             return Array(obj)
     try:

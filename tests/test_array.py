@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import copy
+import inspect
 import math
 import operator
 import pickle
@@ -13,8 +15,9 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.array import array_method
+from nnc.array import ArrayMethods, array_method
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, ShapeError, TraceError, UnsupportedError
+from nnc.named_methods import NamedMethods
 
 X = nnp.asarray([1.0, 2.0, 3.0])
 A = np.array([4.0, 5.0, 6.0])
@@ -360,3 +363,12 @@ def test_33_axes() -> None:
     x = nnp.ones((1,) * 32 + (2,))
     assert (x + x).shape == x.shape
     assert x.T.shape == (2,) + (1,) * 32
+
+
+def test_the_methods_that_type_checkers_see_are_those_that_arrays_have() -> None:
+    source = ast.parse(inspect.getsource(NamedMethods))
+    seen = {node.targets[0].id: ast.unparse(node.value) for node in ast.walk(source) if isinstance(node, ast.Assign)}
+    del seen["__slots__"]
+    functions = {name: f for name, f in vars(ArrayMethods).items() if inspect.isfunction(f)}
+    added = {name: f for name, f in functions.items() if inspect.unwrap(f).__module__.startswith("nnc.numpy.")}
+    assert seen == {name: f"{f.__module__.rpartition('.')[2]}.{f.__name__}" for name, f in added.items()}

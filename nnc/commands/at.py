@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from nnc import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import div, neg, select
 from nnc.commands.indexing import fit_values, getitem, set_at
 from nnc.commands.promote import broadcast_to_shape
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.graph import spec_of
+
+if TYPE_CHECKING:
+    from nnc.array import Array
+    from nnc.typing import ArrayLike, Index
 
 
 @dataclass(frozen=True, slots=True)
 class AtIndexer:
     """`x.at`: index it to say which elements change."""
 
-    array: Value
+    array: Array
 
-    def __getitem__(self, index: Any) -> AtPlace:
+    def __getitem__(self, index: Index) -> AtPlace:
         return AtPlace(self.array, index)
 
 
@@ -39,39 +42,39 @@ class AtPlace:
         Array([2., 5., 0., 0.], dtype=float32)
     """
 
-    array: Value
-    index: Any
+    array: Array
+    index: Index
 
     def set(
-        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
-    ) -> Value:
+        self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Array:
         """`x[index] = values`."""
         return set_at(self.array, self.index, values, "set", mode, unique_indices)
 
     def add(
-        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
-    ) -> Value:
+        self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Array:
         """`x[index] += values`."""
         return set_at(self.array, self.index, values, "add", mode, unique_indices)
 
     def subtract(
-        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
-    ) -> Value:
+        self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Array:
         """`x[index] -= values`."""
         news = neg(fit_values(self.array, values, "x.at[...].subtract"))
         return set_at(self.array, self.index, news, "add", mode, unique_indices)
 
     def multiply(
-        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
-    ) -> Value:
+        self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Array:
         """`x[index] *= values`."""
         return set_at(self.array, self.index, values, "mul", mode, unique_indices)
 
     mul = multiply
 
     def divide(
-        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
-    ) -> Value:
+        self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Array:
         """`x[index] /= values`, for floating-point arrays."""
         spec = spec_of(self.array)
         if not dtypes.is_inexact(spec.dtype):
@@ -83,33 +86,38 @@ class AtPlace:
         return div(self.array, set_at(one, self.index, values, "mul", mode, unique_indices))
 
     def power(
-        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
-    ) -> Value:
+        self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Array:
         """`x[index] **= values`; an element that is indexed twice is raised once."""
         return self.set(self.get(mode=mode) ** values, mode=mode)
 
     def min(
-        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
-    ) -> Value:
+        self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Array:
         """`x[index] = minimum(x[index], values)`."""
         return set_at(self.array, self.index, values, "min", mode, unique_indices)
 
     def max(
-        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
-    ) -> Value:
+        self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Array:
         """`x[index] = maximum(x[index], values)`."""
         return set_at(self.array, self.index, values, "max", mode, unique_indices)
 
     def apply(
-        self, function: Callable[[Value], Value], *, mode: str = "error", unique_indices: bool = False,
+        self, function: Callable[[Array], Array], *, mode: str = "error", unique_indices: bool = False,
         indices_are_sorted: bool = False,
-    ) -> Value:  # fmt: skip
+    ) -> Array:  # fmt: skip
         """`x[index] = function(x[index])`; an element that is indexed twice is replaced once."""
         return self.set(function(self.get(mode=mode)), mode=mode)
 
     def get(
-        self, *, mode: str = "error", fill_value: Any = None, unique_indices: bool = False, indices_are_sorted: bool = False
-    ) -> Value:  # fmt: skip
+        self,
+        *,
+        mode: str = "error",
+        fill_value: complex | None = None,
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+    ) -> Array:
         """`x[index]`, with a choice of what an index out of range reads: with mode "fill" it is `fill_value`.
 
         Raises:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from nnc.commands.shape import invert_permutation, reshape, transpose
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import TensorSpec, check_same_dtype, register, spec_of
 from nnc.graph.specialise import specialised
+
+if TYPE_CHECKING:
+    from nnc.array import Array
 
 _MATRICES = (dtypes.float32, dtypes.float64, *dtypes.COMPLEX)  # which BLAS multiplies
 Axes = tuple[int, ...]
@@ -178,7 +181,7 @@ dot = register(
 
 
 @specialised(2)
-def matmul(x: Any, y: Any) -> Value:
+def matmul(x: Any, y: Any) -> Array:
     """Returns the matrix product `x @ y`; leading axes are batches and broadcast.
 
     out[..., i, j] = sum over k of x[..., i, k] · y[..., k, j]

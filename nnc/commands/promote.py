@@ -9,7 +9,7 @@ import operator
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from nnc.commands.shape import broadcast_to, concatenate, reshape
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, shorten, user_error
 from nnc.foreign import is_foreign
 from nnc.graph import Command, spec_of
+
+if TYPE_CHECKING:
+    from nnc.array import Array
 
 Operand = Any  # an array, a tracer, a NumPy array or scalar, or a Python scalar
 
@@ -215,7 +218,7 @@ def to_dtype(dtype: Any, where: str) -> dtypes.DType:
         raise user_error(DTypeError, where, f"{error}.", fix="use a dtype of nnc.numpy, such as nnp.float32.") from None
 
 
-def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
+def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Array:
     """`x` converted to `dtype`; numbers become constants.
 
     Raises:
@@ -232,7 +235,7 @@ def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
                 fix="use a wider dtype, or convert the array first.",
             ) from None  # fmt: skip
     if isinstance(x, np.generic):
-        return x if x.dtype == dtype else cast_array(x, dtype)
+        return x if x.dtype == dtype else cast_array(x, dtype)  # type: ignore[return-value]  # stays NumPy's
     if dtype_of(x) == dtype:
         return x
     return convert(x.exact if isinstance(x, Listed) and dtypes.is_inexact(dtype) else x, dtype=dtype)
@@ -250,7 +253,7 @@ def _has_one_sign(x: bool | int | float | complex) -> bool:
     return x != 0 and not isinstance(x, complex)
 
 
-def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Value]:
+def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Array]:
     """The operands in their common dtype. `to` maps the common dtype to the one wanted (division leaves the integers)."""
     return _promote([as_operand(x, where) for x in xs], where, to)
 
@@ -266,7 +269,7 @@ def _promote(operands: Sequence[Operand], where: str, to: Any) -> list[Value]:
     return [astype(x, dtype, where) for x in operands]
 
 
-def broadcast(*xs: Value, where: str = "broadcast") -> list[Value]:
+def broadcast(*xs: Value, where: str = "broadcast") -> list[Array]:
     """The operands in their common shape.
 
     Raises:
@@ -302,7 +305,7 @@ def _broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(result)
 
 
-def broadcast_to_shape(x: Value, shape: tuple[int, ...]) -> Value:
+def broadcast_to_shape(x: Value, shape: tuple[int, ...]) -> Array:
     """`x` broadcast to `shape`; itself where it has that shape."""
     return x if _shape_of(x) == shape else broadcast_to(x, shape=shape)
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
 from nnc.commands.promote import apply, dtype_of, promote
-from nnc.commands.rules import Value, check_axis
+from nnc.commands.rules import check_axis
 from nnc.commands.special import erfc
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
@@ -19,7 +20,7 @@ from nnc.graph.specialise import specialised
 from nnc.spelling import spelled
 
 
-def to_float(x: Any, where: str) -> Value:
+def to_float(x: Any, where: str) -> Array:
     """`x` as an array of a floating-point dtype."""
     value = promote(x, where=where, to=dtypes.to_float)[0]
     return value if hasattr(value, "spec") else nnp.asarray(value)
@@ -27,7 +28,7 @@ def to_float(x: Any, where: str) -> Value:
 
 @specialised(1)
 @spelled
-def relu(x: Any) -> Value:
+def relu(x: Any) -> Array:
     """Returns max(x, 0); the derivative at 0 is 0.
 
     Args:
@@ -43,7 +44,7 @@ def relu(x: Any) -> Value:
 
 @specialised(1)
 @spelled
-def relu6(x: Any) -> Value:
+def relu6(x: Any) -> Array:
     """Returns min(max(x, 0), 6); the derivative at 0 and 6 is 0.
 
     Args:
@@ -55,7 +56,7 @@ def relu6(x: Any) -> Value:
 
 @specialised(1)
 @spelled
-def elu(x: Any, alpha: float = 1.0) -> Value:
+def elu(x: Any, alpha: float = 1.0) -> Array:
     """Returns x where it is positive, else alpha · (exp(x) - 1).
 
     Args:
@@ -68,7 +69,7 @@ def elu(x: Any, alpha: float = 1.0) -> Value:
 
 @specialised(1)
 @spelled
-def celu(x: Any, alpha: float = 1.0) -> Value:
+def celu(x: Any, alpha: float = 1.0) -> Array:
     """Returns x where it is positive, else alpha · (exp(x / alpha) - 1), which is smooth for every alpha.
 
     Args:
@@ -81,7 +82,7 @@ def celu(x: Any, alpha: float = 1.0) -> Value:
 
 @specialised(1)
 @spelled
-def selu(x: Any) -> Value:
+def selu(x: Any) -> Array:
     """Returns the scaled elu that keeps mean 0 and variance 1 from layer to layer (Klambauer et al., 2017).
 
     Args:
@@ -92,7 +93,7 @@ def selu(x: Any) -> Value:
 
 @specialised(1)
 @spelled
-def leaky_relu(x: Any, negative_slope: float = 0.01) -> Value:
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Array:
     """Returns x where it is positive, else negative_slope · x.
 
     Args:
@@ -105,7 +106,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Value:
 
 @specialised(2)
 @spelled
-def prelu(x: Any, negative_slope: Any, *, axis: int = 1) -> Value:
+def prelu(x: Any, negative_slope: Any, *, axis: int = 1) -> Array:
     """Returns x where it is positive, else negative_slope · x, with a slope that is learned (He et al., 2015).
 
     Args:
@@ -137,7 +138,7 @@ def prelu(x: Any, negative_slope: Any, *, axis: int = 1) -> Value:
 
 @specialised(1)
 @spelled
-def gelu(x: Any, approximate: bool = True) -> Value:
+def gelu(x: Any, approximate: bool = True) -> Array:
     """Returns x · Φ(x), Φ the normal distribution (Hendrycks & Gimpel, 2016).
 
     Args:
@@ -161,7 +162,7 @@ def gelu(x: Any, approximate: bool = True) -> Value:
 
 @specialised(1)
 @spelled
-def sigmoid(x: Any) -> Value:
+def sigmoid(x: Any) -> Array:
     """Returns 1 / (1 + exp(-x)), without overflow.
 
     Args:
@@ -172,7 +173,7 @@ def sigmoid(x: Any) -> Value:
 
 @specialised(1)
 @spelled
-def log_sigmoid(x: Any) -> Value:
+def log_sigmoid(x: Any) -> Array:
     """Returns log(sigmoid(x)), without overflow.
 
     Args:
@@ -183,7 +184,7 @@ def log_sigmoid(x: Any) -> Value:
 
 @specialised(1)
 @spelled
-def silu(x: Any) -> Value:
+def silu(x: Any) -> Array:
     """Returns x · sigmoid(x), also called swish.
 
     Args:
@@ -195,7 +196,7 @@ def silu(x: Any) -> Value:
 
 @specialised(1)
 @spelled
-def tanh(x: Any) -> Value:
+def tanh(x: Any) -> Array:
     """Returns the hyperbolic tangent of x.
 
     Args:
@@ -206,7 +207,7 @@ def tanh(x: Any) -> Value:
 
 @specialised(1)
 @spelled
-def softplus(x: Any) -> Value:
+def softplus(x: Any) -> Array:
     """Returns log(1 + exp(x)), without overflow.
 
     Args:
@@ -218,7 +219,7 @@ def softplus(x: Any) -> Value:
 
 @specialised(1)
 @spelled
-def mish(x: Any) -> Value:
+def mish(x: Any) -> Array:
     """Returns x · tanh(softplus(x)) (Misra, 2019).
 
     Args:
@@ -230,7 +231,7 @@ def mish(x: Any) -> Value:
 
 @specialised(1)
 @spelled
-def soft_sign(x: Any) -> Value:
+def soft_sign(x: Any) -> Array:
     """Returns x / (1 + |x|).
 
     Args:
@@ -242,7 +243,7 @@ def soft_sign(x: Any) -> Value:
 
 @specialised(1)
 @spelled
-def hard_tanh(x: Any) -> Value:
+def hard_tanh(x: Any) -> Array:
     """Returns x between -1 and 1, which bound it.
 
     Args:
@@ -254,7 +255,7 @@ def hard_tanh(x: Any) -> Value:
 
 @specialised(1)
 @spelled
-def hard_sigmoid(x: Any) -> Value:
+def hard_sigmoid(x: Any) -> Array:
     """Returns relu6(x + 3) / 6.
 
     Args:
@@ -265,7 +266,7 @@ def hard_sigmoid(x: Any) -> Value:
 
 @specialised(1)
 @spelled
-def hard_silu(x: Any) -> Value:
+def hard_silu(x: Any) -> Array:
     """Returns x · hard_sigmoid(x).
 
     Args:
@@ -277,7 +278,7 @@ def hard_silu(x: Any) -> Value:
 
 @specialised(1)
 @spelled
-def glu(x: Any, axis: int = -1) -> Value:
+def glu(x: Any, axis: int = -1) -> Array:
     """Returns the first half of x along `axis`, gated by the sigmoid of the second half.
 
     Args:
@@ -301,14 +302,14 @@ def glu(x: Any, axis: int = -1) -> Value:
 # -- over an axis ------------------------------------------------------------------------------------------------------
 
 
-def _widened(x: Any, mask: Any, where: str) -> tuple[Value, dtypes.DType]:
+def _widened(x: Any, mask: Any, where: str) -> tuple[Array, dtypes.DType]:
     """x in the dtype that its sums need, -inf where the mask is False; and its own dtype."""
     x = to_float(x, where)
     wide = nnp.astype(x, dtypes.accumulator(dtype_of(x)))
     return (wide if mask is None else nnp.where(mask, wide, -math.inf)), dtype_of(x)
 
 
-def _shifted(x: Value, axis: int | tuple[int, ...] | None) -> tuple[Value, Value, Value]:
+def _shifted(x: Array, axis: int | tuple[int, ...] | None) -> tuple[Array, Array, Array]:
     """x minus its greatest element, its exponentials, and their sum, which is made 1 where all elements are -inf."""
     top = ew.stop_gradient(nnp.max(x, axis=axis, keepdims=True))
     x = x - nnp.where(abs(top) == math.inf, 0, top)
@@ -319,7 +320,7 @@ def _shifted(x: Value, axis: int | tuple[int, ...] | None) -> tuple[Value, Value
 
 @specialised(1)
 @spelled
-def softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) -> Value:
+def softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) -> Array:
     """Returns exp(x) divided by its sum over `axis`, without overflow.
 
     An element of -inf has probability 0; where all are -inf (or masked) the result is 0, with gradient 0.
@@ -340,7 +341,7 @@ def softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) 
 
 @specialised(1)
 @spelled
-def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) -> Value:
+def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) -> Array:
     """Returns log(softmax(x)), without overflow; -inf where the probability is 0.
 
     Args:
@@ -355,7 +356,7 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = No
 
 @specialised(1)
 @spelled
-def standardize(x: Any, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5) -> Value:
+def standardize(x: Any, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5) -> Array:
     """Returns x with mean 0 and variance 1 over `axis`; 16-bit floats are computed in float32.
 
     Args:

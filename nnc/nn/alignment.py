@@ -7,7 +7,7 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.commands.rules import Value
+from nnc.array import Array
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.activations import log_softmax
@@ -28,7 +28,7 @@ def ctc(
     *,
     blank: int = 0,
     reduction: Reduction = "none",
-) -> Value:
+) -> Array:
     """Returns -log of the probability that the logits spell the labels, over all alignments.
 
     An alignment names a class or the blank at each step; equal neighbours merge, then blanks vanish.
@@ -74,7 +74,7 @@ def ctc(
     skips = nnp.pad(skips, [(0, 0)] * len(lead) + [(2, 0)])
     place = nnp.arange(2 * count + 1)
 
-    def step(alpha: Value, x: Any) -> tuple[Value, None]:
+    def step(alpha: Array, x: Any) -> tuple[Array, None]:
         now, row = x
         one = nnp.where(place >= 1, nnp.roll(alpha, 1, axis=-1), IMPOSSIBLE)
         two = nnp.where(skips, nnp.roll(alpha, 2, axis=-1), IMPOSSIBLE)
@@ -93,7 +93,7 @@ def ctc(
     return reduce_terms("ctc", costs / nnp.maximum(sizes, 1) if reduction == "mean" else costs, reduction, dtype)
 
 
-def _check(scores: Value, labels: Value, blank: int) -> tuple[int, ...]:
+def _check(scores: Array, labels: Array, blank: int) -> tuple[int, ...]:
     """The sizes of the batch axes."""
     operands = {"logits": spec_of(scores), "labels": spec_of(labels)}
     if scores.ndim < 2 or labels.ndim != scores.ndim - 1 or scores.shape[:-2] != labels.shape[:-1]:
@@ -114,7 +114,7 @@ def _check(scores: Value, labels: Value, blank: int) -> tuple[int, ...]:
     return tuple(scores.shape[:-2])
 
 
-def _lengths(name: str, lengths: Any, longest: int, lead: tuple[int, ...]) -> Value:
+def _lengths(name: str, lengths: Any, longest: int, lead: tuple[int, ...]) -> Array:
     if lengths is None:
         return nnp.full(lead, longest, dtypes.int64)
     return read_lengths("ctc", name, lengths, lead, longest)

@@ -15,10 +15,10 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes, random
+from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands.attention import attention
 from nnc.commands.promote import astype, dtype_of, promote
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.ranges import read_lengths
@@ -49,7 +49,7 @@ def dot_product_attention(
     dropout_rate: float = 0.0,
     dropout_key: Any = None,
     chunk_size: int | None = None,
-) -> Value:
+) -> Array:
     """Returns the mean of the values, weighted by how well their keys match each query (Vaswani et al., 2017).
 
     out[t] = sum over s of softmax over s of (scale · query[t] · key[s] + bias[t, s]) · value[s], for each head
@@ -124,7 +124,7 @@ def dot_product_attention(
     return nnp.swapaxes(out, -3, -2).astype(dtype)
 
 
-def _check_operands(q: Value, k: Value, v: Value) -> int:
+def _check_operands(q: Array, k: Array, v: Array) -> int:
     """How many of the queries' heads share one of the keys'."""
     operands = {"query": spec_of(q), "key": spec_of(k), "value": spec_of(v)}
     of_q, of_k, of_v = (spec.shape for spec in operands.values())
@@ -143,7 +143,7 @@ def _chunk_size(chunk_size: int | None, keys: int) -> int:
     return max(1, min(keys, CHUNK if chunk_size is None else chunk_size))
 
 
-def _read_scores(name: str, x: Any, full: tuple[int, ...]) -> Value:
+def _read_scores(name: str, x: Any, full: tuple[int, ...]) -> Array:
     """A bias or a mask with as many axes as the scores (..., heads, T, S), each of them of that size or 1."""
     x = nnp.asarray(x)
     shape = (1,) * (len(full) - x.ndim) + x.shape
@@ -155,7 +155,7 @@ def _read_scores(name: str, x: Any, full: tuple[int, ...]) -> Value:
     return nnp.reshape(x, shape)
 
 
-def _read_mask(mask: Any, full: tuple[int, ...]) -> Value:
+def _read_mask(mask: Any, full: tuple[int, ...]) -> Array:
     mask = nnp.asarray(mask)
     if not dtypes.is_bool(mask.dtype):
         raise user_error(
@@ -176,7 +176,7 @@ def _read_window(size: Any) -> tuple[int, int] | None:
     return None if size is None else (int(pair[0]), int(pair[1]))
 
 
-def _read_lengths(name: str, x: Any, lead: tuple[int, ...], longest: int) -> Value:
+def _read_lengths(name: str, x: Any, lead: tuple[int, ...], longest: int) -> Array:
     """Lengths with as many axes as the scores."""
     return nnp.reshape(read_lengths(WHERE, name, x, lead, longest), (*lead, 1, 1, 1))
 
@@ -188,18 +188,18 @@ class _Attend:
     rows: tuple[int, ...]
     keys: int
     is_causal: bool
-    query_lengths: Value | None
-    key_lengths: Value | None
+    query_lengths: Array | None
+    key_lengths: Array | None
     window: tuple[int, int] | None
     dropout_rate: float
     dropout_key: Any
 
-    def all_chunks(self, q: Value, k: Value, v: Value, extra: dict[str, Value], size: int) -> tuple[Value, Value]:
+    def all_chunks(self, q: Array, k: Array, v: Array, extra: dict[str, Array], size: int) -> tuple[Array, Array]:
         """The sums over all keys of exp(score - greatest) · value, and of exp(score - greatest)."""
         count = -(-self.keys // size)
         whole = {"k": k, "v": v, "place": nnp.arange(count * size), **extra}
         if count <= 1:
-            chunk = {**whole, "place": whole["place"][: self.keys], "number": 0}
+            chunk: dict[str, Any] = {**whole, "place": whole["place"][: self.keys], "number": 0}
             return self.part(q, chunk, self.greatest(ew.stop_gradient(q), ew.stop_gradient(k), chunk))
         fixed = {name: x for name, x in extra.items() if x.shape[-1] == 1}
         cut = {name: _chunks(x, -1, count, size) for name, x in whole.items() if name not in ("k", "v", *fixed)}
@@ -212,7 +212,7 @@ class _Attend:
             start, (ew.stop_gradient(keys), cut),
         )  # fmt: skip
 
-        def add(sums: tuple[Value, Value], x: Any) -> tuple[tuple[Value, Value], None]:
+        def add(sums: tuple[Array, Array], x: Any) -> tuple[tuple[Array, Array], None]:
             found = checkpoint(lambda q, k, v: self.part(q, {"k": k, "v": v, **x[2], **fixed}, top))(q, x[0], x[1])
             return (sums[0] + found[0], sums[1] + found[1]), None
 
@@ -220,7 +220,7 @@ class _Attend:
         (total, weight), _ = scan(add, zeros, (keys, values, cut))
         return total, weight
 
-    def scores(self, q: Value, chunk: dict[str, Value]) -> Value:
+    def scores(self, q: Array, chunk: dict[str, Array]) -> Array:
         """(..., heads, T, keys of the chunk); -inf where nothing is attended to."""
         k = chunk["k"]
         scores = nnp.reshape(q @ nnp.swapaxes(k, -1, -2), (*self.rows, k.shape[-2]))
@@ -230,7 +230,7 @@ class _Attend:
             scores = nnp.where(allowed, scores, -math.inf)
         return scores
 
-    def conditions(self, chunk: dict[str, Value]) -> list[Value]:
+    def conditions(self, chunk: dict[str, Array]) -> list[Array]:
         """Returns the conditions that must hold for a query to attend to a key of the chunk."""
         key, query = chunk["place"], nnp.arange(self.rows[-1])[:, None]
         found = [chunk["mask"]] if "mask" in chunk else []
@@ -246,12 +246,12 @@ class _Attend:
             found.append(key < self.keys)  # not what fills the last chunk up
         return found
 
-    def greatest(self, q: Value, k: Value, chunk: dict[str, Value]) -> Value:
+    def greatest(self, q: Array, k: Array, chunk: dict[str, Array]) -> Array:
         """Each query's greatest score in the chunk, (..., heads, T, 1)."""
         still = {name: ew.stop_gradient(x) if name == "bias" else x for name, x in chunk.items()}
         return nnp.max(self.scores(q, {**still, "k": k}), axis=-1, keepdims=True, initial=-math.inf)
 
-    def part(self, q: Value, chunk: dict[str, Value], top: Value) -> tuple[Value, Value]:
+    def part(self, q: Array, chunk: dict[str, Array], top: Array) -> tuple[Array, Array]:
         """Returns the terms of one chunk's keys in the two sums."""
         weights = nnp.exp(self.scores(q, chunk) - nnp.where(top == -math.inf, 0, top))
         total = nnp.sum(weights, axis=-1, keepdims=True)
@@ -261,7 +261,7 @@ class _Attend:
         return nnp.reshape(weights, (*q.shape[:-1], weights.shape[-1])) @ chunk["v"], total
 
 
-def _chunks(x: Value, axis: int, count: int, size: int) -> Value:
+def _chunks(x: Array, axis: int, count: int, size: int) -> Array:
     """x with `axis` filled up with zeros and cut into `count` chunks, which are rows of a new first axis."""
     at = axis + x.ndim
     filled = nnp.pad(x, {at: (0, count * size - x.shape[at])}) if x.shape[at] < count * size else x

@@ -7,7 +7,8 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.commands.rules import Value, check_axis
+from nnc.array import Array
+from nnc.commands.rules import check_axis
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised
@@ -29,7 +30,7 @@ def softmax_cross_entropy(
     weights: Any = None,
     ignore_index: int | None = None,
     reduction: Reduction = "none",
-) -> Value:
+) -> Array:
     """Returns -sum over classes of label · log(softmax(logits)), one value for each example.
 
     Args:
@@ -97,7 +98,7 @@ def nll(
     weights: Any = None,
     ignore_index: int | None = None,
     reduction: Reduction = "none",
-) -> Value:
+) -> Array:
     """Returns the negative log-probability of each example's label: softmax_cross_entropy without the softmax.
 
     Args:
@@ -127,7 +128,7 @@ def nll(
 @spelled
 def sigmoid_cross_entropy(
     logits: Any, labels: Any, *, weights: Any = None, positive_weights: Any = None, reduction: Reduction = "none"
-) -> Value:
+) -> Array:
     """Returns -label · log(sigmoid(logit)) - (1 - label) · log(1 - sigmoid(logit)), elementwise, without overflow.
 
     Args:
@@ -163,7 +164,7 @@ def kl_div(
     *,
     log_targets: bool = False,
     reduction: Reduction = "none",
-) -> Value:
+) -> Array:
     """Returns sum over classes of target · (log(target) - log(prediction)), one value for each example.
 
     Args:
@@ -195,7 +196,7 @@ def kl_div(
 # -- shared ------------------------------------------------------------------------------------------------------------
 
 
-def _class_weights(where: str, weights: Any, scores: Value, axis: int) -> Value | None:
+def _class_weights(where: str, weights: Any, scores: Array, axis: int) -> Array | None:
     """The classes' factors, spread along `axis`."""
     if weights is None:
         return None
@@ -208,7 +209,7 @@ def _class_weights(where: str, weights: Any, scores: Value, axis: int) -> Value 
     return nnp.reshape(nnp.astype(factors, scores.dtype), (-1,) + (1,) * (scores.ndim - 1 - axis))
 
 
-def _evenly(scores: Value, axis: int, mask: Any) -> Value:
+def _evenly(scores: Array, axis: int, mask: Any) -> Array:
     """The probability of each class where all that exist are equally likely."""
     if mask is None:
         return nnp.full((1,) * scores.ndim, 1 / max(1, scores.shape[axis]), scores.dtype)
@@ -216,15 +217,15 @@ def _evenly(scores: Value, axis: int, mask: Any) -> Value:
     return exists / nnp.maximum(nnp.sum(exists, axis=axis, keepdims=True), 1)
 
 
-def _expected(log_p: Value, probability: Value, axis: int) -> Value:
+def _expected(log_p: Array, probability: Array, axis: int) -> Array:
     """-sum of probability · log_p, in which a class of probability 0 costs nothing."""
     nothing = probability == 0
     return -nnp.sum(nnp.where(nothing, 0, probability * nnp.where(nothing, 0, log_p)), axis=axis)
 
 
 def _picked(
-    where: str, log_p: Value, labels: Value, axis: int, factors: Value | None, ignore_index: int | None
-) -> tuple[Value, Value | None]:
+    where: str, log_p: Array, labels: Array, axis: int, factors: Array | None, ignore_index: int | None
+) -> tuple[Array, Array | None]:
     """-weight · log_p at each label, and the weights: None where all are 1."""
     if not dtypes.is_integer(labels.dtype):
         raise _mismatch(where, log_p, labels, "labels must be integers")
@@ -245,7 +246,7 @@ def _picked(
     return terms, weight
 
 
-def _mismatch(where: str, logits: Value, labels: Value, rule: str) -> ShapeError:
+def _mismatch(where: str, logits: Array, labels: Array, rule: str) -> ShapeError:
     return user_error(
         ShapeError, where, f"{rule}, they have shape {labels.shape} and dtype {labels.dtype.name}.",
         operands={"logits": spec_of(logits), "labels": spec_of(labels)},

@@ -8,7 +8,6 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, user_error
 from nnc.graph.specialise import specialised
 from nnc.nn import pooling
@@ -49,7 +48,7 @@ class _Convolution(Module):
         bias_shape = (self.out_features,) if use_bias else None
         self.weight, self.bias = draw_weights(key, shape, bias_shape, math.prod(shape[1:]), dtype)
 
-    def _channels(self, x: Any) -> Value:
+    def _channels(self, x: Any) -> Array:
         form = parse_layout(type(self).__name__, self.layout)
         return check_features(type(self).__name__, x, self.in_features, form.order[0] - len(form.order))
 
@@ -59,18 +58,18 @@ class _Convolution(Module):
 
 
 @specialised(2)
-def convolve(x: Any, weight: Any, bias: Any, **options: Any) -> Value:
+def convolve(x: Any, weight: Any, bias: Any, **options: Any) -> Array:
     """Computes a Conv's result; the options are those of nnc.nn.conv."""
     return _shifted(functions.conv(x, weight, **options), bias, options["layout"])
 
 
 @specialised(2)
-def convolve_transpose(x: Any, weight: Any, bias: Any, **options: Any) -> Value:
+def convolve_transpose(x: Any, weight: Any, bias: Any, **options: Any) -> Array:
     """Computes a ConvTranspose's result; the options are those of nnc.nn.conv_transpose."""
     return _shifted(functions.conv_transpose(x, weight, **options), bias, options["layout"])
 
 
-def _shifted(out: Value, bias: Any, layout: str) -> Value:
+def _shifted(out: Array, bias: Any, layout: str) -> Array:
     """The bias added to each channel."""
     if bias is None:
         return out
@@ -133,7 +132,7 @@ class Conv(_Convolution):
             stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout,
         )  # fmt: skip
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """(N, in_features, *spatial) -> (N, out_features, *out), in the layout of the layer."""
         return convolve(self._channels(x), self.weight, self.bias, **self._options())
 
@@ -185,7 +184,7 @@ class ConvTranspose(_Convolution):
             stride=stride, padding=padding, output_padding=output_padding, dilation=dilation, groups=groups, layout=layout,
         )  # fmt: skip
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """(N, in_features, *spatial) -> (N, out_features, *out), in the layout of the layer."""
         options = {**self._options(), "output_padding": self.output_padding}
         return convolve_transpose(self._channels(x), self.weight, self.bias, **options)
@@ -222,7 +221,7 @@ class MaxPool(_Pool):
         (1, 3, 4, 4)
     """
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """(N, C, *spatial) -> (N, C, *out), in the layout of the layer."""
         return pooling.max_pool(x, **self._options())
 
@@ -246,7 +245,7 @@ class AvgPool(_Pool):
 
     count_include_pad: bool = True
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """(N, C, *spatial) -> (N, C, *out), in the layout of the layer."""
         return pooling.avg_pool(x, count_include_pad=self.count_include_pad, **self._options())
 
@@ -266,7 +265,7 @@ class AdaptiveAvgPool(Module):
     output_size: Sizes = field(static=True)
     layout: str = "NCHW"
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """(N, C, *spatial) -> (N, C, *output_size), in the layout of the layer."""
         return pooling.adaptive_avg_pool(x, self.output_size, layout=self.layout)
 
@@ -284,7 +283,7 @@ class GlobalAvgPool(Module):
 
     layout: str = "NCHW"
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """(N, C, *spatial) -> (N, C)."""
         return pooling.global_avg_pool(x, layout=self.layout)
 
@@ -302,6 +301,6 @@ class GlobalMaxPool(Module):
 
     layout: str = "NCHW"
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """(N, C, *spatial) -> (N, C)."""
         return pooling.global_max_pool(x, layout=self.layout)

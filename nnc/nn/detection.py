@@ -8,9 +8,9 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import promote
-from nnc.commands.rules import Value
 from nnc.errors import ShapeError, TraceError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, parse_layout, per_axis
@@ -19,12 +19,12 @@ from nnc.spelling import spelled
 from nnc.trace.control_flow import while_loop
 
 Taps = list[
-    tuple[Value, Value]
+    tuple[Array, Array]
 ]  # along one axis of the boxes' bins (K, bins): an index, and the weight of the element there
 
 
 @spelled
-def box_iou(boxes1: Any, boxes2: Any) -> Value:
+def box_iou(boxes1: Any, boxes2: Any) -> Array:
     """Returns the area that each pair of boxes shares, divided by the area that they cover together.
 
     Args:
@@ -54,11 +54,11 @@ def box_iou(boxes1: Any, boxes2: Any) -> Value:
     return nnp.astype(nnp.where(nothing, 0, shared / nnp.where(nothing, 1, together)), a.dtype)
 
 
-def _area(boxes: Value) -> Value:
+def _area(boxes: Array) -> Array:
     return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
 
 
-def _check_boxes(where: str, name: str, boxes: Value, width: int) -> None:
+def _check_boxes(where: str, name: str, boxes: Array, width: int) -> None:
     if boxes.ndim < 2 or boxes.shape[-1] != width:
         form = "(batch index, x1, y1, x2, y2)" if width == 5 else "(x1, y1, x2, y2)"
         raise user_error(
@@ -68,7 +68,7 @@ def _check_boxes(where: str, name: str, boxes: Value, width: int) -> None:
 
 
 @spelled
-def nms(boxes: Any, scores: Any, iou_threshold: float, *, max_output_size: int | None = None) -> Value:
+def nms(boxes: Any, scores: Any, iou_threshold: float, *, max_output_size: int | None = None) -> Array:
     """Returns the indices of the boxes to keep, best first: none overlaps a better one by more than iou_threshold.
 
     Args:
@@ -101,7 +101,7 @@ def nms(boxes: Any, scores: Any, iou_threshold: float, *, max_output_size: int |
     order = nnp.argsort(scores, descending=True)
     ranked = nnp.take(boxes, order, axis=0)
 
-    def keep_best(state: tuple[Value, Value, Value]) -> tuple[Value, Value, Value]:
+    def keep_best(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         count, alive, kept = state
         best = nnp.argmax(alive)
         overlap = box_iou(nnp.take(ranked, best, axis=0)[None], ranked)[0]
@@ -137,7 +137,7 @@ def roi_align(
     aligned: bool = False,
     *,
     layout: str = "NCHW",
-) -> Value:
+) -> Array:
     """Returns the features of an image in each box, as a grid of means of interpolated samples (He et al., 2017).
 
     Args:
@@ -189,7 +189,7 @@ def roi_align(
     return form.from_canonical(nnp.transpose(nnp.astype(total, dtype), (0, 3, 1, 2)), (boxes.shape[0], *lead[1:]))
 
 
-def _axis_taps(start: Value, end: Value, bins: int, n: int, ratio: int | None, aligned: bool) -> Taps:
+def _axis_taps(start: Array, end: Array, bins: int, n: int, ratio: int | None, aligned: bool) -> Taps:
     """Two elements for each sample of each bin along an axis of n elements; a sample beyond the image weighs nothing."""
     size = end - start if aligned else nnp.maximum(end - start, 1)
     if ratio is None:

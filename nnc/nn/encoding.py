@@ -6,10 +6,11 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype, promote
-from nnc.commands.rules import Value, check_axis
+from nnc.commands.rules import check_axis
 from nnc.commands.shape import broadcast_to
 from nnc.errors import DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
@@ -18,7 +19,7 @@ from nnc.spelling import spelled
 
 
 @spelled
-def one_hot(x: Any, num_classes: int, *, dtype: Any = dtypes.float32, axis: int = -1) -> Value:
+def one_hot(x: Any, num_classes: int, *, dtype: Any = dtypes.float32, axis: int = -1) -> Array:
     """Returns 1 at the index that x holds, else 0; an index out of range has no 1.
 
     Args:
@@ -41,7 +42,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = dtypes.float32, axis: int 
 
 
 @spelled
-def embedding(x: Any, table: Any, *, padding_index: int | None = None) -> Value:
+def embedding(x: Any, table: Any, *, padding_index: int | None = None) -> Array:
     """Returns the rows of `table` that x names.
 
     out[..., :] = table[x[...], :]

@@ -13,7 +13,8 @@ from typing import Any, Literal, Protocol
 
 import nnc.numpy as nnp
 from nnc import dtypes, random
-from nnc.commands.rules import Value, check_axes
+from nnc.array import Array
+from nnc.commands.rules import check_axes
 from nnc.errors import ArgumentError, user_error
 
 __all__ = [
@@ -44,12 +45,12 @@ TRUNCATED_STDDEV = 0.87962566103423978  # of a standard normal distribution cut 
 class Initializer(Protocol):
     """Draws an array of `shape` and `dtype`."""
 
-    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Value:
+    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Array:
         """Draws it, with `key`."""
         ...
 
 
-def zeros(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Value:
+def zeros(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Array:
     """Returns zeros; the key is not used.
 
     Args:
@@ -60,7 +61,7 @@ def zeros(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Value:
     return nnp.zeros(shape, dtype)
 
 
-def ones(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Value:
+def ones(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Array:
     """Returns ones; the key is not used.
 
     Args:
@@ -80,7 +81,7 @@ def constant(value: Any, dtype: Any = dtypes.float32) -> Initializer:
     """
     default = dtype
 
-    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
+    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Array:
         return nnp.full(shape, value, dtype)
 
     return init
@@ -95,7 +96,7 @@ def normal(stddev: float = 1e-2, dtype: Any = dtypes.float32) -> Initializer:
     """
     default = dtype
 
-    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
+    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Array:
         return random.normal(key, shape, dtype) * stddev
 
     return init
@@ -114,7 +115,7 @@ def truncated_normal(
     """
     default = dtype
 
-    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
+    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Array:
         return random.truncated_normal(key, lower, upper, shape, dtype) * stddev
 
     return init
@@ -129,7 +130,7 @@ def uniform(scale: float = 1e-2, dtype: Any = dtypes.float32) -> Initializer:
     """
     default = dtype
 
-    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
+    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Array:
         return random.uniform(key, shape, dtype) * scale
 
     return init
@@ -189,7 +190,7 @@ def variance_scaling(
     """
     default = dtype
 
-    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
+    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Array:
         fan_in, fan_out = fans(shape, in_axis, out_axis, batch_axis)
         sizes = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
         if mode not in sizes or distribution not in ("normal", "truncated_normal", "uniform"):
@@ -310,7 +311,7 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = dtypes.fl
     """
     default = dtype
 
-    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
+    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Array:
         shape = tuple(shape)
         if len(shape) < 2:
             raise user_error(

@@ -10,8 +10,8 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands.promote import promote
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, check_rank, parse_layout, per_axis
@@ -35,7 +35,7 @@ def upsample(
     method: str = "nearest",
     align_corners: bool = False,
     layout: str = "NCHW",
-) -> Value:
+) -> Array:
     """Returns x with its spatial axes enlarged (or made smaller, without a filter) by interpolation.
 
     Args:
@@ -110,16 +110,16 @@ def _sizes(
     return list(zip(spatial, outs, ratios, strict=True))
 
 
-def _resize_axis(x: Value, axis: int, n: int, o: int, ratio: float, kind: str, align_corners: bool) -> Value:
+def _resize_axis(x: Array, axis: int, n: int, o: int, ratio: float, kind: str, align_corners: bool) -> Array:
     if kind.startswith("nearest") and o % n == 0 and round(n / ratio) == o:
         return nnp.repeat(x, o // n, axis=axis)
-    total: Value | None = None
+    terms = []
     for index, weight in _taps(n, o, ratio, kind, align_corners):
         term = nnp.take(x, np.clip(index, 0, n - 1).astype(np.int64), axis=axis)
         if weight is not None:
             term = term * nnp.asarray(weight.reshape((-1,) + (1,) * (x.ndim - 1 - axis)), x.dtype)
-        total = term if total is None else total + term
-    return total
+        terms.append(term)
+    return sum(terms[1:], terms[0])
 
 
 def _taps(n: int, o: int, ratio: float, kind: str, align_corners: bool) -> Taps:
@@ -146,7 +146,7 @@ def _cubic(distance: Any) -> Any:
 
 
 @spelled
-def pixel_shuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Value:
+def pixel_shuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Array:
     """Returns x with channels moved into space: (N, C · factor², H, W) becomes (N, C, H · factor, W · factor).
 
     Args:
@@ -180,7 +180,7 @@ def pixel_shuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Value:
 
 
 @spelled
-def pixel_unshuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Value:
+def pixel_unshuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Array:
     """Returns x with space moved into channels; it undoes pixel_shuffle.
 
     Args:

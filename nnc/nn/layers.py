@@ -9,7 +9,6 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import dtypes, random
 from nnc.array import Array
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised
@@ -22,7 +21,7 @@ from nnc.trace.flat import call_function
 from nnc.trace.subgraphs import checkpoint
 
 
-def draw(key: Any, shape: Sequence[int], fan_in: int, dtype: Any) -> Value:
+def draw(key: Any, shape: Sequence[int], fan_in: int, dtype: Any) -> Array:
     """Uniform in ±1 / sqrt(fan_in): the variance 1 / (3 · fan_in) that most layers start from."""
     bound = 1 / math.sqrt(max(1, fan_in))
     return (random.uniform(key, tuple(shape), dtype) * 2 - 1) * bound
@@ -47,7 +46,7 @@ def draw_weights(
     return draw(for_weight, shape, fan_in, dtype), bias
 
 
-def check_features(where: str, x: Any, features: int, axis: int = -1) -> Value:
+def check_features(where: str, x: Any, features: int, axis: int = -1) -> Array:
     """x as an array, whose `axis` must have the size `features`."""
     x = nnp.asarray(x)
     if x.ndim < -axis or x.shape[axis] != features:
@@ -90,13 +89,13 @@ class Linear(Module):
         )
         self.in_features, self.out_features = in_features, out_features
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """(..., in_features) -> (..., out_features)."""
         return affine(check_features("Linear", x, self.in_features), self.weight, self.bias)
 
 
 @specialised(2)
-def affine(x: Any, weight: Any, bias: Any) -> Value:
+def affine(x: Any, weight: Any, bias: Any) -> Array:
     """Computes a Linear's result."""
     out = x @ weight.T
     return out if bias is None else out + bias
@@ -123,11 +122,11 @@ class Embedding(Module):
         check_sizes("Embedding", (num_embeddings, features))
         self.weight = random.normal(key, (num_embeddings, features), dtype)
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """Integers of any shape -> (*shape, features)."""
         return nnp.take(self.weight, x, axis=0)
 
-    def attend(self, x: Any) -> Value:
+    def attend(self, x: Any) -> Array:
         """x · weightᵀ: (..., features) -> (..., num_embeddings), as for logits that share the table.
 
         Args:
@@ -154,7 +153,7 @@ class Dropout(Module):
     inference: bool = False
     shared_axes: tuple[int, ...] = field(static=True, default=())
 
-    def __call__(self, x: Any, *, key: Any = None) -> Value:
+    def __call__(self, x: Any, *, key: Any = None) -> Array:
         """Drops elements by a draw with `key`, which only inference does without."""
         return dropout(key, x, self.rate, deterministic=self.inference, shared_axes=self.shared_axes)
 
@@ -172,7 +171,7 @@ class Lambda(Module):
 
     function: Callable[..., Any] = field(static=True)
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """Applies the function."""
         return call_function(self.function, (x,), where="nnc.nn.Lambda")
 
@@ -194,7 +193,7 @@ class Flatten(Module):
 
     axes: int | None = None
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """Returns x with its last axes folded into one."""
         x = nnp.asarray(x)
         lead = 1 if self.axes is None else x.ndim - self.axes
@@ -310,7 +309,7 @@ class MLP(Module):
         )
         self.activation, self.final_activation = activation, final_activation
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """(..., in_features) -> (..., out_features)."""
         for layer in self.layers[:-1]:
             x = self.activation(layer(x))

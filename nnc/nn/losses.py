@@ -10,7 +10,7 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.commands.rules import Value
+from nnc.array import Array
 from nnc.graph.specialise import specialised
 from nnc.nn.reduction import Reduction, reduce_terms, widen_same
 from nnc.spelling import spelled
@@ -18,14 +18,14 @@ from nnc.spelling import spelled
 PAIR = ("predictions", "targets")
 
 
-def _difference(where: str, predictions: Any, targets: Any) -> tuple[Value, dtypes.DType]:
+def _difference(where: str, predictions: Any, targets: Any) -> tuple[Array, dtypes.DType]:
     (x, y), dtype = widen_same(where, PAIR, predictions, targets)
     return x - y, dtype
 
 
 @specialised(2)
 @spelled
-def mse(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Value:
+def mse(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of the squared differences.
 
     Args:
@@ -46,7 +46,7 @@ def mse(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Val
 
 @specialised(2)
 @spelled
-def mae(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Value:
+def mae(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of the absolute differences.
 
     Args:
@@ -63,7 +63,7 @@ def mae(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Val
 
 @specialised(2)
 @spelled
-def huber(predictions: Any, targets: Any, delta: float = 1.0, *, reduction: Reduction = "mean") -> Value:
+def huber(predictions: Any, targets: Any, delta: float = 1.0, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of d² / 2 for differences |d| up to delta, and of delta · (|d| - delta / 2) beyond (Huber, 1964).
 
     Args:
@@ -81,7 +81,7 @@ def huber(predictions: Any, targets: Any, delta: float = 1.0, *, reduction: Redu
 
 @specialised(2)
 @spelled
-def smooth_l1(predictions: Any, targets: Any, beta: float = 1.0, *, reduction: Reduction = "mean") -> Value:
+def smooth_l1(predictions: Any, targets: Any, beta: float = 1.0, *, reduction: Reduction = "mean") -> Array:
     """Returns huber with delta = beta, divided by beta: |d| - beta / 2 beyond beta; with beta 0 the mean of |d|.
 
     Args:
@@ -98,13 +98,13 @@ def smooth_l1(predictions: Any, targets: Any, beta: float = 1.0, *, reduction: R
     return reduce_terms("smooth_l1", terms, reduction, dtype)
 
 
-def _huber(size: Value, delta: float) -> Value:
+def _huber(size: Array, delta: float) -> Array:
     return nnp.where(size <= delta, 0.5 * size * size, delta * (size - 0.5 * delta))
 
 
 @specialised(2)
 @spelled
-def log_cosh(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Value:
+def log_cosh(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Array:
     """Returns log(cosh(d)) for each difference d, without overflow.
 
     Args:
@@ -121,7 +121,7 @@ def log_cosh(predictions: Any, targets: Any, *, reduction: Reduction = "none") -
 
 @specialised(2)
 @spelled
-def hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Value:
+def hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Array:
     """Returns max(0, 1 - target · prediction), elementwise.
 
     Args:
@@ -142,7 +142,7 @@ def hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> V
 
 @specialised(2)
 @spelled
-def squared_hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Value:
+def squared_hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Array:
     """Returns max(0, 1 - target · prediction)², elementwise; the operands as in `hinge`.
 
     Args:
@@ -156,7 +156,7 @@ def squared_hinge(predictions: Any, targets: Any, *, reduction: Reduction = "non
 
 @specialised(2)
 @spelled
-def hinge_embedding(distances: Any, targets: Any, margin: float = 1.0, *, reduction: Reduction = "none") -> Value:
+def hinge_embedding(distances: Any, targets: Any, margin: float = 1.0, *, reduction: Reduction = "none") -> Array:
     """Returns the distance where the target is 1 (alike), else max(0, margin - distance).
 
     Args:
@@ -174,7 +174,7 @@ def hinge_embedding(distances: Any, targets: Any, margin: float = 1.0, *, reduct
 
 @specialised(3)
 @spelled
-def margin_ranking(x1: Any, x2: Any, targets: Any, margin: float = 0.0, *, reduction: Reduction = "none") -> Value:
+def margin_ranking(x1: Any, x2: Any, targets: Any, margin: float = 0.0, *, reduction: Reduction = "none") -> Array:
     """Returns max(0, margin - target · (x1 - x2)): with target 1, x1 should rank above x2; with -1, below.
 
     Args:
@@ -191,7 +191,7 @@ def margin_ranking(x1: Any, x2: Any, targets: Any, margin: float = 0.0, *, reduc
     return reduce_terms("margin_ranking", _positive(margin - y * (a - b)), reduction, dtype)
 
 
-def _positive(x: Value) -> Value:
+def _positive(x: Array) -> Array:
     """max(x, 0), whose derivative at 0 is 0; NaN stays NaN."""
     return nnp.where(x <= 0, 0, x)
 
@@ -206,7 +206,7 @@ def poisson_nll(
     full: bool = False,
     eps: float = 1e-8,
     reduction: Reduction = "none",
-) -> Value:
+) -> Array:
     """Returns the negative log-likelihood of counts under a Poisson distribution, up to a constant.
 
     exp(x) - target · x with x the logarithm of the rate; rate - target · log(rate + eps) without log_input
@@ -241,7 +241,7 @@ def gaussian_nll(
     full: bool = False,
     eps: float = 1e-6,
     reduction: Reduction = "none",
-) -> Value:
+) -> Array:
     """Returns the negative log-likelihood under a normal distribution: (log(variance) + d² / variance) / 2.
 
     Args:
@@ -265,10 +265,10 @@ def gaussian_nll(
 # -- rows that are alike -----------------------------------------------------------------------------------------------
 
 
-def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Value, dtypes.DType]:
+def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Array, dtypes.DType]:
     (a, b), dtype = widen_same(where, ("x1", "x2"), x1, x2)
 
-    def length(x: Value) -> Value:  # at least eps; below that its derivative is 0, where the root's is infinite
+    def length(x: Array) -> Array:  # at least eps; below that its derivative is 0, where the root's is infinite
         squares = nnp.sum(nnp.square(x), axis=axis)
         return nnp.sqrt(nnp.where(squares <= eps * eps, eps * eps, squares))
 
@@ -277,7 +277,7 @@ def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Value,
 
 @specialised(2)
 @spelled
-def cosine_similarity(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Value:
+def cosine_similarity(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Array:
     """Returns x1 · x2 / (|x1| · |x2|) along `axis`; each length is at least eps.
 
     Args:
@@ -299,7 +299,7 @@ def cosine_similarity(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Va
 
 @specialised(2)
 @spelled
-def cosine_distance(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Value:
+def cosine_distance(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Array:
     """Returns 1 - cosine_similarity.
 
     Args:
@@ -316,7 +316,7 @@ def cosine_distance(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Valu
 @spelled
 def cosine_embedding(
     x1: Any, x2: Any, targets: Any, margin: float = 0.0, *, axis: int = -1, reduction: Reduction = "none"
-) -> Value:
+) -> Array:
     """Returns 1 - similarity where the target is 1, else max(0, similarity - margin), one value for each pair of rows.
 
     Args:
@@ -349,7 +349,7 @@ def triplet_margin(
     *,
     swap: bool = False,
     reduction: Reduction = "none",
-) -> Value:
+) -> Array:
     """Returns max(0, |anchor - positive| - |anchor - negative| + margin), one value for each row.
 
     Args:
@@ -369,7 +369,7 @@ def triplet_margin(
     names = ("anchors", "positives", "negatives")
     (a, p, n), dtype = widen_same("triplet_margin", names, anchors, positives, negatives)
 
-    def distance(x: Value, y: Value) -> Value:
+    def distance(x: Array, y: Array) -> Array:
         return nnp.sum(abs(x - y + eps) ** norm_degree, axis=axis) ** (1 / norm_degree)
 
     far = nnp.minimum(distance(a, n), distance(p, n)) if swap else distance(a, n)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc import dtypes, random
+from nnc.array import Array
 from nnc.commands.indexing import dynamic_update_slice
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.attention import dot_product_attention
@@ -155,11 +155,11 @@ class MultiHeadAttention(Module):
         shape = (*batch_shape, size, self.kv_heads, self.k_proj.out_features // self.kv_heads)
         return KVCache(nnp.zeros(shape, dtype), nnp.zeros(shape, dtype), nnp.asarray(0, dtypes.int32))
 
-    def _split(self, x: Value, heads: int) -> Value:
+    def _split(self, x: Array, heads: int) -> Array:
         return nnp.reshape(x, (*x.shape[:-1], heads, x.shape[-1] // heads))
 
 
-def _extend(cache: KVCache, k: Value, v: Value) -> tuple[KVCache, Value]:
+def _extend(cache: KVCache, k: Array, v: Array) -> tuple[KVCache, Array]:
     """The cache with more keys and values, and the mask (T, size) of what the new steps see."""
     size, steps = spec_of(cache.keys).shape[-3], k.shape[-3]
     if spec_of(cache.keys).shape[:-3] != k.shape[:-3] or steps > size:

@@ -7,10 +7,11 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands.pool import sum_pool
 from nnc.commands.promote import dtype_of, promote
-from nnc.commands.rules import Value, check_axes, check_axis
+from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
@@ -20,21 +21,21 @@ from nnc.spelling import spelled
 Axes = int | Sequence[int]
 
 
-def _wide(x: Any, where: str) -> tuple[Value, dtypes.DType]:
+def _wide(x: Any, where: str) -> tuple[Array, dtypes.DType]:
     """x in the dtype that its sums need, and its own dtype."""
     value = promote(x, where=where, to=dtypes.to_float)[0]
     dtype = dtype_of(value)
     return nnp.astype(value, dtypes.accumulator(dtype)), dtype
 
 
-def _moments(x: Value, axes: Axes) -> tuple[Value, Value, Value]:
+def _moments(x: Array, axes: Axes) -> tuple[Array, Array, Array]:
     """The mean, x less its mean, and the variance."""
     mean = nnp.mean(x, axis=axes, keepdims=True)
     centred = x - mean
     return mean, centred, nnp.mean(nnp.square(centred), axis=axes, keepdims=True)
 
 
-def _along(where: str, name: str, values: Any, x: Value, axes: tuple[int, ...]) -> Value:
+def _along(where: str, name: str, values: Any, x: Array, axes: tuple[int, ...]) -> Array:
     """`values`, one for each element of the axes, with axes of size 1 for the others of x."""
     values = nnp.asarray(values)
     expected = tuple(x.shape[axis] for axis in axes)
@@ -46,14 +47,14 @@ def _along(where: str, name: str, values: Any, x: Value, axes: tuple[int, ...]) 
     return reshape(values, shape=tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
 
 
-def _affine(where: str, x: Value, scale: Any, bias: Any, axes: tuple[int, ...], like: Value | None = None) -> Value:
+def _affine(where: str, x: Array, scale: Any, bias: Any, axes: tuple[int, ...], like: Array | None = None) -> Array:
     """x · scale + bias, with one value for each element of the axes of `like`, by default x."""
     like = x if like is None else like
     x = x if scale is None else x * _along(where, "scale", scale, like, axes)
     return x if bias is None else x + _along(where, "bias", bias, like, axes)
 
 
-def _by_channel(where: str, centred: Value, variance: Value, scale: Any, bias: Any, channel: int) -> Value:
+def _by_channel(where: str, centred: Array, variance: Array, scale: Any, bias: Any, channel: int) -> Array:
     """centred / sqrt(variance) · scale + bias, with one factor for each channel, so that derivatives keep `centred` alone."""
     factor = _affine(where, ew.rsqrt(variance), scale, None, (channel,), centred)
     return _affine(where, centred * factor, None, bias, (channel,), centred)
@@ -61,7 +62,7 @@ def _by_channel(where: str, centred: Value, variance: Value, scale: Any, bias: A
 
 @specialised(1)
 @spelled
-def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axes = -1, eps: float = 1e-5) -> Value:
+def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axes = -1, eps: float = 1e-5) -> Array:
     """Returns x with mean 0 and variance 1 over `axis`, then scaled and shifted (Ba et al., 2016).
 
     out = (x - mean) / sqrt(variance + eps) · scale + bias
@@ -88,7 +89,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axes = -1, 
 
 @specialised(1)
 @spelled
-def rms_norm(x: Any, scale: Any = None, *, axis: int = -1, eps: float = 1e-6) -> Value:
+def rms_norm(x: Any, scale: Any = None, *, axis: int = -1, eps: float = 1e-6) -> Array:
     """Returns x divided by the root of the mean of its squares over `axis`, then scaled (Zhang & Sennrich, 2019).
 
     Args:
@@ -105,7 +106,7 @@ def rms_norm(x: Any, scale: Any = None, *, axis: int = -1, eps: float = 1e-6) ->
 
 @specialised(1)
 @spelled
-def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5) -> Value:
+def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5) -> Array:
     """Returns x normalised over each group of channels and all axes after N, then scaled and shifted (Wu & He, 2018).
 
     Args:
@@ -136,7 +137,7 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis
 
 @specialised(1)
 @spelled
-def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5) -> Value:
+def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5) -> Array:
     """Returns x normalised over the places of each channel by itself, then scaled and shifted (Ulyanov et al., 2016).
 
     Args:
@@ -159,7 +160,7 @@ def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: int = 1,
 @spelled
 def local_response_norm(
     x: Any, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, axis: int = 1
-) -> Value:
+) -> Array:
     """Returns x / (k + alpha / size · sum of the squares of `size` neighbouring channels)^beta (Krizhevsky et al., 2012).
 
     Args:
@@ -194,7 +195,7 @@ def batch_norm(
     momentum: float = 0.9,
     axis: int = 1,
     eps: float = 1e-5,
-) -> tuple[Value, tuple[Value, Value]]:
+) -> tuple[Array, tuple[Array, Array]]:
     """Returns x normalised over all axes but the channels, and the new running statistics (Ioffe & Szegedy, 2015).
 
     new statistic = momentum · old + (1 - momentum) · the batch's (of the variance, the unbiased one)

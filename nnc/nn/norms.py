@@ -7,7 +7,7 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array
-from nnc.commands.rules import Value, check_axis
+from nnc.commands.rules import check_axis
 from nnc.errors import ArgumentError, user_error
 from nnc.nn import normalization
 from nnc.nn.layers import check_features
@@ -51,7 +51,7 @@ class LayerNorm(Module):
         self.bias = nnp.zeros(self.features, dtype) if use_bias else None
         self.eps = eps
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """(..., *features) -> the same shape."""
         axes = tuple(range(-len(self.features), 0))
         for axis, size in zip(axes, self.features, strict=True):
@@ -84,7 +84,7 @@ class RMSNorm(Module):
         self.features, self.eps = features, eps
         self.scale = nnp.ones(features, dtype) if use_scale else None
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """(..., features) -> the same shape."""
         return normalization.rms_norm(check_features("RMSNorm", x, self.features), self.scale, eps=self.eps)
 
@@ -103,7 +103,7 @@ class _ChannelNorm(Module):
         self.scale = nnp.ones(features, dtype) if use_scale else None
         self.bias = nnp.zeros(features, dtype) if use_bias else None
 
-    def _channels(self, x: Any) -> Value:
+    def _channels(self, x: Any) -> Array:
         x = nnp.asarray(x)
         axis = check_axis(type(self).__name__, self.axis, x.ndim)
         return check_features(type(self).__name__, x, self.features, axis - x.ndim)
@@ -148,7 +148,7 @@ class GroupNorm(_ChannelNorm):
         self._set_up(features, axis, eps, use_scale, use_bias, dtype)
         self.groups = groups
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """(N, features, *spatial) -> the same shape."""
         x = self._channels(x)
         return normalization.group_norm(x, self.groups, self.scale, self.bias, axis=self.axis, eps=self.eps)
@@ -183,7 +183,7 @@ class InstanceNorm(_ChannelNorm):
     ) -> None:
         self._set_up(features, axis, eps, use_scale, use_bias, dtype)
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Any) -> Array:
         """(N, features, *spatial) -> the same shape."""
         x = self._channels(x)
         return normalization.instance_norm(x, self.scale, self.bias, axis=self.axis, eps=self.eps)
@@ -233,7 +233,7 @@ class BatchNorm(_ChannelNorm):
         self.mean, self.variance = nnp.zeros(features, dtype), nnp.ones(features, dtype)
         self.momentum, self.inference = momentum, inference
 
-    def __call__(self, x: Any) -> tuple[Value, BatchNorm]:
+    def __call__(self, x: Any) -> tuple[Array, BatchNorm]:
         """Returns the output and the layer with new running statistics."""
         out, (mean, variance) = normalization.batch_norm(
             self._channels(x), self.mean, self.variance, self.scale, self.bias,

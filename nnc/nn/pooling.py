@@ -11,10 +11,10 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import pool as commands
 from nnc.commands.bins import bin_intervals, bin_sums
 from nnc.commands.promote import promote
-from nnc.commands.rules import Value
 from nnc.commands.windows import Padding, Shape, window_shape
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of
@@ -53,7 +53,7 @@ class _Windows:
         return result
 
 
-def _spatial_form(where: str, x: Value, sizes: Sizes | None, layout: str) -> Layout:
+def _spatial_form(where: str, x: Array, sizes: Sizes | None, layout: str) -> Layout:
     """The layout; a sequence of sizes says how many spatial axes there are, else all axes after N and C are."""
     rank = len(sizes) if isinstance(sizes, (tuple, list)) else spec_of(x).ndim - 2
     form = parse_layout(where, layout, rank)
@@ -62,9 +62,9 @@ def _spatial_form(where: str, x: Value, sizes: Sizes | None, layout: str) -> Lay
 
 
 def _read_windows(
-    where: str, x: Value, window: Sizes, stride: Sizes | None, padding: PaddingLike, dilation: Sizes, ceil_mode: bool,
+    where: str, x: Array, window: Sizes, stride: Sizes | None, padding: PaddingLike, dilation: Sizes, ceil_mode: bool,
     layout: str,
-) -> tuple[Value, Shape, _Windows]:  # fmt: skip
+) -> tuple[Array, Shape, _Windows]:  # fmt: skip
     """x as (N, C, *spatial), its batch axes, and its windows."""
     form = _spatial_form(where, x, window, layout)
     canonical, lead = form.to_canonical(x)
@@ -102,7 +102,7 @@ def max_pool(
     dilation: Sizes = 1,
     ceil_mode: bool = False,
     layout: str = "NCHW",
-) -> Value:
+) -> Array:
     """Returns the greatest element of each window. Padding never wins, NaN always.
 
     Args:
@@ -138,7 +138,7 @@ def avg_pool(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     layout: str = "NCHW",
-) -> Value:
+) -> Array:
     """Returns the mean of each window; 16-bit floats are summed in float32.
 
     Args:
@@ -177,7 +177,7 @@ def lp_pool(
     padding: PaddingLike = 0,
     ceil_mode: bool = False,
     layout: str = "NCHW",
-) -> Value:
+) -> Array:
     """Returns the norm of each window: (sum of |x| to the power `degree`) to the power 1 / degree; its derivative at 0 is 0.
 
     Args:
@@ -213,7 +213,7 @@ def lp_pool(
 
 @specialised(1)
 @spelled
-def adaptive_avg_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Value:
+def adaptive_avg_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Array:
     """Returns the means of bins of which each spatial axis has `output_size`, of sizes as equal as can be.
 
     Bin i goes from floor(i · n / output_size) up to ceil((i + 1) · n / output_size).
@@ -233,7 +233,7 @@ def adaptive_avg_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Va
 
 @specialised(1)
 @spelled
-def adaptive_max_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Value:
+def adaptive_max_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Array:
     """Returns the greatest elements of bins, as adaptive_avg_pool lays them.
 
     Args:
@@ -244,7 +244,7 @@ def adaptive_max_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Va
     return _adaptive("adaptive_max_pool", nnp.asarray(x), output_size, layout, _greatest_of_bins)
 
 
-def _adaptive(where: str, x: Value, output_size: Sizes, layout: str, over_bins: Any) -> Value:
+def _adaptive(where: str, x: Array, output_size: Sizes, layout: str, over_bins: Any) -> Array:
     form = _spatial_form(where, x, output_size, layout)
     sizes = per_axis(where, "output_size", output_size, form.rank)
     canonical, lead = form.to_canonical(x)
@@ -259,7 +259,7 @@ def _adaptive(where: str, x: Value, output_size: Sizes, layout: str, over_bins: 
     return form.from_canonical(canonical, lead)
 
 
-def _mean_of_bins(x: Value, axis: int, starts: Any, ends: Any) -> Value:
+def _mean_of_bins(x: Array, axis: int, starts: Any, ends: Any) -> Array:
     counts, shape = ends - starts, x.shape
     if shape[axis] == counts.sum():  # bins of one size, side by side
         rows = nnp.reshape(x, (*shape[:axis], starts.size, int(counts[0]), *shape[axis + 1 :]))
@@ -270,7 +270,7 @@ def _mean_of_bins(x: Value, axis: int, starts: Any, ends: Any) -> Value:
     return nnp.astype(total / divisors, x.dtype)
 
 
-def _greatest_of_bins(x: Value, axis: int, starts: Any, ends: Any) -> Value:
+def _greatest_of_bins(x: Array, axis: int, starts: Any, ends: Any) -> Array:
     """Bins laid side by side are the windows of a maximum pool."""
     rows = _bins_side_by_side(x, axis, starts, ends)
     widest = rows.shape[-1] // starts.size
@@ -278,7 +278,7 @@ def _greatest_of_bins(x: Value, axis: int, starts: Any, ends: Any) -> Value:
     return nnp.moveaxis(commands.max_pool(rows, **params), -1, axis)
 
 
-def _bins_side_by_side(x: Value, axis: int, starts: Any, ends: Any) -> Value:
+def _bins_side_by_side(x: Array, axis: int, starts: Any, ends: Any) -> Array:
     """The bins in the last axis, each as wide as the widest: short ones repeat their last element."""
     widest = int((ends - starts).max())
     index = np.minimum(starts[:, None] + np.arange(widest), ends[:, None] - 1)
@@ -287,7 +287,7 @@ def _bins_side_by_side(x: Value, axis: int, starts: Any, ends: Any) -> Value:
 
 @specialised(1)
 @spelled
-def global_avg_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> Value:
+def global_avg_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> Array:
     """Returns the mean of each channel over all places.
 
     Args:
@@ -308,7 +308,7 @@ def global_avg_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> 
 
 @specialised(1)
 @spelled
-def global_max_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> Value:
+def global_max_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> Array:
     """Returns the greatest element of each channel; the arguments as in global_avg_pool.
 
     Args:
@@ -320,7 +320,7 @@ def global_max_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> 
     return nnp.max(x, axis=_places("global_max_pool", x, layout), keepdims=keepdims)
 
 
-def _places(where: str, x: Value, layout: str) -> tuple[int, ...]:
+def _places(where: str, x: Array, layout: str) -> tuple[int, ...]:
     """The spatial axes."""
     form = _spatial_form(where, x, None, layout)
     lead = spec_of(x).ndim - len(form.order)

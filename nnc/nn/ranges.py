@@ -6,13 +6,13 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.commands.rules import Value
+from nnc.array import Array
 from nnc.errors import OutOfBoundsError, ShapeError, TraceError, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import known
 
 
-def read_lengths(where: str, name: str, lengths: Any, shape: tuple[int, ...], longest: int) -> Value:
+def read_lengths(where: str, name: str, lengths: Any, shape: tuple[int, ...], longest: int) -> Array:
     """How many steps of each sequence count, as an array.
 
     Raises:
@@ -29,7 +29,7 @@ def read_lengths(where: str, name: str, lengths: Any, shape: tuple[int, ...], lo
     return lengths
 
 
-def read_classes(where: str, labels: Value, classes: int) -> Value:
+def read_classes(where: str, labels: Array, classes: int) -> Array:
     """Labels as indices, in which a traced one that is negative is out of bounds, too, and does not count from the end.
 
     Raises:
@@ -40,7 +40,7 @@ def read_classes(where: str, labels: Value, classes: int) -> Value:
     return nnp.where(labels < 0, labels - classes, labels)  # as far before the first class as the label says
 
 
-def _check(where: str, name: str, given: Value, top: int, rule: str) -> None:
+def _check(where: str, name: str, given: Array, top: int, rule: str) -> None:
     try:
         values = known(given, where, "")  # values that are not known are not checked
     except TraceError:

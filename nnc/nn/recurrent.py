@@ -14,7 +14,6 @@ import nnc.numpy as nnp
 from nnc import dtypes, random, tree
 from nnc.array import Array
 from nnc.commands.promote import dtype_of
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn import activations
@@ -67,7 +66,7 @@ class _Cell(Module):
         gates = self.project(x)
         return self.step(gates, self.read_state(state, gates))
 
-    def project(self, x: Any) -> Value:
+    def project(self, x: Any) -> Array:
         """(..., in_features) -> (..., gates · hidden_features).
 
         Args:
@@ -76,7 +75,7 @@ class _Cell(Module):
         out = check_features(type(self).__name__, x, self.in_features) @ self.weight_ih.T
         return out if self.bias_ih is None else out + self.bias_ih
 
-    def initial_state(self, gates: Value) -> Any:
+    def initial_state(self, gates: Array) -> Any:
         """Zeros with the batch axes and the dtype of what `project` returned.
 
         Args:
@@ -84,7 +83,7 @@ class _Cell(Module):
         """
         return nnp.zeros((*gates.shape[:-1], self.hidden_features), dtype_of(gates))
 
-    def read_state(self, state: Any, gates: Value) -> Any:
+    def read_state(self, state: Any, gates: Array) -> Any:
         """A state that was given, or the initial one.
 
         Args:
@@ -107,7 +106,7 @@ class _Cell(Module):
         return LSTMState(*values) if isinstance(start, LSTMState) else values[0]
 
     @abstractmethod
-    def step(self, gates: Value, state: Any) -> Any:
+    def step(self, gates: Array, state: Any) -> Any:
         """The next state, for what the inputs give to the gates.
 
         Args:
@@ -115,7 +114,7 @@ class _Cell(Module):
             state: the state before.
         """
 
-    def _recur(self, hidden: Value) -> Value:
+    def _recur(self, hidden: Array) -> Array:
         out = check_features(type(self).__name__, hidden, self.hidden_features) @ self.weight_hh.T
         return out if self.bias_hh is None else out + self.bias_hh
 
@@ -152,7 +151,7 @@ class RNNCell(_Cell):
         super().__init__(in_features, hidden_features, key=key, use_bias=use_bias, dtype=dtype)
         self.activation = activation
 
-    def step(self, gates: Value, state: Any) -> Any:
+    def step(self, gates: Array, state: Any) -> Any:
         """The next hidden state.
 
         Args:
@@ -180,7 +179,7 @@ class LSTMCell(_Cell, init=False):
 
     gates: ClassVar[int] = 4
 
-    def initial_state(self, gates: Value) -> LSTMState:
+    def initial_state(self, gates: Array) -> LSTMState:
         """Zeros for hidden and cell.
 
         Args:
@@ -189,7 +188,7 @@ class LSTMCell(_Cell, init=False):
         zeros = super().initial_state(gates)
         return LSTMState(zeros, zeros)
 
-    def step(self, gates: Value, state: Any) -> LSTMState:
+    def step(self, gates: Array, state: Any) -> LSTMState:
         """The next hidden and cell.
 
         Args:
@@ -221,7 +220,7 @@ class GRUCell(_Cell, init=False):
 
     gates: ClassVar[int] = 3
 
-    def step(self, gates: Value, state: Any) -> Any:
+    def step(self, gates: Array, state: Any) -> Any:
         """The next hidden state.
 
         Args:
@@ -281,7 +280,7 @@ class _Recurrent(Module):
 
     def __call__(
         self, x: Any, initial: Any = None, *, lengths: Any = None, mask: Any = None, key: Any = None
-    ) -> tuple[Value, Any]:
+    ) -> tuple[Array, Any]:
         """Runs over the axis before the last.
 
         Args:
@@ -316,12 +315,12 @@ class _Recurrent(Module):
             states.append(tuple(state for _, state in runs))
         return x, tuple(states)
 
-    def _run(self, i: int, j: int, cell: _Cell, x: Value, initial: Any, valid: Value | None) -> tuple[Value, Any]:
+    def _run(self, i: int, j: int, cell: _Cell, x: Array, initial: Any, valid: Array | None) -> tuple[Array, Any]:
         """The outputs and the last state of a cell; direction 1 runs from the end."""
         gates = nnp.moveaxis(cell.project(x), -2, 0)
         state = cell.read_state(None if initial is None else self._pick(initial, i, j), gates[0])
 
-        def advance(state: Any, row: Any) -> tuple[Any, Value]:
+        def advance(state: Any, row: Any) -> tuple[Any, Array]:
             new = cell.step(row[0], state)
             hidden = new.hidden if isinstance(new, LSTMState) else new
             if valid is None:
@@ -346,7 +345,7 @@ class _Recurrent(Module):
         return initial[i][j]
 
 
-def _validity(where: str, x: Value, lengths: Any, mask: Any) -> Value | None:
+def _validity(where: str, x: Array, lengths: Any, mask: Any) -> Array | None:
     """(T, ..., 1) bools: whether a step counts."""
     if lengths is None and mask is None:
         return None
@@ -365,7 +364,7 @@ def _validity(where: str, x: Value, lengths: Any, mask: Any) -> Value | None:
     return nnp.moveaxis(valid, -1, 0)[..., None]
 
 
-def _where(valid: Value, new: Any, old: Any) -> Any:
+def _where(valid: Array, new: Any, old: Any) -> Any:
     if isinstance(new, LSTMState):
         return LSTMState(*(nnp.where(valid, n, o) for n, o in zip(new, old, strict=True)))
     return nnp.where(valid, new, old)

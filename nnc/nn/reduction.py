@@ -7,22 +7,22 @@ from typing import Any, Literal
 
 import nnc.numpy as nnp
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands.promote import astype, dtype_of, promote
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 
 Reduction = Literal["mean", "sum", "none"]
 
 
-def widen(where: str, *xs: Any) -> tuple[list[Value], dtypes.DType]:
+def widen(where: str, *xs: Any) -> tuple[list[Array], dtypes.DType]:
     """The operands in the dtype in which their terms are summed, and the one that the loss has."""
     values = promote(*xs, where=where, to=dtypes.to_float)
     dtype = dtype_of(values[0])
     return [nnp.asarray(astype(x, dtypes.accumulator(dtype))) for x in values], dtype
 
 
-def check_same_shape(where: str, **operands: Value) -> None:
+def check_same_shape(where: str, **operands: Array) -> None:
     """Refuses to broadcast: (n, 1) minus (n,) is a mistake that no training survives.
 
     Raises:
@@ -39,7 +39,7 @@ def check_same_shape(where: str, **operands: Value) -> None:
         )  # fmt: skip
 
 
-def widen_same(where: str, names: Sequence[str], *xs: Any) -> tuple[list[Value], dtypes.DType]:
+def widen_same(where: str, names: Sequence[str], *xs: Any) -> tuple[list[Array], dtypes.DType]:
     """`widen`, for operands that must have one shape."""
     values, dtype = widen(where, *xs)
     check_same_shape(where, **dict(zip(names, values, strict=True)))
@@ -47,8 +47,8 @@ def widen_same(where: str, names: Sequence[str], *xs: Any) -> tuple[list[Value],
 
 
 def reduce_terms(
-    where: str, terms: Value, reduction: Reduction, dtype: dtypes.DType, weights: Value | None = None
-) -> Value:
+    where: str, terms: Array, reduction: Reduction, dtype: dtypes.DType, weights: Array | None = None
+) -> Array:
     """The terms of a loss reduced, in `dtype`; a mean divides by the sum of the weights, where the terms have some.
 
     Raises:

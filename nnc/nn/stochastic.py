@@ -7,7 +7,8 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import random, tree
-from nnc.commands.rules import Value, check_axes
+from nnc.array import Array
+from nnc.commands.rules import check_axes
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.spelling import spelled
@@ -16,7 +17,7 @@ from nnc.spelling import spelled
 @spelled
 def dropout(
     key: Any, x: Any, rate: float, *, deterministic: bool = False, shared_axes: int | Sequence[int] = ()
-) -> Value:
+) -> Array:
     """Returns x with each element set to 0 with probability `rate`, the others divided by 1 - rate (Srivastava et al., 2014).
 
     Args:

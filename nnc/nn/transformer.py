@@ -7,7 +7,7 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes, random
-from nnc.commands.rules import Value
+from nnc.array import Array
 from nnc.errors import ArgumentError, user_error
 from nnc.nn import activations
 from nnc.nn.layers import Dropout, Linear
@@ -88,22 +88,22 @@ class TransformerEncoderLayer(Module):
         return x if cache is None else (x, cache)
 
     def _attend(
-        self, run: Run, x: Value, mask: Any, is_causal: bool, cache: KVCache | None
-    ) -> tuple[Value, KVCache | None]:
+        self, run: Run, x: Array, mask: Any, is_causal: bool, cache: KVCache | None
+    ) -> tuple[Array, KVCache | None]:
         """x after the self-attention, and the new cache."""
         found = []
 
-        def attend(x: Value) -> Value:
+        def attend(x: Array) -> Array:
             out = run.self_attn(x, mask=mask, is_causal=is_causal, cache=cache)
             found.append(None if cache is None else out[1])
             return run.dropout(out if cache is None else out[0])
 
         return self._add(x, self.norm1, attend), found[0]
 
-    def _feed_forward(self, run: Run, x: Value) -> Value:
+    def _feed_forward(self, run: Run, x: Array) -> Array:
         return run.dropout(run.linear2(run.dropout(self.activation(run.linear1(x)))))
 
-    def _add(self, x: Value, norm: LayerNorm, part: Callable[[Value], Value]) -> Value:
+    def _add(self, x: Array, norm: LayerNorm, part: Callable[[Array], Array]) -> Array:
         """The residual sum of x and a part of the layer."""
         return x + part(norm(x)) if self.norm_first else norm(x + part(x))
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import nnc.numpy as nnp
+from nnc.array import Array
 from nnc.commands import conv as conv_commands
 from nnc.commands.promote import promote
-from nnc.commands.rules import Value
 from nnc.commands.shape import invert_permutation
 from nnc.commands.windows import Padding, Shape
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
@@ -36,20 +36,20 @@ class Layout:
         """Number of spatial axes."""
         return len(self.order) - 1
 
-    def to_canonical(self, x: Value) -> tuple[Value, Shape]:
+    def to_canonical(self, x: Array) -> tuple[Array, Shape]:
         """x as (N, C, *spatial), and the sizes of the batch axes that N folds."""
         shape = spec_of(x).shape
         lead = len(shape) - len(self.order)
         x = _transpose(x, (*range(lead), *(lead + axis for axis in self.order)))
         return x if lead == 1 else nnp.reshape(x, (math.prod(shape[:lead]), *x.shape[lead:])), shape[:lead]
 
-    def from_canonical(self, x: Value, lead: Shape) -> Value:
+    def from_canonical(self, x: Array, lead: Shape) -> Array:
         """Undoes `to_canonical`."""
         x = x if len(lead) == 1 else nnp.reshape(x, (*lead, *x.shape[1:]))
         return _transpose(x, (*range(len(lead)), *(len(lead) + axis for axis in invert_permutation(self.order))))
 
 
-def _transpose(x: Value, permutation: Shape) -> Value:
+def _transpose(x: Array, permutation: Shape) -> Array:
     return x if permutation == tuple(range(len(permutation))) else nnp.transpose(x, permutation)
 
 
@@ -142,7 +142,7 @@ def to_padding(
     return tuple((n, n) for n in per_axis(where, "padding", padding, rank))  # type: ignore[arg-type]
 
 
-def check_rank(where: str, x: Value, layout: Layout) -> None:
+def check_rank(where: str, x: Array, layout: Layout) -> None:
     """Raises ShapeError where x has not the axes that the layout names, or the layout names no spatial one."""
     if layout.rank < 1:
         raise user_error(
@@ -170,7 +170,7 @@ def conv(
     dilation: Sizes = 1,
     groups: int = 1,
     layout: str = "NCHW",
-) -> Value:
+) -> Array:
     """Returns the convolution (without flipping) of x with w, for any number of spatial axes.
 
     out[n, o, p] = sum over c, k of x[n, c, stride · p + dilation · k - padding] · w[o, c, k]
@@ -218,7 +218,7 @@ def conv_transpose(
     dilation: Sizes = 1,
     groups: int = 1,
     layout: str = "NCHW",
-) -> Value:
+) -> Array:
     """Returns the transposed convolution: what `conv` with the same parameters does to cotangents.
 
     out[n, c, stride · p + dilation · k - padding] += x[n, i, p] · w[i, c, k]
@@ -276,7 +276,7 @@ def conv_transpose(
     return form.from_canonical(out, lead)
 
 
-def _spatial_rank(where: str, x: Value, w: Value, form: str) -> int:
+def _spatial_rank(where: str, x: Array, w: Array, form: str) -> int:
     """The number of spatial axes, of which the weight has a size each; raises ShapeError where it has none."""
     ndim = spec_of(w).ndim
     if ndim < 3:
@@ -307,7 +307,7 @@ def _check_cut(sizes: Shape, whole: Shape, padding: Padding) -> None:
             )  # fmt: skip
 
 
-def _check_channels(where: str, x: Value, w: Value, groups: int) -> None:
+def _check_channels(where: str, x: Array, w: Array, groups: int) -> None:
     first = spec_of(w).shape[0]
     if x.shape[1] != first:
         raise user_error(

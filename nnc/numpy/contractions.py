@@ -10,17 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import contract as commands
 from nnc.commands.contract import matmul
 from nnc.commands.elementwise import conj, mul
 from nnc.commands.promote import apply, promote
 from nnc.commands.reduce import reduce_or, reduce_sum
-from nnc.commands.rules import Value, check_axes
+from nnc.commands.rules import check_axes
 from nnc.commands.shape import broadcast_to, reshape, slice_, transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 __all__ = [
     "dot", "einsum", "einsum_path", "inner", "matmul", "matvec", "outer", "tensordot", "vdot", "vecdot", "vecmat",
@@ -31,7 +33,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @specialised(2)
-def dot(a: Any, b: Any) -> Value:
+def dot(a: ArrayLike, b: ArrayLike) -> Array:
     """Returns the dot product: of vectors, of matrices, by a number, or over the last axis of `a` and the last but one of `b`.
 
     Args:
@@ -57,7 +59,7 @@ def dot(a: Any, b: Any) -> Value:
 
 
 @specialised(2)
-def inner(a: Any, b: Any) -> Value:
+def inner(a: ArrayLike, b: ArrayLike) -> Array:
     """Returns the sum of products over the last axes: out[i, j] = sum over k of a[i, k] · b[j, k].
 
     Args:
@@ -75,7 +77,7 @@ def inner(a: Any, b: Any) -> Value:
 
 
 @specialised(2)
-def outer(a: Any, b: Any) -> Value:
+def outer(a: ArrayLike, b: ArrayLike) -> Array:
     """Returns all products of an element of `a` with one of `b`, both flattened: out[i, j] = a[i] · b[j].
 
     Args:
@@ -95,7 +97,7 @@ def outer(a: Any, b: Any) -> Value:
 
 
 @spelled
-def vdot(a: Any, b: Any) -> Value:
+def vdot(a: ArrayLike, b: ArrayLike) -> Array:
     """Returns the sum of conj(a) · b over all elements, both flattened.
 
     Args:
@@ -112,7 +114,7 @@ def vdot(a: Any, b: Any) -> Value:
 
 
 @spelled
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """Returns the sum of conj(x1) · x2 over `axis`; the other axes broadcast.
 
     Args:
@@ -144,7 +146,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
 
 
 @spelled
-def matvec(x1: Any, x2: Any, /) -> Value:
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the products of matrices, in the last two axes of `x1`, with vectors in the last axis of `x2`.
 
     Args:
@@ -162,7 +164,7 @@ def matvec(x1: Any, x2: Any, /) -> Value:
 
 
 @spelled
-def vecmat(x1: Any, x2: Any, /) -> Value:
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the products of vectors, conjugated, in the last axis of `x1` with matrices in the last two axes of `x2`.
 
     Args:
@@ -182,7 +184,7 @@ def vecmat(x1: Any, x2: Any, /) -> Value:
 
 @specialised(2)
 @spelled
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
+def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int | Sequence[int]] = 2) -> Array:
     """Returns the sum of products over pairs of axes.
 
     Args:
@@ -215,7 +217,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
     return _contract("tensordot", a, b, of_a, of_b)
 
 
-def _contract(where: str, a: Value, b: Value, of_a: tuple[int, ...], of_b: tuple[int, ...]) -> Value:
+def _contract(where: str, a: Array, b: Array, of_a: tuple[int, ...], of_b: tuple[int, ...]) -> Array:
     left, right = spec_of(a), spec_of(b)
     operands = {"left": left, "right": right}
     if len(of_a) != len(of_b):
@@ -239,7 +241,7 @@ def _contract(where: str, a: Value, b: Value, of_a: tuple[int, ...], of_b: tuple
 
 @specialised(0)
 @spelled
-def einsum(subscripts: Any, /, *operands: Any, optimize: bool | str = True) -> Value:
+def einsum(subscripts: Any, /, *operands: ArrayLike, optimize: bool | str = True) -> Array:
     """Returns the sum of products that Einstein's notation describes: a letter for each axis, equal ones multiply together.
 
     Letters that the output lacks are summed; without `->` the output has the letters that occur once, in alphabetical order.
@@ -359,7 +361,7 @@ def _replace_dots(labels: list[Label], covered: int) -> list[Label]:
     return [*labels[:at], *(("...", k) for k in reversed(range(covered))), *labels[at + 1 :]]
 
 
-def _sizes(subscripts: str, values: list[Value], labels: list[list[Label]]) -> dict[Label, int]:
+def _sizes(subscripts: str, values: list[Array], labels: list[list[Label]]) -> dict[Label, int]:
     sizes: dict[Label, int] = {}
     for i, (x, names) in enumerate(zip(values, labels, strict=True)):
         for label, n in zip(names, spec_of(x).shape, strict=True):
@@ -378,7 +380,7 @@ def _sizes(subscripts: str, values: list[Value], labels: list[list[Label]]) -> d
 class _Term(NamedTuple):
     """An operand and the label of each axis."""
 
-    value: Value
+    value: Array
     labels: list[Label]
 
     def normal(self, sizes: dict[Label, int]) -> _Term:
@@ -409,14 +411,14 @@ def _needed(result: list[Label], others: list[_Term]) -> set[Label]:
     return {*result, *(label for term in others for label in term.labels)}
 
 
-def _diagonal(x: Value) -> Value:
+def _diagonal(x: Array) -> Array:
     """(*rest, n, n) -> (*rest, n), as a view: every (n + 1)-th of the flattened matrix."""
     *rest, n, _ = spec_of(x).shape
     flat = reshape(x, shape=(*rest, n * n))
     return slice_(flat, start=(0,) * (len(rest) + 1), limit=(*rest, n * n), stride=(*(1 for _ in rest), n + 1))
 
 
-def _permute(x: Value, permutation: tuple[int, ...]) -> Value:
+def _permute(x: Array, permutation: tuple[int, ...]) -> Array:
     if permutation == tuple(range(len(permutation))):
         return x if hasattr(x, "spec") else reshape(x, shape=np.shape(x))
     return transpose(x, permutation=permutation)
@@ -441,7 +443,7 @@ def _multiply(x: _Term, y: _Term, needed: set[Label]) -> _Term:
     return _Term(value, labels)
 
 
-def _spread(x: _Term, other: _Term, labels: list[Label]) -> Value:
+def _spread(x: _Term, other: _Term, labels: list[Label]) -> Array:
     """`x` with the axes `labels`, broadcast along the ones that only `other` has."""
     size = dict(zip(x.labels, spec_of(x.value).shape, strict=True))
     size_of_other = dict(zip(other.labels, spec_of(other.value).shape, strict=True))
@@ -474,7 +476,7 @@ def _path(
 
 
 @spelled
-def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:
+def einsum_path(subscripts: str, /, *operands: ArrayLike, optimize: Any = "greedy") -> tuple[list[Any], str]:
     """Returns the order in which `einsum` would contract the operands in pairs, and a description; see numpy.einsum_path.
 
     Args:

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from nnc import dlpack, dtypes
-from nnc.array import array_method, asarray
+from nnc.array import Array, array_method, asarray
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype as convert_to
 from nnc.commands.promote import broadcast, broadcast_to_shape, promote, to_dtype
 from nnc.commands.reduce import reduce_or
-from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, pad, reshape
 from nnc.devices import check_device
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
@@ -25,6 +24,7 @@ from nnc.numpy.manipulation import moveaxis
 from nnc.numpy.operands import STATIC, known_or_none, static_int, to_shape, to_size, to_value
 from nnc.numpy.types import iinfo
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 __all__ = [
     "arange", "array", "asarray", "astype", "copy", "diag", "diagflat", "empty", "empty_like", "eye", "from_dlpack",
@@ -33,7 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _constant(where: str, shape: Any, dtype: Any, value: Any, device: Any) -> Value:
+def _constant(where: str, shape: Any, dtype: Any, value: Any, device: Any) -> Array:
     check_device(device, where)
     dtype = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, where)
     return constants.full(shape=to_shape(shape, where), dtype=dtype, value=value)
@@ -41,7 +41,7 @@ def _constant(where: str, shape: Any, dtype: Any, value: Any, device: Any) -> Va
 
 @specialised(0)
 @spelled
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
+def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns an array of zeros.
 
     Args:
@@ -58,7 +58,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
 
 @specialised(0)
 @spelled
-def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
+def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns an array of ones; float32 by default.
 
     Args:
@@ -74,7 +74,7 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
 
 
 @spelled
-def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
+def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns an array whose elements do not matter; they are zeros.
 
     Args:
@@ -86,7 +86,9 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
 
 
 @spelled
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Value:
+def full(
+    shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None
+) -> Array:
     """Returns an array of `fill_value`, which may be an array that broadcasts to `shape`.
 
     Args:
@@ -100,16 +102,16 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
         Array([7, 7], dtype=int64)
     """
     check_device(device, "full")
-    sizes, fill_value = to_shape(shape, "full"), dtypes.plain_number(fill_value)
-    if dtypes.is_scalar(fill_value):
-        wanted = dtypes.scalar_dtype(fill_value) if dtype is None else to_dtype(dtype, "full")
-        number = convert_to(fill_value, wanted, "full").item()
+    sizes, filling = to_shape(shape, "full"), dtypes.plain_number(fill_value)
+    if dtypes.is_scalar(filling):
+        wanted = dtypes.scalar_dtype(filling) if dtype is None else to_dtype(dtype, "full")
+        number = convert_to(filling, wanted, "full").item()
         return constants.full(shape=sizes, dtype=wanted, value=number)
-    value = to_value(fill_value, "full", "fill_value") if dtype is None else asarray(fill_value, dtype)
+    value = to_value(filling, "full", "fill_value") if dtype is None else asarray(filling, dtype)
     return broadcast_to_shape(value, sizes)
 
 
-def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Value:
+def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Array:
     x = to_value(x, where)
     wanted = x.spec.dtype if dtype is None else to_dtype(dtype, where)
     return full(x.spec.shape if shape is None else shape, fill_value, wanted)
@@ -117,7 +119,9 @@ def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Value:
 
 @specialised(1)
 @spelled
-def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
+def zeros_like(
+    x: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: str | None = None
+) -> Array:
     """Returns zeros with the shape and dtype of `x`, or those given.
 
     Args:
@@ -132,7 +136,9 @@ def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
 
 @specialised(1)
 @spelled
-def ones_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
+def ones_like(
+    x: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: str | None = None
+) -> Array:
     """Returns ones with the shape and dtype of `x`, or those given.
 
     Args:
@@ -146,7 +152,9 @@ def ones_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = Non
 
 
 @spelled
-def empty_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
+def empty_like(
+    x: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: str | None = None
+) -> Array:
     """Returns an array like `x` whose elements do not matter; they are zeros.
 
     Args:
@@ -160,7 +168,14 @@ def empty_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
 
 
 @spelled
-def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
+def full_like(
+    x: ArrayLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
+    *,
+    device: str | None = None,
+) -> Array:
     """Returns `fill_value` everywhere, with the shape and dtype of `x`, or those given.
 
     Args:
@@ -175,7 +190,9 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
 
 
 @spelled
-def array(obj: Any, dtype: Any = None, *, copy: bool = True, ndmin: int = 0, device: Any = None) -> Any:
+def array(
+    obj: ArrayLike, dtype: DTypeLike | None = None, *, copy: bool = True, ndmin: int = 0, device: str | None = None
+) -> Any:
     """Returns a new array of `obj`; see `asarray`, which copies only where it must.
 
     Args:
@@ -196,7 +213,7 @@ def array(obj: Any, dtype: Any = None, *, copy: bool = True, ndmin: int = 0, dev
 
 @array_method
 @spelled
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Value:
+def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None) -> Array:
     """Returns `x` converted to `dtype`. Floats are truncated to integers.
 
     Args:
@@ -217,7 +234,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> V
 
 
 @array_method
-def copy(x: Any, /) -> Value:
+def copy(x: ArrayLike, /) -> Array:
     """Returns a copy of `x`.
 
     Args:
@@ -227,7 +244,7 @@ def copy(x: Any, /) -> Value:
 
 
 @spelled
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None = None) -> Any:
     """Returns an array that shares the memory of another library's array (through DLPack).
 
     Args:
@@ -246,7 +263,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
 
 @spelled
-def frombuffer(buffer: Any, dtype: Any = None, count: int = -1, offset: int = 0) -> Any:
+def frombuffer(buffer: Any, dtype: DTypeLike | None = None, count: int = -1, offset: int = 0) -> Any:
     r"""Returns an array that shares the memory of a buffer (bytes, memoryview …), read as elements of `dtype` (float32).
 
     Args:
@@ -264,7 +281,7 @@ def frombuffer(buffer: Any, dtype: Any = None, count: int = -1, offset: int = 0)
 
 
 @spelled
-def fromiter(iter: Any, dtype: Any, count: int = -1) -> Any:
+def fromiter(iter: Any, dtype: DTypeLike, count: int = -1) -> Any:
     """Returns a vector of the numbers that an iterator yields, or of its first `count`.
 
     Args:
@@ -290,7 +307,14 @@ def _number(x: Any, where: str, name: str) -> Any:
 
 
 @spelled
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None) -> Value:
+def arange(
+    start: ArrayLike,
+    stop: ArrayLike | None = None,
+    step: ArrayLike = 1,
+    dtype: DTypeLike | None = None,
+    *,
+    device: str | None = None,
+) -> Array:
     """Returns numbers from `start` up to and without `stop`, in steps of `step`; `arange(n)` starts at 0.
 
     Args:
@@ -313,26 +337,27 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
     if start is None:
         raise user_error(ArgumentTypeError, "arange", "start is None.", fix="give where the numbers begin or end.")
     named = zip(given, ("start", "stop", "step"), strict=True)
-    start, stop, step = (None if x is None else _number(x, "arange", name) for x, name in named)
-    if stop is None:
-        start, stop = 0, start
-    if step == 0:
+    numbers: list[Any] = [None if x is None else _number(x, "arange", name) for x, name in named]
+    first, last, by = numbers
+    if last is None:
+        first, last = 0, first
+    if by == 0:
         raise user_error(ArgumentError, "arange", "step is 0.", fix="give a positive or negative step.")
-    exact = not any(isinstance(x, float) for x in (start, stop, step))
-    n = _steps(start, stop, step, exact)
+    exact = not any(isinstance(x, float) for x in (first, last, by))
+    n = _steps(first, last, by, exact)
     default = dtypes.DEFAULT_INT if exact else dtypes.DEFAULT_FLOAT
     wanted = default if dtype is None else to_dtype(dtype, "arange")
-    ends = (start, start + (n - 1) * step) if n else ()
+    ends = (first, first + (n - 1) * by) if n else ()
     if exact and dtypes.is_integer(wanted):
         for end in ends:
             convert_to(end, wanted, "arange")  # raises where it does not fit
-    if (start, step) == (0, 1) and not dtypes.is_bool(wanted):
+    if (first, by) == (0, 1) and not dtypes.is_bool(wanted):
         return constants.iota(shape=(n,), dtype=wanted, axis=0)
     fitting = [
         d for d in (dtypes.int64, dtypes.uint64) if exact and all(iinfo(d).min <= x <= iinfo(d).max for x in ends)
     ]
-    offsets = constants.iota(shape=(n,), dtype=fitting[0] if fitting else dtypes.float64, axis=0) * abs(step)
-    return convert_to(offsets + start if step > 0 else start - offsets, wanted)
+    offsets = constants.iota(shape=(n,), dtype=fitting[0] if fitting else dtypes.float64, axis=0) * abs(by)
+    return convert_to(offsets + first if by > 0 else first - offsets, wanted)
 
 
 def _steps(start: float, stop: float, step: float, exact: bool) -> int:
@@ -350,9 +375,16 @@ def _steps(start: float, stop: float, step: float, exact: bool) -> int:
 
 @spelled
 def linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0,
-    *, device: Any = None,
-) -> Any:  # fmt: skip
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    *,
+    device: str | None = None,
+) -> Any:
     """Returns `num` numbers from `start` to `stop` at equal distances.
 
     Args:
@@ -396,7 +428,7 @@ def linspace(
     return (result, ew.convert(step, dtype=natural)) if retstep else result
 
 
-def _spread(t: Value, distance: Value, step: Value, gaps: int) -> Value:
+def _spread(t: Array, distance: Array, step: Array, gaps: int) -> Array:
     """t · step, with NumPy's roundings: where a step is so small that it is 0, the division comes last but one."""
     steps = known_or_none(step)
     if steps is not None:
@@ -407,8 +439,14 @@ def _spread(t: Value, distance: Value, step: Value, gaps: int) -> Value:
 
 @spelled
 def logspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
-) -> Value:
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    base: ArrayLike = 10.0,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Array:
     """Returns `num` numbers from base**start to base**stop at equal ratios.
 
     Args:
@@ -426,7 +464,14 @@ def logspace(
 
 
 @spelled
-def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Value:
+def geomspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Array:
     """Returns `num` numbers from `start` to `stop` at equal ratios; the first is `start`, the last with `endpoint` is `stop`.
 
     Args:
@@ -455,7 +500,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
 # -- matrices ----------------------------------------------------------------------------------------------------------
 
 
-def _band(shape: tuple[int, int], command: Any, k: int) -> Value:
+def _band(shape: tuple[int, int], command: Any, k: int) -> Array:
     """command(row + k, column) for each element of a matrix: less means above the diagonal k."""
     rows = constants.iota(shape=shape, dtype=dtypes.int64, axis=0)
     columns = constants.iota(shape=shape, dtype=dtypes.int64, axis=1)
@@ -463,7 +508,9 @@ def _band(shape: tuple[int, int], command: Any, k: int) -> Value:
 
 
 @spelled
-def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *, device: Any = None) -> Value:
+def eye(
+    n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: DTypeLike | None = None, *, device: str | None = None
+) -> Array:
     """Returns a matrix with ones on the diagonal `k` (above the main one where positive), else zeros.
 
     Args:
@@ -486,7 +533,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
 
 
 @spelled
-def identity(n: int, dtype: Any = None) -> Value:
+def identity(n: int, dtype: DTypeLike | None = None) -> Array:
     """Returns the n by n identity matrix.
 
     Args:
@@ -497,7 +544,7 @@ def identity(n: int, dtype: Any = None) -> Value:
 
 
 @spelled
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Value:  # noqa: N803  (NumPy's names)
+def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:  # noqa: N803  (NumPy's names)
     """Returns a matrix with ones on and below the diagonal `k`, else zeros.
 
     Args:
@@ -511,7 +558,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Value:  
     return convert_to(_band((shape[0], shape[1]), ew.greater_equal, static_int(k, "tri", "k")), wanted)
 
 
-def _triangle(name: str, x: Any, k: int, lower: bool) -> Value:
+def _triangle(name: str, x: Any, k: int, lower: bool) -> Array:
     x = to_value(x, name)
     if x.spec.ndim < 2:
         raise user_error(
@@ -523,7 +570,7 @@ def _triangle(name: str, x: Any, k: int, lower: bool) -> Value:
 
 
 @spelled
-def tril(x: Any, /, k: int = 0) -> Value:
+def tril(x: ArrayLike, /, k: int = 0) -> Array:
     """Returns the matrices in the last two axes with zeros above the diagonal `k`.
 
     Args:
@@ -539,7 +586,7 @@ def tril(x: Any, /, k: int = 0) -> Value:
 
 
 @spelled
-def triu(x: Any, /, k: int = 0) -> Value:
+def triu(x: ArrayLike, /, k: int = 0) -> Array:
     """Returns the matrices in the last two axes with zeros below the diagonal `k`.
 
     Args:
@@ -550,7 +597,7 @@ def triu(x: Any, /, k: int = 0) -> Value:
 
 
 @spelled
-def diag(v: Any, k: int = 0) -> Value:
+def diag(v: ArrayLike, k: int = 0) -> Array:
     """Returns the matrix with the vector `v` on its diagonal `k`, or the diagonal `k` of the matrix `v`.
 
     Args:
@@ -582,7 +629,7 @@ def diag(v: Any, k: int = 0) -> Value:
 
 
 @spelled
-def diagflat(v: Any, k: int = 0) -> Value:
+def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """Returns the matrix with the elements of `v`, flattened, on its diagonal `k`.
 
     Args:
@@ -594,7 +641,7 @@ def diagflat(v: Any, k: int = 0) -> Value:
 
 
 @spelled
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:  # noqa: N803  (NumPy's name)
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803  (NumPy's name)
     """Returns the matrix of powers of `x`, one row for each element; the highest power first unless `increasing`.
 
     Args:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.array import power as _power
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
 from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC, ORDERED, REAL, Accepts
 from nnc.commands.promote import as_operand, astype, broadcast, compare_beyond, is_weak_result, promote
-from nnc.commands.rules import Value, check_dtype
+from nnc.commands.rules import check_dtype
 from nnc.graph import Command, spec_of
 from nnc.graph.specialise import specialised
 from nnc.numpy.operands import static_int, to_value
 from nnc.numpy.types import finfo
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "allclose", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
@@ -48,7 +50,7 @@ _KINDS = {  # of operands, in docstrings
 }
 
 
-def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) -> Value:
+def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) -> Array:
     """An elementwise command on promoted and broadcast operands; errors name the function `where`."""
     operands = [as_operand(x, where) for x in xs]
     decided = compare_beyond(command, operands)
@@ -61,15 +63,15 @@ def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) 
     return result.as_weak() if is_weak_result(result.spec.dtype, operands) else result
 
 
-def _unary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Callable[[Any], Value]:
-    def function(x: Any, /) -> Value:
+def _unary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Callable[[Any], Array]:
+    def function(x: Any, /) -> Array:
         return call(name, command, accepts, to, x)
 
     return _named(function, name, doc, _kind(accepts, to))
 
 
-def _binary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Callable[[Any, Any], Value]:
-    def function(x1: Any, x2: Any, /) -> Value:
+def _binary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Callable[[Any, Any], Array]:
+    def function(x1: Any, x2: Any, /) -> Array:
         return call(name, command, accepts, to, x1, x2)
 
     return _named(function, name, doc, _kind(accepts, to))
@@ -108,7 +110,7 @@ sign = _unary("sign", ew.sign, "Returns -1, 0 or 1 by the sign of x; x / |x| of 
 
 
 @spelled
-def power(x1: Any, x2: Any, /) -> Value:
+def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1 ** x2`. A Python integer as exponent is static, so that derivatives are right at 0, too.
 
     Args:
@@ -122,7 +124,7 @@ def power(x1: Any, x2: Any, /) -> Value:
         >>> power(np.asarray([1.0, 3.0]), 2)
         Array([1., 9.], dtype=float64)
     """
-    result: Value = _power(x1, x2)
+    result: Array = _power(x1, x2)
     return result
 
 
@@ -130,7 +132,7 @@ pow = power
 
 
 @spelled
-def positive(x: Any, /) -> Value:
+def positive(x: ArrayLike, /) -> Array:
     """Returns `x` itself.
 
     Args:
@@ -140,7 +142,7 @@ def positive(x: Any, /) -> Value:
 
 
 @specialised(1)
-def abs(x: Any, /) -> Value:
+def abs(x: ArrayLike, /) -> Array:
     """Returns the absolute value; it is real for complex numbers.
 
     Args:
@@ -159,7 +161,7 @@ fabs = _unary("fabs", ew.abs_, "Returns the absolute value as a float.", FLOAT, 
 
 
 @spelled
-def divmod(x1: Any, x2: Any, /) -> tuple[Value, Value]:
+def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """Returns `(x1 // x2, x1 % x2)`.
 
     Args:
@@ -170,7 +172,7 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Value, Value]:
 
 
 @spelled
-def float_power(x1: Any, x2: Any, /) -> Value:
+def float_power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1 ** x2` in floating point, also of integers.
 
     Args:
@@ -196,7 +198,7 @@ logaddexp = _binary("logaddexp", ew.logaddexp, "Returns `log(exp(x1) + exp(x2))`
 
 
 @spelled
-def logaddexp2(x1: Any, x2: Any, /) -> Value:
+def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `log2(2**x1 + 2**x2)` without overflow.
 
     Args:
@@ -228,7 +230,7 @@ hypot = _binary("hypot", trig.hypot, "Returns the length of the hypotenuse, sqrt
 
 
 @spelled
-def deg2rad(x: Any, /) -> Value:
+def deg2rad(x: ArrayLike, /) -> Array:
     """Returns an angle in degrees as radians.
 
     Args:
@@ -238,7 +240,7 @@ def deg2rad(x: Any, /) -> Value:
 
 
 @spelled
-def rad2deg(x: Any, /) -> Value:
+def rad2deg(x: ArrayLike, /) -> Array:
     """Returns an angle in radians as degrees.
 
     Args:
@@ -251,7 +253,7 @@ radians, degrees = deg2rad, rad2deg
 
 
 @spelled
-def sinc(x: Any, /) -> Value:
+def sinc(x: ArrayLike, /) -> Array:
     """Returns `sin(π x) / (π x)`, and 1 at 0.
 
     Args:
@@ -270,8 +272,8 @@ def sinc(x: Any, /) -> Value:
 # -- rounding ----------------------------------------------------------------------------------------------------------
 
 
-def _rounding(name: str, command: Command, doc: str) -> Callable[[Any], Value]:
-    def function(x: Any, /) -> Value:
+def _rounding(name: str, command: Command, doc: str) -> Callable[[Any], Array]:
+    def function(x: Any, /) -> Array:
         x = to_value(x, name)
         return call(name, command, FLOAT, None, x) if dtypes.is_inexact(x.spec.dtype) else x
 
@@ -285,7 +287,7 @@ trunc = fix = _rounding("trunc", ew.trunc, "Returns x without its fraction; inte
 
 @specialised(1)
 @spelled
-def round(x: Any, /, decimals: int = 0) -> Value:
+def round(x: ArrayLike, /, decimals: int = 0) -> Array:
     """Returns `x` rounded to `decimals` places, halves to even.
 
     Args:
@@ -330,14 +332,14 @@ bitwise_left_shift = left_shift = _binary("bitwise_left_shift", ew.shift_left, "
 bitwise_right_shift = right_shift = _binary("bitwise_right_shift", ew.shift_right, "Returns `x1 >> x2`.", INTEGER)
 
 
-def _logical(name: str, command: Command, doc: str) -> Callable[..., Value]:
-    def function(x1: Any, x2: Any, /) -> Value:
+def _logical(name: str, command: Command, doc: str) -> Callable[..., Array]:
+    def function(x1: Any, x2: Any, /) -> Array:
         return call(name, command, ANY, None, as_bool(x1, name), as_bool(x2, name))
 
     return _named(function, name, doc, _kind(ANY, None))
 
 
-def as_bool(x: Any, where: str) -> Value:
+def as_bool(x: Any, where: str) -> Array:
     """`x` as bool: whether each element differs from 0."""
     return astype(to_value(x, where), dtypes.bool_, where)
 
@@ -348,7 +350,7 @@ logical_xor = _logical("logical_xor", ew.bitwise_xor, "Returns whether just one 
 
 
 @spelled
-def logical_not(x: Any, /) -> Value:
+def logical_not(x: ArrayLike, /) -> Array:
     """Returns whether x is false (0).
 
     Args:
@@ -357,10 +359,10 @@ def logical_not(x: Any, /) -> Value:
     return ew.bitwise_not(as_bool(x, "logical_not"))
 
 
-def _float_test(name: str, command: Command, doc: str, exact: bool) -> Callable[[Any], Value]:
+def _float_test(name: str, command: Command, doc: str, exact: bool) -> Callable[[Any], Array]:
     """A predicate that has the answer `exact` for all integers and bools."""
 
-    def function(x: Any, /) -> Value:
+    def function(x: Any, /) -> Array:
         x = to_value(x, name)
         if dtypes.is_inexact(x.spec.dtype):
             return command(x)
@@ -375,7 +377,7 @@ isfinite = _float_test("isfinite", ew.isfinite, "Returns whether x is neither in
 
 
 @spelled
-def isposinf(x: Any, /) -> Value:
+def isposinf(x: ArrayLike, /) -> Array:
     """Returns whether x is +infinity.
 
     Args:
@@ -385,7 +387,7 @@ def isposinf(x: Any, /) -> Value:
 
 
 @spelled
-def isneginf(x: Any, /) -> Value:
+def isneginf(x: ArrayLike, /) -> Array:
     """Returns whether x is -infinity.
 
     Args:
@@ -395,7 +397,7 @@ def isneginf(x: Any, /) -> Value:
 
 
 @spelled
-def signbit(x: Any, /) -> Value:
+def signbit(x: ArrayLike, /) -> Array:
     """Returns whether x has a minus sign; -0.0 has one.
 
     Args:
@@ -418,7 +420,7 @@ nextafter = _binary("nextafter", ew.nextafter, "Returns the next float after x1 
 
 
 @spelled
-def fmax(x1: Any, x2: Any, /) -> Value:
+def fmax(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the larger of x1 and x2, and the number where just one is NaN.
 
     Args:
@@ -429,7 +431,7 @@ def fmax(x1: Any, x2: Any, /) -> Value:
 
 
 @spelled
-def fmin(x1: Any, x2: Any, /) -> Value:
+def fmin(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the smaller of x1 and x2, and the number where just one is NaN.
 
     Args:
@@ -439,9 +441,23 @@ def fmin(x1: Any, x2: Any, /) -> Value:
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+@overload
+def where(
+    condition: ArrayLike, x: None = None, y: None = None, /, *, size: int | None = None, fill_value: ArrayLike = 0
+) -> tuple[Array, ...]: ...
 @specialised(3)
 @spelled
-def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = 0) -> Any:
+def where(
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike = 0,
+) -> Any:
     """Returns elements of `x` where `condition` is true (not 0), else of `y`.
 
     The branch that is not taken has derivative 0, also where its own derivative is infinite.
@@ -466,7 +482,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 
 @specialised(1)
 @spelled
-def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
+def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """Returns `x` limited to [min, max]; it keeps the dtype of x, unless the limits are of a higher kind (floats for integers).
 
     Args:
@@ -488,7 +504,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
 
 
 @spelled
-def heaviside(x1: Any, x2: Any, /) -> Value:
+def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns 0 where x1 < 0, x2 where it is 0, and 1 where it is positive; NaN stays.
 
     Args:
@@ -499,13 +515,15 @@ def heaviside(x1: Any, x2: Any, /) -> Value:
     return where(equal(x1, 0), x2, where(isnan(x1), x1, where(less(x1, 0), zero_like(x1), zero_like(x1) + 1)))
 
 
-def zero_like(x: Any) -> Value:
+def zero_like(x: Any) -> Array:
     """Zeros of the spec of `x`."""
     return constants.full(shape=spec_of(x).shape, dtype=spec_of(x).dtype, value=0)
 
 
 @spelled
-def nan_to_num(x: Any, /, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Value:
+def nan_to_num(
+    x: ArrayLike, /, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None, neginf: ArrayLike | None = None
+) -> Array:
     """Returns `x` with numbers for NaN and the infinities.
 
     Args:
@@ -534,7 +552,7 @@ def nan_to_num(x: Any, /, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 
 
 @spelled
-def real(x: Any, /) -> Value:
+def real(x: ArrayLike, /) -> Array:
     """Returns the real part; real arrays stay.
 
     Args:
@@ -544,7 +562,7 @@ def real(x: Any, /) -> Value:
 
 
 @spelled
-def imag(x: Any, /) -> Value:
+def imag(x: ArrayLike, /) -> Array:
     """Returns the imaginary part; zeros for real arrays.
 
     Args:
@@ -554,7 +572,7 @@ def imag(x: Any, /) -> Value:
 
 
 @spelled
-def conj(x: Any, /) -> Value:
+def conj(x: ArrayLike, /) -> Array:
     """Returns the complex conjugate; real arrays stay.
 
     Args:
@@ -568,7 +586,7 @@ conjugate = conj
 
 
 @spelled
-def angle(x: Any, /, deg: bool = False) -> Value:
+def angle(x: ArrayLike, /, deg: bool = False) -> Array:
     """Returns the angle of a complex number in radians, in [-π, π]; in degrees with `deg`.
 
     Args:
@@ -581,7 +599,7 @@ def angle(x: Any, /, deg: bool = False) -> Value:
 
 
 @spelled
-def isreal(x: Any, /) -> Value:
+def isreal(x: ArrayLike, /) -> Array:
     """Returns whether the imaginary part is 0.
 
     Args:
@@ -591,7 +609,7 @@ def isreal(x: Any, /) -> Value:
 
 
 @spelled
-def iscomplex(x: Any, /) -> Value:
+def iscomplex(x: ArrayLike, /) -> Array:
     """Returns whether the imaginary part is not 0.
 
     Args:
@@ -604,7 +622,7 @@ def iscomplex(x: Any, /) -> Value:
 
 
 @spelled
-def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Value:
+def isclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
     """Returns whether `a` and `b` are equal up to rounding: |a - b| <= atol + rtol · |b|.
 
     Args:
@@ -625,7 +643,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
 
 @spelled
-def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Value:
+def allclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
     """Returns whether all elements are close; see `isclose`.
 
     Args:
@@ -639,7 +657,7 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
 
 
 @spelled
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value:
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Returns whether both have one shape and equal elements.
 
     Args:
@@ -659,7 +677,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value:
 
 
 @spelled
-def array_equiv(a1: Any, a2: Any) -> Value:
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Returns whether both broadcast to one shape and have equal elements there.
 
     Args:

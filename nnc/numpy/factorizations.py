@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands import factor
 from nnc.commands.indexing import take_along_axis
 from nnc.commands.linalg import adjoint, keep
 from nnc.commands.promote import broadcast_to_shape
-from nnc.commands.rules import Value
 from nnc.commands.sort import argsort
 from nnc.errors import ArgumentError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.systems import to_matrix
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 
 class EighResult(NamedTuple):
@@ -68,7 +69,7 @@ class SVDResult(NamedTuple):
 
 
 @spelled
-def cholesky(x: Any, /, *, upper: bool = False) -> Value:
+def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Array:
     """Returns the lower triangle L with L Lᴴ = x, for a Hermitian (real: symmetric) positive definite matrix.
 
     Of other matrices (x + xᴴ) / 2 is taken.
@@ -91,7 +92,7 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Value:
 
 
 @spelled
-def qr(x: Any, /, mode: str = "reduced") -> Any:
+def qr(x: ArrayLike, /, mode: str = "reduced") -> Any:
     """Returns Q with orthonormal columns and the upper triangle R, with Q R = x.
 
     Args:
@@ -114,7 +115,7 @@ def qr(x: Any, /, mode: str = "reduced") -> Any:
 
 
 @spelled
-def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:  # noqa: N803  (NumPy's name)
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:  # noqa: N803  (NumPy's name)
     """Returns the eigenvalues, in rising order, and eigenvectors (columns) of a Hermitian (real: symmetric) matrix.
 
     Vectors of equal eigenvalues are not unique, and the part of their derivative that is undefined is 0. So at equal eigenvalues
@@ -139,7 +140,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
 
 
 @spelled
-def eigvalsh(a: Any, UPLO: str | None = None, *, symmetrize_input: bool = True) -> Value:  # noqa: N803
+def eigvalsh(a: ArrayLike, UPLO: str | None = None, *, symmetrize_input: bool = True) -> Array:  # noqa: N803
     """Returns the eigenvalues of a Hermitian matrix in rising order; see `eigh`.
 
     Args:
@@ -154,7 +155,7 @@ def eigvalsh(a: Any, UPLO: str | None = None, *, symmetrize_input: bool = True) 
     return factor.eigh(_triangle("eigvalsh", a, UPLO, symmetrize_input))[0]
 
 
-def _triangle(where: str, a: Any, side: str | None, symmetrize: bool) -> Value:
+def _triangle(where: str, a: Any, side: str | None, symmetrize: bool) -> Array:
     """The Hermitian matrix that is meant: of one triangle where `symmetrize` is False, else left to the command."""
     x = to_matrix(where, a)
     if side not in (None, "L", "U"):
@@ -168,7 +169,7 @@ def _triangle(where: str, a: Any, side: str | None, symmetrize: bool) -> Value:
 
 
 @spelled
-def eig(a: Any, /) -> EigResult:
+def eig(a: ArrayLike, /) -> EigResult:
     """Returns the eigenvalues, in no order, and eigenvectors (columns, of length 1) of any square matrix; both are complex.
 
     Vectors are fixed but for a factor of size 1; the derivative holds for results that do not depend on it, at distinct
@@ -189,7 +190,7 @@ def eig(a: Any, /) -> EigResult:
 
 
 @spelled
-def eigvals(a: Any, /) -> Value:
+def eigvals(a: ArrayLike, /) -> Array:
     """Returns the eigenvalues of any square matrix, complex and in no order; see `eig`.
 
     Args:
@@ -203,7 +204,7 @@ def eigvals(a: Any, /) -> Value:
 
 
 @spelled
-def svd(x: Any, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+def svd(x: ArrayLike, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     """Returns U, the singular values S in falling order, and Vh, with U diag(S) Vh = x.
 
     The notes of `eigh` on the derivative at equal values hold here, too; the derivative of U Vh holds also there.
@@ -229,7 +230,7 @@ def svd(x: Any, /, full_matrices: bool = True, compute_uv: bool = True, hermitia
     return SVDResult(*factor.svd(to_matrix("svd", x, square=False), full_matrices=bool(full_matrices)))
 
 
-def _svd_of_hermitian(x: Value, vectors: bool) -> Any:
+def _svd_of_hermitian(x: Array, vectors: bool) -> Any:
     """Eigenvalues by falling size are singular values, whose signs go to the right vectors."""
     values, v = factor.eigh(x)
     s = ew.abs_(values)
@@ -244,7 +245,7 @@ def _svd_of_hermitian(x: Value, vectors: bool) -> Any:
 
 
 @spelled
-def svdvals(x: Any, /) -> Value:
+def svdvals(x: ArrayLike, /) -> Array:
     """Returns the singular values in falling order.
 
     Args:
@@ -261,7 +262,7 @@ def svdvals(x: Any, /) -> Value:
 
 
 @spelled
-def cho_factor(a: Any, lower: bool = False) -> tuple[Value, bool]:
+def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
     """Returns the Cholesky factor of a positive definite matrix and which triangle it is, for `cho_solve`.
 
     Args:

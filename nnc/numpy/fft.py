@@ -13,17 +13,19 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import fft as commands
 from nnc.commands.promote import astype, promote, to_dtype
-from nnc.commands.rules import Value, check_dtype
+from nnc.commands.rules import check_dtype
 from nnc.commands.shape import pad, slice_axis
 from nnc.devices import check_device
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
 from nnc.numpy.manipulation import roll
 from nnc.numpy.operands import Axis, Shape, static_int, to_axes, to_value
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
     "fft",
@@ -51,18 +53,18 @@ __all__ = [
 _OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
-def _wide(where: str, x: Any) -> Value:
+def _wide(where: str, x: Any) -> Array:
     """`x` in a dtype that pocketfft computes in."""
     (x,) = promote(x, where=where, to=lambda dtype: dtypes.accumulator(dtypes.to_float(dtype)))
     return to_value(x, where)
 
 
-def _complex(where: str, x: Any) -> Value:
+def _complex(where: str, x: Any) -> Array:
     x = _wide(where, x)
     return astype(x, dtypes.complex_dtype(x.spec.dtype), where)
 
 
-def _real(where: str, x: Any) -> Value:
+def _real(where: str, x: Any) -> Array:
     x = _wide(where, x)
     check_dtype(where, x.spec, dtypes.is_float, "real")
     return x
@@ -78,7 +80,7 @@ def _points(where: str, n: Any) -> int:
     return points
 
 
-def _resized(x: Value, axis: int, n: int) -> Value:
+def _resized(x: Array, axis: int, n: int) -> Array:
     """`x` cut or padded with zeros to size `n` along `axis`."""
     shape = x.spec.shape
     if shape[axis] > n:
@@ -90,7 +92,7 @@ def _resized(x: Value, axis: int, n: int) -> Value:
     return pad(x, constants.full(shape=(), dtype=x.spec.dtype, value=0), low=nothing, high=high, interior=nothing)
 
 
-def _scaled(where: str, y: Value, n: int, norm: str | None, divides: str) -> Value:
+def _scaled(where: str, y: Array, n: int, norm: str | None, divides: str) -> Array:
     """`y`, a transform of `n` points, divided as `norm` says; `divides` is the norm that divides this direction by n."""
     if norm not in _OPPOSITE:
         raise user_error(
@@ -100,7 +102,7 @@ def _scaled(where: str, y: Value, n: int, norm: str | None, divides: str) -> Val
     return y if factor == 1 else y * (1 / factor)
 
 
-def _sizes(where: str, x: Value, s: Sequence[int] | None, axes: Axis) -> tuple[list[int | None], Shape]:
+def _sizes(where: str, x: Array, s: Sequence[int] | None, axes: Axis) -> tuple[list[int | None], Shape]:
     """The sizes asked for (None: as they are), and the axes; without `axes` they are the last ones."""
     if s is None:
         at = to_axes(where, axes, x.spec.ndim)
@@ -115,7 +117,7 @@ def _sizes(where: str, x: Value, s: Sequence[int] | None, axes: Axis) -> tuple[l
     return [None if n == -1 else _points(where, n) for n in sizes], at
 
 
-def _needs_axes(where: str, x: Value, axes: Shape) -> None:
+def _needs_axes(where: str, x: Array, axes: Shape) -> None:
     if not axes:
         raise user_error(
             ArgumentError,
@@ -126,7 +128,7 @@ def _needs_axes(where: str, x: Value, axes: Shape) -> None:
         )
 
 
-def _transform(where: str, x: Any, s: Sequence[int] | None, axes: Axis, norm: str | None, inverse: bool) -> Value:
+def _transform(where: str, x: Any, s: Sequence[int] | None, axes: Axis, norm: str | None, inverse: bool) -> Array:
     x = _complex(where, x)
     sizes, at = _sizes(where, x, s, axes)
     for axis, n in zip(at, sizes, strict=True):
@@ -135,7 +137,7 @@ def _transform(where: str, x: Any, s: Sequence[int] | None, axes: Axis, norm: st
     return _scaled(where, y, math.prod(x.spec.shape[i] for i in at), norm, "backward" if inverse else "forward")
 
 
-def _real_transform(where: str, x: Any, s: Sequence[int] | None, axes: Axis, norm: str | None) -> Value:
+def _real_transform(where: str, x: Any, s: Sequence[int] | None, axes: Axis, norm: str | None) -> Array:
     x = _real(where, x)
     sizes, at = _sizes(where, x, s, axes)
     _needs_axes(where, x, at)
@@ -146,7 +148,7 @@ def _real_transform(where: str, x: Any, s: Sequence[int] | None, axes: Axis, nor
     return _scaled(where, y, math.prod(x.spec.shape[i] for i in at), norm, "forward")
 
 
-def _inverse_real_transform(where: str, x: Any, s: Sequence[int] | None, axes: Axis, norm: str | None) -> Value:
+def _inverse_real_transform(where: str, x: Any, s: Sequence[int] | None, axes: Axis, norm: str | None) -> Array:
     x = _complex(where, x)
     sizes, at = _sizes(where, x, s, axes)
     _needs_axes(where, x, at)
@@ -172,7 +174,7 @@ def _one(where: str, n: int | None) -> tuple[int] | None:
 
 
 @spelled
-def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
+def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the discrete Fourier transform of `x` along `axis`.
 
     y[k] = Σ_j x[j] exp(-2πi jk / n)
@@ -199,7 +201,7 @@ def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
 
 
 @spelled
-def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
+def ifft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the inverse of `fft`; the arguments are the same.
 
     Args:
@@ -217,7 +219,7 @@ def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 @spelled
-def fft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Value:
+def fft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Array:
     """Returns the discrete Fourier transform along the last two axes; see `fftn`.
 
     Args:
@@ -231,7 +233,7 @@ def fft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: st
 
 
 @spelled
-def ifft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Value:
+def ifft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Array:
     """Returns the inverse of `fft2`; the arguments are the same.
 
     Args:
@@ -245,7 +247,7 @@ def ifft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: s
 
 
 @spelled
-def fftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Value:
+def fftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Returns the discrete Fourier transform along several axes.
 
     Args:
@@ -268,7 +270,7 @@ def fftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | 
 
 
 @spelled
-def ifftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Value:
+def ifftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Returns the inverse of `fftn`; the arguments are the same.
 
     Args:
@@ -285,7 +287,7 @@ def ifftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str |
 
 
 @spelled
-def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
+def rfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the first n // 2 + 1 bins of the `fft` of a real `x`; the others are their conjugates.
 
     Args:
@@ -306,7 +308,7 @@ def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 @spelled
-def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
+def irfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the inverse of `rfft`: `n` real numbers, by default 2 (m - 1) for m bins.
 
     Args:
@@ -324,7 +326,7 @@ def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 
 
 @spelled
-def rfft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Value:
+def rfft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Array:
     """Returns the Fourier transform of a real `x` along the last two axes; see `rfftn`.
 
     Args:
@@ -338,7 +340,7 @@ def rfft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: s
 
 
 @spelled
-def irfft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Value:
+def irfft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Array:
     """Returns the inverse of `rfft2`; see `irfftn`.
 
     Args:
@@ -352,7 +354,7 @@ def irfft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: 
 
 
 @spelled
-def rfftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Value:
+def rfftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Returns the Fourier transform of a real `x` along several axes; of the last of them it keeps the first half, as `rfft` does.
 
     Args:
@@ -374,7 +376,7 @@ def rfftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str |
 
 
 @spelled
-def irfftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Value:
+def irfftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Returns the inverse of `rfftn`; `s` are the sizes of the result, by default 2 (m - 1) along the last of the axes.
 
     Args:
@@ -388,7 +390,7 @@ def irfftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str 
 
 
 @spelled
-def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
+def hfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the real `fft` of a signal with x[-j] = conj(x[j]), of which `x` is the first half.
 
     Args:
@@ -407,7 +409,7 @@ def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 @spelled
-def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
+def ihfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the inverse of `hfft`: the first half of the `ifft` of a real `x`.
 
     Args:
@@ -423,7 +425,7 @@ def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 # -- frequencies -------------------------------------------------------------------------------------------------------
 
 
-def _frequencies(where: str, n: Any, d: Any, dtype: Any, device: Any, half: bool) -> Value:
+def _frequencies(where: str, n: Any, d: Any, dtype: Any, device: Any, half: bool) -> Array:
     check_device(device, where)
     n = _points(where, n)
     try:
@@ -440,7 +442,7 @@ def _frequencies(where: str, n: Any, d: Any, dtype: Any, device: Any, half: bool
 
 
 @spelled
-def fftfreq(n: int, d: float = 1.0, dtype: Any = None, *, device: Any = None) -> Value:
+def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns the frequencies of the bins of an `fft` of `n` points that are `d` apart.
 
     Args:
@@ -460,7 +462,7 @@ def fftfreq(n: int, d: float = 1.0, dtype: Any = None, *, device: Any = None) ->
 
 
 @spelled
-def rfftfreq(n: int, d: float = 1.0, dtype: Any = None, *, device: Any = None) -> Value:
+def rfftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns the frequencies of the bins of an `rfft`; the arguments are those of `fftfreq`.
 
     Args:
@@ -477,7 +479,7 @@ def rfftfreq(n: int, d: float = 1.0, dtype: Any = None, *, device: Any = None) -
 
 
 @spelled
-def fftshift(x: Any, axes: Axis = None) -> Value:
+def fftshift(x: ArrayLike, axes: Axis = None) -> Array:
     """Returns `x` rolled along `axes` (all by default) so that bin 0 comes to the middle.
 
     Args:
@@ -494,7 +496,7 @@ def fftshift(x: Any, axes: Axis = None) -> Value:
 
 
 @spelled
-def ifftshift(x: Any, axes: Axis = None) -> Value:
+def ifftshift(x: ArrayLike, axes: Axis = None) -> Array:
     """Returns the inverse of `fftshift`; for even sizes they are the same.
 
     Args:

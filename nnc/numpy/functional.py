@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands.promote import astype, to_dtype
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.grids import indices
@@ -81,7 +81,7 @@ def apply_along_axis(func1d: Fun, axis: int, arr: Any, *args: Any, **kwargs: Any
 
 
 @spelled
-def apply_over_axes(func: Fun, a: Any, axes: Any) -> Value:
+def apply_over_axes(func: Fun, a: Any, axes: Any) -> Array:
     """Returns `func(a, axis)` applied for one axis after the other; axes that it removes are kept with size 1.
 
     Args:
@@ -107,7 +107,7 @@ def apply_over_axes(func: Fun, a: Any, axes: Any) -> Value:
 
 
 @api_boundary
-def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwargs: Any) -> Value:
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwargs: Any) -> Array:
     """Returns, for each element of `x`, the value of the last function whose condition holds, in the dtype of x.
 
     Functions are called on all of x; where their branch is not taken, their derivative is 0.
@@ -212,7 +212,7 @@ def vectorize(pyfunc: Fun | None = None, *, excluded: Collection[int | str] = ()
     return vectorized
 
 
-def _over_batch(function: Fun, arrays: Sequence[Value], cores: Sequence[Sequence[str]]) -> Any:
+def _over_batch(function: Fun, arrays: Sequence[Array], cores: Sequence[Sequence[str]]) -> Any:
     """Maps `function` over the axes that stand before the core axes; axes of size 1 are taken away first."""
     batches = [_batch_shape(i, x, core) for i, (x, core) in enumerate(zip(arrays, cores, strict=True))]
     _check_cores(arrays, cores)
@@ -231,13 +231,13 @@ def _over_batch(function: Fun, arrays: Sequence[Value], cores: Sequence[Sequence
     return shaped[0] if single else tuple(shaped)
 
 
-def _without_ones(x: Value, count: int) -> Value:
+def _without_ones(x: Array, count: int) -> Array:
     """Removes the axes of size 1 among the first `count` axes of `x`."""
     shape = tuple(n for i, n in enumerate(x.spec.shape) if i >= count or n != 1)
     return x if shape == x.spec.shape else reshape(x, shape)
 
 
-def _batch_shape(i: int, x: Value, core: Sequence[str]) -> Shape:
+def _batch_shape(i: int, x: Array, core: Sequence[str]) -> Shape:
     if x.spec.ndim < len(core):
         raise user_error(
             ShapeError, "vectorize", f"argument {i} has {x.spec.ndim} axes, its core has {len(core)}: ({', '.join(core)}).",
@@ -247,7 +247,7 @@ def _batch_shape(i: int, x: Value, core: Sequence[str]) -> Shape:
     return shape[: x.spec.ndim - len(core)]
 
 
-def _check_cores(arrays: Sequence[Value], cores: Sequence[Sequence[str]]) -> None:
+def _check_cores(arrays: Sequence[Array], cores: Sequence[Sequence[str]]) -> None:
     sizes: dict[str, int] = {}
     for i, (x, core) in enumerate(zip(arrays, cores, strict=True)):
         for name, n in zip(core, x.spec.shape[x.spec.ndim - len(core) :], strict=True):

@@ -11,7 +11,6 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands.promote import broadcast_to_shape, to_dtype
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy.creation import arange, linspace
 from nnc.numpy.joining import concatenate, stack
@@ -19,6 +18,7 @@ from nnc.numpy.manipulation import reshape
 from nnc.numpy.operands import check_not_inplace, static_int, to_shape, to_value
 from nnc.numpy.searching import nonzero
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
     "c_", "diag_indices", "diag_indices_from", "fill_diagonal", "index_exp", "indices", "ix_", "mask_indices", "meshgrid",
@@ -27,7 +27,7 @@ __all__ = [
 
 
 @spelled
-def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> list[Value]:
+def meshgrid(*arrays: ArrayLike, indexing: str = "xy", sparse: bool = False) -> list[Array]:
     """Returns, for each vector, an array that holds it along one axis and is constant along the others'.
 
     Args:
@@ -65,7 +65,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> list[V
 
 
 @spelled
-def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
+def indices(dimensions: ArrayLike, dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
     """Returns the index of each element of an array of shape `dimensions`: one grid for each axis, stacked (or, sparse, a tuple).
 
     Args:
@@ -90,7 +90,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
 
 
 @spelled
-def ix_(*args: Any) -> tuple[Value, ...]:
+def ix_(*args: Any) -> tuple[Array, ...]:
     """Returns index arrays that select the rows, columns, … named by vectors of integers or bools.
 
     Args:
@@ -153,7 +153,7 @@ def _triangle_indices(where: str, function: Callable[..., Any], n: Any, k: Any, 
 
 
 @spelled
-def tril_indices_from(x: Any, k: int = 0) -> tuple[Any, ...]:
+def tril_indices_from(x: ArrayLike, k: int = 0) -> tuple[Any, ...]:
     """Returns the rows and columns of the elements of the matrix `x` on and below its diagonal `k`.
 
     Args:
@@ -165,7 +165,7 @@ def tril_indices_from(x: Any, k: int = 0) -> tuple[Any, ...]:
 
 
 @spelled
-def triu_indices_from(x: Any, k: int = 0) -> tuple[Any, ...]:
+def triu_indices_from(x: ArrayLike, k: int = 0) -> tuple[Any, ...]:
     """Returns the rows and columns of the elements of the matrix `x` on and above its diagonal `k`.
 
     Args:
@@ -185,7 +185,7 @@ def _matrix_shape(where: str, x: Any) -> tuple[int, ...]:
 
 
 @spelled
-def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Value, ...]:
+def mask_indices(n: int, mask_func: Callable[..., Any], k: ArrayLike = 0) -> tuple[Array, ...]:
     """Returns the indices of the elements of an n by n matrix that `mask_func(matrix, k)`, such as `triu`, leaves other than 0.
 
     Args:
@@ -199,7 +199,7 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Val
 
 
 @spelled
-def diag_indices(n: int, ndim: int = 2) -> tuple[Value, ...]:
+def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """Returns the indices of the diagonal of an array with `ndim` axes of size `n`.
 
     Args:
@@ -210,7 +210,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Value, ...]:
 
 
 @spelled
-def diag_indices_from(x: Any) -> tuple[Value, ...]:
+def diag_indices_from(x: ArrayLike) -> tuple[Array, ...]:
     """Returns the indices of the diagonal of `x`, whose axes have one size.
 
     Args:
@@ -225,7 +225,7 @@ def diag_indices_from(x: Any) -> tuple[Value, ...]:
 
 
 @spelled
-def fill_diagonal(x: Any, val: Any, wrap: bool = False, *, inplace: bool = False) -> Value:
+def fill_diagonal(x: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = False) -> Array:
     """Returns `x` with `val` on its diagonal (NumPy writes into x instead).
 
     Args:
@@ -262,7 +262,7 @@ def fill_diagonal(x: Any, val: Any, wrap: bool = False, *, inplace: bool = False
 # -- slices as arrays --------------------------------------------------------------------------------------------------
 
 
-def _range_of(part: slice) -> Value:
+def _range_of(part: slice) -> Array:
     """start:stop:step as a range, or with an imaginary step as so many numbers from start to stop."""
     start = 0 if part.start is None else part.start
     if isinstance(part.step, complex):
@@ -289,7 +289,7 @@ class _Joined:
     def __init__(self, columns: bool) -> None:
         self.columns = columns
 
-    def __getitem__(self, key: Any) -> Value:
+    def __getitem__(self, key: Any) -> Array:
         parts = []
         for part in key if isinstance(key, tuple) else (key,):
             if isinstance(part, str):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands.promote import astype, promote
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el
@@ -22,12 +22,13 @@ from nnc.numpy.manipulation import ravel, reshape
 from nnc.numpy.operands import known_or_none, static_int, to_value
 from nnc.numpy.searching import bincount, is_rising, ravel_multi_index, searchsorted
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 __all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
 
 @spelled
-def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Value:
+def histogram_bin_edges(x: ArrayLike, bins: ArrayLike = 10, range: ArrayLike | None = None) -> Array:
     """Returns the edges of `bins` equal bins from the least to the greatest element, or over `range`; or `bins` itself.
 
     Args:
@@ -39,12 +40,12 @@ def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Value:
     return _returned(_edges(x, bins, range), x, bins)
 
 
-def _returned(edges: Value, x: Value, bins: Any) -> Value:
+def _returned(edges: Array, x: Array, bins: Any) -> Array:
     """Returns edges as the user gets them: for integers in the default float."""
     return edges if np.ndim(bins) or dtypes.is_inexact(x.spec.dtype) else astype(edges, dtypes.DEFAULT_FLOAT)
 
 
-def _edges(x: Value, bins: Any, range: Any) -> Value:
+def _edges(x: Array, bins: Any, range: Any) -> Array:
     """Returns the edges by which elements are counted: for integers in float64, which holds them.
 
     Raises:
@@ -85,7 +86,7 @@ def _check_range(low: Any, high: Any) -> None:
         )  # fmt: skip
 
 
-def _bin_of(x: Value, edges: Value) -> Value:
+def _bin_of(x: Array, edges: Array) -> Array:
     """The number of each element's bin, from 1; what lies outside is in bin 0 or behind the last. The last edge is inside."""
     place = searchsorted(edges, x, side="right")
     return el.where(el.equal(x, edges[-1]), edges.spec.size - 1, place)
@@ -93,8 +94,12 @@ def _bin_of(x: Value, edges: Value) -> Value:
 
 @spelled
 def histogram(
-    x: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
-) -> tuple[Value, Value]:
+    x: ArrayLike,
+    bins: ArrayLike = 10,
+    range: ArrayLike | None = None,
+    density: bool = False,
+    weights: ArrayLike | None = None,
+) -> tuple[Array, Array]:
     """Returns how many elements lie in each bin, and the bins' edges.
 
     Args:
@@ -121,8 +126,12 @@ def histogram(
 
 @spelled
 def histogramdd(
-    sample: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
-) -> tuple[Value, list[Value]]:
+    sample: ArrayLike,
+    bins: ArrayLike = 10,
+    range: ArrayLike | None = None,
+    density: bool = False,
+    weights: ArrayLike | None = None,
+) -> tuple[Array, list[Array]]:
     """Returns how many points lie in each box of a grid, and the edges of the boxes along each axis.
 
     Args:
@@ -178,8 +187,13 @@ def _for_each_axis(name: str, value: Any, ndim: int, several: bool) -> Sequence[
 
 @spelled
 def histogram2d(
-    x: Any, y: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
-) -> tuple[Value, Value, Value]:
+    x: ArrayLike,
+    y: ArrayLike,
+    bins: ArrayLike = 10,
+    range: ArrayLike | None = None,
+    density: bool = False,
+    weights: ArrayLike | None = None,
+) -> tuple[Array, Array, Array]:
     """Returns how many of the points (x, y) lie in each box of a grid, and the edges along both axes; see `histogramdd`.
 
     Args:
@@ -190,6 +204,6 @@ def histogram2d(
         density: divide by number and area.
         weights: (points,), counts each point so often.
     """
-    both = bins if isinstance(bins, (list, tuple)) and len(bins) == 2 else [bins, bins]
+    both: Any = bins if isinstance(bins, (list, tuple)) and len(bins) == 2 else [bins, bins]
     counts, (x_edges, y_edges) = histogramdd([ravel(x), ravel(y)], both, range, density, weights)
     return counts, x_edges, y_edges

@@ -15,8 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from nnc.array import ArrayMethods
-from nnc.commands.rules import Value
+from nnc.array import Array, ArrayMethods
 from nnc.dtypes import is_float
 from nnc.numpy.contractions import einsum
 from nnc.numpy.creation import arange, asarray
@@ -39,31 +38,31 @@ def add_backend(einops_backends: ModuleType) -> None:
         def is_appropriate_type(self, tensor: Any) -> bool:
             return isinstance(tensor, ArrayMethods)
 
-        def from_numpy(self, x: Any) -> Value:
+        def from_numpy(self, x: Any) -> Array:
             return asarray(x)
 
         def to_numpy(self, x: Any) -> Any:
             return np.asarray(x)
 
-        def arange(self, start: int, stop: int) -> Value:
+        def arange(self, start: int, stop: int) -> Array:
             return arange(start, stop)
 
-        def stack_on_zeroth_dimension(self, tensors: list[Any]) -> Value:
+        def stack_on_zeroth_dimension(self, tensors: list[Any]) -> Array:
             return stack(tensors)
 
-        def add_axis(self, x: Any, new_position: int) -> Value:
+        def add_axis(self, x: Any, new_position: int) -> Array:
             return expand_dims(x, new_position)
 
-        def tile(self, x: Any, repeats: Sequence[int]) -> Value:
+        def tile(self, x: Any, repeats: Sequence[int]) -> Array:
             return tile(x, repeats)
 
-        def concat(self, tensors: list[Any], axis: int) -> Value:
+        def concat(self, tensors: list[Any], axis: int) -> Array:
             return concatenate(tensors, axis)
 
         def is_float_type(self, x: Any) -> bool:
             return is_float(x.dtype)
 
-        def einsum(self, pattern: str, *x: Any) -> Value:
+        def einsum(self, pattern: str, *x: Any) -> Array:
             return einsum(pattern, *x)
 
     vars(einops_backends)[NncBackend.__name__] = NncBackend  # beside the others; a class that nobody holds is forgotten

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 
+from nnc.array import Array
 from nnc.commands import shape as commands
 from nnc.commands.promote import promote
-from nnc.commands.rules import Value
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.foreign import is_foreign
@@ -16,6 +17,7 @@ from nnc.graph.specialise import specialised
 from nnc.numpy.manipulation import atleast_1d, atleast_2d, atleast_3d, expand_dims, ravel, reshape, squeeze
 from nnc.numpy.operands import static_int, to_axis, to_value
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
     "append", "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack", "hsplit", "hstack", "split",
@@ -25,7 +27,7 @@ __all__ = [
 # -- joins -------------------------------------------------------------------------------------------------------------
 
 
-def _several(arrays: Any, where: str) -> list[Value]:
+def _several(arrays: Any, where: str) -> list[Array]:
     if hasattr(arrays, "spec") or isinstance(arrays, np.ndarray) or is_foreign(type(arrays)):
         arrays = list(to_value(arrays, where))
     if not isinstance(arrays, (tuple, list)):
@@ -40,7 +42,7 @@ def _several(arrays: Any, where: str) -> list[Value]:
 
 @specialised(1)
 @spelled
-def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Value:
+def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
     """Returns the arrays joined along `axis`.
 
     Args:
@@ -71,7 +73,7 @@ concat = concatenate
 
 @specialised(1)
 @spelled
-def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Value:
+def stack(arrays: Sequence[ArrayLike], axis: int = 0, dtype: DTypeLike | None = None) -> Array:
     """Returns the arrays, all of one shape, joined along a new axis.
 
     Args:
@@ -100,7 +102,7 @@ def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Value:
 
 
 @spelled
-def hstack(arrays: Any) -> Value:
+def hstack(arrays: Sequence[ArrayLike]) -> Array:
     """Returns the arrays joined side by side: along axis 1, vectors along axis 0.
 
     Args:
@@ -111,7 +113,7 @@ def hstack(arrays: Any) -> Value:
 
 
 @spelled
-def vstack(arrays: Any) -> Value:
+def vstack(arrays: Sequence[ArrayLike]) -> Array:
     """Returns the arrays joined one below the other, vectors as rows.
 
     Args:
@@ -121,7 +123,7 @@ def vstack(arrays: Any) -> Value:
 
 
 @spelled
-def dstack(arrays: Any) -> Value:
+def dstack(arrays: Sequence[ArrayLike]) -> Array:
     """Returns the arrays joined along the third axis.
 
     Args:
@@ -131,7 +133,7 @@ def dstack(arrays: Any) -> Value:
 
 
 @spelled
-def column_stack(arrays: Any) -> Value:
+def column_stack(arrays: Sequence[ArrayLike]) -> Array:
     """Returns the arrays joined side by side, vectors as columns.
 
     Args:
@@ -141,7 +143,7 @@ def column_stack(arrays: Any) -> Value:
 
 
 @spelled
-def append(x: Any, values: Any, axis: int | None = None) -> Value:
+def append(x: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """Returns `x` with `values` joined at its end; both flattened where `axis` is None.
 
     Args:
@@ -153,7 +155,7 @@ def append(x: Any, values: Any, axis: int | None = None) -> Value:
 
 
 @spelled
-def block(arrays: Any) -> Value:
+def block(arrays: Sequence[ArrayLike]) -> Array:
     """Returns a matrix put together of blocks: inner lists are joined along the last axis, outer ones along the axes before.
 
     Args:
@@ -165,7 +167,7 @@ def block(arrays: Any) -> Value:
             raise user_error(ArgumentError, "block", "a list of blocks is empty.", fix="give at least one block.")
         depth, probe = depth + 1, probe[0]
 
-    def join(part: Any, axis: int) -> Value:
+    def join(part: Any, axis: int) -> Array:
         if isinstance(part, list):
             return concatenate([join(p, axis + 1) for p in part], axis)
         x = to_value(part, "block")
@@ -178,7 +180,7 @@ def block(arrays: Any) -> Value:
 
 
 @spelled
-def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
+def split(x: ArrayLike, indices_or_sections: ArrayLike, axis: int = 0) -> list[Array]:
     """Returns parts of `x` along `axis`.
 
     Args:
@@ -206,12 +208,12 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
     return array_split(x, indices_or_sections, at)
 
 
-def _is_sequence(x: Any) -> bool:
+def _is_sequence(x: Any) -> TypeGuard[Sequence[Any]]:
     return isinstance(x, (tuple, list)) or bool(np.ndim(x) if isinstance(x, np.ndarray) else getattr(x, "ndim", 0))
 
 
 @spelled
-def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
+def array_split(x: ArrayLike, indices_or_sections: ArrayLike, axis: int = 0) -> list[Array]:
     """Returns parts of `x` along `axis`, whose sizes may differ by one; see `split`.
 
     Args:
@@ -237,7 +239,7 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
 
 
 @spelled
-def hsplit(x: Any, indices_or_sections: Any) -> list[Value]:
+def hsplit(x: ArrayLike, indices_or_sections: ArrayLike) -> list[Array]:
     """Returns parts along axis 1, of vectors along axis 0.
 
     Args:
@@ -248,7 +250,7 @@ def hsplit(x: Any, indices_or_sections: Any) -> list[Value]:
 
 
 @spelled
-def vsplit(x: Any, indices_or_sections: Any) -> list[Value]:
+def vsplit(x: ArrayLike, indices_or_sections: ArrayLike) -> list[Array]:
     """Returns parts along axis 0.
 
     Args:
@@ -259,7 +261,7 @@ def vsplit(x: Any, indices_or_sections: Any) -> list[Value]:
 
 
 @spelled
-def dsplit(x: Any, indices_or_sections: Any) -> list[Value]:
+def dsplit(x: ArrayLike, indices_or_sections: ArrayLike) -> list[Array]:
     """Returns parts along axis 2.
 
     Args:
@@ -270,7 +272,7 @@ def dsplit(x: Any, indices_or_sections: Any) -> list[Value]:
 
 
 @spelled
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Value, ...]:
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """Returns the slices of `x` along `axis`, without that axis.
 
     Args:

@@ -6,9 +6,11 @@ Integers become float32; 16-bit floats are computed in float32. Linear systems a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import determinants
 from nnc.commands import elementwise as ew
 from nnc.commands import linalg as commands
@@ -16,7 +18,6 @@ from nnc.commands.contract import matmul
 from nnc.commands.linalg import check_matrix, identity_like
 from nnc.commands.promote import astype
 from nnc.commands.reduce import reduce_max, reduce_sum
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, LinAlgError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import manipulation
@@ -55,6 +56,7 @@ from nnc.numpy.systems import (
     to_matrix,
 )
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
     "EigResult",
@@ -118,7 +120,7 @@ class SlogdetResult(NamedTuple):
 
 
 @spelled
-def det(x: Any, /) -> Value:
+def det(x: ArrayLike, /) -> Array:
     """Returns the determinant. Its derivatives of every order hold at singular matrices, too.
 
     Args:
@@ -138,7 +140,7 @@ def det(x: Any, /) -> Value:
 
 
 @spelled
-def slogdet(x: Any, /) -> SlogdetResult:
+def slogdet(x: ArrayLike, /) -> SlogdetResult:
     """Returns the sign of the determinant and the logarithm of its size: 0 and -inf for a singular matrix.
 
     Args:
@@ -155,7 +157,7 @@ def slogdet(x: Any, /) -> SlogdetResult:
 
 
 @spelled
-def matrix_power(x: Any, n: int, /) -> Value:
+def matrix_power(x: ArrayLike, n: int, /) -> Array:
     """Returns the product of n matrices `x`: the identity for 0, powers of the inverse for negative n.
 
     Args:
@@ -176,7 +178,7 @@ def matrix_power(x: Any, n: int, /) -> Value:
     check_matrix("matrix_power", x.spec)
     if n < 0:
         x, n = inv(x), -n
-    result = None
+    result: Array | None = None
     while n:  # by squaring, from the lowest bit of n
         if n & 1:
             result = x if result is None else matmul(result, x)
@@ -187,7 +189,7 @@ def matrix_power(x: Any, n: int, /) -> Value:
 
 
 @spelled
-def expm(x: Any, /, *, max_squarings: int = 16) -> Value:
+def expm(x: ArrayLike, /, *, max_squarings: int = 16) -> Array:
     """Returns the exponential of a matrix, the sum of xᵏ / k!.
 
     Padé's approximation of x / 2ˢ, squared s times (Higham, 2005). So that the graph does not depend on values, it holds
@@ -221,9 +223,11 @@ def expm(x: Any, /, *, max_squarings: int = 16) -> Value:
     return astype(el.where((rounds <= max_squarings)[..., None, None], result, math.nan), own)
 
 
-def _pade(x: Value, degree: int) -> Value:
+def _pade(x: Array, degree: int) -> Array:
     """The rational approximation of exp: (V − U)⁻¹ (V + U), U the odd and V the even terms of its numerator."""
-    even, odd, power = None, None, identity_like(x.spec)
+    even: Any = None
+    odd: Any = None
+    power = identity_like(x.spec)
     square = matmul(x, x)
     for k in range(degree + 1):
         factor = math.comb(degree, k) * math.factorial(2 * degree - k) / math.factorial(2 * degree)
@@ -237,7 +241,7 @@ def _pade(x: Value, degree: int) -> Value:
 
 
 @spelled
-def multi_dot(arrays: Any, /) -> Value:
+def multi_dot(arrays: Sequence[ArrayLike], /) -> Array:
     """Returns the product of two or more matrices, in the order that takes the fewest multiplications.
 
     The first and the last may be vectors.
@@ -272,7 +276,7 @@ def multi_dot(arrays: Any, /) -> Value:
                 (best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)
             )
 
-    def product(i: int, j: int) -> Value:
+    def product(i: int, j: int) -> Array:
         at = best[i, j][1]
         return parts[i] if i == j else matmul(product(i, at), product(at + 1, j))
 
@@ -280,7 +284,7 @@ def multi_dot(arrays: Any, /) -> Value:
 
 
 @spelled
-def matrix_rank(x: Any, /, rtol: Any = None, hermitian: bool = False) -> Value:
+def matrix_rank(x: ArrayLike, /, rtol: ArrayLike | None = None, hermitian: bool = False) -> Array:
     """Returns the number of singular values above `rtol` (by default max(m, n) · eps) times the largest.
 
     Args:
@@ -297,7 +301,7 @@ def matrix_rank(x: Any, /, rtol: Any = None, hermitian: bool = False) -> Value:
 
 
 @spelled
-def cond(x: Any, p: Any = None) -> Value:
+def cond(x: ArrayLike, p: float | str | None = None) -> Array:
     """Returns the condition number |x| · |x⁻¹|: how much solving with `x` may magnify relative errors; inf for singular matrices.
 
     Args:
@@ -335,7 +339,7 @@ def cond(x: Any, p: Any = None) -> Value:
 
 
 @spelled
-def diagonal(x: Any, /, *, offset: int = 0) -> Value:
+def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     """Returns the diagonals of the matrices in the last two axes.
 
     Args:
@@ -350,7 +354,7 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Value:
 
 
 @spelled
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Value:
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
     """Returns the sums of the diagonals of the matrices in the last two axes.
 
     Args:

@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import array_method
+from nnc.array import Array, array_method
 from nnc.commands import constants, indexing
 from nnc.commands import shape as commands
 from nnc.commands.promote import broadcast, broadcast_to_shape
-from nnc.commands.rules import Value, check_axes
+from nnc.commands.rules import check_axes
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised
 from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_shape, to_value
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "diagonal", "expand_dims",
@@ -32,7 +33,7 @@ __all__ = [
 
 @specialised(1)
 @spelled
-def reshape(x: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Value:
+def reshape(x: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | None = None) -> Array:
     """Returns the elements of `x` in another shape.
 
     Args:
@@ -81,7 +82,7 @@ def _is_columns_first(where: str, order: str) -> bool:
 
 @array_method
 @spelled
-def ravel(x: Any, /, order: str = "C") -> Value:
+def ravel(x: ArrayLike, /, order: str = "C") -> Array:
     """Returns the elements of `x` in one axis: the last axis runs fastest, or with `order="F"` the first.
 
     Args:
@@ -95,7 +96,7 @@ def ravel(x: Any, /, order: str = "C") -> Value:
 
 @specialised(1)
 @spelled
-def transpose(x: Any, axes: Sequence[int] | None = None) -> Value:
+def transpose(x: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Returns `x` with its axes in the order `axes`; by default reversed.
 
     Args:
@@ -115,7 +116,7 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Value:
 
 
 @spelled
-def permute_dims(x: Any, /, axes: Sequence[int]) -> Value:
+def permute_dims(x: ArrayLike, /, axes: Sequence[int]) -> Array:
     """Returns `x` with its axes in the order `axes`.
 
     Args:
@@ -126,7 +127,7 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Value:
 
 
 @spelled
-def matrix_transpose(x: Any, /) -> Value:
+def matrix_transpose(x: ArrayLike, /) -> Array:
     """Returns `x` with its last two axes swapped.
 
     Args:
@@ -140,7 +141,7 @@ def matrix_transpose(x: Any, /) -> Value:
 
 @specialised(1)
 @spelled
-def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Value:
+def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Returns `x` with the axes `source` moved to the places `destination`; the others keep their order.
 
     Args:
@@ -172,7 +173,7 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
 
 
 @spelled
-def rollaxis(x: Any, axis: int, start: int = 0) -> Value:
+def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> Array:
     """Returns `x` with one axis moved before the axis `start`; `moveaxis` is easier to read.
 
     Args:
@@ -188,7 +189,7 @@ def rollaxis(x: Any, axis: int, start: int = 0) -> Value:
 
 @array_method
 @spelled
-def swapaxes(x: Any, axis1: int, axis2: int) -> Value:
+def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
     """Returns `x` with two axes swapped.
 
     Args:
@@ -205,7 +206,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Value:
 
 @specialised(1)
 @spelled
-def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Value:
+def expand_dims(x: ArrayLike, /, axis: int | Sequence[int] = 0) -> Array:
     """Returns `x` with axes of size 1 at the places `axis` of the result.
 
     Args:
@@ -225,7 +226,7 @@ def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Value:
 
 @array_method
 @spelled
-def squeeze(x: Any, /, axis: Axis = None) -> Value:
+def squeeze(x: ArrayLike, /, axis: Axis = None) -> Array:
     """Returns `x` without axes of size 1: without the ones in `axis`, or without all of them.
 
     Args:
@@ -256,7 +257,7 @@ def _atleast(name: str, ndim: int, arrays: tuple[Any, ...]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _with_axes(x: Value, ndim: int) -> Value:
+def _with_axes(x: Array, ndim: int) -> Array:
     shape = x.spec.shape
     if ndim == 3:  # NumPy centres a vector and appends an axis to a matrix
         shape = (1, *shape, 1) if len(shape) == 1 else (*shape, 1) if len(shape) == 2 else (1, 1, 1)
@@ -264,7 +265,7 @@ def _with_axes(x: Value, ndim: int) -> Value:
 
 
 @spelled
-def atleast_1d(*arrays: Any) -> Any:
+def atleast_1d(*arrays: ArrayLike) -> Any:
     """Returns each array with at least one axis.
 
     Args:
@@ -274,7 +275,7 @@ def atleast_1d(*arrays: Any) -> Any:
 
 
 @spelled
-def atleast_2d(*arrays: Any) -> Any:
+def atleast_2d(*arrays: ArrayLike) -> Any:
     """Returns each array with at least two axes; a vector becomes a row.
 
     Args:
@@ -284,7 +285,7 @@ def atleast_2d(*arrays: Any) -> Any:
 
 
 @spelled
-def atleast_3d(*arrays: Any) -> Any:
+def atleast_3d(*arrays: ArrayLike) -> Any:
     """Returns each array with at least three axes; a vector becomes (1, n, 1), a matrix (m, n, 1).
 
     Args:
@@ -298,7 +299,7 @@ def atleast_3d(*arrays: Any) -> Any:
 
 @specialised(1)
 @spelled
-def broadcast_to(x: Any, /, shape: Any) -> Value:
+def broadcast_to(x: ArrayLike, /, shape: ShapeLike) -> Array:
     """Returns `x` repeated along axes of size 1 and new leading axes to fill `shape`.
 
     Args:
@@ -316,7 +317,7 @@ def broadcast_to(x: Any, /, shape: Any) -> Value:
 
 
 @spelled
-def broadcast_arrays(*arrays: Any) -> list[Value]:
+def broadcast_arrays(*arrays: ArrayLike) -> list[Array]:
     """Returns the arrays broadcast to one shape.
 
     Args:
@@ -326,7 +327,7 @@ def broadcast_arrays(*arrays: Any) -> list[Value]:
 
 
 @spelled
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: ArrayLike) -> tuple[int, ...]:
     """Returns the shape that arrays of these shapes broadcast to.
 
     Args:
@@ -348,7 +349,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 @specialised(1)
 @spelled
-def flip(x: Any, /, axis: Axis = None) -> Value:
+def flip(x: ArrayLike, /, axis: Axis = None) -> Array:
     """Returns `x` with the order of elements reversed along `axis`, by default along all axes.
 
     Args:
@@ -364,7 +365,7 @@ def flip(x: Any, /, axis: Axis = None) -> Value:
 
 
 @spelled
-def fliplr(x: Any) -> Value:
+def fliplr(x: ArrayLike) -> Array:
     """Returns `x` reversed along axis 1.
 
     Args:
@@ -374,7 +375,7 @@ def fliplr(x: Any) -> Value:
 
 
 @spelled
-def flipud(x: Any) -> Value:
+def flipud(x: ArrayLike) -> Array:
     """Returns `x` reversed along axis 0.
 
     Args:
@@ -384,7 +385,7 @@ def flipud(x: Any) -> Value:
 
 
 @spelled
-def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Value:
+def rot90(x: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """Returns `x` turned by `k` quarter turns in the plane of two axes, from the first towards the second.
 
     Args:
@@ -402,7 +403,7 @@ def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Value:
 
 @specialised(1)
 @spelled
-def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Value:
+def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> Array:
     """Returns `x` with elements shifted along `axis`; those pushed out at the end come in at the start.
 
     Args:
@@ -444,7 +445,7 @@ def _shifts(shift: Any) -> Sequence[Any]:
     return [shift[i] for i in range(shape[0])] if len(shape) == 1 else [shift]
 
 
-def _roll_axis(x: Value, steps: Any, at: int) -> Value:
+def _roll_axis(x: Array, steps: Any, at: int) -> Array:
     n = x.spec.shape[at]
     if not hasattr(steps, "spec"):
         cut = -static_int(steps, "roll", "shift") % n if n else 0
@@ -463,7 +464,7 @@ def _roll_axis(x: Value, steps: Any, at: int) -> Value:
 
 @array_method
 @spelled
-def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
+def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Returns the diagonal of the matrices in two axes, as the last axis of the result.
 
     Args:
@@ -501,7 +502,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
 
 @array_method
 @spelled
-def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Value:
+def trace(x: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None) -> Array:
     """Returns the sum of a diagonal of the matrices in two axes.
 
     Args:
@@ -519,7 +520,7 @@ def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any
 
 
 @spelled
-def size(x: Any, axis: int | None = None) -> int:
+def size(x: ArrayLike, axis: int | None = None) -> int:
     """Returns the number of elements of `x`, or the size of an axis.
 
     Args:
@@ -531,7 +532,7 @@ def size(x: Any, axis: int | None = None) -> int:
 
 
 @spelled
-def ndim(x: Any) -> int:
+def ndim(x: ArrayLike) -> int:
     """Returns the number of axes of `x`.
 
     Args:
@@ -541,7 +542,7 @@ def ndim(x: Any) -> int:
 
 
 @spelled
-def shape(x: Any) -> tuple[int, ...]:
+def shape(x: ArrayLike) -> tuple[int, ...]:
     """Returns the shape of `x`.
 
     Args:
@@ -551,7 +552,7 @@ def shape(x: Any) -> tuple[int, ...]:
 
 
 @spelled
-def iscomplexobj(x: Any) -> bool:
+def iscomplexobj(x: ArrayLike) -> bool:
     """Returns whether the dtype of `x` is complex.
 
     Args:
@@ -561,7 +562,7 @@ def iscomplexobj(x: Any) -> bool:
 
 
 @spelled
-def isrealobj(x: Any) -> bool:
+def isrealobj(x: ArrayLike) -> bool:
     """Returns whether the dtype of `x` is not complex.
 
     Args:
@@ -571,7 +572,7 @@ def isrealobj(x: Any) -> bool:
 
 
 @spelled
-def isscalar(x: Any) -> bool:
+def isscalar(x: ArrayLike) -> bool:
     """Returns whether `x` is a Python or NumPy number, or a 0-d array.
 
     Args:

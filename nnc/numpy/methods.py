@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc.array import array_method
-from nnc.commands.rules import Value
+from nnc.array import Array, array_method
 from nnc.numpy import contractions, elementwise, manipulation, searching
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 
 def _from_arguments(arguments: tuple[Any, ...]) -> Any:
@@ -17,7 +17,7 @@ def _from_arguments(arguments: tuple[Any, ...]) -> Any:
 
 @array_method
 @spelled
-def reshape(self: Any, *shape: Any, order: str = "C") -> Value:
+def reshape(self: Any, *shape: ArrayLike, order: str = "C") -> Array:
     """The elements in another shape; one size may be -1.
 
     Args:
@@ -28,7 +28,7 @@ def reshape(self: Any, *shape: Any, order: str = "C") -> Value:
 
 
 @array_method
-def transpose(self: Any, *axes: Any) -> Value:
+def transpose(self: Any, *axes: ArrayLike) -> Array:
     """The axes in another order; by default reversed.
 
     Args:
@@ -40,7 +40,7 @@ def transpose(self: Any, *axes: Any) -> Value:
 
 @array_method
 @spelled
-def flatten(self: Any, order: str = "C") -> Value:
+def flatten(self: Any, order: str = "C") -> Array:
     """The elements in one axis.
 
     Args:
@@ -51,7 +51,7 @@ def flatten(self: Any, order: str = "C") -> Value:
 
 @array_method
 @spelled
-def clip(self: Any, min: Any = None, max: Any = None) -> Value:
+def clip(self: Any, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """Limited to [min, max].
 
     Args:
@@ -63,7 +63,7 @@ def clip(self: Any, min: Any = None, max: Any = None) -> Value:
 
 @array_method
 @spelled
-def round(self: Any, decimals: int = 0) -> Value:
+def round(self: Any, decimals: int = 0) -> Array:
     """Rounded to `decimals` places, halves to even.
 
     Args:
@@ -73,20 +73,20 @@ def round(self: Any, decimals: int = 0) -> Value:
 
 
 @array_method
-def conj(self: Any) -> Value:
+def conj(self: Any) -> Array:
     """The complex conjugate."""
     return elementwise.conj(self)
 
 
 @array_method
-def conjugate(self: Any) -> Value:
+def conjugate(self: Any) -> Array:
     """The complex conjugate."""
     return elementwise.conj(self)
 
 
 @array_method
 @spelled
-def compress(self: Any, condition: Any, axis: int | None = None) -> Value:
+def compress(self: Any, condition: ArrayLike, axis: int | None = None) -> Array:
     """The slices along `axis` for which `condition` is true.
 
     Args:
@@ -104,7 +104,7 @@ def tobytes(self: Any) -> bytes:
 
 
 @array_method
-def dot(self: Any, other: Any) -> Value:
+def dot(self: Any, other: ArrayLike) -> Array:
     """The dot product with `other`.
 
     Args:

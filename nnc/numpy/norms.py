@@ -9,21 +9,22 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.factor import svd
 from nnc.commands.linalg import check_matrix
 from nnc.commands.promote import astype, promote
 from nnc.commands.reduce import reduce_max, reduce_sum
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, user_error
 from nnc.numpy import manipulation
 from nnc.numpy import reductions as re
 from nnc.numpy.operands import Axis, Shape, keep, to_axes, to_value
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 
-def _for_norm(where: str, x: Any) -> tuple[Value, Callable[[Value], Value]]:
+def _for_norm(where: str, x: Any) -> tuple[Array, Callable[[Array], Array]]:
     """The operand in the dtype to accumulate in, and what turns the norm back into the operand's (real) dtype."""
     (x,) = promote(x, where=where, to=dtypes.to_float)
     x = to_value(x, where)
@@ -31,25 +32,25 @@ def _for_norm(where: str, x: Any) -> tuple[Value, Callable[[Value], Value]]:
     return to_value(astype(x, dtypes.accumulator(x.spec.dtype)), where), lambda y: astype(y, own)
 
 
-def _root(total: Value, function: Callable[[Value], Value]) -> Value:
+def _root(total: Array, function: Callable[[Array], Array]) -> Array:
     """`function(total)`, and 0 with derivative 0 where the total is 0."""
     zero = constants.full_like(total, 0)
     nothing = ew.equal(total, zero)
     return ew.select(nothing, zero, function(ew.select(nothing, constants.full_like(total, 1), total)))
 
 
-def _largest(sizes: Value, axes: Shape) -> Value:
+def _largest(sizes: Array, axes: Shape) -> Array:
     """The largest of sizes, which is 0 where there are none."""
     empty = 0 in [sizes.spec.shape[axis] for axis in axes]
     return reduce_sum(sizes, axes=axes) if empty else reduce_max(sizes, axes=axes)
 
 
-def squared_sizes(x: Value) -> Value:
+def squared_sizes(x: Array) -> Array:
     """|x|², smooth also at 0."""
     return ew.real(x * ew.conj(x)) if dtypes.is_complex(x.spec.dtype) else ew.square(x)
 
 
-def _vector_norm(where: str, x: Value, axes: Shape, order: Any) -> Value:
+def _vector_norm(where: str, x: Array, axes: Shape, order: Any) -> Array:
     order = order.item() if isinstance(order, np.generic) else order
     if isinstance(order, str) or not dtypes.is_scalar(order):
         raise user_error(
@@ -74,7 +75,7 @@ def _vector_norm(where: str, x: Value, axes: Shape, order: Any) -> Value:
     return _root(reduce_sum(terms, axes=axes), lambda y: y ** (1 / order))
 
 
-def _matrix_norm(where: str, x: Value, rows: int, columns: int, order: Any) -> Value:
+def _matrix_norm(where: str, x: Array, rows: int, columns: int, order: Any) -> Array:
     if order in ("fro", None):
         return _vector_norm(where, x, (rows, columns), 2)
     if order in (1, -1, math.inf, -math.inf):
@@ -94,7 +95,7 @@ def _matrix_norm(where: str, x: Value, rows: int, columns: int, order: Any) -> V
 
 
 @spelled
-def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Value:
+def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: ArrayLike = 2) -> Array:
     """Returns the norm of vectors, (sum of |x|ᵖ)^(1/p) with p = `ord`; its derivative at 0 is 0.
 
     Args:
@@ -116,7 +117,7 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: An
 
 
 @spelled
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Value:
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
     """Returns the norm of the matrices in the last two axes; `ord` as in `norm`.
 
     Args:
@@ -139,7 +140,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Value
 
 
 @spelled
-def norm(x: Any, /, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Value:
+def norm(x: ArrayLike, /, ord: ArrayLike | None = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """Returns the norm of vectors or matrices; the derivative at 0 is 0.
 
     Args:

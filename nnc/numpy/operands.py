@@ -11,7 +11,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array, as_value
 from nnc.commands.promote import as_operand, astype, to_dtype
-from nnc.commands.rules import Value, check_axes, check_axis
+from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, user_error
 from nnc.graph import TensorSpec
@@ -27,7 +27,7 @@ Axis = int | Sequence[int] | None
 Shape = tuple[int, ...]
 
 
-def to_value(x: Any, where: str, name: str = "x") -> Value:
+def to_value(x: Any, where: str, name: str = "x") -> Array:
     """An array or a tracer of `x`; Python numbers become weak arrays."""
     if hasattr(x, "spec"):
         return x
@@ -43,7 +43,7 @@ def check_not_inplace(inplace: bool, where: str) -> None:
         raise user_error(ArgumentError, where, "arrays are immutable.", fix="use the value that is returned.")
 
 
-def converted(x: Value, dtype: Any, where: str) -> Value:
+def converted(x: Array, dtype: Any, where: str) -> Array:
     """`x` in `dtype`, or as it is where `dtype` is None."""
     return x if dtype is None else astype(x, to_dtype(dtype, where), where)
 
@@ -72,7 +72,7 @@ def known(x: Any, where: str, fix: str) -> np.ndarray[Any, Any]:
     return value
 
 
-def known_or_none(x: Value) -> np.ndarray[Any, Any] | None:
+def known_or_none(x: Array) -> np.ndarray[Any, Any] | None:
     """The value of `x`; None for an abstract tracer."""
     try:
         return known(x, "", "")
@@ -126,14 +126,14 @@ def to_shape(shape: Any, where: str) -> Shape:
     return result
 
 
-def keep(x: Value, spec: TensorSpec, axes: Shape, keepdims: bool) -> Value:
+def keep(x: Array, spec: TensorSpec, axes: Shape, keepdims: bool) -> Array:
     """The result of a reduction of `spec`, with size-1 axes in place of the removed ones where `keepdims`."""
     if not keepdims:
         return x
     return reshape(x, shape=tuple(1 if i in axes else n for i, n in enumerate(spec.shape)))
 
 
-def ravel_for(axis: int | None, x: Value) -> tuple[Value, int]:
+def ravel_for(axis: int | None, x: Array) -> tuple[Array, int]:
     """NumPy's convention for functions along one axis: None means the flattened array."""
     if axis is not None:
         return x, axis

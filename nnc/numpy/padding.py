@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype, broadcast_to_shape
-from nnc.commands.rules import Value
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, user_error
 from nnc.graph.specialise import specialised
@@ -21,10 +20,11 @@ from nnc.numpy.operands import static_int, to_value
 from nnc.numpy.repetition import PAD_MODES, pad_widths
 from nnc.numpy.statistics import median
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 __all__ = ["pad"]
 
-STATISTICS: dict[str, Callable[..., Value]] = {
+STATISTICS: dict[str, Callable[..., Array]] = {
     "maximum": red.max, "mean": red.mean, "median": median, "minimum": red.min,
 }  # fmt: skip
 
@@ -32,9 +32,15 @@ STATISTICS: dict[str, Callable[..., Value]] = {
 @specialised(1)
 @spelled
 def pad(
-    x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, end_values: Any = 0, stat_length: Any = None,
+    x: ArrayLike,
+    pad_width: ArrayLike,
+    mode: str = "constant",
+    *,
+    constant_values: ArrayLike = 0,
+    end_values: ArrayLike = 0,
+    stat_length: ArrayLike | None = None,
     reflect_type: str = "even",
-) -> Value:  # fmt: skip
+) -> Array:
     """Returns `x` with elements added before and after each axis.
 
     Args:
@@ -90,16 +96,16 @@ def pad(
     return x
 
 
-def _joined(x: Value, part: Value, axis: int, side: int) -> Value:
+def _joined(x: Array, part: Array, axis: int, side: int) -> Array:
     return concatenate([x, part] if side else [part, x], axis)
 
 
-def _outermost(x: Value, axis: int, side: int, count: int) -> Value:
+def _outermost(x: Array, axis: int, side: int, count: int) -> Array:
     n = x.spec.shape[axis]
     return slice_axis(x, axis, n - count, n) if side else slice_axis(x, axis, 0, count)
 
 
-def _ramp(x: Value, axis: int, side: int, width: int, end: Value) -> Value:
+def _ramp(x: Array, axis: int, side: int, width: int, end: Array) -> Array:
     """Numbers from `end`, which is outermost, up to and without the edge of x."""
     edge = _outermost(x, axis, side, 1)
     steps = linspace(astype(end, x.spec.dtype), edge, width, endpoint=False, dtype=x.spec.dtype, axis=axis)
@@ -107,7 +113,7 @@ def _ramp(x: Value, axis: int, side: int, width: int, end: Value) -> Value:
     return flip(steps, axis=axis) if side else steps
 
 
-def _statistic(x: Value, axis: int, side: int, width: int, mode: str, count: int | None) -> Value:
+def _statistic(x: Array, axis: int, side: int, width: int, mode: str, count: int | None) -> Array:
     n = x.spec.shape[axis]
     part = x if count is None else _outermost(x, axis, side, min(static_int(count, "pad", "stat_length"), n))
     value = STATISTICS[mode](part, axis, keepdims=True)
@@ -117,7 +123,7 @@ def _statistic(x: Value, axis: int, side: int, width: int, mode: str, count: int
     return broadcast_to_shape(astype(value, x.spec.dtype), shape)
 
 
-def _point_reflection(x: Value, axis: int, side: int, width: int, period: int, with_edge: bool) -> Value:
+def _point_reflection(x: Array, axis: int, side: int, width: int, period: int, with_edge: bool) -> Array:
     """`x` continued by its reflection in the point at its edge, as often as the width needs."""
     while width:
         edge = _outermost(x, axis, side, 1)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import parts as commands
 from nnc.commands.elementwise import FLOAT, INTEGER
 from nnc.commands.promote import astype, broadcast, promote
-from nnc.commands.rules import Value, check_dtype
+from nnc.commands.rules import check_dtype
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import moveaxis
@@ -21,13 +22,14 @@ from nnc.numpy.operands import ravel_for, static_int, to_axis, to_value
 from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.repetition import pad
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 __all__ = ["bitwise_count", "frexp", "gcd", "lcm", "ldexp", "modf", "packbits", "spacing", "unpackbits"]
 
 # -- floats ------------------------------------------------------------------------------------------------------------
 
 
-def _float(x: Any, where: str) -> Value:
+def _float(x: Any, where: str) -> Array:
     (x,) = promote(x, where=where, to=dtypes.to_float)
     x = to_value(x, where)
     check_dtype(where, x.spec, *FLOAT)
@@ -35,7 +37,7 @@ def _float(x: Any, where: str) -> Value:
 
 
 @spelled
-def modf(x: Any, /) -> tuple[Value, Value]:
+def modf(x: ArrayLike, /) -> tuple[Array, Array]:
     """Returns the fraction and the whole part of `x`, both with its sign.
 
     Args:
@@ -51,7 +53,7 @@ def modf(x: Any, /) -> tuple[Value, Value]:
 
 
 @spelled
-def frexp(x: Any, /) -> tuple[Value, Value]:
+def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Returns the mantissa, from 0.5 to 1, and the exponent (int32) of `x` = mantissa · 2**exponent; 0 of 0.
 
     Args:
@@ -67,7 +69,7 @@ def frexp(x: Any, /) -> tuple[Value, Value]:
 
 
 @spelled
-def ldexp(x1: Any, x2: Any, /) -> Value:
+def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1` · 2**`x2` for integers `x2`, also where 2**x2 by itself would overflow.
 
     Args:
@@ -90,7 +92,7 @@ def ldexp(x1: Any, x2: Any, /) -> Value:
 
 
 @spelled
-def spacing(x: Any, /) -> Value:
+def spacing(x: ArrayLike, /) -> Array:
     """Returns the distance from `x` to the next float that is farther from 0, with the sign of x.
 
     Args:
@@ -108,7 +110,7 @@ def spacing(x: Any, /) -> Value:
 
 
 @spelled
-def gcd(x1: Any, x2: Any, /) -> Value:
+def gcd(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the greatest common divisor of |x1| and |x2|; the one of 0 and n is |n|.
 
     Args:
@@ -123,7 +125,7 @@ def gcd(x1: Any, x2: Any, /) -> Value:
 
 
 @spelled
-def lcm(x1: Any, x2: Any, /) -> Value:
+def lcm(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the least common multiple of |x1| and |x2|; the one of 0 and n is 0.
 
     Args:
@@ -138,7 +140,7 @@ def lcm(x1: Any, x2: Any, /) -> Value:
 
 
 @spelled
-def bitwise_count(x: Any, /) -> Value:
+def bitwise_count(x: ArrayLike, /) -> Array:
     """Returns the number of ones in |x| written in binary, as uint8.
 
     Args:
@@ -165,7 +167,7 @@ def _weights(bitorder: str, where: str) -> np.ndarray[Any, Any]:
 
 
 @spelled
-def packbits(x: Any, /, axis: int | None = None, bitorder: str = "big") -> Value:
+def packbits(x: ArrayLike, /, axis: int | None = None, bitorder: str = "big") -> Array:
     """Returns bytes (uint8) of which each holds eight elements along `axis`, 1 where they are not 0; None flattens first.
 
     Args:
@@ -199,7 +201,7 @@ def packbits(x: Any, /, axis: int | None = None, bitorder: str = "big") -> Value
 
 
 @spelled
-def unpackbits(x: Any, /, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Value:
+def unpackbits(x: ArrayLike, /, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """Returns the bits of bytes (uint8) as elements 0 and 1 along `axis`; None flattens first.
 
     Args:
@@ -232,5 +234,5 @@ def unpackbits(x: Any, /, axis: int | None = None, count: int | None = None, bit
     return moveaxis(bits, -1, at)
 
 
-def _spread(weights: np.ndarray[Any, Any], like: Value) -> Value:
+def _spread(weights: np.ndarray[Any, Any], like: Array) -> Array:
     return to_value(np.broadcast_to(weights, like.spec.shape), "bits")

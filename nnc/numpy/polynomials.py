@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands.promote import astype, promote
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg
@@ -20,11 +20,12 @@ from nnc.numpy.operands import known, static_int, to_value
 from nnc.numpy.repetition import pad
 from nnc.numpy.signals import convolve
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots"]
 
 
-def _coefficients(p: Any, where: str, name: str = "p") -> Value:
+def _coefficients(p: Any, where: str, name: str = "p") -> Array:
     p = to_value(p, where, name)
     if p.spec.ndim != 1:
         raise user_error(
@@ -38,7 +39,7 @@ def _coefficients(p: Any, where: str, name: str = "p") -> Value:
 
 
 @spelled
-def polyval(p: Any, x: Any) -> Value:
+def polyval(p: ArrayLike, x: ArrayLike) -> Array:
     """Returns the value at `x` of the polynomial with coefficients `p`, the highest power first (Horner's scheme).
 
     Args:
@@ -50,20 +51,20 @@ def polyval(p: Any, x: Any) -> Value:
         Array(11, dtype=int64)
     """
     p, x = _coefficients(p, "polyval"), to_value(x, "polyval")
-    total: Value = constants.full_like(x, 0)
+    total: Array = constants.full_like(x, 0)
     for i in range(p.spec.shape[0]):
         total = total * x + p[i]
     return total
 
 
-def _same_length(where: str, p: Any, q: Any) -> list[Value]:
+def _same_length(where: str, p: Any, q: Any) -> list[Array]:
     p, q = promote(_coefficients(p, where, "a1"), _coefficients(q, where, "a2"), where=where)
     n = max(p.spec.size, q.spec.size)
     return [pad(v, (n - v.spec.size, 0)) for v in (p, q)]
 
 
 @spelled
-def polyadd(a1: Any, a2: Any) -> Value:
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Returns the sum of two polynomials.
 
     Args:
@@ -79,7 +80,7 @@ def polyadd(a1: Any, a2: Any) -> Value:
 
 
 @spelled
-def polysub(a1: Any, a2: Any) -> Value:
+def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Returns the difference of two polynomials.
 
     Args:
@@ -91,7 +92,7 @@ def polysub(a1: Any, a2: Any) -> Value:
 
 
 @spelled
-def polymul(a1: Any, a2: Any, *, strip_zeros: bool = True) -> Value:
+def polymul(a1: ArrayLike, a2: ArrayLike, *, strip_zeros: bool = True) -> Array:
     """Returns the product of two polynomials.
 
     Args:
@@ -105,23 +106,25 @@ def polymul(a1: Any, a2: Any, *, strip_zeros: bool = True) -> Value:
         Array([ 1,  0, -1], dtype=int64)
     """
     p, q = _coefficients(a1, "polymul", "a1"), _coefficients(a2, "polymul", "a2")
-    return convolve(*(_without_leading_zeros(v, "polymul") for v in (p, q))) if strip_zeros else convolve(p, q)
+    if strip_zeros:
+        p, q = _without_leading_zeros(p, "polymul"), _without_leading_zeros(q, "polymul")
+    return convolve(p, q)
 
 
-def _without_leading_zeros(p: Value, where: str) -> Value:
+def _without_leading_zeros(p: Array, where: str) -> Array:
     """The coefficients from the first that is not 0; one where all are 0."""
     places = _nonzero_places(p, where)
     return p[int(places[0]) :] if places.size else p[:1]
 
 
-def _nonzero_places(p: Value, where: str) -> np.ndarray[Any, Any]:
+def _nonzero_places(p: Array, where: str) -> np.ndarray[Any, Any]:
     """Raises:   TraceError: the coefficients are not known."""
     fix = "pass strip_zeros=False, which keeps zeros at the ends, so that the shape is known."
     return np.flatnonzero(known(p, where, fix))
 
 
 @spelled
-def polydiv(u: Any, v: Any) -> tuple[Value, Value]:
+def polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
     """Returns quotient and remainder of two polynomials; the remainder keeps the length of `u`, its first powers being 0.
 
     Args:
@@ -147,7 +150,7 @@ def polydiv(u: Any, v: Any) -> tuple[Value, Value]:
 
 
 @spelled
-def polyder(p: Any, m: int = 1) -> Value:
+def polyder(p: ArrayLike, m: int = 1) -> Array:
     """Returns the derivative of order `m` of a polynomial.
 
     Args:
@@ -165,7 +168,7 @@ def polyder(p: Any, m: int = 1) -> Value:
 
 
 @spelled
-def polyint(p: Any, m: int = 1, k: Any = 0) -> Value:
+def polyint(p: ArrayLike, m: int = 1, k: ArrayLike = 0) -> Array:
     """Returns the antiderivative of order `m` of a polynomial.
 
     Args:
@@ -195,7 +198,7 @@ def _order(m: int, where: str) -> int:
 
 
 @spelled
-def poly(seq_of_zeros: Any) -> Value:
+def poly(seq_of_zeros: ArrayLike) -> Array:
     """Returns the polynomial that has these roots and the leading coefficient 1.
 
     Args:
@@ -215,7 +218,7 @@ def poly(seq_of_zeros: Any) -> Value:
 
 
 @spelled
-def roots(p: Any, *, strip_zeros: bool = True) -> Value:
+def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     """Returns the roots of a polynomial, complex and in no particular order: eigenvalues of its companion matrix.
 
     Args:
@@ -246,7 +249,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Value:
 
 
 @spelled
-def polyfit(x: Any, y: Any, deg: int, *, w: Any = None) -> Value:
+def polyfit(x: ArrayLike, y: ArrayLike, deg: int, *, w: ArrayLike | None = None) -> Array:
     """Returns the polynomial of degree `deg` with the least squared distance from the points (x, y), by a QR decomposition.
 
     Args:

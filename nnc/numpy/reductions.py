@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import array_method
+from nnc.array import Array, array_method
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import reduce as commands
 from nnc.commands.elementwise import NUMERIC, ORDERED, Accepts
 from nnc.commands.promote import astype, broadcast_to_shape, promote, to_dtype
-from nnc.commands.rules import Value, check_dtype
+from nnc.commands.rules import check_dtype
 from nnc.commands.shape import concatenate
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import Axis, Shape, converted, keep, ravel_for, static_int, to_axes, to_axis, to_value
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum",
@@ -32,9 +33,9 @@ __all__ = [
 
 
 def _apply(
-    name: str, command: Command, accepts: Accepts, x: Value, axis: Axis, keepdims: bool, where: Any = None, fill: Any = None,
+    name: str, command: Command, accepts: Accepts, x: Array, axis: Axis, keepdims: bool, where: Any = None, fill: Any = None,
     needs_elements: bool = False,
-) -> Value:  # fmt: skip
+) -> Array:  # fmt: skip
     """A reduction of the elements that `where` chooses; `fill` is what changes no result."""
     spec: TensorSpec = x.spec
     check_dtype(name, spec, *accepts)
@@ -49,11 +50,11 @@ def _apply(
     return keep(command(x, axes=axes), spec, axes, keepdims)
 
 
-def _mask(where: Any, spec: TensorSpec, name: str) -> Value:
+def _mask(where: Any, spec: TensorSpec, name: str) -> Array:
     return broadcast_to_shape(el.as_bool(where, name), spec.shape)
 
 
-def _wide(x: Value, dtype: Any, where: str) -> Value:
+def _wide(x: Array, dtype: Any, where: str) -> Array:
     """The operand of a sum or product: small integers and bools become 64 bits wide."""
     own = x.spec.dtype
     if dtype is not None:
@@ -69,8 +70,15 @@ def _wide(x: Value, dtype: Any, where: str) -> Value:
 @array_method
 @spelled
 def sum(
-    x: Any, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Value:
+    x: ArrayLike,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """Returns the sum of the elements over `axis`.
 
     out[j] = initial + sum over i of x[i, j]
@@ -99,8 +107,15 @@ def sum(
 @array_method
 @spelled
 def prod(
-    x: Any, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Value:
+    x: ArrayLike,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """Returns the product of the elements over `axis`; arguments as in `sum`.
 
     Its derivative needs no division, so zeros are no trouble.
@@ -124,7 +139,15 @@ def prod(
 
 @array_method
 @spelled
-def mean(x: Any, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Value:
+def mean(
+    x: ArrayLike,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
     """Returns the arithmetic mean over `axis`; integers become float32, 16-bit floats accumulate in float32.
 
     Args:
@@ -157,7 +180,7 @@ def _count(spec: TensorSpec, axes: Shape, keepdims: bool, where: Any, name: str)
     return _apply(name, commands.reduce_sum, NUMERIC, mask, axes, keepdims)
 
 
-def float_zero(spec: TensorSpec) -> Value:
+def float_zero(spec: TensorSpec) -> Array:
     """A 0-d zero to divide by, which gives NaN or an infinity instead of an error."""
     return constants.full(shape=(), dtype=dtypes.real_dtype(spec.dtype), value=0)
 
@@ -165,9 +188,16 @@ def float_zero(spec: TensorSpec) -> Value:
 @array_method
 @spelled
 def var(
-    x: Any, /, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, correction: float | None = None, keepdims: bool = False,
-    where: Any = None,
-) -> Value:  # fmt: skip
+    x: ArrayLike,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    *,
+    ddof: float = 0,
+    correction: float | None = None,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
     """Returns the variance over `axis`, of centred values: sum |x - mean|² / (n - ddof).
 
     Args:
@@ -187,7 +217,7 @@ def var(
     return _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims, where)
 
 
-def _variance(name: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any) -> Value:
+def _variance(name: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any) -> Array:
     x = to_value(x, name)
     check_dtype(name, x.spec, *NUMERIC) if not dtypes.is_bool(x.spec.dtype) else None
     work = dtypes.to_float(x.spec.dtype) if dtype is None else to_dtype(dtype, name)
@@ -211,9 +241,16 @@ def _variance(name: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: 
 @array_method
 @spelled
 def std(
-    x: Any, /, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, correction: float | None = None, keepdims: bool = False,
-    where: Any = None,
-) -> Value:  # fmt: skip
+    x: ArrayLike,
+    /,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    *,
+    ddof: float = 0,
+    correction: float | None = None,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
     """Returns the standard deviation over `axis`, the square root of `var`. Where it is 0, so is its derivative.
 
     Args:
@@ -233,7 +270,7 @@ def std(
     return safe_sqrt(_variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims, where))
 
 
-def safe_sqrt(x: Value) -> Value:
+def safe_sqrt(x: Array) -> Array:
     """The square root with the derivative 0 at 0, the least of its subgradients for lengths and deviations."""
     zero = constants.full_like(x, 0)
     at_zero = ew.equal(x, zero)
@@ -245,7 +282,7 @@ def safe_sqrt(x: Value) -> Value:
 
 def _extreme(
     name: str, command: Command, pick: Any, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any
-) -> Value:
+) -> Array:
     x = to_value(x, name)
     if dtypes.is_bool(x.spec.dtype):
         command = commands.reduce_or if name == "max" else commands.reduce_and
@@ -271,7 +308,15 @@ def _extreme(
 
 @array_method
 @spelled
-def max(x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Value:
+def max(
+    x: ArrayLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """Returns the largest element over `axis`, NaN where one is. Equal ones share the derivative.
 
     Args:
@@ -293,7 +338,15 @@ def max(x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = 
 
 @array_method
 @spelled
-def min(x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Value:
+def min(
+    x: ArrayLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """Returns the smallest element over `axis`; see `max`.
 
     Args:
@@ -315,7 +368,7 @@ amax, amin = max, min
 
 @array_method
 @spelled
-def ptp(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Value:
+def ptp(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the largest minus the smallest element over `axis`.
 
     Args:
@@ -326,7 +379,7 @@ def ptp(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Value:
     return el.subtract(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
 
-def _arg_extreme(name: str, command: Command, x: Any, axis: int | None, keepdims: bool) -> Value:
+def _arg_extreme(name: str, command: Command, x: Any, axis: int | None, keepdims: bool) -> Array:
     original = to_value(x, name)
     check_dtype(name, original.spec, *ORDERED)
     x, at = ravel_for(axis, original)
@@ -345,7 +398,7 @@ def _arg_extreme(name: str, command: Command, x: Any, axis: int | None, keepdims
 
 @array_method
 @spelled
-def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
+def argmax(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """Returns the index (int64) of the first largest element along `axis`; None means in the flattened array.
 
     Args:
@@ -365,7 +418,7 @@ def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Val
 
 @array_method
 @spelled
-def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
+def argmin(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """Returns the index (int64) of the first smallest element along `axis`; None means in the flattened array.
 
     Args:
@@ -383,7 +436,7 @@ ANY_DTYPE: Accepts = (lambda dtype: True, "any dtype")
 
 @array_method
 @spelled
-def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Value:
+def any(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """Returns whether an element is true (not 0) over `axis`; False of none.
 
     Args:
@@ -401,7 +454,7 @@ def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = No
 
 @array_method
 @spelled
-def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Value:
+def all(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """Returns whether all elements are true (not 0) over `axis`; True of none.
 
     Args:
@@ -414,7 +467,7 @@ def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = No
 
 
 @spelled
-def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Value:
+def count_nonzero(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns how many elements differ from 0 over `axis`.
 
     Args:
@@ -428,7 +481,7 @@ def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Va
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
-def _running(name: str, command: Command, x: Any, axis: int | None, dtype: Any, wide: bool) -> tuple[Value, int]:
+def _running(name: str, command: Command, x: Any, axis: int | None, dtype: Any, wide: bool) -> tuple[Array, int]:
     x, at = ravel_for(axis, to_value(x, name))
     x = _wide(x, dtype, name) if wide else x
     check_dtype(name, x.spec, *(NUMERIC if wide else ORDERED))
@@ -438,7 +491,7 @@ def _running(name: str, command: Command, x: Any, axis: int | None, dtype: Any, 
 
 @array_method
 @spelled
-def cumsum(x: Any, /, axis: int | None = None, dtype: Any = None) -> Value:
+def cumsum(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns the sums of the elements up to each one along `axis`; None flattens first. Dtypes as in `sum`.
 
     Args:
@@ -455,7 +508,7 @@ def cumsum(x: Any, /, axis: int | None = None, dtype: Any = None) -> Value:
 
 @array_method
 @spelled
-def cumprod(x: Any, /, axis: int | None = None, dtype: Any = None) -> Value:
+def cumprod(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns the products of the elements up to each one along `axis`; None flattens first. Dtypes as in `prod`.
 
     Args:
@@ -467,7 +520,7 @@ def cumprod(x: Any, /, axis: int | None = None, dtype: Any = None) -> Value:
 
 
 @spelled
-def cummax(x: Any, /, axis: int | None = None) -> Value:
+def cummax(x: ArrayLike, /, axis: int | None = None) -> Array:
     """Returns the largest of the elements up to each one along `axis`; None flattens first.
 
     Args:
@@ -482,7 +535,7 @@ def cummax(x: Any, /, axis: int | None = None) -> Value:
 
 
 @spelled
-def cummin(x: Any, /, axis: int | None = None) -> Value:
+def cummin(x: ArrayLike, /, axis: int | None = None) -> Array:
     """Returns the smallest of the elements up to each one along `axis`; None flattens first.
 
     Args:
@@ -494,7 +547,7 @@ def cummin(x: Any, /, axis: int | None = None) -> Value:
 
 def _cumulative(
     name: str, command: Command, x: Any, axis: int | None, dtype: Any, include_initial: bool, first: int
-) -> Value:
+) -> Array:
     x = to_value(x, name)
     if axis is None and x.spec.ndim != 1:
         raise user_error(
@@ -512,7 +565,9 @@ def _cumulative(
 
 
 @spelled
-def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Value:
+def cumulative_sum(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Array:
     """Returns running sums along `axis`, which vectors need not name; `include_initial` starts them with 0.
 
     Args:
@@ -525,7 +580,9 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
 
 
 @spelled
-def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Value:
+def cumulative_prod(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Array:
     """Returns running products along `axis`, which vectors need not name; `include_initial` starts them with 1.
 
     Args:
@@ -538,7 +595,9 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
 
 
 @spelled
-def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Value:
+def diff(
+    x: ArrayLike, /, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
+) -> Array:
     """Returns the differences of neighbours along `axis`, `n` times over.
 
     Args:
@@ -552,23 +611,23 @@ def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any
         >>> diff(np.asarray([1, 4, 9]))
         Array([3, 5], dtype=int64)
     """
-    x = to_value(x, "diff")
-    at = to_axis("diff", axis, x.spec.ndim)
+    y: Array = to_value(x, "diff")
+    at = to_axis("diff", axis, y.spec.ndim)
     if prepend is not None or append is not None:
-        ends = (prepend, x, append)
+        ends = (prepend, y, append)
         values = promote(*(end for end in ends if end is not None), where="diff")
-        one = tuple(1 if i == at else size for i, size in enumerate(x.spec.shape))
-        x = concatenate(*(v if np.ndim(v) else broadcast_to_shape(v, one) for v in values), axis=at)
+        one = tuple(1 if i == at else size for i, size in enumerate(y.spec.shape))
+        y = concatenate(*(v if np.ndim(v) else broadcast_to_shape(v, one) for v in values), axis=at)
     times = static_int(n, "diff", "n")
     if times < 0:
         raise user_error(ArgumentError, "diff", f"n is {times}.", fix="take differences 0 or more times.")
     for _ in range(times):
-        size = x.spec.shape[at]
-        later, earlier = _part(x, at, 1, size), _part(x, at, 0, size - 1)
-        x = el.not_equal(later, earlier) if dtypes.is_bool(x.spec.dtype) else ew.sub(later, earlier)
-    return x
+        size = y.spec.shape[at]
+        later, earlier = _part(y, at, 1, size), _part(y, at, 0, size - 1)
+        y = el.not_equal(later, earlier) if dtypes.is_bool(y.spec.dtype) else ew.sub(later, earlier)
+    return y
 
 
-def _part(x: Value, axis: int, start: int, stop: int) -> Value:
+def _part(x: Array, axis: int, start: int, stop: int) -> Array:
     stop = stop if stop > 0 else 0
     return x[(slice(None),) * axis + (slice(start if start < stop else stop, stop),)]

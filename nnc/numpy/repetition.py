@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import array_method
+from nnc.array import Array, array_method
 from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
 from nnc.commands import shape as commands
 from nnc.commands.promote import broadcast_to_shape
-from nnc.commands.rules import Value
 from nnc.commands.shape import slice_axis
 from nnc.commands.sort import searchsorted
 from nnc.errors import ArgumentError, TraceError, user_error
 from nnc.numpy.operands import known, ravel_for, static_int, to_axis, to_shape, to_value
 from nnc.numpy.reductions import cumsum
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 __all__ = ["repeat", "resize", "tile"]
 
@@ -26,7 +26,7 @@ __all__ = ["repeat", "resize", "tile"]
 
 
 @spelled
-def tile(x: Any, repetitions: Any, /) -> Value:
+def tile(x: ArrayLike, repetitions: ArrayLike, /) -> Array:
     """Returns `x` repeated as a whole along each axis.
 
     Args:
@@ -49,7 +49,7 @@ def tile(x: Any, repetitions: Any, /) -> Value:
 
 
 @spelled
-def resize(x: Any, new_shape: Any) -> Value:
+def resize(x: ArrayLike, new_shape: ArrayLike) -> Array:
     """Returns the elements of `x` in another shape, repeated from the start or left out at the end where it has another size.
 
     Args:
@@ -70,7 +70,9 @@ def resize(x: Any, new_shape: Any) -> Value:
 
 @array_method
 @spelled
-def repeat(x: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Value:
+def repeat(
+    x: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_repeat_length: int | None = None
+) -> Array:
     """Returns `x` with each element repeated along `axis`; None flattens it first.
 
     Args:
@@ -118,7 +120,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
     return pick(x, np.repeat(np.arange(n), counts), at)
 
 
-def _repeat_traced(x: Value, repeats: Value, axis: int, total: int) -> Value:
+def _repeat_traced(x: Array, repeats: Array, axis: int, total: int) -> Array:
     """`repeat` with traced numbers. Where these do not make up `total`, indices are out of range, so that it raises when run."""
     n = x.spec.shape[axis]
     ends = cumsum(broadcast_to_shape(repeats, (n,)))
@@ -127,7 +129,7 @@ def _repeat_traced(x: Value, repeats: Value, axis: int, total: int) -> Value:
     return indexing.take(x, places + excess, axis)
 
 
-def pick(x: Value, index: np.ndarray[Any, Any], axis: int) -> Value:
+def pick(x: Array, index: np.ndarray[Any, Any], axis: int) -> Array:
     """x[index] along an axis for indices known now: runs of them are slices, reversed slices or broadcasts, joined."""
     parts, at = [], 0
     while at < len(index):
@@ -153,7 +155,7 @@ def pick(x: Value, index: np.ndarray[Any, Any], axis: int) -> Value:
 PAD_MODES = ("constant", "edge", "reflect", "symmetric", "wrap", "empty")
 
 
-def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Value:
+def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Array:
     """`x` with elements added before and after each axis: its own, or constants; `nnp.pad` has all modes."""
     x = to_value(x, "pad")
     widths = pad_widths(pad_width, x.spec.ndim)
@@ -177,11 +179,11 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any 
     return commands.pad(x, _as(value, x), low=low, high=high, interior=(0,) * x.spec.ndim)
 
 
-def _as(value: Value, x: Value) -> Value:
+def _as(value: Array, x: Array) -> Array:
     return ew.convert(value, dtype=x.spec.dtype) if value.spec.dtype != x.spec.dtype else value
 
 
-def _pad_axis_by_axis(x: Value, widths: list[tuple[int, int]], values: Value) -> Value:
+def _pad_axis_by_axis(x: Array, widths: list[tuple[int, int]], values: Array) -> Array:
     """Constants that differ by side: (before, after) for all axes or a pair for each."""
     pairs = broadcast_to_shape(values, (len(widths), 2))
     for axis, ends in enumerate(widths):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nnc import dtypes
-from nnc.array import asarray
-from nnc.commands.rules import Value
+from nnc.array import Array, asarray
 
 
 class ScalarType(dtypes.NamedDType):
@@ -19,7 +18,7 @@ class ScalarType(dtypes.NamedDType):
 
     __slots__ = ()
 
-    def __call__(self, x: Any = 0) -> Value:
+    def __call__(self, x: Any = 0) -> Array:
         """Returns `x` as an array of this dtype; a traced `x` stays traced.
 
         Args:

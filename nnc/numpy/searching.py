@@ -17,8 +17,8 @@ from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
 from nnc.commands import sort as commands
 from nnc.commands.elementwise import INTEGER
-from nnc.commands.promote import broadcast, promote
-from nnc.commands.rules import Value, check_dtype
+from nnc.commands.promote import astype, broadcast, promote
+from nnc.commands.rules import check_dtype
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
 from nnc.graph.specialise import specialised
@@ -42,6 +42,7 @@ from nnc.numpy.operands import (
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.repetition import pad, pick
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, ShapeLike
 
 __all__ = [
     "argpartition", "argsort", "argwhere", "bincount", "choose", "compress", "delete", "digitize", "extract", "flatnonzero",
@@ -59,7 +60,7 @@ KEPT = (
 
 @array_method
 @spelled
-def sort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Value:
+def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """Returns `x` sorted along `axis`, NaN last; None flattens it first. The sort is always stable.
 
     Args:
@@ -81,7 +82,7 @@ def sort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stable: 
 
 @array_method
 @spelled
-def argsort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Value:
+def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """Returns the indices (int64) that sort `x` along `axis`; see `sort`.
 
     Args:
@@ -99,7 +100,7 @@ def argsort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stabl
 
 
 @spelled
-def lexsort(keys: Any, axis: int = -1) -> Value:
+def lexsort(keys: ArrayLike, axis: int = -1) -> Array:
     """Returns the indices that sort by several keys: by the last one first, ties by the one before, ….
 
     Args:
@@ -123,7 +124,7 @@ def lexsort(keys: Any, axis: int = -1) -> Value:
 
 @array_method
 @spelled
-def partition(x: Any, kth: Any, axis: int | None = -1) -> Value:
+def partition(x: ArrayLike, kth: ArrayLike, axis: int | None = -1) -> Array:
     """Returns `x` with the element `kth` of the sorted order in its place along `axis`, smaller ones before it.
 
     The others are in some order; it is the sorted one.
@@ -143,7 +144,7 @@ def partition(x: Any, kth: Any, axis: int | None = -1) -> Value:
 
 @array_method
 @spelled
-def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Value:
+def argpartition(x: ArrayLike, kth: ArrayLike, axis: int | None = -1) -> Array:
     """Returns the indices that order `x` as `partition` does.
 
     Args:
@@ -156,7 +157,7 @@ def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Value:
     return order
 
 
-def _check_places(where: str, kth: Any, x: Value, axis: int | None) -> None:
+def _check_places(where: str, kth: Any, x: Array, axis: int | None) -> None:
     n = x.spec.shape[-1 if axis is None else axis]
     for k in kth if isinstance(kth, (tuple, list)) else np.ravel(known(kth, where, STATIC)).tolist():
         if not -n <= static_int(k, where, "kth") < n:
@@ -167,7 +168,7 @@ def _check_places(where: str, kth: Any, x: Value, axis: int | None) -> None:
 
 
 @spelled
-def sort_complex(x: Any) -> Value:
+def sort_complex(x: ArrayLike) -> Array:
     """Returns `x` as complex numbers, sorted along the last axis by real part, then by imaginary part.
 
     Args:
@@ -178,7 +179,7 @@ def sort_complex(x: Any) -> Value:
 
 
 @spelled
-def top_k(x: Any, k: int, *, axis: int = -1) -> tuple[Value, Value]:
+def top_k(x: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     """Returns the `k` largest elements along `axis`, in falling order, and their indices.
 
     Args:
@@ -204,7 +205,7 @@ def top_k(x: Any, k: int, *, axis: int = -1) -> tuple[Value, Value]:
 
 @array_method
 @spelled
-def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) -> Value:
+def searchsorted(x1: ArrayLike, x2: ArrayLike, /, side: str = "left", sorter: ArrayLike | None = None) -> Array:
     """Returns where elements of `x2` would be inserted in the sorted vector `x1`.
 
     Args:
@@ -234,7 +235,7 @@ def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) ->
 
 
 @spelled
-def digitize(x: Any, bins: Any, right: bool = False) -> Value:
+def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
     """Returns the number of the bin that holds each element: bins[i - 1] <= x < bins[i], or with `right` < and <=.
 
     Where bins fall, bins[i - 1] > x >= bins[i], or with `right` >= and >.
@@ -278,7 +279,15 @@ def is_rising(values: np.ndarray[Any, Any]) -> bool:
 
 @array_method
 @spelled
-def take(x: Any, indices: Any, /, axis: int | None = None, *, mode: str = "error", fill_value: Any = None) -> Value:
+def take(
+    x: ArrayLike,
+    indices: ArrayLike,
+    /,
+    axis: int | None = None,
+    *,
+    mode: str = "error",
+    fill_value: complex | None = None,
+) -> Array:
     """Returns the elements at `indices` along `axis`; of the flattened array where it is None.
 
     Args:
@@ -306,7 +315,7 @@ def take(x: Any, indices: Any, /, axis: int | None = None, *, mode: str = "error
 
 @specialised(2)
 @spelled
-def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1, *, mode: str = "error") -> Value:
+def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1, *, mode: str = "error") -> Array:
     """Returns, in each row along `axis`, the elements at that row's indices.
 
     out[i, j] = x[i, indices[i, j]]
@@ -327,8 +336,14 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1, *, mode: str
 
 @spelled
 def put_along_axis(
-    x: Any, indices: Any, values: Any, axis: int | None = -1, *, mode: str = "error", inplace: bool = False
-) -> Value:
+    x: ArrayLike,
+    indices: ArrayLike,
+    values: ArrayLike,
+    axis: int | None = -1,
+    *,
+    mode: str = "error",
+    inplace: bool = False,
+) -> Array:
     """Returns `x` with `values` at each row's indices along `axis` (NumPy writes into `x` instead).
 
     Args:
@@ -345,7 +360,7 @@ def put_along_axis(
 
 
 @spelled
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Value:
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
     """Returns, for each element, the choice of the first condition that holds, else `default`.
 
     Args:
@@ -371,7 +386,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @array_method
 @spelled
-def choose(x: Any, choices: Sequence[Any], *, mode: str = "error") -> Value:
+def choose(x: ArrayLike, choices: Sequence[Any], *, mode: str = "error") -> Array:
     """Returns, for each element of `x`, the element of the choice which it numbers; all broadcast together.
 
     Args:
@@ -397,7 +412,7 @@ def choose(x: Any, choices: Sequence[Any], *, mode: str = "error") -> Value:
 
 
 @spelled
-def put(x: Any, ind: Any, v: Any, *, mode: str = "error", inplace: bool = False) -> Value:
+def put(x: ArrayLike, ind: ArrayLike, v: ArrayLike, *, mode: str = "error", inplace: bool = False) -> Array:
     """Returns `x` with the elements at `ind`, places in the flattened array, replaced by `v`, repeated as often as needed.
 
     NumPy writes into x instead.
@@ -423,7 +438,7 @@ def put(x: Any, ind: Any, v: Any, *, mode: str = "error", inplace: bool = False)
 
 
 @spelled
-def place(x: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Value:
+def place(x: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = False) -> Array:
     """Returns `x` with the elements where `mask` is true replaced by `vals`, one after the other, repeated as needed.
 
     Args:
@@ -447,7 +462,7 @@ def place(x: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Value:
 
 
 @spelled
-def putmask(x: Any, mask: Any, values: Any) -> Value:
+def putmask(x: ArrayLike, mask: ArrayLike, values: ArrayLike) -> Array:
     """Returns `x` with elements of `values`, repeated to the size of x, where `mask` is true (NumPy writes into x instead).
 
     Args:
@@ -462,7 +477,7 @@ def putmask(x: Any, mask: Any, values: Any) -> Value:
 
 
 @spelled
-def compress(condition: Any, x: Any, axis: int | None = None) -> Value:
+def compress(condition: ArrayLike, x: ArrayLike, axis: int | None = None) -> Array:
     """Returns the slices of `x` along `axis` for which `condition`, a vector known while tracing, is true.
 
     Args:
@@ -476,7 +491,7 @@ def compress(condition: Any, x: Any, axis: int | None = None) -> Value:
 
 
 @spelled
-def extract(condition: Any, x: Any) -> Value:
+def extract(condition: ArrayLike, x: ArrayLike) -> Array:
     """Returns the elements of `x` where `condition`, which must be known while tracing, is true.
 
     Args:
@@ -487,7 +502,7 @@ def extract(condition: Any, x: Any) -> Value:
 
 
 @spelled
-def delete(x: Any, obj: Any, axis: int | None = None) -> Value:
+def delete(x: ArrayLike, obj: ArrayLike, axis: int | None = None) -> Array:
     """Returns `x` without the elements at `obj` (an index, a slice or indices, known while tracing) along `axis`.
 
     Args:
@@ -512,7 +527,7 @@ def delete(x: Any, obj: Any, axis: int | None = None) -> Value:
 
 
 @spelled
-def insert(x: Any, obj: int, values: Any, axis: int | None = None) -> Value:
+def insert(x: ArrayLike, obj: int, values: ArrayLike, axis: int | None = None) -> Array:
     """Returns `x` with `values` inserted before the index `obj` along `axis`; None flattens it first.
 
     Args:
@@ -538,7 +553,7 @@ def insert(x: Any, obj: int, values: Any, axis: int | None = None) -> Value:
 
 @array_method
 @spelled
-def nonzero(x: Any, /, *, size: int | None = None, fill_value: Any = 0) -> tuple[Value, ...]:
+def nonzero(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike = 0) -> tuple[Array, ...]:
     """Returns the indices of the elements that are not 0: an array for each axis.
 
     Args:
@@ -572,7 +587,7 @@ def nonzero(x: Any, /, *, size: int | None = None, fill_value: Any = 0) -> tuple
 
 
 @spelled
-def flatnonzero(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Value:
+def flatnonzero(x: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
     """Returns the indices, in the flattened array, of the elements that are not 0; see `nonzero`.
 
     Args:
@@ -584,7 +599,7 @@ def flatnonzero(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Valu
 
 
 @spelled
-def argwhere(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Value:
+def argwhere(x: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
     """Returns the indices of the elements that are not 0, one row for each; see `nonzero`.
 
     Args:
@@ -595,7 +610,7 @@ def argwhere(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Value:
     return stack(nonzero(x, size=size, fill_value=fill_value), axis=1)
 
 
-def _places(x: Any, where: str, size: int) -> Value:
+def _places(x: Any, where: str, size: int) -> Array:
     """Converts indices to int64, which holds the indices of every array.
 
     Raises:
@@ -614,7 +629,7 @@ def _places(x: Any, where: str, size: int) -> Value:
 
 
 @spelled
-def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
+def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
     """Returns the index along each axis of `shape` for indices of the flattened array.
 
     Args:
@@ -638,7 +653,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
 
 
 @spelled
-def ravel_multi_index(multi_index: Sequence[Any], dims: Any) -> Value:
+def ravel_multi_index(multi_index: Sequence[Any], dims: ArrayLike) -> Array:
     """Returns the index in the flattened array for an index along each axis of `dims`.
 
     Args:
@@ -667,7 +682,7 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Any) -> Value:
 
 
 @spelled
-def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Value:
+def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None) -> Array:
     """Returns how often each of 0, 1, 2, … occurs in a vector of integers, or the sum of its weights.
 
     Args:
@@ -686,7 +701,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     """
     x = to_value(x, "bincount")
     if dtypes.is_bool(x.spec.dtype):
-        x = ew.convert(x, dtype=dtypes.int64)
+        x = astype(x, dtypes.int64)
     data = known_or_none(x)
     if data is not None and data.size and data.min() < 0:
         raise user_error(
@@ -700,7 +715,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     else:
         n = to_size(length, "bincount", "length")
     if data is None and x.spec.dtype in dtypes.SIGNED:
-        x = ew.convert(x, dtype=dtypes.int64)
+        x = astype(x, dtypes.int64)
         x = el.where(x < 0, x - n, x)  # as far before the first count as it says, where nothing is
     dtype = dtypes.int64 if weights is None else to_value(weights, "bincount").spec.dtype
     counts = constants.full(shape=(n,), dtype=dtype, value=0)

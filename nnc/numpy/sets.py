@@ -17,7 +17,7 @@ from nnc.commands import elementwise as ew
 from nnc.commands import sort as commands
 from nnc.commands.elementwise import ORDERED
 from nnc.commands.promote import as_operand, astype, broadcast_to_shape, promote
-from nnc.commands.rules import Value, check_dtype
+from nnc.commands.rules import check_dtype
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis, ravel, reshape
@@ -26,6 +26,7 @@ from nnc.numpy.reductions import any as any_
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.searching import argsort, flatnonzero, lexsort, sort
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 __all__ = [
     "intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all", "unique_counts", "unique_inverse",
@@ -36,24 +37,24 @@ __all__ = [
 class UniqueAll(NamedTuple):
     """The result of `unique_all`."""
 
-    values: Value
-    indices: Value
-    inverse_indices: Value
-    counts: Value
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
 
 
 class UniqueCounts(NamedTuple):
     """The result of `unique_counts`."""
 
-    values: Value
-    counts: Value
+    values: Array
+    counts: Array
 
 
 class UniqueInverse(NamedTuple):
     """The result of `unique_inverse`."""
 
-    values: Value
-    inverse_indices: Value
+    values: Array
+    inverse_indices: Array
 
 
 def _unique(x: Any, where: str, axis: int | None, equal_nan: bool) -> UniqueAll:
@@ -102,7 +103,7 @@ def _unique_of_size(x: Any, axis: int | None, equal_nan: bool, size: int, fill_v
     return UniqueAll(values, indices, reshape(inverse, original.spec.shape) if axis is None else inverse, counts)
 
 
-def _starts(rows: Value, equal_nan: bool) -> Value:
+def _starts(rows: Array, equal_nan: bool) -> Array:
     """Where, in sorted rows, one differs from the row before."""
     differ = el.not_equal(rows[1:], rows[:-1])
     if equal_nan:
@@ -112,8 +113,8 @@ def _starts(rows: Value, equal_nan: bool) -> Value:
 
 @spelled
 def unique(
-    x: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None,
-    *, equal_nan: bool = True, size: int | None = None, fill_value: Any = None,
+    x: ArrayLike, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None,
+    *, equal_nan: bool = True, size: int | None = None, fill_value: ArrayLike | None = None,
 ) -> Any:  # fmt: skip
     """Returns the distinct elements of `x` (or slices along `axis`), sorted.
 
@@ -143,7 +144,7 @@ def unique(
 
 
 @spelled
-def unique_all(x: Any, /) -> UniqueAll:
+def unique_all(x: ArrayLike, /) -> UniqueAll:
     """Returns the distinct elements, where each occurs first, which of them each element is, and how often each occurs.
 
     Args:
@@ -153,7 +154,7 @@ def unique_all(x: Any, /) -> UniqueAll:
 
 
 @spelled
-def unique_counts(x: Any, /) -> UniqueCounts:
+def unique_counts(x: ArrayLike, /) -> UniqueCounts:
     """Returns the distinct elements and how often each occurs.
 
     Args:
@@ -164,7 +165,7 @@ def unique_counts(x: Any, /) -> UniqueCounts:
 
 
 @spelled
-def unique_inverse(x: Any, /) -> UniqueInverse:
+def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
     """Returns the distinct elements and which of them each element is.
 
     Args:
@@ -175,7 +176,7 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
 
 
 @spelled
-def unique_values(x: Any, /) -> Value:
+def unique_values(x: ArrayLike, /) -> Array:
     """Returns the distinct elements, sorted.
 
     Args:
@@ -188,7 +189,7 @@ def unique_values(x: Any, /) -> Value:
 
 
 @spelled
-def isin(x: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Value:
+def isin(x: ArrayLike, test_elements: ArrayLike, *, assume_unique: bool = False, invert: bool = False) -> Array:
     """Returns whether each element of `x` is one of `test_elements`; with `invert`, whether it is none.
 
     Args:
@@ -202,11 +203,12 @@ def isin(x: Any, test_elements: Any, *, assume_unique: bool = False, invert: boo
         Array([ True, False,  True], dtype=bool)
     """
     x, tests = promote(x, test_elements, where="isin")
-    check_dtype("isin", to_value(x, "isin").spec, *ORDERED)
+    spec = to_value(x, "isin").spec
+    check_dtype("isin", spec, *ORDERED)
     tests = sort(tests, axis=None)
     n = tests.spec.size
     if not n:
-        found = constants.full(shape=np.shape(x), dtype=dtypes.bool_, value=False)
+        found = constants.full(shape=spec.shape, dtype=dtypes.bool_, value=False)
     else:
         place = el.minimum(commands.searchsorted(tests, x, side="left"), n - 1)
         found = el.equal(indexing.take(tests, place), x)
@@ -214,8 +216,8 @@ def isin(x: Any, test_elements: Any, *, assume_unique: bool = False, invert: boo
 
 
 def _distinct(
-    where: str, x: Any, y: Any, keep: Callable[[Value, Value, Value], Any], both: bool, size: Any, fill_value: Any
-) -> Value:
+    where: str, x: Any, y: Any, keep: Callable[[Array, Array, Array], Any], both: bool, size: Any, fill_value: Any
+) -> Array:
     """The distinct elements, sorted, of `x` (with `both` also of y) for which `keep(elements, x, y)` is true."""
     x, y = (ravel(v) for v in promote(x, y, where=where))
     elements = sort(concatenate([x, y]) if both else x)
@@ -232,7 +234,7 @@ def _distinct(
 
 
 @spelled
-def union1d(x1: Any, x2: Any, *, size: int | None = None, fill_value: Any = None) -> Value:
+def union1d(x1: ArrayLike, x2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
     """Returns the distinct elements of both, sorted; `size` and `fill_value` as in `unique`.
 
     Args:
@@ -250,8 +252,13 @@ def union1d(x1: Any, x2: Any, *, size: int | None = None, fill_value: Any = None
 
 @spelled
 def setdiff1d(
-    x1: Any, x2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
-) -> Value:
+    x1: ArrayLike,
+    x2: ArrayLike,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array:
     """Returns the distinct elements of `x1` that are not in `x2`, sorted; `size` and `fill_value` as in `unique`.
 
     Args:
@@ -266,8 +273,13 @@ def setdiff1d(
 
 @spelled
 def setxor1d(
-    x1: Any, x2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
-) -> Value:
+    x1: ArrayLike,
+    x2: ArrayLike,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array:
     """Returns the distinct elements that are in just one of both, sorted; `size` and `fill_value` as in `unique`.
 
     Args:
@@ -285,8 +297,8 @@ def setxor1d(
 
 @spelled
 def intersect1d(
-    x1: Any, x2: Any, assume_unique: bool = False, return_indices: bool = False, *, size: int | None = None,
-    fill_value: Any = None,
+    x1: ArrayLike, x2: ArrayLike, assume_unique: bool = False, return_indices: bool = False, *, size: int | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Any:  # fmt: skip
     """Returns the distinct elements that are in both, sorted; `size` and `fill_value` as in `unique`.
 
@@ -306,7 +318,7 @@ def intersect1d(
     return (values, _first_place(x1, values), _first_place(x2, values)) if return_indices else values
 
 
-def _first_place(x: Any, values: Value) -> Value:
+def _first_place(x: Any, values: Array) -> Array:
     """Where each of `values` occurs first in the flattened `x`."""
     flat = ravel(x)
     order = argsort(flat)

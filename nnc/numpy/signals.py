@@ -14,7 +14,7 @@ from nnc.commands import elementwise as ew
 from nnc.commands.conv import conv
 from nnc.commands.elementwise import NUMERIC
 from nnc.commands.promote import promote
-from nnc.commands.rules import Value, check_dtype
+from nnc.commands.rules import check_dtype
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
@@ -24,6 +24,7 @@ from nnc.numpy.operands import Axis, known, static_int, to_axes, to_axis, to_sha
 from nnc.numpy.reductions import cumsum, diff
 from nnc.numpy.special import i0
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 __all__ = [
     "bartlett", "blackman", "convolve", "correlate", "ediff1d", "gradient", "hamming", "hanning", "kaiser", "trim_zeros",
@@ -35,7 +36,7 @@ __all__ = [
 _MODES = ("full", "same", "valid")
 
 
-def _vectors(where: str, x: Any, y: Any) -> list[Value]:
+def _vectors(where: str, x: Any, y: Any) -> list[Array]:
     values = [to_value(v, where) for v in promote(x, y, where=where)]
     for v in values:
         check_dtype(where, v.spec, *NUMERIC)
@@ -47,7 +48,7 @@ def _vectors(where: str, x: Any, y: Any) -> list[Value]:
     return values
 
 
-def _slide(where: str, x: Value, weights: Value, mode: str) -> Value:
+def _slide(where: str, x: Array, weights: Array, mode: str) -> Array:
     """Sums of products of `weights` with the part of `x` below them; x is the longer one."""
     if mode not in _MODES:
         raise user_error(ArgumentError, where, f"mode is {mode!r}.", fix=f"use one of {', '.join(map(repr, _MODES))}.")
@@ -58,7 +59,7 @@ def _slide(where: str, x: Value, weights: Value, mode: str) -> Value:
 
 
 @spelled
-def convolve(a: Any, v: Any, mode: str = "full") -> Value:
+def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
     """Returns the convolution of two vectors: out[k] = Σ_i a[i] · v[k - i].
 
     Args:
@@ -80,7 +81,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Value:
 
 
 @spelled
-def correlate(a: Any, v: Any, mode: str = "valid") -> Value:
+def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Array:
     """Returns the correlation of two vectors: out[k] = Σ_i a[i + k] · conj(v[i]); the modes are those of `convolve`.
 
     Args:
@@ -101,7 +102,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Value:
 
 
 @spelled
-def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int = 1) -> Any:
+def gradient(f: ArrayLike, *varargs: Any, axis: Axis = None, edge_order: int = 1) -> Any:
     """Returns the slope of sampled values along each axis: central differences inside, one-sided ones at the ends.
 
     Args:
@@ -133,7 +134,7 @@ def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int = 1) -> A
     return slopes[0] if len(slopes) == 1 else slopes
 
 
-def _slope(f: Value, axis: int, spacing: Any, edge_order: int) -> Value:
+def _slope(f: Array, axis: int, spacing: Any, edge_order: int) -> Array:
     n = f.spec.shape[axis]
     if n <= edge_order:
         raise user_error(
@@ -168,7 +169,7 @@ def _slope(f: Value, axis: int, spacing: Any, edge_order: int) -> Value:
     return moveaxis(concatenate([ends[0][..., None], inner, ends[1][..., None]], -1), -1, axis)
 
 
-def _end(y0: Value, y1: Value, y2: Value, a: Value, b: Value, edge_order: int) -> Value:
+def _end(y0: Array, y1: Array, y2: Array, a: Array, b: Array, edge_order: int) -> Array:
     """The slope, away from the end, of the line or parabola through the outermost samples at distances `a` and `b`."""
     if edge_order == 1:
         return (y1 - y0) / a
@@ -176,7 +177,7 @@ def _end(y0: Value, y1: Value, y2: Value, a: Value, b: Value, edge_order: int) -
 
 
 @spelled
-def ediff1d(x: Any, /, to_end: Any = None, to_begin: Any = None) -> Value:
+def ediff1d(x: ArrayLike, /, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
     """Returns the differences of neighbours of the flattened `x`, with `to_begin` before and `to_end` behind them.
 
     Args:
@@ -197,7 +198,7 @@ def ediff1d(x: Any, /, to_end: Any = None, to_begin: Any = None) -> Value:
 
 
 @spelled
-def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Value:
+def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, *, period: ArrayLike = 2 * math.pi) -> Array:
     """Returns `p` with multiples of `period` added, so that neighbours along `axis` differ by at most half of it.
 
     Args:
@@ -229,7 +230,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
 
 
 @spelled
-def trim_zeros(filt: Any, trim: str = "fb") -> Value:
+def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Array:
     """Returns the vector `filt`, whose values must be known, without the zeros at its front ("f"), its back ("b") or both.
 
     Args:
@@ -258,13 +259,13 @@ def trim_zeros(filt: Any, trim: str = "fb") -> Value:
 # -- windows -----------------------------------------------------------------------------------------------------------
 
 
-def _window(where: str, size: Any, function: Any) -> Value:
+def _window(where: str, size: Any, function: Any) -> Array:
     (n,) = to_shape(static_int(size, where, "M"), where)
     return Array(np.asarray(function(n)).astype(dtypes.DEFAULT_FLOAT))
 
 
 @spelled
-def bartlett(M: int) -> Value:  # noqa: N803  (NumPy's name)
+def bartlett(M: int) -> Array:  # noqa: N803  (NumPy's name)
     """Returns the triangular window of `M` points.
 
     Args:
@@ -277,7 +278,7 @@ def bartlett(M: int) -> Value:  # noqa: N803  (NumPy's name)
 
 
 @spelled
-def blackman(M: int) -> Value:  # noqa: N803
+def blackman(M: int) -> Array:  # noqa: N803
     """Returns the Blackman window of `M` points: 0.42 - 0.5 cos(2πi / (M - 1)) + 0.08 cos(4πi / (M - 1)).
 
     Args:
@@ -290,7 +291,7 @@ def blackman(M: int) -> Value:  # noqa: N803
 
 
 @spelled
-def hamming(M: int) -> Value:  # noqa: N803
+def hamming(M: int) -> Array:  # noqa: N803
     """Returns the Hamming window of `M` points: 0.54 - 0.46 cos(2πi / (M - 1)).
 
     Args:
@@ -307,7 +308,7 @@ def hamming(M: int) -> Value:  # noqa: N803
 
 
 @spelled
-def hanning(M: int) -> Value:  # noqa: N803
+def hanning(M: int) -> Array:  # noqa: N803
     """Returns the Hann window of `M` points: 0.5 - 0.5 cos(2πi / (M - 1)).
 
     Args:
@@ -320,7 +321,7 @@ def hanning(M: int) -> Value:  # noqa: N803
 
 
 @spelled
-def kaiser(M: int, beta: Any) -> Value:  # noqa: N803
+def kaiser(M: int, beta: ArrayLike) -> Array:  # noqa: N803
     """Returns the Kaiser window of `M` points: I0(beta · sqrt(1 - t²)) / I0(beta) for t from -1 to 1.
 
     Args:

@@ -6,19 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import special as commands
 from nnc.commands.elementwise import FLOAT, INEXACT
 from nnc.commands.promote import astype, broadcast, promote
 from nnc.commands.reduce import reduce_max, reduce_sum
-from nnc.commands.rules import Value, check_dtype
+from nnc.commands.rules import check_dtype
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph.specialise import specialised
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import Axis, keep, static_int, to_axes, to_value
 from nnc.numpy.types import iinfo
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 __all__ = [
     "betaln", "digamma", "erf", "erfc", "erfinv", "expit", "gammaln", "i0", "i0e", "i1", "i1e", "lgamma", "logit", "logsumexp",
@@ -27,7 +29,7 @@ __all__ = [
 
 
 @spelled
-def erf(x: Any, /) -> Value:
+def erf(x: ArrayLike, /) -> Array:
     """Returns the error function, 2/√π · the integral of exp(-t²) from 0 to x.
 
     Args:
@@ -41,7 +43,7 @@ def erf(x: Any, /) -> Value:
 
 
 @spelled
-def erfc(x: Any, /) -> Value:
+def erfc(x: ArrayLike, /) -> Array:
     """Returns 1 - erf(x), exact for large x.
 
     Args:
@@ -51,7 +53,7 @@ def erfc(x: Any, /) -> Value:
 
 
 @spelled
-def erfinv(x: Any, /) -> Value:
+def erfinv(x: ArrayLike, /) -> Array:
     """Returns the number whose error function is `x`: infinite at -1 and 1, NaN beyond.
 
     Args:
@@ -61,7 +63,7 @@ def erfinv(x: Any, /) -> Value:
 
 
 @spelled
-def lgamma(x: Any, /) -> Value:
+def lgamma(x: ArrayLike, /) -> Array:
     """Returns the logarithm of |Γ(x)|, where Γ(n + 1) = n!.
 
     Args:
@@ -75,7 +77,7 @@ def lgamma(x: Any, /) -> Value:
 
 
 @spelled
-def digamma(x: Any, /) -> Value:
+def digamma(x: ArrayLike, /) -> Array:
     """Returns the derivative of `lgamma`.
 
     Args:
@@ -85,7 +87,7 @@ def digamma(x: Any, /) -> Value:
 
 
 @spelled
-def polygamma(n: int, x: Any, /) -> Value:
+def polygamma(n: int, x: ArrayLike, /) -> Array:
     """Returns the derivative of order n + 1 of `lgamma`.
 
     Args:
@@ -103,7 +105,7 @@ gammaln = lgamma
 
 
 @spelled
-def betaln(a: Any, b: Any, /) -> Value:
+def betaln(a: ArrayLike, b: ArrayLike, /) -> Array:
     """Returns log |B(a, b)|, where B(a, b) = Γ(a) Γ(b) / Γ(a + b).
 
     Args:
@@ -119,7 +121,7 @@ def betaln(a: Any, b: Any, /) -> Value:
 
 
 @spelled
-def expit(x: Any, /) -> Value:
+def expit(x: ArrayLike, /) -> Array:
     """Returns the logistic function 1 / (1 + exp(-x)), without overflow.
 
     Args:
@@ -133,7 +135,7 @@ def expit(x: Any, /) -> Value:
 
 
 @spelled
-def logit(p: Any, /) -> Value:
+def logit(p: ArrayLike, /) -> Array:
     """Returns log(p / (1 - p)), the inverse of `expit`.
 
     Args:
@@ -143,7 +145,7 @@ def logit(p: Any, /) -> Value:
 
 
 @spelled
-def xlogy(x: Any, y: Any, /) -> Value:
+def xlogy(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Returns x · log(y), and 0 where x is 0 and y a number.
 
     Args:
@@ -158,7 +160,7 @@ def xlogy(x: Any, y: Any, /) -> Value:
 
 
 @spelled
-def xlog1py(x: Any, y: Any, /) -> Value:
+def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Returns x · log(1 + y), exact for small y, and 0 where x is 0 and y a number.
 
     Args:
@@ -168,7 +170,7 @@ def xlog1py(x: Any, y: Any, /) -> Value:
     return _times_log("xlog1py", el.log1p, 0.0, x, y)
 
 
-def _times_log(where: str, logarithm: Callable[[Any], Value], one: float, x: Any, y: Any) -> Value:
+def _times_log(where: str, logarithm: Callable[[Any], Array], one: float, x: Any, y: Any) -> Array:
     """x · logarithm(y). Where x is 0 and the logarithm is no number, y is replaced by `one`, whose logarithm is 0."""
     x, y = (to_value(v, where) for v in promote(x, y, where=where, to=dtypes.to_float))
     lost = el.logical_and(el.equal(x, 0), el.logical_and(~el.isnan(y), ~el.isfinite(logarithm(y))))
@@ -176,7 +178,7 @@ def _times_log(where: str, logarithm: Callable[[Any], Value], one: float, x: Any
 
 
 @spelled
-def i0e(x: Any, /) -> Value:
+def i0e(x: ArrayLike, /) -> Array:
     """Returns exp(-|x|) · I0(x), the modified Bessel function of order 0, which does not overflow.
 
     Args:
@@ -186,7 +188,7 @@ def i0e(x: Any, /) -> Value:
 
 
 @spelled
-def i1e(x: Any, /) -> Value:
+def i1e(x: ArrayLike, /) -> Array:
     """Returns exp(-|x|) · I1(x), the modified Bessel function of order 1, which does not overflow.
 
     Args:
@@ -196,7 +198,7 @@ def i1e(x: Any, /) -> Value:
 
 
 @spelled
-def i0(x: Any, /) -> Value:
+def i0(x: ArrayLike, /) -> Array:
     """Returns the modified Bessel function of order 0.
 
     Args:
@@ -210,7 +212,7 @@ def i0(x: Any, /) -> Value:
 
 
 @spelled
-def i1(x: Any, /) -> Value:
+def i1(x: ArrayLike, /) -> Array:
     """Returns the modified Bessel function of order 1.
 
     Args:
@@ -221,7 +223,7 @@ def i1(x: Any, /) -> Value:
 
 @specialised(1)
 @spelled
-def logsumexp(x: Any, /, axis: Axis = None, b: Any = None, *, keepdims: bool = False) -> Value:
+def logsumexp(x: ArrayLike, /, axis: Axis = None, b: ArrayLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns log(sum of b · exp(x)) over `axis`, without overflow.
 
     The largest element, which is factored out, is a constant for the derivative.
@@ -281,10 +283,10 @@ Raises:
 
 def _segment(
     name: str, method: str, start: Callable[[dtypes.DType], Any], doc: str, example: str = ""
-) -> Callable[..., Value]:
+) -> Callable[..., Array]:
     """`x.at[segment_ids].method(data)` on rows that hold what changes no result."""
 
-    def function(data: Any, segment_ids: Any, num_segments: int | None = None, *, mode: str = "error") -> Value:
+    def function(data: Any, segment_ids: Any, num_segments: int | None = None, *, mode: str = "error") -> Array:
         rows, ids = to_value(data, name, "data"), to_value(segment_ids, name, "segment_ids")
         if ids.spec.ndim != 1 or not rows.spec.ndim or rows.spec.shape[0] != ids.spec.shape[0]:
             raise user_error(
@@ -302,7 +304,7 @@ def _segment(
             )
         dtype = rows.spec.dtype
         empty = constants.full(shape=(n, *rows.spec.shape[1:]), dtype=dtype, value=start(dtype))
-        result: Value = getattr(empty.at[ids], method)(rows, mode=mode)
+        result: Array = getattr(empty.at[ids], method)(rows, mode=mode)
         return result
 
     function.__name__ = function.__qualname__ = name

@@ -12,7 +12,6 @@ from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import as_operand, astype, broadcast_to_shape, promote
-from nnc.commands.rules import Value
 from nnc.commands.sort import sort
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
@@ -23,6 +22,7 @@ from nnc.numpy.manipulation import moveaxis, ravel, reshape
 from nnc.numpy.operands import Axis, to_axes, to_axis, to_value
 from nnc.numpy.searching import argsort, searchsorted, take, take_along_axis
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
     "average", "corrcoef", "cov", "cross", "interp", "kron", "median", "nanargmax", "nanargmin", "nancumprod", "nancumsum",
@@ -34,7 +34,9 @@ __all__ = [
 
 
 @spelled
-def average(x: Any, axis: Axis = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
+def average(
+    x: ArrayLike, axis: Axis = None, weights: ArrayLike | None = None, returned: bool = False, *, keepdims: bool = False
+) -> Any:
     """Returns the weighted mean over `axis`.
 
     out[j] = sum over i of w[i, j] · x[i, j] / sum over i of w[i, j]
@@ -66,7 +68,8 @@ def average(x: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
                 ShapeError, "average", "the weights have neither the shape of x nor that of its axis.",
                 operands={"x": x.spec, "weights": w.spec}, fix="give a weight for each element, or pass axis=... for a vector.",
             )  # fmt: skip
-        rising = w.transpose(sorted(range(len(axes)), key=axes.__getitem__))
+        order = sorted(range(len(axes)), key=axes.__getitem__)
+        rising = w.transpose(order)
         w = reshape(rising, tuple(n if i in axes else 1 for i, n in enumerate(x.spec.shape)))
     x, w = promote(x, w, where="average", to=dtypes.to_float)
     w = broadcast_to_shape(to_value(w, "average"), np.shape(x))
@@ -77,9 +80,14 @@ def average(x: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
 
 @spelled
 def cov(
-    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
-    aweights: Any = None,
-) -> Value:  # fmt: skip
+    m: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None,
+) -> Array:
     """Returns the covariance matrix of variables, one in each row (each column unless `rowvar`).
 
     Args:
@@ -115,7 +123,7 @@ def cov(
     return reshape(product, ()) if product.spec.size == 1 else product
 
 
-def _variables(m: Any, rowvar: bool) -> Value:
+def _variables(m: Any, rowvar: bool) -> Array:
     (x,) = promote(m, where="cov", to=dtypes.to_float)
     x = to_value(x, "cov")
     if x.spec.ndim > 2:
@@ -128,7 +136,7 @@ def _variables(m: Any, rowvar: bool) -> Value:
 
 
 @spelled
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Value:
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
     """Returns the correlation coefficients of variables; arguments as in `cov`.
 
     Args:
@@ -156,7 +164,7 @@ def _numbers(q: Any, where: str) -> Any:
 
 def _quantile(
     name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool = False, unit: float = 1.0
-) -> Value:
+) -> Array:
     """Sorts and interpolates between the neighbours of the place q · (n - 1); n counts elements that are not NaN where `skip_nan`.
 
     Places are float64, so that they are exact for long axes, too.
@@ -213,7 +221,7 @@ def _quantile(
 
 
 @spelled
-def quantile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
+def quantile(x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Array:
     """Returns quantiles over `axis`; NaN where an element is.
 
     Args:
@@ -234,7 +242,9 @@ def quantile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepd
 
 
 @spelled
-def percentile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
+def percentile(
+    x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
     """Returns percentiles over `axis`: quantiles with q from 0 to 100.
 
     Args:
@@ -248,7 +258,7 @@ def percentile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", kee
 
 
 @spelled
-def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
+def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the middle of the sorted elements over `axis`, or the mean of the two middle ones.
 
     Args:
@@ -264,7 +274,9 @@ def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
 
 
 @spelled
-def nanquantile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
+def nanquantile(
+    x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
     """Returns quantiles of the elements that are not NaN; see `quantile`.
 
     Args:
@@ -278,7 +290,9 @@ def nanquantile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", ke
 
 
 @spelled
-def nanpercentile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
+def nanpercentile(
+    x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
     """Returns percentiles of the elements that are not NaN; see `percentile`.
 
     Args:
@@ -292,7 +306,7 @@ def nanpercentile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", 
 
 
 @spelled
-def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
+def nanmedian(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the median of the elements that are not NaN; see `median`.
 
     Args:
@@ -306,7 +320,7 @@ def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
 # -- without NaN -------------------------------------------------------------------------------------------------------
 
 
-def _without_nan(x: Any, where: str, fill: Any) -> tuple[Value, Value | None]:
+def _without_nan(x: Any, where: str, fill: Any) -> tuple[Array, Array | None]:
     """`x` with `fill` for NaN, and which elements are none (None: all of them, as of integers)."""
     x = to_value(x, where)
     if not dtypes.is_inexact(x.spec.dtype):
@@ -316,7 +330,7 @@ def _without_nan(x: Any, where: str, fill: Any) -> tuple[Value, Value | None]:
 
 
 @spelled
-def nansum(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Value:
+def nansum(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the sum of the elements that are not NaN.
 
     Args:
@@ -333,7 +347,7 @@ def nansum(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = Fal
 
 
 @spelled
-def nanprod(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Value:
+def nanprod(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the product of the elements that are not NaN.
 
     Args:
@@ -346,7 +360,7 @@ def nanprod(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = Fa
 
 
 @spelled
-def nanmean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Value:
+def nanmean(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the mean of the elements that are not NaN; NaN of none.
 
     Args:
@@ -360,7 +374,9 @@ def nanmean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = Fa
 
 
 @spelled
-def nanvar(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Value:
+def nanvar(
+    x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False
+) -> Array:
     """Returns the variance of the elements that are not NaN.
 
     Args:
@@ -375,7 +391,9 @@ def nanvar(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, kee
 
 
 @spelled
-def nanstd(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Value:
+def nanstd(
+    x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False
+) -> Array:
     """Returns the standard deviation of the elements that are not NaN.
 
     Args:
@@ -389,7 +407,7 @@ def nanstd(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, kee
     return red.std(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
 
 
-def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, fill: float) -> Value:
+def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, fill: float) -> Array:
     values, there = _without_nan(x, name, fill)
     reduce = red.max if name == "nanmax" else red.min
     result = reduce(values, axis, keepdims=keepdims)
@@ -397,7 +415,7 @@ def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, fill: float) -> 
 
 
 @spelled
-def nanmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
+def nanmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the largest of the elements that are not NaN; NaN of none.
 
     Args:
@@ -409,7 +427,7 @@ def nanmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
 
 
 @spelled
-def nanmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
+def nanmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the smallest of the elements that are not NaN; NaN of none.
 
     Args:
@@ -421,7 +439,7 @@ def nanmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
 
 
 @spelled
-def nanargmax(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Value:
+def nanargmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """Returns the index of the largest of the elements that are not NaN; 0 of none.
 
     Args:
@@ -433,7 +451,7 @@ def nanargmax(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Val
 
 
 @spelled
-def nanargmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Value:
+def nanargmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """Returns the index of the smallest of the elements that are not NaN; 0 of none.
 
     Args:
@@ -445,7 +463,7 @@ def nanargmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Val
 
 
 @spelled
-def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Value:
+def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns running sums in which NaN counts as 0.
 
     Args:
@@ -457,7 +475,7 @@ def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Value:
 
 
 @spelled
-def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Value:
+def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns running products in which NaN counts as 1.
 
     Args:
@@ -472,7 +490,14 @@ def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Value:
 
 
 @spelled
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Value:
+def interp(
+    x: ArrayLike,
+    xp: ArrayLike,
+    fp: ArrayLike,
+    left: ArrayLike | None = None,
+    right: ArrayLike | None = None,
+    period: ArrayLike | None = None,
+) -> Array:
     """Returns the values at `x` of the broken line through the points (xp, fp).
 
     Args:
@@ -511,7 +536,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 
 @spelled
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """Returns the area below the broken line `y` along `axis`.
 
     Args:
@@ -520,7 +545,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
         dx: distance of neighbours, where there is no `x`.
         axis: axis to sum along.
     """
-    y = moveaxis(to_value(y, "trapezoid", "y"), to_axis("trapezoid", axis, np.ndim(y)), -1)
+    y = to_value(y, "trapezoid", "y")
+    y = moveaxis(y, to_axis("trapezoid", axis, y.spec.ndim), -1)
     if x is not None:
         places = to_value(x, "trapezoid")
         dx = red.diff(places if places.spec.ndim == 1 else moveaxis(places, axis, -1))
@@ -528,7 +554,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
 
 
 @spelled
-def cross(a: Any, b: Any, /, *, axis: int = -1) -> Value:
+def cross(a: ArrayLike, b: ArrayLike, /, *, axis: int = -1) -> Array:
     """Returns the cross product of vectors of three elements along `axis`.
 
     Args:
@@ -555,7 +581,7 @@ def cross(a: Any, b: Any, /, *, axis: int = -1) -> Value:
 
 
 @spelled
-def kron(a: Any, b: Any) -> Value:
+def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """Returns the Kronecker product: each element of `a` times all of `b`, as blocks.
 
     Args:

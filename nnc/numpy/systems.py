@@ -16,19 +16,19 @@ from nnc.commands.contract import matmul
 from nnc.commands.linalg import adjoint, check_matrix, identity_like
 from nnc.commands.promote import astype, broadcast, broadcast_to_shape, promote
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import Value
 from nnc.commands.shape import reshape, transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as re
 from nnc.numpy.norms import squared_sizes
-from nnc.numpy.operands import static_int, to_axes, to_value
+from nnc.numpy.operands import Axis, static_int, to_axes, to_value
 from nnc.numpy.types import finfo
 from nnc.spelling import spelled
 from nnc.trace.custom import custom_jvp
+from nnc.typing import ArrayLike
 
 
-def to_matrix(where: str, x: Any, *, square: bool = True, name: str = "x") -> Value:
+def to_matrix(where: str, x: ArrayLike, *, square: bool = True, name: str = "x") -> Array:
     """`x` as inexact matrices; integers become float32.
 
     Raises:
@@ -40,7 +40,7 @@ def to_matrix(where: str, x: Any, *, square: bool = True, name: str = "x") -> Va
     return x
 
 
-def _solve(where: str, run: Callable[[Value, Value], Value], a: Any, b: Any) -> Value:
+def _solve(where: str, run: Callable[[Array, Array], Array], a: Any, b: Any) -> Array:
     """Promotes, broadcasts the batches, and treats a vector as a column."""
     a, b = (to_value(x, where) for x in promote(a, b, where=where, to=dtypes.to_float))
     check_matrix(where, a.spec, name="a")
@@ -63,7 +63,7 @@ def _solve(where: str, run: Callable[[Value, Value], Value], a: Any, b: Any) -> 
 
 
 @spelled
-def solve(a: Any, b: Any, /) -> Value:
+def solve(a: ArrayLike, b: ArrayLike, /) -> Array:
     """Returns the solution x of a x = b.
 
     Args:
@@ -86,8 +86,8 @@ _TRANSPOSES: dict[Any, int] = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
 
 @spelled
 def solve_triangular(
-    a: Any, b: Any, /, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False
-) -> Value:
+    a: ArrayLike, b: ArrayLike, /, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False
+) -> Array:
     """Returns the solution x of a x = b, where only one triangle of `a` is read.
 
     Args:
@@ -113,7 +113,7 @@ def solve_triangular(
         )  # fmt: skip
     turn = _TRANSPOSES[trans]
 
-    def run(a: Value, b: Value) -> Value:
+    def run(a: Array, b: Array) -> Array:
         a = el.conj(a) if turn == 2 else a
         return commands.triangular_solve(
             a, b, lower=bool(lower), transpose_a=turn > 0, unit_diagonal=bool(unit_diagonal)
@@ -123,7 +123,7 @@ def solve_triangular(
 
 
 @spelled
-def cho_solve(c_and_lower: tuple[Any, bool], b: Any, /) -> Value:
+def cho_solve(c_and_lower: tuple[Any, bool], b: ArrayLike, /) -> Array:
     """Returns the solution x of a x = b from the Cholesky factor of `a`.
 
     Args:
@@ -144,7 +144,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, /) -> Value:
 
 
 @spelled
-def inv(x: Any, /) -> Value:
+def inv(x: ArrayLike, /) -> Array:
     """Returns the inverse matrix; `solve` is faster and more exact where it is multiplied by something.
 
     Args:
@@ -166,7 +166,7 @@ def inv(x: Any, /) -> Value:
 # -- least squares -----------------------------------------------------------------------------------------------------
 
 
-def relative_tolerance(x: Value, rtol: Any, where: str, name: str = "rtol") -> float:
+def relative_tolerance(x: Array, rtol: Any, where: str, name: str = "rtol") -> float:
     """How small, of the largest, a singular value counts as 0."""
     if rtol is None:
         return float(max(x.spec.shape[-2:])) * float(finfo(x.spec.dtype).eps)
@@ -178,7 +178,7 @@ def relative_tolerance(x: Value, rtol: Any, where: str, name: str = "rtol") -> f
         ) from None
 
 
-def relative_tolerances(x: Value, rtol: Any, where: str) -> Any:
+def relative_tolerances(x: Array, rtol: Any, where: str) -> Any:
     """The same as a number, or one for each matrix: an array of real numbers that broadcasts with the leading axes of `x`.
 
     Raises:
@@ -204,7 +204,7 @@ def relative_tolerances(x: Value, rtol: Any, where: str) -> Any:
 
 
 @spelled
-def pinv(x: Any, /, rtol: Any = None, hermitian: bool = False) -> Value:
+def pinv(x: ArrayLike, /, rtol: ArrayLike | None = None, hermitian: bool = False) -> Array:
     """Returns the Moore-Penrose pseudo-inverse.
 
     Its derivative takes the rank as constant.
@@ -233,7 +233,7 @@ def pinv(x: Any, /, rtol: Any = None, hermitian: bool = False) -> Value:
 
 
 @custom_jvp
-def _pinv_by_svd(x: Value, rtol: Value) -> Value:
+def _pinv_by_svd(x: Array, rtol: Array) -> Array:
     """The pseudo-inverse of matrices, each with a tolerance of its own."""
     u, s, vh = factor.svd(x, full_matrices=False)
     if s.spec.shape[-1] == 0:
@@ -245,7 +245,7 @@ def _pinv_by_svd(x: Value, rtol: Value) -> Value:
 
 
 @_pinv_by_svd.defjvp
-def _push_pinv(primals: tuple[Value, Value], tangents: tuple[Value, Value]) -> tuple[Value, Value]:
+def _push_pinv(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
     """The rank is constant, so the tolerance has no part."""
     p = _pinv_by_svd(*primals)
     return p, factor.pinv_tangent(primals[0], tangents[0], p)
@@ -268,7 +268,7 @@ class LstsqResult(NamedTuple):
 
 
 @spelled
-def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> LstsqResult:
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *, numpy_resid: bool = False) -> LstsqResult:
     """Returns the shortest x that minimises |a x − b|², with how well it does.
 
     x = a⁺ b. Its derivative takes the rank as constant, and holds also where singular values are equal.
@@ -312,7 +312,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> Ls
     return LstsqResult(reshape(x, shape=(*x.spec.shape[:-2], n)) if vector else x, residuals, rank, s)
 
 
-def _to_int(rank: Value) -> int:
+def _to_int(rank: Array) -> int:
     try:
         return int(rank)
     except TraceError:
@@ -322,7 +322,7 @@ def _to_int(rank: Value) -> int:
         ) from None  # fmt: skip
 
 
-def count_above(s: Value, tolerance: Any) -> Value:
+def count_above(s: Array, tolerance: Any) -> Array:
     """The number of singular values, in falling order along the last axis, above `tolerance` times the largest.
 
     Args:
@@ -339,7 +339,7 @@ def count_above(s: Value, tolerance: Any) -> Value:
 
 
 @spelled
-def tensorinv(a: Any, ind: int = 2) -> Value:
+def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """Returns the inverse of `a` as a map from its last axes to its first `ind` ones.
 
     tensordot(tensorinv(a), a, ind) is the identity.
@@ -371,7 +371,7 @@ def tensorinv(a: Any, ind: int = 2) -> Value:
 
 
 @spelled
-def tensorsolve(a: Any, b: Any, axes: Any = None) -> Value:
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Axis = None) -> Array:
     """Returns the solution x of tensordot(a, x, x.ndim) = b.
 
     Args:
@@ -387,15 +387,15 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Value:
         >>> tensorsolve(np.eye(24).reshape(6, 4, 2, 3, 4), np.ones((6, 4))).shape
         (2, 3, 4)
     """
-    a, b = to_value(a, "tensorsolve", "a"), to_value(b, "tensorsolve", "b")
+    m, y = to_value(a, "tensorsolve", "a"), to_value(b, "tensorsolve", "b")
     if axes is not None:
-        last = to_axes("tensorsolve", axes, a.spec.ndim)
-        a = transpose(a, permutation=(*(i for i in range(a.spec.ndim) if i not in last), *last))
-    rows, shape = a.spec.shape[: b.spec.ndim], a.spec.shape[b.spec.ndim :]
-    if rows != b.spec.shape or math.prod(rows) != math.prod(shape):
+        last = to_axes("tensorsolve", axes, m.spec.ndim)
+        m = transpose(m, permutation=(*(i for i in range(m.spec.ndim) if i not in last), *last))
+    rows, shape = m.spec.shape[: y.spec.ndim], m.spec.shape[y.spec.ndim :]
+    if rows != y.spec.shape or math.prod(rows) != math.prod(shape):
         raise user_error(
-            ShapeError, "tensorsolve", f"a of shape {a.spec.shape} is no square map to shape {b.spec.shape}.",
-            operands={"a": a.spec, "b": b.spec}, fix="give a the axes of b first, then axes with as many elements in all.",
+            ShapeError, "tensorsolve", f"a of shape {m.spec.shape} is no square map to shape {y.spec.shape}.",
+            operands={"a": m.spec, "b": y.spec}, fix="give a the axes of b first, then axes with as many elements in all.",
         )  # fmt: skip
     n = math.prod(rows)
-    return reshape(solve(reshape(a, shape=(n, n)), reshape(b, shape=(n,))), shape=shape)
+    return reshape(solve(reshape(m, shape=(n, n)), reshape(y, shape=(n,))), shape=shape)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from numpy import array2string, get_printoptions, printoptions, set_printoptions
 
 from nnc.numpy.operands import to_value
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 __all__ = ["array2string", "array_repr", "array_str", "get_printoptions", "printoptions", "set_printoptions"]
 
 
 @spelled
-def array_repr(x: Any) -> str:
+def array_repr(x: ArrayLike) -> str:
     """Returns the text of `x` with its dtype.
 
     Args:
@@ -27,7 +26,7 @@ def array_repr(x: Any) -> str:
 
 
 @spelled
-def array_str(x: Any) -> str:
+def array_str(x: ArrayLike) -> str:
     """Returns the text of the elements of `x`.
 
     Args:

@@ -43,6 +43,7 @@ from nnc.numpy.scalar_types import (
     uint64,
 )
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
     "bfloat16", "bool", "bool_", "can_cast", "cdouble", "complex64", "complex128", "complex_", "complexfloating", "csingle",
@@ -104,7 +105,7 @@ def _dtype_of(type: Any, where: str) -> dtypes.DType:
 
 
 @spelled
-def finfo(type: Any, /) -> FloatInfo:
+def finfo(type: DTypeLike, /) -> FloatInfo:
     """Returns the limits of a float dtype; of a complex one the limits of its parts.
 
     Args:
@@ -127,7 +128,7 @@ def finfo(type: Any, /) -> FloatInfo:
 
 
 @spelled
-def iinfo(type: Any, /) -> IntegerInfo:
+def iinfo(type: DTypeLike, /) -> IntegerInfo:
     """Returns the limits of an integer dtype.
 
     Args:
@@ -148,7 +149,7 @@ def iinfo(type: Any, /) -> IntegerInfo:
 
 
 @spelled
-def isdtype(dtype: Any, kind: Any) -> Any:
+def isdtype(dtype: DTypeLike, kind: ArrayLike) -> Any:
     """Returns whether `dtype` is of a kind.
 
     Args:
@@ -173,7 +174,7 @@ def isdtype(dtype: Any, kind: Any) -> Any:
 
 
 @spelled
-def issubdtype(arg1: Any, arg2: Any) -> Any:
+def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> Any:
     """Returns whether the dtype `arg1` is `arg2`, or of the kind `arg2`: floating, integer, inexact, number ….
 
     Args:
@@ -191,7 +192,7 @@ def issubdtype(arg1: Any, arg2: Any) -> Any:
 
 
 @spelled
-def result_type(*arrays_and_dtypes: Any) -> dtypes.DType:
+def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> dtypes.DType:
     """Returns the dtype that an operation on these operands has; Python numbers only raise the kind.
 
     Args:
@@ -221,7 +222,7 @@ def _witness(x: Any) -> Any:
 
 
 @spelled
-def promote_types(type1: Any, type2: Any) -> dtypes.DType:
+def promote_types(type1: DTypeLike, type2: DTypeLike) -> dtypes.DType:
     """Returns the dtype that two dtypes promote to.
 
     Args:
@@ -236,7 +237,7 @@ def promote_types(type1: Any, type2: Any) -> dtypes.DType:
 
 
 @spelled
-def can_cast(from_: Any, to: Any, /) -> Any:
+def can_cast(from_: DTypeLike, to: DTypeLike, /) -> Any:
     """Returns whether promotion takes `from_` to `to`: no kind is lowered and no value is narrowed.
 
     Args:

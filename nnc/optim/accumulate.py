@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.array import asarray
+from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.optim.arguments import Scalar, check_scalar, check_state
 from nnc.optim.base import (
@@ -70,11 +69,11 @@ def ema(decay: Scalar, debias: bool = True, accumulator_dtype: Any = None) -> Gr
         check_state("ema", state, EmaState)
         count = state.count + 1
 
-        def mix(u: Value, m: Value) -> Value:
+        def mix(u: Array, m: Array) -> Array:
             wide = widen(u)
             return average(decay, wide, astype(m, wide.dtype))
 
-        def value(u: Value, m: Value) -> Value:
+        def value(u: Array, m: Array) -> Array:
             return astype(correct(m) if debias else m, u.dtype)
 
         means = map_trainable("ema", mix, "updates", updates, ema=state.ema)
@@ -100,7 +99,7 @@ def incremental_update(new_tensors: Any, old_tensors: Any, step_size: Scalar) ->
     """
     check_scalar("incremental_update", "step_size", step_size)
 
-    def move(old: Value, new: Any) -> Value:
+    def move(old: Array, new: Any) -> Array:
         wide = widen(old)
         share = number(step_size, wide.dtype)
         return astype(astype(as_operand(new), wide.dtype) * share + wide * (1 - share), old.dtype)
@@ -184,7 +183,7 @@ class MultiSteps:
         check_state("MultiSteps", state, MultiStepsState)
         k = astype(asarray(self._every(state.gradient_step) if callable(self._every) else self._every), dtypes.int64)
 
-        def add(total: Value, g: Any) -> Value:
+        def add(total: Array, g: Any) -> Array:
             wide = widen(total)
             fresh = astype(asarray(g), wide.dtype)
             if self._mean:
@@ -203,7 +202,7 @@ class MultiSteps:
             select_tree(due, inner_state, state.inner_opt_state), select_tree(due, none, total),
         )  # fmt: skip
 
-    def has_updated(self, state: MultiStepsState) -> Value:
+    def has_updated(self, state: MultiStepsState) -> Array:
         """Whether the last call made a step.
 
         Args:
@@ -302,16 +301,16 @@ def lookahead(
         steps, fast_state = run_update(fast_optimizer, updates, state.fast_state, params.fast, extra)
         sync = state.steps_since_sync == sync_period - 1
 
-        def gap(u: Value, fast: Any, slow: Any) -> Value:
+        def gap(u: Array, fast: Any, slow: Any) -> Array:
             wide = widen(u)
             return nnp.where(
                 sync, astype(as_operand(fast), wide.dtype) + wide - astype(as_operand(slow), wide.dtype), 0
             )
 
-        def back(u: Value, ahead: Value) -> Value:
+        def back(u: Array, ahead: Array) -> Array:
             return astype(widen(u) - (1 - number(slow_step_size, ahead.dtype)) * ahead, u.dtype)
 
-        def learn(u: Value, ahead: Value) -> Value:
+        def learn(u: Array, ahead: Array) -> Array:
             return astype(number(slow_step_size, ahead.dtype) * ahead, u.dtype)
 
         gaps = map_trainable(where, gap, "updates", steps, fast=params.fast, slow=params.slow)

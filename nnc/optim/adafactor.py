@@ -10,7 +10,6 @@ import nnc.numpy as nnp
 from nnc import dtypes, tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.accumulate import ema
 from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, is_trainable
@@ -73,13 +72,13 @@ def scale_by_factored_rms(
     check_scalar(where, "decay_rate", decay_rate)
     check_scalar(where, "epsilon", epsilon)
 
-    def axes_of(p: Value) -> tuple[int, int] | None:
+    def axes_of(p: Array) -> tuple[int, int] | None:
         return _factored_axes(p.shape, factored, min_dim_size_to_factor)
 
-    def zeros(p: Value, shape: tuple[int, ...]) -> Array:
+    def zeros(p: Array, shape: tuple[int, ...]) -> Array:
         return Array(np.zeros(shape, dtypes.real_dtype(dtypes.accumulator(p.dtype))))
 
-    def mean_over(p: Value, which: int) -> Array:
+    def mean_over(p: Array, which: int) -> Array:
         axes = axes_of(p)
         return zeros(p, (1,) if axes is None else _without(p.shape, axes[which]))
 
@@ -98,7 +97,7 @@ def scale_by_factored_rms(
         t = astype(count - step_offset, dtypes.float64)
         decay = 1 - t ** -number(decay_rate, dtypes.float64)
 
-        def one(g: Value, row: Value, col: Value, v: Value) -> tuple[Value, Value, Value, Value]:
+        def one(g: Array, row: Array, col: Array, v: Array) -> tuple[Array, Array, Array, Array]:
             wide = widen(g)
             square = squared_magnitude(wide) + number(epsilon, row.dtype)
             d = number(decay, row.dtype)
@@ -123,7 +122,7 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _over_leaves(
-    where: str, one: Any, updates: Any, state: FactoredState, params: Any, count: Value
+    where: str, one: Any, updates: Any, state: FactoredState, params: Any, count: Array
 ) -> tuple[Any, Any]:
     """Applies `one` to each trainable leaf and its three moments, whose shapes differ."""
     map_trainable(where, lambda g, p: g, "updates", updates, params=params)  # checks structure and shapes
@@ -151,7 +150,7 @@ def scale_by_param_block_rms(min_scale: Scalar = 1e-3) -> GradientTransformation
     where = "scale_by_param_block_rms"
     check_scalar(where, "min_scale", min_scale)
 
-    def multiply(u: Value, p: Any) -> Value:
+    def multiply(u: Array, p: Any) -> Array:
         wide = widen(u)
         size = rms(astype(as_operand(p), wide.dtype))
         return astype(wide * nnp.maximum(size, number(min_scale, size.dtype)), u.dtype)

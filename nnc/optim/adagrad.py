@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
+from nnc.array import Array
 from nnc.commands.promote import astype
-from nnc.commands.rules import Value
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
 from nnc.optim.clipping import squared_magnitude
@@ -49,12 +49,12 @@ def scale_by_rss(
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state(where, state, ScaleByRssState)
 
-        def add(s: Value, g: Any) -> Value:
+        def add(s: Array, g: Any) -> Array:
             return s + astype(squared_magnitude(widen(g)), s.dtype)
 
         total = map_trainable(where, add, "sum_of_squares", state.sum_of_squares, updates=updates)
 
-        def step(g: Value, s: Value) -> Value:
+        def step(g: Array, s: Array) -> Array:
             e, some = number(eps, s.dtype), s > 0
             kept = nnp.where(some, s, 1)
             root = nnp.sqrt(kept + e) if eps_in_sqrt else nnp.sqrt(kept) + e
@@ -126,7 +126,7 @@ def scale_by_adadelta(rho: Scalar = 0.9, eps: Scalar = 1e-6) -> GradientTransfor
         check_state(where, state, ScaleByAdaDeltaState)
         e_g = second_moment(where, rho, updates, state.e_g)
 
-        def step(g: Value, v: Value, w: Value) -> Value:
+        def step(g: Array, v: Array, w: Array) -> Array:
             e = number(eps, v.dtype)
             return widen(g) * (nnp.sqrt(w + e) / nnp.sqrt(v + e))
 

@@ -10,7 +10,6 @@ import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.promote import astype
-from nnc.commands.rules import Value
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
 from nnc.optim.moments import (
@@ -80,7 +79,7 @@ def scale_by_nadam(
         count = state.count + 1
         mu, nu = first_moment(where, b1, updates, state.mu), second_moment(where, b2, updates, state.nu)
 
-        def momentum(t: Value) -> Value:
+        def momentum(t: Array) -> Array:
             decays = 0.96 ** (astype(t, dtypes.float64) * number(momentum_decay, dtypes.float64))
             return number(b1, dtypes.float64) * (1 - 0.5 * decays)
 
@@ -88,7 +87,7 @@ def scale_by_nadam(
         product = state.mu_product * now
         correct_nu = Correction(b2, count, nu)
 
-        def step(g: Value, m: Value, v: Value) -> Value:
+        def step(g: Array, m: Array, v: Array) -> Array:
             wide = widen(g)
             keep, fresh = (
                 number(ahead / (1 - product * ahead), wide.dtype),
@@ -176,7 +175,7 @@ def scale_by_radam(
         safe = nnp.where(enough, known, limit)  # no root of a negative number where it is not used
         ratio = nnp.sqrt((safe - 4) * (safe - 2) * limit / ((limit - 4) * (limit - 2) * safe))
 
-        def step(g: Value, m: Value, v: Value) -> Value:
+        def step(g: Array, m: Array, v: Array) -> Array:
             wide = widen(g)
             d = number(b1, wide.dtype)
             m_hat = correct_next(m) * d + correct_mu(wide) * (1 - d) if nesterov else correct_mu(m)
@@ -244,14 +243,14 @@ def scale_by_adamax(b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8) ->
         count = state.count + 1
         mu = first_moment(where, b1, updates, state.mu)
 
-        def largest(v: Value, g: Any) -> Value:
+        def largest(v: Array, g: Any) -> Array:
             size = astype(nnp.abs(widen(g)), v.dtype)
             return nnp.maximum(v * number(b2, v.dtype), size + number(eps, v.dtype))
 
         nu = map_trainable(where, largest, "nu", state.nu, updates=updates)
         correct = Correction(b1, count, mu)
 
-        def step(g: Value, m: Value, v: Value) -> Value:
+        def step(g: Array, m: Array, v: Array) -> Array:
             return astype(correct(m) / v, g.dtype)
 
         return map_trainable(where, step, "updates", updates, mu=mu, nu=nu), ScaleByAdamState(count, mu, nu)
@@ -319,7 +318,7 @@ def scale_by_lion(b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: Any = None) -> 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state(where, state, ScaleByLionState)
 
-        def step(g: Value, m: Value) -> Value:
+        def step(g: Array, m: Array) -> Array:
             wide = widen(g)
             return astype(nnp.sign(average(b1, wide, astype(m, wide.dtype))), g.dtype)
 

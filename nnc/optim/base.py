@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, Self
 
 from nnc import dtypes, tree
-from nnc.array import asarray
+from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
-from nnc.commands.rules import Value
 from nnc.context import get_context, set_context, with_mode
 from nnc.errors import ArgumentTypeError, ShapeError, shorten, user_error
 from nnc.foreign import is_foreign
@@ -188,7 +187,7 @@ def apply_updates(params: Any, updates: Any) -> Any:
     """
     check_params("apply_updates", params)
 
-    def add(p: Value, u: Any) -> Value:
+    def add(p: Array, u: Any) -> Array:
         wide = widen(p)
         return astype(wide + astype(as_operand(u), wide.dtype), p.dtype)
 
@@ -233,7 +232,7 @@ def map_trainable(where: str, function: Callable[..., Any], name: str, first: An
     return tree.unflatten(treedef, results)
 
 
-def _shape_error(where: str, name: str, first: Any, i: int, x: Value, other_name: str, other: Any) -> ShapeError:
+def _shape_error(where: str, name: str, first: Any, i: int, x: Array, other_name: str, other: Any) -> ShapeError:
     path = tree.flatten_with_path(first)[i][0]
     return user_error(
         ShapeError, where, f"{name} and {other_name} differ in shape at {path or 'the root'}.",
@@ -242,7 +241,7 @@ def _shape_error(where: str, name: str, first: Any, i: int, x: Value, other_name
     )  # fmt: skip
 
 
-def make_state(where: str, function: Callable[[Value], Value], params: Any) -> Any:
+def make_state(where: str, function: Callable[[Array], Array], params: Any) -> Any:
     """A tree like `params` with `function` of each trainable leaf; integer leaves become zeros, so that nothing is shared."""
     check_params(where, params)
 
@@ -257,7 +256,7 @@ def make_state(where: str, function: Callable[[Value], Value], params: Any) -> A
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
-def widen(x: Value) -> Value:
+def widen(x: Array) -> Array:
     """`x` in the dtype in which arithmetic is done: float32 for the 16-bit floats."""
     return astype(x, dtypes.accumulator(x.dtype))
 

@@ -7,26 +7,25 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes, tree
-from nnc.array import asarray
+from nnc.array import Array, asarray
 from nnc.commands.promote import astype, result_dtype
-from nnc.commands.rules import Value
 from nnc.optim.arguments import Scalar, check_params, check_scalar, is_trainable
 from nnc.optim.base import GradientTransformation, map_trainable, number, stateless, widen
 from nnc.spelling import spelled
 
 
-def squared_magnitude(x: Value) -> Value:
+def squared_magnitude(x: Array) -> Array:
     """|x|², real also for complex `x`."""
     return x.real * x.real + x.imag * x.imag if dtypes.is_complex(x.dtype) else x * x
 
 
-def norm(x: Value) -> Value:
+def norm(x: Array) -> Array:
     """The Euclidean norm of all elements."""
     return nnp.sqrt(nnp.sum(squared_magnitude(x)))
 
 
 @spelled
-def global_norm(updates: Any) -> Value:
+def global_norm(updates: Any) -> Array:
     """The Euclidean norm of all floating-point leaves together: sqrt(sum over leaves and elements of |x|²).
 
     Args:
@@ -63,7 +62,7 @@ def clip(max_delta: Scalar) -> GradientTransformation:
     """
     check_scalar("clip", "max_delta", max_delta, positive=True, infinite=True)
 
-    def limit(u: Value) -> Value:
+    def limit(u: Array) -> Array:
         if dtypes.is_complex(u.dtype):
             return limit(u.real) + limit(u.imag) * 1j
         bound = number(max_delta, u.dtype)
@@ -72,7 +71,7 @@ def clip(max_delta: Scalar) -> GradientTransformation:
     return stateless("clip", lambda updates, params: map_trainable("clip", limit, "updates", updates))
 
 
-def rms(x: Value) -> Value:
+def rms(x: Array) -> Array:
     """The root of the mean of |x|²; 0 for an empty array."""
     return nnp.sqrt(nnp.sum(squared_magnitude(x)) / max(x.size, 1))
 
@@ -112,16 +111,16 @@ def clip_by_block_rms(threshold: Scalar) -> GradientTransformation:
     return _clip_each("clip_by_block_rms", threshold, rms)
 
 
-def _share(size: Value, bound: Any) -> Value:
+def _share(size: Array, bound: Any) -> Array:
     """bound / max(size, bound), the factor by which an array of this size comes within the bound: 1 where that is infinite."""
     within = size <= bound
     return nnp.where(within, 1, bound / nnp.where(within, 1, size))
 
 
-def _clip_each(where: str, bound: Scalar, size: Callable[[Value], Value]) -> GradientTransformation:
+def _clip_each(where: str, bound: Scalar, size: Callable[[Array], Array]) -> GradientTransformation:
     """Shrinks each array to a size of at most `bound`."""
 
-    def shrink(u: Value) -> Value:
+    def shrink(u: Array) -> Array:
         wide = widen(u)
         here = size(wide)
         return astype(wide * _share(here, number(bound, here.dtype)), u.dtype)
@@ -157,7 +156,7 @@ def adaptive_grad_clip(
     check_scalar(where, "clipping", clipping, positive=True, infinite=True)
     check_scalar(where, "eps", eps)
 
-    def shrink(u: Value, p: Any) -> Value:
+    def shrink(u: Array, p: Any) -> Array:
         wide = widen(u)
         u_norm, p_norm = (_unit_norm(astype(asarray(x), wide.dtype), axis) for x in (u, p))
         limit = nnp.maximum(p_norm, number(eps, p_norm.dtype)) * number(clipping, p_norm.dtype)
@@ -170,7 +169,7 @@ def adaptive_grad_clip(
     return stateless(where, update)
 
 
-def _unit_norm(x: Value, axis: int | tuple[int, ...] | None) -> Value:
+def _unit_norm(x: Array, axis: int | tuple[int, ...] | None) -> Array:
     """The norm over `axis`, with the axes kept."""
     if axis is None and sum(n != 1 for n in x.shape) > 1:
         axis = tuple(range(x.ndim - 1)) if x.ndim != 3 else 0
@@ -200,7 +199,7 @@ def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
         size = global_norm(updates)
         factor = _share(size, number(max_norm, size.dtype))
 
-        def shrink(u: Value) -> Value:
+        def shrink(u: Array) -> Array:
             wide = widen(u)
             return astype(wide * number(factor, wide.dtype), u.dtype)
 

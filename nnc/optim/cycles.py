@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import nnc.numpy as nnp
+from nnc.array import Array
 from nnc.commands.promote import astype
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import Scalar, check_scalar
 from nnc.optim.schedules import (
@@ -56,7 +56,7 @@ def piecewise_interpolate_schedule(
         check_scalar(where, "a scale", factor)
     milestones = sorted((boundaries_and_scales or {}).items())
 
-    def schedule(count: Any) -> Value:
+    def schedule(count: Any) -> Array:
         t, begin = as_steps(count), 0
         level = rate = astype(nnp.asarray(init_value), RATE)
         for end, factor in milestones:

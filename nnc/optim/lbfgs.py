@@ -10,7 +10,6 @@ import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.promote import astype
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_state
 from nnc.optim.base import GradientTransformation, chain, check_transformation, map_trainable
@@ -93,18 +92,18 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Gr
     return GradientTransformation(init_fn, update_fn)
 
 
-def _reciprocal(x: Value) -> Value:
+def _reciprocal(x: Array) -> Array:
     """1 / x, and 0 for numbers so small that 1 / x may overflow."""
     none = nnp.abs(x) < float(np.finfo(x.dtype).tiny)
     return nnp.where(none, 0.0, 1.0 / nnp.where(none, 1.0, x))
 
 
-def _push(rows: Value, row: Value) -> Value:
+def _push(rows: Array, row: Array) -> Array:
     """The rows without the oldest, and a new one at the end."""
     return nnp.concatenate([rows[1:], astype(nnp.expand_dims(row, 0), rows.dtype)])
 
 
-def _times_inverse_hessian(g: Value, steps: Value, changes: Value, weights: Value, size: Any) -> Value:
+def _times_inverse_hessian(g: Array, steps: Array, changes: Array, weights: Array, size: Any) -> Array:
     """The two loops: from the newest change to the oldest, and back."""
     alphas = []
     for i in reversed(range(weights.shape[0])):

@@ -16,7 +16,6 @@ import nnc.numpy as nnp
 from nnc import dtypes, tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype, result_dtype
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state, is_trainable
 from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trainable
@@ -30,7 +29,7 @@ from nnc.trace.differentiate import value_and_grad
 # -- trees as vectors --------------------------------------------------------------------------------------------------
 
 
-def ravel(values: Any) -> Value:
+def ravel(values: Any) -> Array:
     """All trainable leaves as one vector, in the dtype they promote to; float32 for 16-bit floats."""
     leaves = [nnp.ravel(asarray(x)) for x in tree.leaves(values) if is_trainable(x)]
     if not leaves:
@@ -39,7 +38,7 @@ def ravel(values: Any) -> Value:
     return nnp.concatenate([astype(x, dtype) for x in leaves])
 
 
-def unravel(like: Any, vector: Value) -> Any:
+def unravel(like: Any, vector: Array) -> Any:
     """The tree `like` with the parts of a vector as its trainable leaves, each in its own dtype."""
     start, leaves = 0, []
     for leaf in tree.leaves(like):
@@ -54,7 +53,7 @@ def unravel(like: Any, vector: Value) -> Any:
     return tree.unflatten_like(like, leaves)
 
 
-def inner(x: Value, y: Value) -> Value:
+def inner(x: Array, y: Array) -> Array:
     """The real part of the inner product of two vectors."""
     product = nnp.sum(nnp.conj(x) * y)
     return product.real if dtypes.is_complex(product.dtype) else product
@@ -109,7 +108,7 @@ class _Rules(NamedTuple):
     precision: Scalar
 
 
-def _errors(rules: _Rules, start: _Point, point: _Point) -> tuple[Value, Value]:
+def _errors(rules: _Rules, start: _Point, point: _Point) -> tuple[Array, Array]:
     """By how much a step misses sufficient decrease and small curvature; 0 where it does not."""
     decrease = point.value - start.value - rules.slope_rtol * point.step * start.slope
     if rules.approx_dec_rtol is not None:  # Hager and Zhang's condition, for values that differ in their last bits only
@@ -121,7 +120,7 @@ def _errors(rules: _Rules, start: _Point, point: _Point) -> tuple[Value, Value]:
     return positive[0], positive[1]
 
 
-def _within(low: _Point, high: _Point, reference: _Point) -> Value:
+def _within(low: _Point, high: _Point, reference: _Point) -> Array:
     """A step between low and high: the minimum of a cubic, else of a parabola, else the middle."""
     left, right = nnp.minimum(low.step, high.step), nnp.maximum(low.step, high.step)
     width = right - left
@@ -132,7 +131,7 @@ def _within(low: _Point, high: _Point, reference: _Point) -> Value:
     return nnp.where(cubic_fits, cubic, nnp.where(parabola_fits, parabola, middle))
 
 
-def _cubic_minimum(a: _Point, b: _Point, c: _Point) -> Value:
+def _cubic_minimum(a: _Point, b: _Point, c: _Point) -> Array:
     """Of the cubic through a with its slope, b and c."""
     db, dc = b.step - a.step, c.step - a.step
     scale = (db * dc) ** 2 * (db - dc)
@@ -142,13 +141,13 @@ def _cubic_minimum(a: _Point, b: _Point, c: _Point) -> Value:
     return a.step + (-second + nnp.sqrt(second * second - 3.0 * third * a.slope)) / (3.0 * third)
 
 
-def _parabola_minimum(a: _Point, b: _Point) -> Value:
+def _parabola_minimum(a: _Point, b: _Point) -> Array:
     """Of the parabola through a with its slope, and b."""
     db = b.step - a.step
     return a.step - a.slope / (2.0 * ((b.value - a.value - a.slope * db) / db**2))
 
 
-def _grow(rules: _Rules, s: _Search, new: _Point, error: Value, decrease: Value, reached: Value) -> _Search:
+def _grow(rules: _Rules, s: _Search, new: _Point, error: Array, decrease: Array, reached: Array) -> _Search:
     """Returns the state after a step while no interval is known."""
     is_high = (decrease > 0.0) | ((new.value >= s.point.value) & (s.count > 0))
     is_low = (new.slope >= 0.0) & ~is_high
@@ -158,7 +157,7 @@ def _grow(rules: _Rules, s: _Search, new: _Point, error: Value, decrease: Value,
     return s._replace(low=low, high=high, reference=low, found=found, done=done, failed=_out_of_steps(rules, s) & ~done)
 
 
-def _shrink(rules: _Rules, s: _Search, new: _Point, error: Value, decrease: Value, safe_step: Value) -> _Search:
+def _shrink(rules: _Rules, s: _Search, new: _Point, error: Array, decrease: Array, safe_step: Array) -> _Search:
     """Returns the state after a step within the interval."""
     to_high = (decrease > 0.0) | (new.value >= s.low.value)
     flip = (new.slope * (s.high.step - s.low.step) >= 0.0) & ~to_high
@@ -172,11 +171,11 @@ def _shrink(rules: _Rules, s: _Search, new: _Point, error: Value, decrease: Valu
     )  # fmt: skip
 
 
-def _out_of_steps(rules: _Rules, s: _Search) -> Value:
+def _out_of_steps(rules: _Rules, s: _Search) -> Array:
     return s.count + 1 >= rules.max_steps
 
 
-def _round(rules: _Rules, s: _Search, start: _Point, guess: Value, evaluate: Callable[[Value], Any]) -> _Search:
+def _round(rules: _Rules, s: _Search, start: _Point, guess: Array, evaluate: Callable[[Array], Any]) -> _Search:
     """Tries one step."""
     larger = nnp.where(s.count == 0, guess, rules.increase * s.point.step)
     reached = asarray(False) if rules.max_step is None else larger >= rules.max_step
@@ -197,7 +196,7 @@ def _round(rules: _Rules, s: _Search, start: _Point, guess: Value, evaluate: Cal
     )
 
 
-def _search(rules: _Rules, start: _Point, grad: Value, guess: Value, evaluate: Callable[[Value], Any]) -> _Search:
+def _search(rules: _Rules, start: _Point, grad: Array, guess: Array, evaluate: Callable[[Array], Any]) -> _Search:
     """The whole search; where it failed, the last safe step."""
     dtype = start.value.dtype
     zero, inf, no = (astype(asarray(x), dtype) for x in (0.0, np.inf, False))
@@ -310,7 +309,7 @@ def scale_by_zoom_linesearch(
         dtype = _real(at.dtype)
         along, gradient = astype(along, at.dtype), astype(gradient, at.dtype)
 
-        def evaluate(step: Value) -> tuple[Value, Value, Value]:
+        def evaluate(step: Array) -> tuple[Array, Array, Array]:
             there = unravel(params, at + astype(step, at.dtype) * along)
             new_value, new_grad = value_and_grad(lambda p: value_fn(p, **arguments))(there)
             flat = astype(ravel(new_grad), at.dtype)

@@ -14,7 +14,6 @@ import nnc.numpy as nnp
 from nnc import dtypes, tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype
-from nnc.commands.rules import Value
 from nnc.optim.arguments import Scalar, check_scalar, check_state, is_trainable
 from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, widen
 from nnc.optim.clipping import squared_magnitude
@@ -89,7 +88,7 @@ def zeros_state(where: str, params: Any, dtype: Any = None) -> Any:
 def filled_squares(where: str, params: Any, value: float) -> Any:
     """Real arrays of `value` for each trainable leaf, where squares or magnitudes are kept."""
 
-    def fill(p: Value) -> Array:
+    def fill(p: Array) -> Array:
         return Array(np.full(p.shape, value, dtypes.real_dtype(dtypes.accumulator(p.dtype))))
 
     return make_state(where, fill, params)
@@ -103,13 +102,13 @@ def first_moment(where: str, decay: Scalar, updates: Any, mu: Any) -> Any:
 def second_moment(where: str, decay: Scalar, updates: Any, nu: Any) -> Any:
     """Returns the next second moment, decay · nu + (1 − decay) · |g|²."""
 
-    def square(v: Value, g: Any) -> Value:
+    def square(v: Array, g: Any) -> Array:
         return average(decay, squared_magnitude(widen(asarray(g))), v)
 
     return map_trainable(where, square, "nu", nu, updates=updates)
 
 
-def average(decay: Scalar, x: Value, moment: Value) -> Value:
+def average(decay: Scalar, x: Array, moment: Array) -> Array:
     """decay · moment + (1 − decay) · x, in the dtype of `moment`."""
     wide = widen(moment)
     d = number(decay, wide.dtype)
@@ -125,20 +124,20 @@ class Correction:
         moments: trees of all that is going to be corrected.
     """
 
-    def __init__(self, decay: Scalar, count: Value, *moments: Any) -> None:
+    def __init__(self, decay: Scalar, count: Array, *moments: Any) -> None:
         found = [_real_dtype(asarray(leaf)) for leaf in tree.leaves(moments) if is_trainable(leaf)]
         self._factors = {dtype: _bias_factor(decay, count, dtype) for dtype in dict.fromkeys(found)}
 
-    def __call__(self, moment: Value) -> Value:
+    def __call__(self, moment: Array) -> Array:
         """The moment without its bias."""
         return widen(moment) / self._factors[_real_dtype(moment)]
 
 
-def _real_dtype(moment: Value) -> dtypes.DType:
+def _real_dtype(moment: Array) -> dtypes.DType:
     return dtypes.real_dtype(dtypes.accumulator(moment.dtype))
 
 
-def _bias_factor(decay: Scalar, count: Value, dtype: dtypes.DType) -> Any:
+def _bias_factor(decay: Scalar, count: Array, dtype: dtypes.DType) -> Any:
     t = astype(count, dtype)
     if not isinstance(decay, (int, float)):
         return 1 - number(decay, dtype) ** t
@@ -189,7 +188,7 @@ def scale_by_adam(
         correct_mu, correct_nu = Correction(b1, count, updates if nesterov else mu), Correction(b2, count, nu)
         correct_next = Correction(b1, count + 1, *([mu] if nesterov else []))
 
-        def step(g: Value, m: Value, v: Value) -> Value:
+        def step(g: Array, m: Array, v: Array) -> Array:
             if nesterov:
                 wide = widen(g)
                 d = number(b1, wide.dtype)
@@ -204,7 +203,7 @@ def scale_by_adam(
     return GradientTransformation(init_fn, update_fn)
 
 
-def divide(m: Value, v: Value, eps: Scalar, eps_root: Scalar, dtype: dtypes.DType) -> Value:
+def divide(m: Array, v: Array, eps: Scalar, eps_root: Scalar, dtype: dtypes.DType) -> Array:
     """Returns m / (sqrt(v + eps_root) + eps)."""
     if not isinstance(eps_root, (int, float)) or eps_root:
         v = v + number(eps_root, v.dtype)
@@ -244,10 +243,10 @@ def scale_by_amsgrad(
         nu = second_moment("scale_by_amsgrad", b2, updates, state.nu)
         correct_mu, correct_nu = Correction(b1, count, mu), Correction(b2, count, nu)
 
-        def greatest(v: Value, peak: Value) -> Value:
+        def greatest(v: Array, peak: Array) -> Array:
             return nnp.maximum(v if correct_greatest else correct_nu(v), peak)
 
-        def step(g: Value, m: Value, peak: Value) -> Value:
+        def step(g: Array, m: Array, peak: Array) -> Array:
             peak = correct_nu(peak) if correct_greatest else peak
             return divide(correct_mu(m), peak, eps, eps_root, g.dtype)
 
@@ -261,12 +260,12 @@ def scale_by_amsgrad(
 # -- RMSProp -----------------------------------------------------------------------------------------------------------
 
 
-def _rms(variance: Value, g: Value, eps: Scalar, eps_in_sqrt: bool) -> Value:
+def _rms(variance: Array, g: Array, eps: Scalar, eps_in_sqrt: bool) -> Array:
     inside, outside = (eps, 0.0) if eps_in_sqrt else (0.0, eps)
     return divide(astype(widen(g), _joint(g, variance)), variance, outside, inside, g.dtype)
 
 
-def _joint(g: Value, variance: Value) -> dtypes.DType:
+def _joint(g: Array, variance: Array) -> dtypes.DType:
     """The dtype in which `g` is divided by a root of `variance`."""
     return dtypes.complex_dtype(variance.dtype) if dtypes.is_complex(g.dtype) else variance.dtype
 
@@ -299,7 +298,7 @@ def scale_by_rms(
         nu = second_moment("scale_by_rms", decay, updates, state.nu)
         correct = Correction(decay, count, *([nu] if bias_correction else []))
 
-        def step(g: Value, v: Value) -> Value:
+        def step(g: Array, v: Array) -> Array:
             return _rms(correct(v) if bias_correction else v, g, eps, eps_in_sqrt)
 
         return map_trainable("scale_by_rms", step, "updates", updates, nu=nu), ScaleByRmsState(count, nu)
@@ -337,7 +336,7 @@ def scale_by_stddev(
         nu = second_moment("scale_by_stddev", decay, updates, state.nu)
         correct = Correction(decay, count, *([mu, nu] if bias_correction else []))
 
-        def step(g: Value, m: Value, v: Value) -> Value:
+        def step(g: Array, m: Array, v: Array) -> Array:
             mean, square = (correct(m), correct(v)) if bias_correction else (m, v)
             variance = nnp.maximum(square - squared_magnitude(mean), 0)
             return _rms(variance, g, eps, eps_in_sqrt)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc import dtypes, tree
+from nnc.array import Array
 from nnc.commands.promote import astype
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, stateless, widen
@@ -25,8 +25,8 @@ QUINTIC: Coefficients = (3.4445, -4.7750, 2.0315)  # steepest at 0 among coeffic
 
 @spelled
 def orthogonalize_via_newton_schulz(
-    x: Value, ns_coeffs: Coefficients = QUINTIC, ns_steps: int = 5, eps: Scalar = 1e-8
-) -> Value:
+    x: Array, ns_coeffs: Coefficients = QUINTIC, ns_steps: int = 5, eps: Scalar = 1e-8
+) -> Array:
     """A matrix with the singular vectors of `x` and singular values near 1, without a decomposition.
 
     x ← x / (‖x‖ + eps);    ns_steps times  x ← a x + (b A + c A²) x,  A = x xᵀ
@@ -113,7 +113,7 @@ def scale_by_muon(
         correct = Correction(beta, count, updates if nesterov else mu)
         correct_next = Correction(beta, count + 1, *([mu] if nesterov else []))
 
-        def step(g: Value, m: Value) -> Value:
+        def step(g: Array, m: Array) -> Array:
             wide = widen(g)
             d = number(beta, wide.dtype)
             mean = correct_next(m) * d + correct(wide) * (1 - d) if nesterov else correct(m)
@@ -134,7 +134,7 @@ def scale_by_shape(consistent_rms: Scalar | None = None, *, output_axis: int = 1
         output_axis: 1 where matrices lie (in, out), 0 where (out, in).
     """
 
-    def rescale(u: Value) -> Value:
+    def rescale(u: Array) -> Array:
         into, out = u.shape if output_axis % 2 else u.shape[::-1]
         wide = widen(u)
         if consistent_rms is None:

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc import dtypes, tree
-from nnc.array import asarray
-from nnc.commands.rules import Value
+from nnc.array import Array, asarray
 from nnc.errors import ArgumentTypeError, TreeError, user_error
 from nnc.optim.arguments import Mask, check_state, is_trainable, mask_leaves, spread
 from nnc.optim.base import (
@@ -238,7 +237,7 @@ def _join(values: Any) -> Any:
     return tree.map(whole, values, is_leaf=lambda x: isinstance(x, SplitRealAndImaginaryArrays))
 
 
-def _complex(real: Value, imaginary: Value) -> Value:
+def _complex(real: Array, imaginary: Array) -> Array:
     return real + imaginary * 1j
 
 

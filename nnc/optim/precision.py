@@ -20,7 +20,6 @@ import nnc.numpy as nnp
 from nnc import dtypes, tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import Scalar, check_scalar, check_state, is_trainable
 from nnc.optim.base import (
@@ -38,7 +37,7 @@ from nnc.tracebacks import api_boundary
 
 
 @spelled
-def all_finite(values: Any) -> Value:
+def all_finite(values: Any) -> Array:
     """Whether no floating-point leaf has an inf or a nan: a 0-d bool.
 
     Args:
@@ -76,15 +75,15 @@ def select_tree(pred: Any, on_true: Any, on_false: Any) -> Any:
     return tree.map(choose, on_true, on_false)
 
 
-def _times(where: str, values: Any, factor: Value) -> Any:
-    def multiply(x: Value) -> Value:
+def _times(where: str, values: Any, factor: Array) -> Any:
+    def multiply(x: Array) -> Array:
         wide = widen(x)
         return astype(wide * number(factor, wide.dtype), x.dtype)
 
     return map_trainable(where, multiply, "values", values)
 
 
-def _float(value: Scalar) -> Value:
+def _float(value: Scalar) -> Array:
     return astype(asarray(value), dtypes.float32)
 
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.array import asarray
+from nnc.array import Array, asarray
 from nnc.commands.promote import astype
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.optim.arguments import Scalar, check_scalar
 from nnc.spelling import spelled
@@ -23,12 +22,12 @@ Schedule = Callable[[Any], Any]
 RATE = dtypes.DEFAULT_FLOAT
 
 
-def as_steps(count: Any) -> Value:
+def as_steps(count: Any) -> Array:
     """The count as a float."""
     return astype(asarray(count), RATE)
 
 
-def _fraction(count: Any, begin: int, steps: int) -> Value:
+def _fraction(count: Any, begin: int, steps: int) -> Array:
     """How much of `steps` after `begin` is done, from 0 to 1."""
     return nnp.minimum(nnp.maximum((as_steps(count) - begin) / steps, 0.0), 1.0)
 
@@ -80,7 +79,7 @@ def polynomial_schedule(
     check_scalar("polynomial_schedule", "end_value", end_value, low=-math.inf)
     check_steps("polynomial_schedule", "transition_steps", transition_steps)
 
-    def schedule(count: Any) -> Value:
+    def schedule(count: Any) -> Array:
         left = 1 - _fraction(count, transition_begin, transition_steps)
         return end_value + (init_value - end_value) * (left if power == 1 else left**power)
 
@@ -132,7 +131,7 @@ def exponential_decay(
     check_scalar("exponential_decay", "decay_rate", decay_rate, positive=True)
     check_steps("exponential_decay", "transition_steps", transition_steps)
 
-    def schedule(count: Any) -> Value:
+    def schedule(count: Any) -> Array:
         s = nnp.maximum(as_steps(count) - transition_begin, 0.0) / transition_steps
         rate = init_value * decay_rate ** (nnp.floor(s) if staircase else s)
         if end_value is None:
@@ -162,7 +161,7 @@ def cosine_decay_schedule(init_value: Scalar, decay_steps: int, alpha: float = 0
     check_scalar("cosine_decay_schedule", "alpha", alpha, low=-math.inf)
     check_steps("cosine_decay_schedule", "decay_steps", decay_steps)
 
-    def schedule(count: Any) -> Value:
+    def schedule(count: Any) -> Array:
         wave = 0.5 * (1 + nnp.cos(math.pi * _fraction(count, 0, decay_steps)))
         return init_value * ((1 - alpha) * (wave if exponent == 1 else wave**exponent) + alpha)
 
@@ -244,7 +243,7 @@ def piecewise_constant_schedule(
         check_steps("piecewise_constant_schedule", "a boundary", boundary, low=0)
         check_scalar("piecewise_constant_schedule", "a scale", factor)
 
-    def schedule(count: Any) -> Value:
+    def schedule(count: Any) -> Array:
         t, rate = asarray(count), astype(asarray(init_value), RATE)
         for boundary, factor in (boundaries_and_scales or {}).items():
             rate = nnp.where(t >= boundary, rate * factor, rate)
@@ -282,7 +281,7 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
                 fix="wrap numbers: constant_schedule(0.1).",
             )  # fmt: skip
 
-    def joined(count: Any) -> Value:
+    def joined(count: Any) -> Array:
         t = asarray(count)
         rate = _rate(schedules[0](t))
         for schedule, boundary in zip(schedules[1:], boundaries, strict=True):
@@ -292,5 +291,5 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
     return joined
 
 
-def _rate(value: Any) -> Value:
+def _rate(value: Any) -> Array:
     return astype(asarray(value), RATE)

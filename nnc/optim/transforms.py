@@ -10,7 +10,6 @@ import nnc.numpy as nnp
 from nnc import dtypes, tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, mask_leaves
 from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, stateless, widen
@@ -22,7 +21,7 @@ from nnc.spelling import spelled
 def scaled(where: str, updates: Any, factor: Scalar) -> Any:
     """Every trainable leaf of `updates` times `factor`, in its own dtype."""
 
-    def multiply(u: Value) -> Value:
+    def multiply(u: Array) -> Array:
         wide = widen(u)
         return astype(wide * number(factor, wide.dtype), u.dtype)
 
@@ -144,7 +143,7 @@ def trace(
         start = make_state("trace", lambda p: zeros_for(p, accumulator_dtype), params)
         return TraceState(start, zero_count()) if dampened else TraceState(start)
 
-    def step(g: Value, m: Value) -> Value:
+    def step(g: Array, m: Array) -> Array:
         wide = widen(m)
         ahead = astype(g, wide.dtype) + wide * number(decay, wide.dtype) if nesterov else wide
         return astype(ahead, g.dtype)
@@ -152,7 +151,7 @@ def trace(
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state("trace", state, TraceState)
 
-        def accumulate(m: Value, g: Any) -> Value:
+        def accumulate(m: Array, g: Any) -> Array:
             wide = widen(m)
             g = astype(asarray(g), wide.dtype)
             if dampened:
@@ -166,7 +165,7 @@ def trace(
     return GradientTransformation(init_fn, update_fn)
 
 
-def zeros_for(p: Value, dtype: Any = None) -> Array:
+def zeros_for(p: Array, dtype: Any = None) -> Array:
     """Zeros that accumulate updates of the parameter `p`: written here, so that no step has to wait for their memory."""
     return Array(np.full(p.shape, 0, dtypes.accumulator(p.dtype) if dtype is None else dtypes.as_dtype(dtype)))
 
@@ -197,7 +196,7 @@ def add_decayed_weights(weight_decay: Scalar = 0.0, mask: Mask = None) -> Gradie
     """
     check_scalar("add_decayed_weights", "weight_decay", weight_decay)
 
-    def decay(u: Value, p: Any) -> Value:
+    def decay(u: Array, p: Any) -> Array:
         wide = widen(u)
         return astype(wide + astype(as_operand(p), wide.dtype) * number(weight_decay, wide.dtype), u.dtype)
 
@@ -232,7 +231,7 @@ def scale_by_trust_ratio(
     for name, value in (("min_norm", min_norm), ("trust_coefficient", trust_coefficient), ("eps", eps)):
         check_scalar("scale_by_trust_ratio", name, value)
 
-    def rescale(u: Value, p: Any) -> Value:
+    def rescale(u: Array, p: Any) -> Array:
         wide = widen(u)
         real = dtypes.real_dtype(wide.dtype)
         p_norm, u_norm = (

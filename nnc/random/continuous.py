@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import normal_quantile, portable_log, portable_log1p, truncated_normal_quantile
 from nnc.commands.promote import apply, broadcast_to_shape
-from nnc.commands.rules import Value
 from nnc.random.exact import finfo, times
 from nnc.random.keys import Shape, draw_bits, read_key, split
 from nnc.random.parameters import float_dtype, inexact_dtype, joint_shape, read_parameter
 from nnc.spelling import spelled
 
 
-def _is_number(x: Value) -> bool:
+def _is_number(x: Array) -> bool:
     """Whether a parameter that was read is a number that is known."""
     return isinstance(x, np.generic)
 
 
-def _unit(key: Value, shape: Shape, dtype: dtypes.DType) -> Value:
+def _unit(key: Array, shape: Shape, dtype: dtypes.DType) -> Array:
     """Multiples of 2^-m in [0, 1), where m is the number of fraction bits of `dtype`."""
     fraction = finfo(dtype).nmant
     width = 8 if fraction < 8 else 8 * dtype.itemsize
@@ -36,7 +36,7 @@ def _unit(key: Value, shape: Shape, dtype: dtypes.DType) -> Value:
 
 
 @spelled
-def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.float32, minval: Any = 0.0, maxval: Any = 1.0) -> Value:
+def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.float32, minval: Any = 0.0, maxval: Any = 1.0) -> Array:
     """Numbers that are uniform in [minval, maxval).
 
     Args:
@@ -66,7 +66,7 @@ def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.float32, minval: Any 
 
 
 @spelled
-def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
     """Numbers of the standard normal distribution; complex ones have parts of variance 1/2 each.
 
     x = √2 erfinv(u), u uniform in (−1, 1)
@@ -93,7 +93,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
 
 
 @spelled
-def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """Numbers of the standard normal distribution that lie in (lower, upper), as exact far from 0 as near it.
 
     Args:
@@ -125,7 +125,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 
 
 @spelled
-def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
     """Numbers of the exponential distribution with mean 1.
 
     Args:
@@ -142,7 +142,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value
 
 
 @spelled
-def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
     """Numbers of the standard Gumbel distribution: -log(-log u); the greatest of `logits + gumbel` is a categorical draw.
 
     Args:
@@ -161,7 +161,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
 
 
 @spelled
-def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
     """Numbers of the Laplace distribution with mean 0 and scale 1.
 
     Args:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import (
@@ -24,7 +25,6 @@ from nnc.commands.draws import (
 )
 from nnc.commands.promote import apply, astype, broadcast_to_shape, promote, to_dtype
 from nnc.commands.reduce import cumsum, reduce_or
-from nnc.commands.rules import Value
 from nnc.commands.shape import flip
 from nnc.errors import DTypeError, ShapeError, user_error
 from nnc.numpy import elementwise as el
@@ -41,7 +41,7 @@ from nnc.trace.control_flow import scan, while_loop
 
 
 @spelled
-def rademacher(key: Any, shape: Any = (), dtype: Any = dtypes.int64) -> Value:
+def rademacher(key: Any, shape: Any = (), dtype: Any = dtypes.int64) -> Array:
     """Signs, −1 and 1, equally likely.
 
     Args:
@@ -67,7 +67,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = dtypes.int64) -> Value:
 
 
 @spelled
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = dtypes.int64) -> Value:
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = dtypes.int64) -> Array:
     """The number of trials up to the first success: k ≥ 1 with probability p (1 − p)^(k−1).
 
     Args:
@@ -93,7 +93,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
     return astype(apply(geometric_quantile, u, rate), dtype)
 
 
-def _unit(key: Value, shape: Shape, own: dtypes.DType) -> Value:
+def _unit(key: Array, shape: Shape, own: dtypes.DType) -> Array:
     """Uniform numbers of 52 bits in (0, 1) that agree with the draws of `uniform` in float64, else in float32."""
     if own != dtypes.float64:
         return fine_unit(key, shape)
@@ -104,7 +104,7 @@ def _unit(key: Value, shape: Shape, own: dtypes.DType) -> Value:
 
 
 @spelled
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) -> Value:
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) -> Array:
     """The number of independent events where `lam` are expected: k with probability lam^k e^(−lam) / k!.
 
     Below 10 by the waiting times between events (Knuth), else by transformed rejection (Hörmann, 1993), with probabilities
@@ -136,7 +136,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
     return el.where(lam == 0, 0, count)
 
 
-def _poisson_by_waiting(key: Value, lam: Value, shape: Shape) -> Value:
+def _poisson_by_waiting(key: Array, lam: Array, shape: Shape) -> Array:
     def step(state: Any) -> Any:
         key, count, elapsed = state
         key, part = split(key)
@@ -147,12 +147,12 @@ def _poisson_by_waiting(key: Value, lam: Value, shape: Shape) -> Value:
     return while_loop(lambda state: _some(state[2] > -lam), step, first)[1] - 1
 
 
-def _poisson_by_rejection(key: Value, lam: Value, shape: Shape) -> Value:
+def _poisson_by_rejection(key: Array, lam: Array, shape: Shape) -> Array:
     b = times(ew.sqrt(lam), 2.53) + 0.931
     a = times(b, 0.02483) - 0.059
     inverse, bound = 1.1239 + 1.1328 / (b - 3.4), 0.9277 - 3.6224 / (b - 2)
 
-    def propose(u: Value, v: Value) -> tuple[Value, Value]:
+    def propose(u: Array, v: Array) -> tuple[Array, Array]:
         inside = 0.5 - ew.abs_(u)
         k = ew.floor(times(a * 2 / inside + b, u) + lam + 0.43)
         s = portable_log(times(v, inverse) / (a / times(inside, inside) + b))
@@ -163,8 +163,8 @@ def _poisson_by_rejection(key: Value, lam: Value, shape: Shape) -> Value:
 
 
 def _reject(
-    key: Value, shape: Shape, dtype: dtypes.DType, propose: Callable[[Value, Value], tuple[Value, Value]]
-) -> Value:
+    key: Array, shape: Shape, dtype: dtypes.DType, propose: Callable[[Array, Array], tuple[Array, Array]]
+) -> Array:
     """The last proposal for each element that was accepted, when there is one for all; u in (−1/2, 1/2), v in (0, 1).
 
     The numbers are float64; their upper digits are those that `uniform` draws in `dtype`.
@@ -184,7 +184,7 @@ def _reject(
     return while_loop(lambda state: _some(~state[2]), step, first)[1]
 
 
-def _some(x: Value) -> Value:
+def _some(x: Array) -> Array:
     return reduce_or(x, axes=tuple(range(x.spec.ndim)))
 
 
@@ -192,7 +192,7 @@ def _some(x: Value) -> Value:
 
 
 @spelled
-def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """The number of successes in `n` independent trials, each of which succeeds with probability `p`.
 
     Where n · min(p, 1 − p) is at most 10 by the gaps between successes, else by transformed rejection (Hörmann, 1993).
@@ -233,7 +233,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.fl
     return astype(el.where(possible, count, np.nan), dtype)
 
 
-def _binomial_by_gaps(key: Value, n: Value, p: Value, own: dtypes.DType, shape: Shape) -> Value:
+def _binomial_by_gaps(key: Array, n: Array, p: Array, own: dtypes.DType, shape: Shape) -> Array:
     """How many geometric gaps fit into n trials."""
     rate = ew.abs_(portable_log1p(-p))  # 0 where no trial succeeds: then gaps are infinite
 
@@ -247,7 +247,7 @@ def _binomial_by_gaps(key: Value, n: Value, p: Value, own: dtypes.DType, shape: 
     return while_loop(lambda state: _some(state[2] <= n), step, first)[1] - 1
 
 
-def _binomial_by_rejection(key: Value, n: Value, p: Value, own: dtypes.DType, shape: Shape) -> Value:
+def _binomial_by_rejection(key: Array, n: Array, p: Array, own: dtypes.DType, shape: Shape) -> Array:
     mean = times(n, p)
     deviation = ew.sqrt(times(mean, 1 - p))
     b = times(deviation, 2.53) + 1.15
@@ -255,7 +255,7 @@ def _binomial_by_rejection(key: Value, n: Value, p: Value, own: dtypes.DType, sh
     bound, alpha = 0.92 - 4.2 / b, times(5.1 / b + 2.83, deviation)
     at_mode = binomial_log_mass(ew.floor(times(n + 1, p)), n, p)
 
-    def propose(u: Value, v: Value) -> tuple[Value, Value]:
+    def propose(u: Array, v: Array) -> tuple[Array, Array]:
         inside = 0.5 - ew.abs_(u)
         k = ew.floor(times(a * 2 / inside + b, u) + mean + 0.5)
         wanted = portable_log(times(v, alpha) / (a / times(inside, inside) + b)) <= binomial_log_mass(k, n, p) - at_mode
@@ -266,7 +266,7 @@ def _binomial_by_rejection(key: Value, n: Value, p: Value, own: dtypes.DType, sh
 
 
 @spelled
-def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None) -> Value:
+def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None) -> Array:
     """How often each of several outcomes happens in `n` independent trials.
 
     Args:
@@ -300,7 +300,7 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
     left = flip(cumsum(flip(p, axes=(0,)), axis=0), axes=(0,))
     ratios = el.clip(p / el.where(left == 0, 1, left), 0, 1)
 
-    def draw(rest: Value, of_outcome: Any) -> tuple[Value, Value]:
+    def draw(rest: Array, of_outcome: Any) -> tuple[Array, Array]:
         ratio, part = of_outcome
         count = binomial(part, rest, astype(ratio, own), None, dtypes.float64)
         return rest - count, count

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import portable_log
@@ -15,7 +16,7 @@ from nnc.commands.indexing import getitem, take, take_along_axis
 from nnc.commands.promote import apply, as_operand, astype, broadcast_to_shape, dtype_of, to_dtype
 from nnc.commands.random import UNSIGNED_OF_WIDTH
 from nnc.commands.reduce import argmax, cumsum
-from nnc.commands.rules import Value, check_axis
+from nnc.commands.rules import check_axis
 from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.commands.sort import argsort, searchsorted, top_k
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
@@ -29,7 +30,7 @@ from nnc.spelling import spelled
 
 
 @spelled
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Value:
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Array:
     """Truth values that are True with probability `p`.
 
     Args:
@@ -60,7 +61,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Value:
 
 
 @spelled
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = dtypes.int64) -> Value:
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = dtypes.int64) -> Array:
     """Integers from `minval` to `maxval - 1`.
 
     Two words of the dtype's width (at least 32 bits) are reduced modulo the number n of choices, as jax.random does; the
@@ -99,7 +100,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = dtypes.
     return astype(_below(key, shape, low, high, drawn, where), dtype, where)
 
 
-def _below(key: Value, shape: Shape, low: Any, high: Any, dtype: dtypes.DType, where: str) -> Value:
+def _below(key: Array, shape: Shape, low: Any, high: Any, dtype: dtypes.DType, where: str) -> Array:
     """Integers from `low` to `high - 1`: two random words, reduced modulo the number of choices."""
     width = 8 * dtype.itemsize
     unsigned = UNSIGNED_OF_WIDTH[width]
@@ -120,7 +121,7 @@ def _below(key: Value, shape: Shape, low: Any, high: Any, dtype: dtypes.DType, w
     return ew.convert((upper % span_of * factor_of + lower % span_of) % span_of, dtype=dtype) + low
 
 
-def _shuffle(key: Value, x: Value, axis: int) -> Value:
+def _shuffle(key: Array, x: Array, axis: int) -> Array:
     """`x` in the order of random numbers, several times over, so that equal numbers leave no trace."""
     rounds = math.ceil(3 * math.log(max(1, x.spec.size)) / math.log(2**32 - 1))
     for _ in range(rounds):
@@ -131,7 +132,7 @@ def _shuffle(key: Value, x: Value, axis: int) -> Value:
 
 
 @spelled
-def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Value:
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Array:
     """The elements of `x` in random order along an axis, or the numbers below an integer `x`.
 
     Args:
@@ -161,7 +162,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> V
     return take(x, order, axis)
 
 
-def _count(x: Value, where: str) -> int:
+def _count(x: Array, where: str) -> int:
     if not dtypes.is_integer(x.spec.dtype) or int(x) < 0:
         raise user_error(
             DTypeError,
@@ -174,7 +175,7 @@ def _count(x: Value, where: str) -> int:
 
 
 @spelled
-def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Value:
+def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Array:
     """Elements of `a` along an axis, or numbers below an integer `a`, drawn with or without replacement.
 
     Args:
@@ -220,14 +221,14 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     return take(source, index, axis)
 
 
-def _place(drawn: Value, source: Value | None, axis: int, shape: Shape) -> Value:
+def _place(drawn: Array, source: Array | None, axis: int, shape: Shape) -> Array:
     if source is None:
         return reshape(drawn, shape=shape)
     whole = source.spec.shape
     return reshape(drawn, shape=(*whole[:axis], *shape, *whole[axis + 1 :]))
 
 
-def _weights(p: Any, count: int, where: str) -> Value:
+def _weights(p: Any, count: int, where: str) -> Array:
     p = to_value(p, where, "p")
     if p.spec.shape != (count,):
         raise user_error(
@@ -237,7 +238,7 @@ def _weights(p: Any, count: int, where: str) -> Value:
     return astype(p, dtypes.to_float(p.spec.dtype), where)
 
 
-def _weighted(key: Value, p: Value, shape: Shape, replace: bool) -> Value:
+def _weighted(key: Array, p: Array, shape: Shape, replace: bool) -> Array:
     dtype = p.spec.dtype
     if replace:
         steps = cumsum(p, axis=0)
@@ -248,7 +249,7 @@ def _weighted(key: Value, p: Value, shape: Shape, replace: bool) -> Value:
 
 
 @spelled
-def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True) -> Value:
+def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True) -> Array:
     """Positions along an axis, drawn with probabilities softmax(logits).
 
     Args:

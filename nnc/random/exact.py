@@ -7,9 +7,9 @@ from typing import Any
 import ml_dtypes
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands.draws import portable_exp, portable_log, product, unit_of_words
 from nnc.commands.promote import apply, astype
-from nnc.commands.rules import Value
 from nnc.commands.shape import concatenate, slice_axis
 from nnc.numpy import elementwise as el
 from nnc.random.keys import Shape, draw_bits
@@ -17,19 +17,19 @@ from nnc.random.keys import Shape, draw_bits
 finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
 
 
-def times(x: Any, y: Any) -> Value:
+def times(x: Any, y: Any) -> Array:
     """x · y, rounded also where products are joined with sums; they broadcast, and Python's numbers take the other's dtype."""
     return apply(product, x, y)
 
 
-def power(x: Value, y: Value) -> Value:
+def power(x: Array, y: Array) -> Array:
     """x^y for x >= 0, in float64, in the dtype of x."""
     wide, exponent = (astype(value, dtypes.float64) for value in (x, y))
     wide = el.maximum(wide, dtypes.float64.type(finfo(dtypes.float64).tiny))  # so that its logarithm is finite
     return astype(portable_exp(product(exponent, portable_log(wide))), x.spec.dtype)
 
 
-def sum_last(x: Value) -> Value:
+def sum_last(x: Array) -> Array:
     """The sum over the last axis, of at least one element, by halves: the first with the second, and so on."""
     axis = x.spec.ndim - 1
     while (size := x.spec.shape[axis]) > 1:
@@ -39,6 +39,6 @@ def sum_last(x: Value) -> Value:
     return x[..., 0]
 
 
-def fine_unit(key: Value, shape: Shape) -> Value:
+def fine_unit(key: Array, shape: Shape) -> Array:
     """Uniform numbers of 52 bits in (0, 1), in float64; the upper 23 bits are those that `uniform` draws in float32."""
     return unit_of_words(draw_bits(key, shape, 64))

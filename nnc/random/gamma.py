@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import portable_exp, portable_log, portable_log1p
 from nnc.commands.implicit import gamma_draw, log_gamma_draw
 from nnc.commands.promote import astype
-from nnc.commands.rules import Value
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.numpy import reductions as re
@@ -29,7 +29,7 @@ from nnc.trace.vectorize import vmap
 # -- one number --------------------------------------------------------------------------------------------------------
 
 
-def _draw_one(key: Value, a: Value, dtype: dtypes.DType, logarithm: bool) -> Value:
+def _draw_one(key: Array, a: Array, dtype: dtypes.DType, logarithm: bool) -> Array:
     """Marsaglia and Tsang, "A simple method for generating gamma variables" (2000), in the order of jax.random.
 
     Below a = 1 the draw for a + 1 is multiplied by u^(1/a). Normal and uniform numbers are drawn in `dtype`; all else is float64,
@@ -40,7 +40,7 @@ def _draw_one(key: Value, a: Value, dtype: dtypes.DType, logarithm: bool) -> Val
     d = ew.select(large, a, a + 1) - number(1 / 3)
     c = number(1 / 3) / ew.sqrt(d)
 
-    def refused(state: Any) -> Value:
+    def refused(state: Any) -> Array:
         _, x, y, u = state
         square = times(x, x)
         excess = portable_log1p(y) - y + times(times(y, y), 0.5 - y * number(1 / 3))
@@ -69,7 +69,7 @@ def _draw_one(key: Value, a: Value, dtype: dtypes.DType, logarithm: bool) -> Val
     return ew.select(large, drawn, times(drawn, boost))
 
 
-def _draw(key: Value, a: Value, dtype: dtypes.DType, logarithm: bool) -> Value:
+def _draw(key: Array, a: Array, dtype: dtypes.DType, logarithm: bool) -> Array:
     """One number for each element of `a`, each from a key of its own, with the digits of `dtype`; it moves with `a`, and has its
     dtype.
     """
@@ -83,7 +83,7 @@ def _draw(key: Value, a: Value, dtype: dtypes.DType, logarithm: bool) -> Value:
 
 
 @spelled
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """Numbers of the gamma distribution with shape parameter `a` and scale 1; differentiable in `a`.
 
     Args:
@@ -107,7 +107,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> V
 
 
 @spelled
-def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """Logarithms of numbers of the gamma distribution, which are exact also where the numbers for small `a` would be 0.
 
     Args:
@@ -127,7 +127,7 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -
 
 
 @spelled
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """Numbers of the beta distribution, in (0, 1), with density ∝ x^(a−1) (1 − x)^(b−1); differentiable in `a` and `b`.
 
     Args:
@@ -157,7 +157,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float3
 
 
 @spelled
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """Vectors of positive numbers of sum 1, with density ∝ ∏ x_i^(alpha_i − 1); differentiable in `alpha`.
 
     Args:
@@ -193,7 +193,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.float
 
 
 @spelled
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """Numbers of the chi-square distribution with `df` degrees of freedom; differentiable in `df`.
 
     Args:
@@ -212,7 +212,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32)
 
 
 @spelled
-def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """Numbers of the F distribution: the ratio of two chi-square numbers, each divided by its degrees of freedom.
 
     Args:
@@ -233,7 +233,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.f
 
 
 @spelled
-def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """Numbers of Student's t distribution with `df` degrees of freedom; differentiable in `df`.
 
     Args:

@@ -16,7 +16,6 @@ from nnc.array import Array
 from nnc.commands.elementwise import convert
 from nnc.commands.promote import as_operand, astype, dtype_of, to_dtype
 from nnc.commands.random import UNSIGNED_OF_WIDTH, random_bits
-from nnc.commands.rules import Value
 from nnc.commands.shape import concatenate, reshape
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
@@ -28,7 +27,7 @@ Shape = tuple[int, ...]
 
 
 @spelled
-def key(seed: Any) -> Value:
+def key(seed: Any) -> Array:
     """The key of a seed: its upper and its lower 32 bits.
 
     Args:
@@ -68,14 +67,14 @@ def key(seed: Any) -> Value:
     return _words(convert(bits, dtype=dtypes.uint64))
 
 
-def _words(bits: Value) -> Value:
+def _words(bits: Array) -> Array:
     """uint64 of any shape as uint32 with a last axis of 2: the upper and the lower half."""
     halves = [convert(bits >> np.uint64(32), dtype=dtypes.uint32), convert(bits, dtype=dtypes.uint32)]
     shape = (*bits.spec.shape, 1)
     return concatenate(*(reshape(half, shape=shape) for half in halves), axis=len(shape) - 1)
 
 
-def read_key(key: Any, where: str) -> Value:
+def read_key(key: Any, where: str) -> Array:
     """`key` as an array.
 
     Raises:
@@ -96,14 +95,14 @@ def read_key(key: Any, where: str) -> Value:
     return key
 
 
-def draw_bits(key: Value, shape: Shape, width: int) -> Value:
+def draw_bits(key: Array, shape: Shape, width: int) -> Array:
     """Random words of `width` bits from a key that was read."""
     note_use(key)
     return random_bits(key, np.asarray(0, np.uint64), shape=shape, width=width)
 
 
 @spelled
-def split(key: Any, num: Any = 2) -> Value:
+def split(key: Any, num: Any = 2) -> Array:
     """New keys, whose draws are independent of each other and of the draws of `key`.
 
     Args:
@@ -123,7 +122,7 @@ def split(key: Any, num: Any = 2) -> Value:
 
 
 @spelled
-def fold_in(key: Any, data: Any) -> Value:
+def fold_in(key: Any, data: Any) -> Array:
     """The new key that `key` gives for a number, such as the count of training steps.
 
     Args:
@@ -153,7 +152,7 @@ def fold_in(key: Any, data: Any) -> Value:
     if isinstance(data, int):
         if not 0 <= data < 2**32:
             raise user_error(ArgumentError, where, f"data is {data}.", fix="fold in an integer from 0 to 2**32 - 1.")
-        start: Value = np.asarray(operator.index(data), np.uint64)
+        start: Any = np.asarray(operator.index(data), np.uint64)
     else:
         start = astype(astype(data, dtypes.uint32), dtypes.uint64)
     note_use(key, start)
@@ -161,7 +160,7 @@ def fold_in(key: Any, data: Any) -> Value:
 
 
 @spelled
-def bits(key: Any, shape: Any = (), dtype: Any = dtypes.uint32) -> Value:
+def bits(key: Any, shape: Any = (), dtype: Any = dtypes.uint32) -> Array:
     """Uniform random bits as unsigned integers.
 
     Args:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands.promote import as_operand, astype, broadcast_to_shape, dtype_of, to_dtype
-from nnc.commands.rules import Value
 from nnc.errors import DTypeError, ShapeError, user_error
 from nnc.numpy.operands import to_shape, to_value
 from nnc.random.keys import Shape
@@ -28,12 +28,12 @@ def float_dtype(dtype: Any, where: str) -> dtypes.DType:
     return wanted
 
 
-def read_parameter(x: Any, dtype: dtypes.DType, where: str, name: str) -> Value:
+def read_parameter(x: Any, dtype: dtypes.DType, where: str, name: str) -> Array:
     """A parameter of a distribution in the dtype of the draw; numbers become NumPy scalars."""
     return astype(as_operand(x, where, name), dtype, where)
 
 
-def joint_shape(shape: Any, where: str, **parameters: Value) -> Shape:
+def joint_shape(shape: Any, where: str, **parameters: Array) -> Shape:
     """The shape of a draw: `shape`, or where it is None the shape of the parameters together.
 
     Raises:
@@ -78,7 +78,7 @@ def integer_dtype(dtype: Any, where: str) -> dtypes.DType:
     return wanted
 
 
-def read_together(where: str, dtype: dtypes.DType, shape: Any, **parameters: Any) -> tuple[list[Value], Shape]:
+def read_together(where: str, dtype: dtypes.DType, shape: Any, **parameters: Any) -> tuple[list[Array], Shape]:
     """Parameters in the dtype of the draw, broadcast to its shape, and that shape; see `joint_shape`."""
     values = {name: read_parameter(x, dtype, where, name) for name, x in parameters.items()}
     wanted = joint_shape(shape, where, **values)

@@ -13,7 +13,6 @@ import numpy as np
 
 from nnc.array import Array
 from nnc.commands.loop import ROUND
-from nnc.commands.rules import Value
 from nnc.context import ContextChange, get_context, set_context
 from nnc.graph import Symbol
 from nnc.source import SourceLine, user_source
@@ -38,7 +37,7 @@ class KeyLedger:
         self._numbers: dict[Any, int] = {}  # of values that are computed in one way
         self._symbols: dict[Symbol, int] = {}
 
-    def note(self, key: Value, start: Value) -> None:
+    def note(self, key: Array, start: Array) -> None:
         """Notes a use, and warns where it is the second, or one that every iteration of a loop repeats."""
         trace: StagingTrace | None = get_context().staging
         place, line = (self._identity(key), self._identity(start)), user_source()
@@ -50,7 +49,7 @@ class KeyLedger:
             _warn("every round of a loop uses the same key, so all rounds draw the same.", None, line)
         uses.append((trace, line))
 
-    def _identity(self, x: Value) -> Any:
+    def _identity(self, x: Array) -> Any:
         if isinstance(x, BatchTracer):
             return "rows", self._identity(x.value)
         if isinstance(x, DualTracer):
@@ -85,7 +84,7 @@ def _is_round(trace: StagingTrace) -> bool:
     return bool(inputs) and inputs[0].spec is ROUND
 
 
-def _is_of(x: Value, trace: StagingTrace) -> bool:
+def _is_of(x: Array, trace: StagingTrace) -> bool:
     """Whether `x` is computed within `trace`."""
     while isinstance(x, (BatchTracer, DualTracer)):
         x = x.value if isinstance(x, BatchTracer) else x.primal
@@ -105,7 +104,7 @@ def _warn(problem: str, first: SourceLine | None, second: SourceLine | None) -> 
     warnings.warn_explicit("\n".join(lines), KeyReuseWarning, *place)
 
 
-def note_use(key: Value, start: Value = _FIRST) -> None:
+def note_use(key: Array, start: Any = _FIRST) -> None:
     """Notes, where that is switched on, that the stream of `key` is read from `start` on."""
     for mode in get_context().modes:
         if isinstance(mode, KeyLedger):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import portable_exp, portable_log, tan_of_turns
-from nnc.commands.rules import Value
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import to_shape
 from nnc.random.continuous import exponential, normal, uniform
@@ -21,7 +21,7 @@ from nnc.spelling import spelled
 
 
 @spelled
-def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
     """Numbers of the standard Cauchy distribution: tan(π (u − 1/2)).
 
     Args:
@@ -39,7 +39,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
 
 
 @spelled
-def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
     """Numbers of the standard logistic distribution: log(u / (1 − u)).
 
     Args:
@@ -57,7 +57,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
 
 
 @spelled
-def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """Numbers whose logarithm is normal with mean 0 and standard deviation `sigma`.
 
     Args:
@@ -76,7 +76,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes
 
 
 @spelled
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """Numbers of the Pareto distribution, from 1 on, with density b x^(−b−1).
 
     Args:
@@ -95,7 +95,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> 
 
 
 @spelled
-def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """Numbers of the Rayleigh distribution, the length of a normal vector of two elements: scale · √(−2 log u).
 
     Args:
@@ -116,7 +116,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.float3
 
 
 @spelled
-def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
     """Numbers of the Weibull distribution: scale · (−log(1 − u))^(1 / concentration).
 
     Args:
@@ -140,7 +140,7 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
 
 
 @spelled
-def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """Numbers from `left` to `right` whose density rises to `mode` and falls from there, along straight lines.
 
     Args:
@@ -165,7 +165,7 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
 
 
 @spelled
-def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
     """Numbers of the Maxwell distribution, the length of a normal vector of three elements.
 
     Args:
@@ -183,7 +183,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
 
 
 @spelled
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
     """Numbers of the Wald (inverse Gaussian) distribution with scale 1 (Michael, Schucany and Haas, 1976).
 
     Args:

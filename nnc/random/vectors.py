@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands import factor
 from nnc.commands.contract import matmul
 from nnc.commands.linalg import matrix_transpose
 from nnc.commands.promote import broadcast_to_shape, promote
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import diagonal
@@ -27,7 +27,7 @@ from nnc.spelling import spelled
 @spelled
 def multivariate_normal(
     key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None, method: str = "cholesky"
-) -> Value:
+) -> Array:
     """Normal vectors with a mean and a covariance: mean + A z, with A Aᵀ = cov and z standard normal.
 
     Args:
@@ -66,7 +66,7 @@ def multivariate_normal(
     return mean + matmul(_root(cov, method), z[..., None])[..., 0]
 
 
-def _root(cov: Value, method: str) -> Value:
+def _root(cov: Array, method: str) -> Array:
     """A with A Aᵀ = cov."""
     if method == "cholesky":
         return factor.cholesky(cov)
@@ -79,7 +79,7 @@ def _root(cov: Value, method: str) -> Value:
 
 
 @spelled
-def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.float32, m: int | None = None) -> Value:
+def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.float32, m: int | None = None) -> Array:
     """Orthogonal matrices (complex: unitary ones), every one as likely (Mezzadri, 2007).
 
     Args:
@@ -112,7 +112,7 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.float32, m
 
 
 @spelled
-def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
     """Numbers with density ∝ exp(−|x|ᵖ).
 
     Args:
@@ -133,7 +133,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.fl
 
 
 @spelled
-def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
     """Vectors of `d` elements, uniform in the ball where the sum of |x_i|ᵖ is at most 1 (Barthe et al., 2005).
 
     Args:

@@ -1,0 +1,56 @@
+"""Methods of arrays that `nnc.numpy` adds when it is imported (`array_method`), as type checkers see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nnc.numpy import creation, manipulation, methods, reductions, repetition, searching
+
+
+class NamedMethods:
+    """Declares each method as the function that it is; nothing of it is there at run time."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        all = reductions.all
+        any = reductions.any
+        argmax = reductions.argmax
+        argmin = reductions.argmin
+        argpartition = searching.argpartition
+        argsort = searching.argsort
+        astype = creation.astype
+        choose = searching.choose
+        clip = methods.clip
+        compress = methods.compress
+        conj = methods.conj
+        conjugate = methods.conjugate
+        copy = creation.copy
+        cumprod = reductions.cumprod
+        cumsum = reductions.cumsum
+        diagonal = manipulation.diagonal
+        dot = methods.dot
+        flatten = methods.flatten
+        max = reductions.max
+        mean = reductions.mean
+        min = reductions.min
+        nonzero = searching.nonzero
+        partition = searching.partition
+        prod = reductions.prod
+        ptp = reductions.ptp
+        ravel = manipulation.ravel
+        repeat = repetition.repeat
+        reshape = methods.reshape
+        round = methods.round
+        searchsorted = searching.searchsorted
+        sort = searching.sort
+        squeeze = manipulation.squeeze
+        std = reductions.std
+        sum = reductions.sum
+        swapaxes = manipulation.swapaxes
+        take = searching.take
+        tobytes = methods.tobytes
+        trace = manipulation.trace
+        transpose = methods.transpose
+        var = reductions.var

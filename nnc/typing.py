@@ -1,0 +1,59 @@
+"""Types for annotations: what functions take as an array, a number or a dtype.
+
+`nnc.Array` is the static type of every value, also where a function is traced: tracers have the operators and methods of arrays,
+so that a function annotated with `nnc.Array` type-checks once for all transforms. Python's types cannot say "the same tree with
+other leaves"; where that is the result, it is an `object`, which a checker lets nobody use before it is narrowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import EllipsisType
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import Array
+
+__all__ = ["ArrayLike", "Axis", "DTypeLike", "ForeignArray", "Index", "Leaf", "Nested", "Shape", "ShapeLike"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Nested(Protocol[T_co]):
+    """Nested lists or tuples of leaves; unlike `Sequence` no string is one."""
+
+    def __len__(self, /) -> int:
+        """How many items there are."""
+
+    def __getitem__(self, index: int, /) -> T_co | Nested[T_co]:
+        """One item."""
+
+    def __contains__(self, item: object, /) -> bool:
+        """Whether there is an equal item."""
+
+    def __iter__(self, /) -> Iterator[T_co | Nested[T_co]]:
+        """The items in order."""
+
+
+class ForeignArray(Protocol):
+    """An array of another library that shares its memory by DLPack: PyTorch's, JAX's, CuPy's."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Where its memory is."""
+
+
+NumPyArray = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+Leaf = Array | NumPyArray | np.generic | complex  # complex stands for bool, int and float, too
+ArrayLike = Leaf | ForeignArray | Nested[Leaf]
+DTypeLike = str | type | np.dtype[np.generic] | dtypes.NamedDType
+Axis = int | Sequence[int] | None
+Shape = tuple[int, ...]
+ShapeLike = int | Sequence[int]
+Place = int | slice | EllipsisType | None | Array | NumPyArray | np.integer | np.bool | Sequence[int] | Sequence[bool]
+Index = Place | tuple[Place, ...]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
