@@ -85,7 +85,7 @@ tan_of_turns: Command = _draw(
     "tan_of_turns", portable.tan_of_turns, "tan_of_turns(x)", accepts=FLOAT, flops=30, singular=True,
     partials=(lambda t, out: mul(add(square(out), ones_like(out)), full_like(out, math.pi)),),
 )  # fmt: skip
-"""tan(πx) for |x| <= ½."""
+"""tan(πx)."""
 
 unit_of_words: Command = _draw(
     "unit_of_words", portable.unit_of_words, "unit_of_words(x)",

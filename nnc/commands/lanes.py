@@ -21,7 +21,7 @@ BLOCK = (
 )  # elements of a block: 64 KiB of float64, so that a few intermediate values fit a cache of the second level
 NDArray = np.ndarray[Any, Any]
 Step = tuple[Callable[..., Any], Callable[[Any], Sequence[Any]], int]
-_EXACT = {"sqrt": np.sqrt, "fabs": np.abs, "floor": np.floor}
+_EXACT = {"sqrt": np.sqrt, "fabs": np.abs, "floor": np.floor, "rint": np.rint}
 
 
 class OnArrays:

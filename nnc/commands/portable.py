@@ -251,7 +251,8 @@ _COSINE = tuple((-1) ** k * math.pi ** (2 * k) / math.factorial(2 * k) for k in 
 
 
 def tan_of_turns(t: Number) -> Number:
-    """tan(πt) for |t| <= ½."""
+    """tan(πt)."""
+    t = t - t.intrinsic("rint")  # its period is 1; this is exact
     size = t.intrinsic("fabs")
     beyond = size > 0.25
     near = beyond.choose(0.5 - size, size)

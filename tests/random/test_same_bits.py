@@ -150,3 +150,13 @@ def test_wald_draws_of_large_means_are_positive_and_follow_their_distribution() 
         draws = np.asarray(random.wald(KEY, np.float32(mean), (4000,))).astype(np.float64)
         assert (draws > 0).all()
         assert stats.kstest(draws, stats.invgauss(mean).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_tangent_of_turns_is_periodic(dtype: Any) -> None:
+    x = np.random.default_rng(1).uniform(-0.4, 0.4, 2001).astype(dtype)
+    for turns in (0, 1, -1, 2, 1000):
+        shifted = (x + dtype(turns)).astype(dtype)
+        wanted = np.tan(np.pi * (shifted - dtype(turns)).astype(np.float64))
+        for tangent in (commands.tan_of_turns, nnc.compile(commands.tan_of_turns)):
+            np.testing.assert_allclose(np.asarray(tangent(shifted)), wanted, rtol=8 * np.finfo(dtype).eps)
