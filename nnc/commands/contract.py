@@ -174,6 +174,7 @@ dot = register(
     numpy_call=_dot_call,
     numpy_into=_dot_into,
     takes_epilogue=True,
+    cannot_fail=True,
     derivative=linear_in("dot", {0: _cotangent_of_left, 1: _cotangent_of_right}),
     batch=_dot_batch,
     cost=_dot_cost,

@@ -22,6 +22,7 @@ from nnc.commands.rules import (
     Derivative,
     InPlace,
     Linear,
+    Product,
     Tangents,
     TransposeRule,
     Value,
@@ -66,6 +67,7 @@ def elementwise(
     widen: bool = True,
     identity: bool = False,
     complex_function: Callable[..., Any] | None = None,
+    **attributes: Any,
 ) -> Command:
     """Registers an elementwise command.
 
@@ -83,6 +85,7 @@ def elementwise(
         widen: 16-bit floats are computed in float32.
         identity: the output equals the input.
         complex_function: the reference for complex operands, where it is another.
+        **attributes: cells of other columns.
     """
 
     def infer(*specs: TensorSpec) -> TensorSpec:
@@ -118,6 +121,7 @@ def elementwise(
         batch=batch_elementwise(name),
         inplace=InPlace(tuple((i, 0) for i in range(arity)), (0,) if identity else ()) if result is None else None,
         cost=lambda *specs: flops * specs[0].size,
+        **attributes,
     )
 
 
@@ -157,12 +161,17 @@ def _dynamic_linearials(*signs: int) -> Derivative:
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
-neg: Command = elementwise("neg", np.negative, "-x", derivative=_dynamic_linearials(-1))
-add: Command = elementwise("add", np.add, "x + y", arity=2, accepts=ANY, derivative=_dynamic_linearials(1, 1))
-sub: Command = elementwise("sub", np.subtract, "x - y", arity=2, derivative=_dynamic_linearials(1, -1))
+neg: Command = elementwise("neg", np.negative, "-x", derivative=_dynamic_linearials(-1), weight=1, terms=(-1,))
+add: Command = elementwise(
+    "add", np.add, "x + y", arity=2, accepts=ANY, derivative=_dynamic_linearials(1, 1), weight=1, terms=(1, 1), commutes=True
+)  # fmt: skip
+sub: Command = elementwise(
+    "sub", np.subtract, "x - y", arity=2, derivative=_dynamic_linearials(1, -1), weight=1, terms=(1, -1)
+)
 mul: Command = elementwise(
     "mul", np.multiply, "x * y", arity=2, accepts=ANY,
     derivative=linear_in("mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
+    weight=1, product=Product(), commutes=True,
 )  # fmt: skip
 
 
@@ -179,6 +188,9 @@ safe_mul: Command = elementwise(
     "safe_product(x, y)",  # as exact, but for the sign of 0
     arity=2,
     derivative=linear_in("safe_mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
+    weight=1,
+    product=Product(keeps_zero=True),
+    commutes=True,
 )
 _PRODUCTS = {"mul": mul, "safe_mul": safe_mul}
 
@@ -224,14 +236,17 @@ fmod: Command = elementwise(
 abs_: Command = elementwise(
     "abs", np.abs, "abs(x)", result=dtypes.real_dtype,
     derivative=Derivative(lambda primals, tangents, outputs: (_abs_jvp(primals[0], tangents[0], outputs[0]),)),
+    weight=2,
 )  # fmt: skip
 sign: Command = elementwise(
     "sign", np.sign, "sign(x)",
     derivative=Derivative(lambda primals, tangents, outputs: (_sign_jvp(primals[0], tangents[0], outputs[0]),)),
+    weight=2,
 )  # fmt: skip
 square: Command = elementwise(
     "square", np.square, "x * x",
     derivative=Derivative(lambda primals, tangents, outputs: (primals[0] * tangents[0] * 2,)),  # keeps x, no double of it
+    weight=2, product=Product((0, 0)),
 )  # fmt: skip
 
 
@@ -406,11 +421,11 @@ def _winner(x: Value, y: Value) -> Value:
 
 maximum: Command = elementwise(
     "maximum", np.maximum, "max(x, y)", arity=2, accepts=ORDERED,
-    partials=(lambda x, y, out: _winner(x, y), lambda x, y, out: _winner(y, x)), singular=True,
+    partials=(lambda x, y, out: _winner(x, y), lambda x, y, out: _winner(y, x)), singular=True, weight=2,
 )  # fmt: skip
 minimum: Command = elementwise(
     "minimum", np.minimum, "min(x, y)", arity=2, accepts=ORDERED,
-    partials=(lambda x, y, out: _winner(y, x), lambda x, y, out: _winner(x, y)), singular=True,
+    partials=(lambda x, y, out: _winner(y, x), lambda x, y, out: _winner(x, y)), singular=True, weight=2,
 )  # fmt: skip
 copysign: Command = elementwise(
     "copysign", np.copysign, "copysign(x, y)", arity=2, accepts=FLOAT,
@@ -423,23 +438,33 @@ def _to_bool(dtype: dtypes.DType) -> dtypes.DType:
     return dtypes.bool_
 
 
-equal: Command = elementwise("equal", np.equal, "x == y", arity=2, accepts=ANY, result=_to_bool)
-not_equal: Command = elementwise("not_equal", np.not_equal, "x != y", arity=2, accepts=ANY, result=_to_bool)
-less: Command = elementwise("less", np.less, "x < y", arity=2, accepts=ORDERED, result=_to_bool)
-less_equal: Command = elementwise("less_equal", np.less_equal, "x <= y", arity=2, accepts=ORDERED, result=_to_bool)
-greater: Command = elementwise("greater", np.greater, "x > y", arity=2, accepts=ORDERED, result=_to_bool)
-greater_equal: Command = elementwise(
-    "greater_equal", np.greater_equal, "x >= y", arity=2, accepts=ORDERED, result=_to_bool
+equal: Command = elementwise(
+    "equal", np.equal, "x == y", arity=2, accepts=ANY, result=_to_bool, weight=2, commutes=True
 )
-isnan: Command = elementwise("isnan", np.isnan, "x != x", accepts=ANY, result=_to_bool)
+not_equal: Command = elementwise(
+    "not_equal", np.not_equal, "x != y", arity=2, accepts=ANY, result=_to_bool, weight=2, commutes=True
+)
+less: Command = elementwise("less", np.less, "x < y", arity=2, accepts=ORDERED, result=_to_bool, weight=2)
+less_equal: Command = elementwise(
+    "less_equal", np.less_equal, "x <= y", arity=2, accepts=ORDERED, result=_to_bool, weight=2
+)
+greater: Command = elementwise("greater", np.greater, "x > y", arity=2, accepts=ORDERED, result=_to_bool, weight=2)
+greater_equal: Command = elementwise(
+    "greater_equal", np.greater_equal, "x >= y", arity=2, accepts=ORDERED, result=_to_bool, weight=2
+)
+isnan: Command = elementwise("isnan", np.isnan, "x != x", accepts=ANY, result=_to_bool, weight=2)
 isinf: Command = elementwise("isinf", np.isinf, "abs(x) == inf", accepts=ANY, result=_to_bool)
-isfinite: Command = elementwise("isfinite", np.isfinite, "abs(x) < inf", accepts=ANY, result=_to_bool)
+isfinite: Command = elementwise("isfinite", np.isfinite, "abs(x) < inf", accepts=ANY, result=_to_bool, weight=2)
 signbit: Command = elementwise("signbit", np.signbit, "signbit(x)", accepts=FLOAT, result=_to_bool)
 
-bitwise_not: Command = elementwise("bitwise_not", np.invert, "~x", accepts=BITS)
-bitwise_and: Command = elementwise("bitwise_and", np.bitwise_and, "x & y", arity=2, accepts=BITS)
-bitwise_or: Command = elementwise("bitwise_or", np.bitwise_or, "x | y", arity=2, accepts=BITS)
-bitwise_xor: Command = elementwise("bitwise_xor", np.bitwise_xor, "x ^ y", arity=2, accepts=BITS)
+bitwise_not: Command = elementwise("bitwise_not", np.invert, "~x", accepts=BITS, weight=2)
+bitwise_and: Command = elementwise(
+    "bitwise_and", np.bitwise_and, "x & y", arity=2, accepts=BITS, weight=2, commutes=True
+)
+bitwise_or: Command = elementwise("bitwise_or", np.bitwise_or, "x | y", arity=2, accepts=BITS, weight=2, commutes=True)
+bitwise_xor: Command = elementwise(
+    "bitwise_xor", np.bitwise_xor, "x ^ y", arity=2, accepts=BITS, weight=2, commutes=True
+)
 
 
 def _shift(function: Any) -> Any:
@@ -500,6 +525,7 @@ select: Command = register(
     derivative=linear_in_all("select", _select_transpose),
     batch=batch_elementwise("select"),
     inplace=InPlace(((1, 0), (2, 0))),
+    weight=2,
     cost=lambda condition, x, y: x.size,
 )
 
@@ -597,12 +623,13 @@ convert: Command = register(
     exact=True,
     derivative=Derivative(_convert_jvp, _convert_transpose),
     batch=batch_elementwise("convert"),
+    weight=1,
     cost=lambda x, dtype: 0,
 )
 
 stop_gradient: Command = elementwise(
-    "stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0, identity=True
+    "stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0, identity=True, weight=2
 )
 copy: Command = elementwise(
-    "copy", np.array, "x", accepts=ANY, derivative=_dynamic_linearials(1), flops=0, identity=True
+    "copy", np.array, "x", accepts=ANY, derivative=_dynamic_linearials(1), flops=0, identity=True, weight=2
 )

@@ -85,6 +85,19 @@ class Reduction:
     ordered: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product of two operands, element by element.
+
+    Attributes:
+        factors: positions of the two; the same one twice for a square.
+        keeps_zero: 0 times an infinity, or a NaN, is 0.
+    """
+
+    factors: tuple[int, int] = (0, 1)
+    keeps_zero: bool = False
+
+
 derivative: Attribute[Derivative] = Attribute("derivative", "how the command is differentiated")
 batch: Attribute[BatchRule] = Attribute("batch", "how the command runs over a leading batch axis")
 alias: Attribute[str] = Attribute(
@@ -97,6 +110,21 @@ expansion: Attribute[Callable[..., Value]] = Attribute(
     "expansion", "(*operands, **params) -> the result, by the simpler commands that printed kernels are made of"
 )
 cost: Attribute[Callable[..., int]] = Attribute("cost", "(*specs, **params) -> floating-point operations")
+weight: Attribute[int] = Attribute(
+    "weight",
+    "work for one element of the result of an elementwise command that takes an instruction or two: 1 for what is done while a "
+    "kernel waits for memory, so that it is no more than a read, else 2. Commands without a cell are expensive",
+)
+terms: Attribute[tuple[int, ...]] = Attribute(
+    "terms",
+    "for sums: a sign for each operand, 1 or -1; each element is the sum of those of the operands with these signs",
+)
+product: Attribute[Product] = Attribute("product", "of which operands each element is the product")
+commutes: Attribute[bool] = Attribute("commutes", "exchanging the two operands changes no bit of the result")
+cannot_fail: Attribute[bool] = Attribute(
+    "cannot_fail",
+    "the command never raises on operands of the right specs; elementwise commands, views, reductions and joins need no cell",
+)
 scalar: Attribute[str] = Attribute("scalar", "the scalar expression that code generators print")
 exact: Attribute[bool] = Attribute(
     "exact", "True where nothing is rounded: the scalar expression takes 16-bit floats as they are, and not in float32"

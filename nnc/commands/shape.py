@@ -444,6 +444,7 @@ pad: Command = register(
     infer=_pad_infer,
     reference=_pad_reference,
     derivative=linear_in_all("pad", _pad_transpose),
+    cannot_fail=True,
     batch=_pad_batch,
     cost=_no_cost,
 )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 
-import nnc
+import nnc.lower.passes  # registers the passes that are recorded
 from nnc.graph import PASSES, Graph, to_text
 from nnc.lower.codegen.native import Native
 from nnc.lower.liveness import walk

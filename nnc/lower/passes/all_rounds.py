@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import nnc.commands.contract  # noqa: F401  (registers the products)
-from nnc.commands.rules import alias, batch, effect, lead, scalar
+from nnc.commands.facts import is_view, never_raises
+from nnc.commands.rules import batch, effect, lead
 from nnc.context import set_context
 from nnc.dtypes import TAPE
 from nnc.graph import Command, GraphBuilder, Node, Symbol
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.licm import cannot_fail
 from nnc.lower.passes.loops import Loop, Yield
 from nnc.options import Options
 from nnc.source import SourceLine
@@ -153,12 +153,7 @@ def may_stack(node: Node) -> bool:
         return False
     if any(symbol.spec.dtype == TAPE for symbol in (*node.inputs, *node.outputs)):
         return False
-    return is_view(node) or node.command in scalar or cannot_fail.get(node.command, False)
-
-
-def is_view(node: Node) -> bool:
-    """Whether a node shows the elements of its only operand in another form."""
-    return alias.get(node.command, None) == "view" and len(node.inputs) == 1
+    return never_raises(node)
 
 
 def is_thin_product(node: Node, varying: Collection[Symbol]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 
+from nnc.commands.rules import weight
 from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.codegen.domain import can_fuse, is_view
@@ -13,7 +14,6 @@ from nnc.options import Options
 
 _MEMORY = cpu_target().memory
 
-_COMMANDS = frozenset({"add", "sub", "mul", "safe_mul", "neg", "convert"})
 _SMALL = 64  # a value that takes this part of another's bytes is read for nothing
 
 
@@ -41,7 +41,7 @@ def at_readers(graph: Graph, options: Options) -> Graph:
 
 def _is_light(node: Node) -> bool:
     """Whether a node makes something large by a command that is no work."""
-    return node.command.name in _COMMANDS and node.outputs[0].spec.nbytes >= _MEMORY.cached_bytes
+    return weight.get(node.command) == 1 and node.outputs[0].spec.nbytes >= _MEMORY.cached_bytes
 
 
 def key_of(node: Node) -> tuple[object, ...]:

@@ -11,18 +11,13 @@ from typing import Any
 
 import numpy as np
 
-import nnc.commands.elementwise  # noqa: F401  (registers the commands whose cells are filled here)
-from nnc.commands.rules import effect
-from nnc.graph import Attribute, Graph, Node, Symbol, TensorSpec, register_pass, structurally_equal
+from nnc.commands.rules import commutes, effect
+from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass, structurally_equal
 from nnc.graph.graph import NDArray
 from nnc.graph.hashing import same_params
 from nnc.lower.passes.loops import Inner, Loop, Read, Yield, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
-
-commutes: Attribute[bool] = Attribute("commutes", "exchanging the two operands changes no bit of the result")
-for _name in ("add", "mul", "safe_mul", "equal", "not_equal", "bitwise_and", "bitwise_or", "bitwise_xor"):
-    commutes.set(_name, True)
 
 
 @register_pass("cse")

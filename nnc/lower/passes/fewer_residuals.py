@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nnc.commands.rules import effect, scalar
+from nnc.commands.facts import is_view
+from nnc.commands.rules import effect, scalar, weight
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.min_cut import INFINITE, MinCut
-from nnc.lower.passes.all_rounds import is_view, total_bytes
+from nnc.lower.passes.all_rounds import total_bytes
 from nnc.lower.passes.loops import Loop, Read, Yield, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
@@ -18,13 +19,6 @@ from nnc.options import Options
 # The cost of computing a value anew, where 64 times its bytes are the cost of keeping it: a cheap command is hidden behind the
 # memory that the iteration reads anyway, so many of them may save one row; the others are so expensive that four may.
 _KEPT, _CHEAP, _DEAR = 64, 2, 16
-_CHEAP_COMMANDS = frozenset(
-    (
-        "add", "sub", "mul", "safe_mul", "neg", "abs", "square", "sign", "maximum", "minimum", "select", "convert", "copy",
-        "stop_gradient", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isfinite", "isnan",
-        "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
-    )
-)  # fmt: skip
 
 
 @register_pass("fewer_residuals", concerns=("scan", "while"))
@@ -229,7 +223,7 @@ def _may_repeat(node: Node) -> bool:
     """Whether a node is elementwise or a view, so that a fused kernel computes it anew on the way."""
     if node.graphs or len(node.outputs) != 1 or node.command in effect or node.outputs[0].spec.dtype == TAPE:
         return False
-    return node.command in scalar or is_view(node) or node.command.name == "full"
+    return node.command in scalar or is_view(node)
 
 
 def _cheapest(wanted: Sequence[Symbol], free: set[Symbol], producers: Mapping[Symbol, Node]) -> list[Symbol]:
@@ -254,7 +248,7 @@ def _cheapest(wanted: Sequence[Symbol], free: set[Symbol], producers: Mapping[Sy
             cut.cost_of_second(made, INFINITE)
         else:
             if not is_view(node):
-                cut.cost_of_second(made, (_CHEAP if node.command.name in _CHEAP_COMMANDS else _DEAR) * nbytes)
+                cut.cost_of_second(made, (_CHEAP if node.command in weight else _DEAR) * nbytes)
             for source in node.inputs:
                 if source in order:
                     cut.cost_if(order[source] + 1, made, INFINITE)

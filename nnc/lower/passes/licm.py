@@ -10,31 +10,16 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import nnc.commands.reduce  # noqa: F401  (registers commands whose cells are filled here)
-from nnc.commands.rules import alias, cost, effect, scalar
+from nnc.commands.facts import is_view, never_raises
+from nnc.commands.rules import cost, effect
 from nnc.dtypes import TAPE
-from nnc.graph import Attribute, Graph, Node, Symbol, command, register_pass
+from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.loops import Loop, Read, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
 CHEAP = 1 << 14  # operations that a loop of no iteration may cost in vain
-
-cannot_fail: Attribute[bool] = Attribute("cannot_fail", "the command never raises on operands of the right specs")
-for _name in (
-    "dot",
-    "reduce_sum",
-    "reduce_prod",
-    "reduce_max",
-    "reduce_min",
-    "concatenate",
-    "assemble",
-    "pad",
-    "iota",
-    "full",
-):
-    cannot_fail.set(_name, True)
 
 
 @register_pass("licm", concerns=("scan", "while"))
@@ -120,7 +105,7 @@ def move_out(
             continue
         invariant.update(node.outputs)
         writers.update(dict.fromkeys(node.outputs, node))
-        if alias.get(node.command, None) != "view" and (node.inputs or not _is_small(node)):
+        if not is_view(node) and (node.inputs or not _is_small(node)):
             roots.append(node)
     if not roots:
         return [], loop
@@ -141,8 +126,7 @@ def _may_leave(node: Node, surely: bool) -> bool:
         return False
     if surely:
         return True
-    safe = node.command in scalar or alias.get(node.command, None) == "view" or cannot_fail.get(node.command, False)
-    return safe and _operations(node) <= CHEAP
+    return never_raises(node) and _operations(node) <= CHEAP
 
 
 def _operations(node: Node) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from nnc.commands.rules import scalar
+from nnc.commands.rules import scalar, weight
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.codegen.domain import can_fuse, is_reduction
 from nnc.lower.min_cut import INFINITE, MinCut
@@ -16,8 +16,7 @@ from nnc.options import Options
 
 _WORTHWHILE = 1 << 20  # bytes; below, memory is not worth any work
 _GAIN = 0.9  # of the peak, or nothing is done
-_WORK = 16  # of elementwise commands for one value: 1 for commands in _CHEAP, 2 for others; a GELU takes a dozen
-_CHEAP = frozenset({"add", "sub", "mul", "safe_mul", "neg", "abs", "square", "minimum", "maximum", "select", "convert"})
+_WORK = 16  # of elementwise commands for one value: 1 for commands with a weight, 2 for others; a GELU takes a dozen
 _NODES = 96  # the same where a kernel computes it for itself alone
 _SMALL = 64  # a value that takes this part of another's bytes may be kept for it
 _MINOR = 1000  # values that take a smaller part of the peak stay
@@ -180,7 +179,7 @@ class Peak:
             found.add(place)
             node = self.graph.nodes[place]
             if runs(node, self.views):
-                work += 1 if node.command.name in _CHEAP else 2
+                work += 1 if node.command in weight else 2
                 if node.command not in scalar or len(node.outputs) > 1 or work > most:
                     return None
             stack += node.inputs

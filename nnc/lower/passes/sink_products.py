@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from nnc.commands.facts import is_view
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.all_rounds import ROUNDS, KnownRows, is_thin_product, is_view, may_stack, total_bytes
+from nnc.lower.passes.all_rounds import ROUNDS, KnownRows, is_thin_product, may_stack, total_bytes
 from nnc.lower.passes.dce import has_effect
 from nnc.lower.passes.loops import Loop, Yield, take_apart
 from nnc.lower.passes.once import OncePerGraph

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nnc.commands.facts import is_view
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.all_rounds import ROUNDS, AllRounds, KnownRows, is_short_sum, is_view, total_bytes
+from nnc.lower.passes.all_rounds import ROUNDS, AllRounds, KnownRows, is_short_sum, total_bytes
 from nnc.lower.passes.loops import Carry, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options

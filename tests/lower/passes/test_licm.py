@@ -111,3 +111,11 @@ def test_a_loop_of_no_round_raises_nothing_where_its_first_node_would() -> None:
         graph = nnc.make_graph(f)(X, table, index)
         assert "gather" not in names(run(graph, "licm", "dce"))
         np.testing.assert_array_equal(nnc.compile(f)(X, table, index), X)
+
+
+def test_a_loop_of_no_round_raises_no_powers_that_are_no_integers() -> None:
+    def looped(rounds: Any, x: Any, y: Any) -> Any:
+        return nnc.while_loop(lambda s: s[0] < rounds, lambda s: (s[0] + 1, s[1] + x**y), (nnp.asarray(0), x))[1]
+
+    assert nnc.compile(looped)(*map(nnp.asarray, (0, 2, -1))) == 2
+    assert nnc.compile(looped)(*map(nnp.asarray, (2, 2, 3))) == 18

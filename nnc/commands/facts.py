@@ -1,0 +1,29 @@
+"""Facts of nodes that follow from the columns of their commands, so that passes need no names of commands."""
+
+from __future__ import annotations
+
+from nnc.commands.rules import alias, cannot_fail, may_raise, placed, reduction, scalar, terms
+from nnc.graph import Command, Node
+
+
+def is_view(node: Node) -> bool:
+    """Whether a node shows the elements of its only operand in another form."""
+    return alias.get(node.command) == "view" and len(node.inputs) == 1
+
+
+def never_raises(node: Node) -> bool:
+    """Whether a node is known to raise for no values of its operands, so that it may run where it did not have to."""
+    command = node.command
+    is_plain = command in scalar or command in alias or command in reduction or placed.get(command) == "counted"
+    return (is_plain or cannot_fail.get(command, False)) and not may_raise(node)
+
+
+def is_sum(command: Command) -> bool:
+    """Whether a command adds up the elements along its parameter `axes`."""
+    by = reduction.get(command)
+    return by is not None and is_addition(by.combine)
+
+
+def is_addition(command: Command) -> bool:
+    """Whether a command adds two operands, element by element."""
+    return terms.get(command) == (1, 1)
