@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from operator import attrgetter, itemgetter
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -15,19 +14,19 @@ from typing import Any
 import numpy as np
 
 import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
-from nnc import dtypes
 from nnc.array import Array, new_array
 from nnc.backends.toolchain import toolchain
+from nnc.bindings import Inputs, Outputs
 from nnc.collection import collection_paused
 from nnc.commands.pack import packable
-from nnc.commands.promote import astype, is_weak
+from nnc.commands.promote import is_weak
 from nnc.context import activity, set_context
 from nnc.errors import ArgumentTypeError, OutOfMemoryError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.autotune import Tuner
 from nnc.lower.background import in_background
 from nnc.lower.cache import Cache, Entry
-from nnc.lower.direct import Boxes, Direct, Results, load_direct
+from nnc.lower.direct import Boxes, Direct, load_direct
 from nnc.lower.frame import NoRoomError
 from nnc.lower.kept import Kept, is_alone
 from nnc.lower.pipeline import lower
@@ -119,28 +118,26 @@ class Lowered:
             if prefetch is not None and prefetch.room is not None:
                 program.make_ready(prefetch.room)
         explicit, specs = self._staged.num_explicit, self._staged.graph.input_specs
-        arguments = tuple((i, specs[i]) for i in used if i < explicit)
-        captured = tuple(self._staged.captured[i - explicit] for i in used if i >= explicit)
-        timings, outside = Timings(tuple(clock.items())), program.outside
+        outside, reads = program.outside, tuple((i, specs[i]) for i in used if i < explicit)
+        inputs = Inputs(
+            reads=reads,
+            reads_all=len(reads) == explicit,
+            captured=tuple(self._staged.captured[i - explicit] for i in used if i >= explicit),
+            donated=self._donated,
+            written=outside.donated,
+            spared=tuple(self._donated.difference(reads[place][0] for place in outside.donated)),
+        )
         return Executable(
-            self._signature,
-            self._key,
-            graph,
-            program,
-            arguments,
-            len(arguments) == explicit,
-            captured,
-            self._snapshot,
-            self._out,
-            self._out.treedef.is_leaf() and len(self._out.where) == 1,
-            graph.output_specs,
-            self._weak,
-            self._donated,
-            timings,
-            outside.donated,
-            tuple(self._donated.difference(arguments[place][0] for place in outside.donated)),
-            Kept(outside, toolchain(self._options.device).choose_kernel) if outside.kept else None,
-            self._options,
+            graph=graph,
+            snapshot=self._snapshot,
+            timings=Timings(tuple(clock.items())),
+            options=self._options,
+            _signature=self._signature,
+            _key=self._key,
+            _program=program,
+            _inputs=inputs,
+            _outputs=Outputs.of(self._out, graph.output_specs, self._weak),
+            _kept=Kept(outside, toolchain(self._options.device).choose_kernel) if outside.kept else None,
         )
 
     def _make_program(self, prefetch: Prefetch | None) -> tuple[Graph, Program, list[int]]:
@@ -194,28 +191,27 @@ def _arena_entry(call: Call, options: Options, folder: Path) -> Entry:
     return Entry(Cache(folder), "arenas", key)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Executable:
-    """A program ready to run: everything about it is known before it does."""
+    """A program ready to run: everything about it is known before it does.
 
+    Attributes:
+        graph: the graph of the wanted outputs.
+        snapshot: captured Python values, which must stay as they were.
+        timings: seconds of each part of the compilation.
+        options: that the function was compiled with.
+    """
+
+    graph: Graph
+    snapshot: Snapshot
+    timings: Timings
+    options: Options
     _signature: Signature
     _key: Key
-    graph: Graph
     _program: Program
-    _reads: tuple[tuple[int, TensorSpec], ...]
-    _reads_all: bool  # the dynamic leaves, in their order
-    _captured: tuple[Array, ...]
-    snapshot: Snapshot
-    _out: FlatTree
-    _is_array: bool  # whether the result is one array, in no container
-    _results: tuple[TensorSpec, ...]
-    _weak: tuple[bool, ...]
-    _donated: frozenset[int]  # leaves that no caller may use again
-    timings: Timings
-    _written: tuple[int, ...]  # inputs of the program that it writes over
-    _spared: tuple[int, ...]  # donated leaves whose memory it does not write over
-    _kept: Kept | None
-    options: Options  # that the function was compiled with
+    _inputs: Inputs
+    _outputs: Outputs
+    _kept: Kept | None  # packed forms of inputs that last from call to call
 
     @property
     def memory_plan(self) -> MemoryPlan:
@@ -270,38 +266,16 @@ class Executable:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result for dynamic leaves that are known to fit."""
-        inputs: list[Any]
-        made: Sequence[Any] = ()
-        if self._kept is not None:  # which looks at who else has references to arrays, so before there are more
-            made = self._kept.arrays([*(leaves[i] for i, _ in self._reads), *self._captured])
+        memory = self._inputs.memory(leaves, self._kept)
         try:
-            inputs = list(map(_MEMORY, leaves if self._reads_all else [leaves[i] for i, _ in self._reads]))
-        except AttributeError:  # a NumPy array, a number, an array that was donated
-            inputs = [_data(leaves[i], spec) for i, spec in self._reads]
-        if self._captured:
-            inputs += [value.data for value in self._captured]
-        inputs += made
-        if self._donated:
-            self._take_donated(leaves, inputs)
-        try:
-            outputs = self._program.run(inputs)
+            outputs = self._program.run(memory)
         except MemoryError as error:
             if is_users(error):
                 raise
             if isinstance(error, NoRoomError):
-                self._give_back(leaves, inputs)
+                self._inputs.give_back(leaves, memory)
             raise self._out_of_memory() from None
-        for i in self._spared:
-            leaf = leaves[i]
-            if isinstance(leaf, Array):
-                leaf.delete()
-            elif isinstance(
-                leaf, np.ndarray
-            ):  # which its owner goes on using, though the function gave it back as it is
-                outputs = [x.copy() if np.may_share_memory(x, leaf) else x for x in outputs]
-        if self._is_array:
-            return new_array(outputs[0], self._results[0], self._weak[0])
-        return self._out.build(list(map(new_array, outputs, self._results, self._weak)))
+        return self._outputs.result(self._inputs.end(leaves, outputs))
 
     def runner(self, likeness: Likeness) -> Run:
         """Makes a function that runs calls of one pattern in the shortest way. It returns NotImplemented for others, and where a
@@ -315,8 +289,9 @@ class Executable:
 
         if direct is None:
             return run
-        idle, bind, build = direct.idle, direct.bind, self._builder()
-        is_flat, is_pure, captured = likeness.take is None, self.snapshot.is_empty, self._captured
+        order = self._program.outside.order
+        idle, bind, build = direct.idle, direct.bind, self._outputs.builder(order)
+        is_flat, is_pure, captured = likeness.take is None, self.snapshot.is_empty, self._inputs.captured
 
         def run_directly(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             leaves = [*args] if is_flat and not kwargs else likeness.taken(args, kwargs)
@@ -341,40 +316,11 @@ class Executable:
         """How the program is called on the dynamic leaves of calls without Python in between; None where that cannot be."""
         compiler, boxes, arrays = toolchain(self.options.device).compiler(), _boxes(), likeness.arrays
         order = self._program.outside.order
-        is_special = self._kept is not None or self._donated or not self._reads_all
+        is_special = self._kept is not None or not self._inputs.is_plain
         if compiler is None or boxes is None or arrays is None or order is None or is_special:
             return None
-        arrays += tuple((value.spec, value.weak) for value in self._captured)
-        by_place = sorted(zip(order, self._results, self._weak, strict=True), key=itemgetter(0))
-        results = Results([spec for _, spec, _ in by_place], [weak for *_, weak in by_place], self._is_array)
-        return Direct.of(self._program, compiler, boxes, arrays, results)
-
-    def _builder(self) -> Callable[[list[Any]], Any] | None:
-        """The function's result of the arrays made for it, in their order; None where it is the one array itself."""
-        if self._is_array:
-            return None
-        build, order = self._out.build, self._program.outside.order
-        if order is None or len(order) < 2:
-            return build
-        pick = itemgetter(*order)
-        return lambda made: build(pick(made))
-
-    def _take_donated(self, leaves: Sequence[Any], inputs: list[Any]) -> None:
-        """Leaves memory that is written over to the program alone."""
-        for place in self._written:
-            leaf = leaves[self._reads[place][0]]
-            if not isinstance(leaf, Array):
-                inputs[place] = inputs[place].copy()
-            elif not leaf.is_deleted():  # else it was given twice, and the first time found this reference
-                inputs[place] = None  # so that nobody else holds the memory
-                inputs[place] = leaf.release()
-
-    def _give_back(self, leaves: Sequence[Any], inputs: Sequence[Any]) -> None:
-        """Returns the memory of donated arrays that the program has not written to."""
-        for place in self._written:
-            leaf = leaves[self._reads[place][0]]
-            if isinstance(leaf, Array) and leaf.is_deleted() and inputs[place] is not None:
-                leaf.take_back(inputs[place])
+        arrays += tuple((value.spec, value.weak) for value in self._inputs.captured)
+        return Direct.of(self._program, compiler, boxes, arrays, self._outputs.in_order(order))
 
     def _out_of_memory(self) -> OutOfMemoryError:
         """The error for a call whose memory the system does not give."""
@@ -401,23 +347,12 @@ class Executable:
         return self._program.run([*arrays, *made])
 
     def operands(self, leaves: Sequence[Any]) -> list[Any]:
-        """Returns values for the inputs of the graph: dynamic leaves that it reads, and captured arrays."""
-        values = [leaves[i] for i, _ in self._reads]
-        specs = [spec for _, spec in self._reads]
-        return [
-            *(
-                astype(x, spec.dtype, "argument") if dtypes.is_scalar(x) else x
-                for x, spec in zip(values, specs, strict=True)
-            ),
-            *self._captured,
-        ]
+        """Returns values for the inputs of the graph, for another trace: dynamic leaves that it reads, and captured arrays."""
+        return self._inputs.operands(leaves)
 
     def build(self, outputs: Sequence[Any]) -> Any:
         """The function's result with these values for the outputs of the graph."""
-        return self._out.build([x.as_weak() if weak else x for x, weak in zip(outputs, self._weak, strict=True)])
-
-
-_MEMORY = attrgetter("memory")
+        return self._outputs.build(outputs)
 
 
 def _row_text(row: MemoryRow) -> str:
@@ -437,15 +372,3 @@ def _may_last(leaf: Any) -> bool:
     memory, and of arguments that only have a spec, since nothing is known against them.
     """
     return is_alone(leaf) or (hasattr(leaf, "spec") and not isinstance(leaf, Array))
-
-
-def _data(leaf: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
-    if isinstance(leaf, Array):
-        return leaf.data
-    if hasattr(leaf, "spec"):
-        raise user_error(
-            ArgumentTypeError, "argument", f"{leaf!r} is no array, it only stands for one.",
-            fix="call the function with arrays; shapes alone are enough for .lower(...).",
-        )  # fmt: skip
-    array = np.asarray(astype(leaf, spec.dtype, "argument") if dtypes.is_scalar(leaf) else leaf)
-    return array if array.dtype.isnative else array.astype(spec.dtype)
