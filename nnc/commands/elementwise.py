@@ -274,7 +274,7 @@ sqrt: Command = elementwise(
     "sqrt", np.sqrt, "sqrt(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 0.5 / out,)
 )
 rsqrt: Command = elementwise(
-    "rsqrt", lambda x: 1 / np.sqrt(x), "1 / sqrt(x)", accepts=INEXACT, singular=True,
+    "rsqrt", lambda x: 1 / np.sqrt(x), "rsqrt(x)", accepts=INEXACT, singular=True,
     partials=(lambda x, out: -0.5 * out / x,), flops=2,
 )  # fmt: skip
 cbrt: Command = elementwise(

@@ -14,7 +14,7 @@ from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remember import remembered
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.domain import UNIT, Domain, Labels, can_fuse, is_reduction, is_view
-from nnc.lower.codegen.kernel_ir import weight
+from nnc.lower.codegen.kernel_ir import instructions
 from nnc.lower.codegen.scalars import scalar
 from nnc.lower.stages import Strides, View
 
@@ -42,7 +42,7 @@ class Epilogue:
     @property
     def work(self) -> int:
         """Instructions for one element, by estimate."""
-        return sum(map(weight, self.nodes)) + len(self.operands)
+        return sum(map(instructions, self.nodes)) + len(self.operands)
 
     def strides(self, symbol: Symbol, strides: Strides) -> Strides:
         """Returns the strides of an operand along the product's axes: 0 along axes that it has not."""

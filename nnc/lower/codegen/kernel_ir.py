@@ -18,31 +18,26 @@ from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType, accumulator
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remember import remembered
-from nnc.lower.codegen.domain import UNIT, Domain, Phases, is_counted, is_reduction, is_view, keeps_order
+from nnc.lower.codegen.domain import UNIT, Domain, Phases, is_counted, is_gather, is_reduction, is_view, keeps_order
+from nnc.lower.codegen.scalars import count_instructions
 from nnc.lower.stages import View
 
 _LOOPS = cpu_target().loops
 
 Loops = tuple[int, ...]
 
-_HEAVY = {
-    "div": 4, "sqrt": 4, "rsqrt": 6, "reciprocal": 4, "convert": 1, "select": 1, "square": 1, "remainder": 8,
-    "floor_divide": 8, "fmod": 8, "gather": 4,
-}  # fmt: skip
-_LIGHT = frozenset(
-    ("neg", "add", "sub", "mul", "safe_mul", "abs", "sign", "maximum", "minimum", "floor", "ceil", "trunc", "round", "copysign",
-     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite", "signbit",
-     "bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "integer_pow", "copy",
-     "stop_gradient", "full", "iota", "multiply_add", "product")
-)  # fmt: skip
+_GATHERED = 4  # instructions for a vector of elements at computed places
 
 
-def weight(node: Node) -> int:
-    """About how many instructions an elementwise command takes for one vector."""
-    name = node.command.name
+def instructions(node: Node) -> int:
+    """About how many instructions a node takes for one vector of its elements."""
     if is_view(node):
         return 0
-    return 1 if name in _LIGHT or node.command in reduction else _HEAVY.get(name, _LOOPS.transcendental_instructions)
+    if is_gather(node):
+        return _GATHERED
+    if node.command in reduction or is_counted(node):
+        return 1
+    return count_instructions(node.command, _LOOPS.transcendental_instructions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +78,7 @@ class Nest:
     @cached_property
     def work(self) -> int:
         """Instructions for one element, by estimate."""
-        return sum(map(weight, self.graph.nodes)) + len(self.operands)
+        return sum(map(instructions, self.graph.nodes)) + len(self.operands)
 
     def is_full(self, symbol: Symbol) -> bool:
         """Whether an output has an element for each iteration of all loops rather than one for each row."""

@@ -53,6 +53,32 @@ def scalar(code: Code, command: Command, operands: Sequence[Value], dtype: DType
     return out.to(dtype).value if isinstance(out, Term) else code.constant(out, dtype)
 
 
+def count_instructions(command: Command, transcendental: int) -> int:
+    """About how many instructions a command takes for one vector, where functions that are not cheap take `transcendental`."""
+    expression = expressions.get(command)
+    return transcendental if expression is None else _count_instructions(expression, transcendental)
+
+
+@cache
+def _count_instructions(expression: str, transcendental: int) -> int:
+    total = 0
+    for node in ast.walk(parse(expression).body):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            total += _CHEAP_FUNCTIONS.get(node.func.id, transcendental)
+        elif isinstance(node, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare)):
+            total += _DIVISION if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) else 1
+    return max(total, 1)
+
+
+_DIVISION = 4  # instructions
+# Instructions that functions of expressions take for a vector; a size is taken together with what reads it.
+_CHEAP_FUNCTIONS = {
+    "abs": 0, "sign": 1, "signbit": 1, "copysign": 1, "max": 1, "min": 1, "floor": 1, "ceil": 1, "trunc": 1, "round_even": 1,
+    "safe_product": 1, "fma": 1, "select": 1, "convert": 1, "isnan": 1, "sqrt": 4, "rsqrt": 6, "fmod": 8, "remainder": 8,
+    "floor_divide": 8,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """An expression, with the names of its numbers and of its functions."""

@@ -14,7 +14,7 @@ from nnc.dtypes import DType
 from nnc.graph import Node, Symbol
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.domain import is_counted, is_gather, is_reduction, is_view
-from nnc.lower.codegen.kernel_ir import Nest, weight
+from nnc.lower.codegen.kernel_ir import Nest, instructions
 from nnc.lower.codegen.scalars import scalar
 
 _LOOPS = cpu_target().loops
@@ -91,7 +91,7 @@ class Values:
         early = self._computed_early()
         for node in self.graph.nodes:
             symbol = node.outputs[0]
-            if symbol not in early or is_view(node) or weight(node) < _LOOPS.saved_instructions:
+            if symbol not in early or is_view(node) or instructions(node) < _LOOPS.saved_instructions:
                 continue
             nbytes = n * symbol.dtype.itemsize
             if nbytes <= left and any(phases.rank[other] > phases.rank[symbol] for other in self._users(symbol)):

@@ -13,7 +13,7 @@ from nnc import dtypes
 from nnc.commands.rules import scalar as expressions
 from nnc.errors import NncError
 from nnc.graph import Command, TensorSpec, attribute, command
-from nnc.lower.codegen.scalars import has_scalar, scalar
+from nnc.lower.codegen.scalars import count_instructions, has_scalar, scalar
 from tests.lower.codegen.running import Elementwise, run
 
 SIZE = 1024
@@ -150,3 +150,12 @@ def test_what_cannot_be_printed_is_left_to_the_references() -> None:
     ):
         target = command(name)
         assert not has_scalar(target, (dtype,) * (target.arity or 0), dtype, {})
+
+
+def test_instructions_are_counted_in_the_expression() -> None:
+    """A vector of divisions and roots takes a few, of functions many; a command that no kernel prints counts as a function."""
+    counted = {
+        name: count_instructions(command(name), 16)
+        for name in ("add", "isfinite", "copy", "div", "rsqrt", "exp", "dot")
+    }
+    assert counted == {"add": 1, "isfinite": 1, "copy": 1, "div": 4, "rsqrt": 6, "exp": 16, "dot": 16}

@@ -35,6 +35,7 @@ FUNCTIONS: dict[str, Callable[..., Term]] = {
     "remainder": rounding.remainder,
     "floor_divide": rounding.floor_divide,
     "sqrt": sqrt,
+    "rsqrt": lambda x: 1 / sqrt(x),
     "fma": fma,
     "exp": exponential.exp,
     "exp2": exponential.exp2,
