@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nnc.commands.loop import Run, check_inputs
+from nnc.commands.roles import branches
 from nnc.commands.rules import InPlace, cost
 from nnc.graph import Attribute, Command, Graph, TensorSpec, register
 
@@ -32,7 +33,9 @@ def _register(name: str, **attributes: Any) -> Command:
     return register(name, None, None, infer=_infer(name), reference=_reference, inlines=True, **attributes)
 
 
-call = _register("call")  # graphs: (function,); barrier=True: it recomputes on purpose what exists already
+call = _register(
+    "call", roles=lambda node: branches(node, 0)
+)  # graphs: (function,); barrier=True: it recomputes on purpose what exists already
 checkpoint = _register("checkpoint")  # graphs: (function,); reverse mode recomputes it
 # Commands that users' rules run are not known before the rules are asked, so they may raise.
 custom_jvp = _register("custom_jvp", refuses=True)  # rule: (primals, tangents) -> (outputs, tangents)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands.roles import Loop, branches, carries_of, reads_of, yields_of
 from nnc.commands.rules import effect
 from nnc.commands.tape import Handles, Tape, as_handles, read_row, tape_specs
 from nnc.context import set_context
@@ -168,8 +169,25 @@ def _only_acts(node: Node) -> bool:
     return node.command in effect or any(inner.command in effect for graph in node.graphs for inner in graph.walk())
 
 
+def _while_roles(node: Node) -> Loop:
+    body, carries, tapes = node.graphs[0], node.params["carries"], node.params.get("tapes", 0)
+    exits = len(body.outputs) - 1 - carries - tapes
+    yields, results = body.outputs[1 + carries :], node.outputs[carries:]
+    return Loop(
+        node,
+        node.graphs,
+        counter=body.inputs[:1],
+        test=body.outputs[:1],
+        carries=carries_of(node.inputs[:carries], body.inputs[1:], body.outputs[1:], node.outputs),
+        captured=reads_of(node.inputs[carries:], (body.inputs[1 + carries :],)),
+        exits=yields_of((yields[:exits],), results[:exits]),
+        rounds=results[exits : exits + 1],
+        rows=yields_of((yields[exits:],), results[exits + 1 :]),
+    )
+
+
 while_ = register(
-    "while", None, None, infer=_while_infer, reference=_while_reference, rewritten=_while_rewritten,
+    "while", None, None, infer=_while_infer, reference=_while_reference, rewritten=_while_rewritten, roles=_while_roles,
     refuses=lambda *specs, max_steps=None, **params: max_steps is not None,
 )  # fmt: skip
 
@@ -240,7 +258,24 @@ def _scan_reference(
     return [*carried, *stacks, *as_handles(tapes, handles)]
 
 
-scan = register("scan", None, None, infer=_scan_infer, reference=_scan_reference)
+def _scan_roles(node: Node) -> Loop:
+    body, xs, carries = node.graphs[0], node.params["xs"], node.params["carries"]
+    lead = 1 if node.params["length"] is None else 0
+    operands, inner = node.inputs[lead:], body.inputs[1:]
+    return Loop(
+        node,
+        node.graphs,
+        lead=node.inputs[:lead],
+        counter=body.inputs[:1],
+        sequences=reads_of(operands[:xs], (inner[:xs],)),
+        carries=carries_of(operands[xs : xs + carries], inner[xs:], body.outputs, node.outputs),
+        captured=reads_of(operands[xs + carries :], (inner[xs + carries :],)),
+        rows=yields_of((body.outputs[carries:],), node.outputs[carries:]),
+        length=node.params["length"],
+    )
+
+
+scan = register("scan", None, None, infer=_scan_infer, reference=_scan_reference, roles=_scan_roles)
 
 # -- case_of -----------------------------------------------------------------------------------------------------------
 
@@ -286,6 +321,6 @@ def _case_reference(
 
 
 case_of = register(
-    "case_of", None, None, infer=_case_infer, reference=_case_reference,
+    "case_of", None, None, infer=_case_infer, reference=_case_reference, roles=lambda node: branches(node, 1),
     refuses=lambda *specs, checked=True: checked,
 )  # fmt: skip

@@ -7,13 +7,14 @@ An attribute describes the nodes it was computed from, so a pass that returns ot
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nnc.context import activity, note_seconds
 from nnc.errors import ArgumentTypeError, GraphError, RegistryError, user_error
 from nnc.graph.graph import Graph, Node
+from nnc.graph.registry import Attribute, Command
 from nnc.graph.serialize import storable
 from nnc.graph.verify import verify as verify_graph
 
@@ -32,7 +33,8 @@ class Pass:
         needs: attributes that must be there.
         provides: attributes that it adds.
         preserves: attributes that stay true although it changes nodes.
-        concerns: commands, without any of which it changes nothing; none are named: it looks at every graph.
+        concerns: commands, without any of which it changes nothing, by their names or as those of a column; none are named: it
+            looks at every graph.
     """
 
     name: str
@@ -40,7 +42,7 @@ class Pass:
     needs: tuple[str, ...] = ()
     provides: tuple[str, ...] = ()
     preserves: tuple[str, ...] = ()
-    concerns: frozenset[str] = frozenset()
+    concerns: Collection[str | Command] = frozenset()
 
 
 @storable
@@ -69,7 +71,7 @@ PASSES: dict[str, Pass] = {}
 
 def register_pass(
     name: str, *, needs: Sequence[str] = (), provides: Sequence[str] = (), preserves: Sequence[str] = (),
-    concerns: Iterable[str] = (),
+    concerns: Iterable[str] | Attribute[Any] = (),
 ) -> Callable[[PassFunction], PassFunction]:  # fmt: skip
     """Registers the decorated function as the pass `name`; the function itself stays what it is.
 
@@ -78,8 +80,8 @@ def register_pass(
         needs: attributes that must be there.
         provides: attributes that the pass adds.
         preserves: attributes of the graph that stay true although the pass changes nodes.
-        concerns: commands; a graph in which none of them stands, in sub-graphs, too, stays as it is without the pass
-            being asked.
+        concerns: names of commands, or a column that they have a cell in; a graph in which none of them stands, in sub-graphs,
+            too, stays as it is without the pass being asked.
 
     Raises:
         RegistryError: there is a pass of that name.
@@ -87,8 +89,10 @@ def register_pass(
     if name in PASSES:
         raise user_error(RegistryError, "register_pass", f"pass {name!r} exists already.", fix="choose another name.")
 
+    commands: Collection[str | Command] = concerns if isinstance(concerns, Attribute) else frozenset(concerns)
+
     def add(function: PassFunction) -> PassFunction:
-        PASSES[name] = Pass(name, function, tuple(needs), tuple(provides), tuple(preserves), frozenset(concerns))
+        PASSES[name] = Pass(name, function, tuple(needs), tuple(provides), tuple(preserves), commands)
         return function
 
     return add
@@ -132,16 +136,21 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
         verify_graph(graph)
     count = graph.num_nodes
     looked_at: tuple[Node, ...] = ()
-    present: set[str] = set()  # the commands of those nodes
+    present: set[Command] = set()  # the commands of those nodes
     for step in pipeline:
         _check_needs(graph, step, lost)
         if step.concerns and graph.nodes is not looked_at:
-            looked_at, present = graph.nodes, {node.command.name for node in graph.walk()}
-        if step.concerns and step.concerns.isdisjoint(present):
+            looked_at, present = graph.nodes, {node.command for node in graph.walk()}
+        if step.concerns and not _concerns_any(step, present):
             step = replace(step, function=_leave)
         with activity(f"running pass {step.name!r}"):
             graph, count = _run(graph, step, options, verify, lost, count)
     return graph
+
+
+def _concerns_any(step: Pass, commands: Collection[Command]) -> bool:
+    """Whether a pass may change a graph of these commands."""
+    return any(command in step.concerns or command.name in step.concerns for command in commands)
 
 
 def _leave(graph: Graph, options: Any) -> Graph:

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nnc.commands import roles
+from nnc.commands.elementwise import copy
 from nnc.commands.loop import split_round
 from nnc.dtypes import TAPE, uint8
-from nnc.graph import Graph, Node, Symbol, TensorSpec, command
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
 from nnc.lower.stages import Branches, Buffer, Kind, Loop, Round, Step, Steps, View
 from nnc.lower.views import shared_view
 from nnc.source import SourceLine
 
 COPIES = 64  # how far a loop is unrolled before its carried values are copied instead
 _PEELED = 4096  # bytes; smaller values are copied into a loop once rather than giving it a first iteration of its own
-
-_LOOPS = ("while", "scan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class Body:
     where its length is not known, its first operand tells it.
     """
 
+    command: Command
     head: Graph | None
     tail: Graph
     xs: int
@@ -42,17 +43,14 @@ class Body:
     limit: int | None = None
 
     @classmethod
-    def of(cls, node: Node) -> Body:
+    def of(cls, loop: roles.Loop) -> Body:
         """The parts of a loop's node."""
-        params, body = node.params, node.graphs[0]
-        if node.command.name == "scan":
-            xs, carries = params["xs"], params["carries"]
-            rows = len(body.outputs) - carries
-            return cls(None, body, xs, carries, 0, rows, params["length"], params.get("reverse", False))
-        carries, rows = params["carries"], params.get("tapes", 0)
-        exits = len(body.outputs) - 1 - carries - rows
+        (body,), params, command = loop.graphs, loop.node.params, loop.node.command
+        xs, carries, exits, rows = map(len, (loop.sequences, loop.carries, loop.exits, loop.rows))
+        if not loop.test:
+            return cls(command, None, body, xs, carries, exits, rows, loop.length, params.get("reverse", False))
         head, tail = split_round(body, carries, params["before"], exits)
-        return cls(head, tail, 0, carries, exits, rows, None, limit=params.get("max_steps"))
+        return cls(command, head, tail, xs, carries, exits, rows, None, limit=params.get("max_steps"))
 
     @property
     def is_counted(self) -> bool:
@@ -165,12 +163,12 @@ class Emitter:
 
 def move(sources: Sequence[View], targets: Sequence[View], line: SourceLine | None) -> Step:
     """A step that copies values, each source to its target, as if all at once."""
-    return Step(command("copy"), tuple(sources), tuple(targets), {}, source=line)
+    return Step(copy, tuple(sources), tuple(targets), {}, source=line)
 
 
 def is_move(step: Step) -> bool:
     """Whether a step only copies its inputs."""
-    return step.command.name == "copy"
+    return step.command is copy
 
 
 class _Block:
@@ -201,9 +199,11 @@ class _Block:
         shared = shared_view(node, operands)
         if shared is not None:
             self.places[node.outputs[0]] = shared
-        elif node.command.name in _LOOPS and not _has_tapes(node, self._planned):
-            self._loop(position, node, operands)
-        elif node.command.name == "case_of" and not _has_tapes(node, self._planned):
+            return
+        loop = roles.take_apart(node) if node.graphs and not _has_tapes(node, self._planned) else None
+        if loop is not None and loop.is_loop:
+            self._loop(position, loop, operands)
+        elif loop is not None and loop.is_branch:
             self._branches(node, operands)
         else:
             results = [self._result(symbol, node) for symbol in node.outputs]
@@ -231,8 +231,8 @@ class _Block:
         region = Branches(operands[0], tuple(branches))
         self.steps.append(Step(node.command, (), (), node.params, source=node.source, region=region))
 
-    def _loop(self, position: int, node: Node, operands: Sequence[View]) -> None:
-        body = Body.of(node)
+    def _loop(self, position: int, loop: roles.Loop, operands: Sequence[View]) -> None:
+        body, node = Body.of(loop), loop.node
         first = body.xs + body.is_counted
         peel = [self._is_read_again(position, node, i) for i in range(first, first + body.carries)]
         targets = [self.targets.get(symbol) for symbol in node.outputs]
@@ -266,12 +266,7 @@ def planned_tapes(graph: Graph) -> set[Symbol]:
     written: list[tuple[Symbol, ...]] = []
     for node in graph.nodes:
         params = node.params
-        if (
-            node.command.name == "while"
-            and params.get("tapes")
-            and params.get("max_steps")
-            and not params.get("handles")
-        ):
+        if params.get("tapes") and params.get("max_steps") and not params.get("handles"):
             outputs = node.outputs[-params["tapes"] :]
             if not _has_tapes(node, outputs):
                 rows = node.graphs[0].output_specs[-params["tapes"] :]
@@ -290,14 +285,13 @@ def planned_tapes(graph: Graph) -> set[Symbol]:
 
 
 def _reads_rows(node: Node, tapes: Mapping[Symbol, TensorSpec]) -> bool:
-    """Whether a node is a scan that reads rows of these tapes as they were written, and no others."""
-    if node.command.name != "scan" or node.params["length"] is not None or _has_tapes(node, tapes):
+    """Whether a node is a loop that reads rows of these tapes as they were written, and no others."""
+    loop = roles.take_loop(node)
+    if loop is None or not loop.lead or _has_tapes(node, tapes):
         return False
-    xs = node.params["xs"]
-    elements = zip(node.inputs[1 : 1 + xs], node.graphs[0].input_specs[1 : 1 + xs], strict=True)
-    return all(s not in tapes or tapes[s] == spec for s, spec in elements) and not any(
-        s in tapes for s in node.inputs[1 + xs :]
-    )
+    rows = [(x.operand, x.inner[0].spec) for x in loop.sequences]
+    others = node.inputs[len(loop.lead) + len(rows) :]
+    return all(s not in tapes or tapes[s] == spec for s, spec in rows) and tapes.keys().isdisjoint(others)
 
 
 class _LoopEmitter:
@@ -381,8 +375,7 @@ class _LoopEmitter:
             self.begins,
             self.count,
         )
-        name = command("scan" if body.head is None else "while")
-        step = Step(name, (), (), {}, source=self.source, region=loop)
+        step = Step(body.command, (), (), {}, source=self.source, region=loop)
         if body.length is not None:
             assert loop.last is not None
             at = 0 if body.reverse else body.length - 1

@@ -42,6 +42,7 @@ def pin_machine() -> None:
     nnc.machine.processor = lambda cpuinfo=Path(): dict(_PROCESSOR)
     nnc.machine.usable_threads = lambda: _THREADS
 
+    import nnc.lower.passes  # noqa: PLC0415  (registers the passes, which are recorded)
     from nnc.backends.onednn.library import PrimitiveDesc  # noqa: PLC0415
 
     PrimitiveDesc.scratchpad_bytes = property(lambda desc: _WORKSPACE)

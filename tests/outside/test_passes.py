@@ -12,12 +12,16 @@ import nnc
 import nnc.numpy as nnp
 from nnc.commands.elementwise import FLOAT, add, elementwise
 from nnc.commands.rules import batch_elementwise
-from nnc.graph import Command, register
+from nnc.graph import Command, Graph, command, register
+from nnc.graph.registry import ATTRIBUTES
 from nnc.lower.phases import SIMPLIFYING, names_of
+from nnc.lower.pipeline import plan
+from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, run
 
 pytestmark = pytest.mark.usefixtures("own_registries")
 RNG = np.random.default_rng(1)
+REWRITES = names_of(SIMPLIFYING)
 X = RNG.normal(size=(4096, 32)).astype(np.float32)  # half a megabyte
 ROW = RNG.normal(size=32).astype(np.float32)
 
@@ -28,6 +32,38 @@ def rewritten(function: Callable[..., Any], inputs: list[Any], *passes: str) -> 
     after = run(graph, *passes)
     check_same_bits(graph, after, inputs)
     return names(after)
+
+
+def twin(name: str) -> Command:
+    """Registers a command with another name and the same cells, but for kernels."""
+    old = command(name)
+    cells = {key: column[old] for key, column in ATTRIBUTES.items() if old in column and key != "kernel"}
+    return register(f"test_{name}", old.arity, old.outputs, **cells)
+
+
+def with_twin(graph: Graph, new: Command) -> Graph:
+    """The graph, its sub-graphs included, with a command's twin in its place."""
+    nodes = [
+        node.update(
+            command=new if f"test_{node.command.name}" == new.name else node.command,
+            graphs=tuple(with_twin(inner, new) for inner in node.graphs),
+        )
+        for node in graph.nodes
+    ]
+    return graph.update(nodes=tuple(nodes))
+
+
+def check_twin(name: str, function: Callable[..., Any], inputs: list[Any], *passes: str) -> None:
+    """Passes change a graph, and do the same to one with the twin of a command."""
+
+    def walked(graph: Graph) -> list[str]:
+        return [node.command.name.removeprefix("test_") for node in graph.walk()]
+
+    graph = nnc.make_graph(function)(*inputs)
+    after = run(with_twin(graph, twin(name)), *passes)
+    wanted = run(graph, *passes)
+    assert walked(wanted) == walked(after) != walked(graph)
+    check_same_bits(wanted, after, inputs)
 
 
 # -- elementwise commands ----------------------------------------------------------------------------------------------
@@ -46,7 +82,7 @@ def test_a_new_command_that_is_no_more_than_a_read_is_made_where_it_is_read(weig
         y = half(x, nnp.broadcast_to(ROW, x.shape))
         return nnp.sum(y * y, axis=0), nnp.exp(y), nnp.max(y, axis=0)
 
-    found = rewritten(f, [X], *names_of(SIMPLIFYING), "at_readers")
+    found = rewritten(f, [X], *REWRITES, "at_readers")
     assert found.count("test_half_sum") == (3 if weight == 1 else 1)
 
 
@@ -68,7 +104,7 @@ def test_a_new_cheap_command_is_run_again_rather_than_its_rows_kept() -> None:
         check_same_bits(graph, after, [np.ones(4, np.float32), X[:5, :4]])
         return names([node for node in after.nodes if node.graphs][-1].graphs[0])
 
-    cheap, expensive = add_half(weight=2), elementwise("test_far", np.hypot, "hypot(x, y)", arity=2)
+    cheap, expensive = add_half(weight=2), elementwise("test_far", np.hypot, "hypot(x, y)", arity=2, accepts=FLOAT)
     assert commands_of_reader(cheap).count("test_half_sum") == commands_of_reader(add).count("add") - 1 == 5
     assert "test_far" not in commands_of_reader(expensive)
 
@@ -91,3 +127,47 @@ def test_a_new_command_that_cannot_fail_leaves_a_loop_that_may_run_no_iteration(
         return name in rewritten(f, [ROW, ROW], "licm", "dce")
 
     assert leaves({"cannot_fail": True}) and not leaves({})
+
+
+# -- loops and branches ------------------------------------------------------------------------------------------------
+
+
+def scanned(x: Any, w: Any) -> Any:
+    """A loop with work that needs no iteration, and a product of each row."""
+    return nnc.scan(lambda c, row: (c + row @ w + nnp.exp(w[0]), c), nnp.zeros(4), x)
+
+
+def looped(x: Any, w: Any) -> Any:
+    return nnc.while_loop(lambda c: nnp.sum(c) < 9, lambda c: c + nnp.exp(w[0]) ** 2, x[0])
+
+
+def once(x: Any, w: Any) -> Any:
+    return nnc.scan(lambda c, row: (c + row, c), w[0], x[:1])
+
+
+def chosen(x: Any, w: Any) -> Any:
+    return nnc.switch(nnp.asarray(1), [nnp.sin, nnp.cos], x)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "passes"),
+    [
+        ("scan", scanned, ["dce", "cse", "licm", "dce"]),
+        ("scan", scanned, ["dce", "cse", "licm", "hoist_products", "sink_sums", "dce"]),
+        ("scan", lambda x, w: nnc.grad(lambda w: nnp.sum(scanned(x, w)[0] ** 2))(w), list(REWRITES)),
+        ("scan", once, ["fold", "dce"]),
+        ("while", looped, ["dce", "cse", "licm", "dce"]),
+        ("while", lambda x, w: nnc.while_loop(lambda c: False, lambda c: c + 1, x[0]), ["fold", "dce"]),
+        ("case_of", chosen, ["fold", "dce"]),
+    ],
+)
+def test_a_new_loop_or_branch_is_optimised(name: str, function: Callable[..., Any], passes: list[str]) -> None:
+    check_twin(name, function, [X[:20, :4], RNG.normal(size=(4, 4)).astype(np.float32)], *passes)
+
+
+@pytest.mark.parametrize(("name", "function"), [("scan", scanned), ("while", looped)])
+def test_a_new_loop_runs_without_python(name: str, function: Callable[..., Any]) -> None:
+    inputs = [X[:20, :4], RNG.normal(size=(4, 4)).astype(np.float32)]
+    graph = with_twin(nnc.make_graph(function)(*inputs), twin(name))
+    regions = [step.region for step in plan(graph, Options()).bound.steps if step.command.name == f"test_{name}"]
+    assert regions and None not in regions

@@ -12,12 +12,12 @@ from typing import Any
 
 import nnc.commands.contract  # noqa: F401  (registers the products)
 from nnc.commands.facts import is_view, never_raises
+from nnc.commands.roles import Loop, Yield
 from nnc.commands.rules import batch, effect, lead
 from nnc.context import set_context
 from nnc.dtypes import TAPE
 from nnc.graph import Command, GraphBuilder, Node, Symbol
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.loops import Loop, Yield
 from nnc.options import Options
 from nnc.source import SourceLine
 
@@ -26,16 +26,22 @@ _GROWTH = 2  # times the bytes that a loop reads and yields may be added for row
 _ROWS = 64  # a product with so many rows, or a sum over so many, gains little in one piece (measured: 1 row 4x, 16 rows a third)
 
 
+def known_length(loop: Loop) -> int:
+    """The number of iterations of a loop whose node tells it."""
+    assert loop.length is not None
+    return loop.length
+
+
 class AllRounds:
     """Copies of nodes of an iteration, for all iterations at once, on symbols of the graph around the loop.
 
     Args:
-        loop: a `scan` of known length.
+        loop: of known length.
         tensors: for symbols of the iteration, what they are in all iterations.
     """
 
     def __init__(self, loop: Loop, tensors: Mapping[Symbol, Symbol]) -> None:
-        self.length: int = loop.node.params["length"]
+        self.length = known_length(loop)
         self.builder = GraphBuilder("all rounds")
         self._constants = loop.graphs[0].constants
         self._values: dict[Symbol, tuple[Any, bool]] = {inner: (outer, True) for inner, outer in tensors.items()}
@@ -131,7 +137,7 @@ class KnownRows:
 
     def add(self, symbols: Iterable[Symbol]) -> None:
         """Adds rows."""
-        length = self.loop.node.params["length"]
+        length = known_length(self.loop)
         for symbol in symbols:
             row = Yield((symbol,), Symbol(symbol.spec.update(shape=(length, *symbol.shape)), symbol.name))
             self.tensors[symbol] = row.result
@@ -140,7 +146,7 @@ class KnownRows:
     def fits(self, symbols: Iterable[Symbol], options: Options) -> bool:
         """Whether there is memory for these rows beside the rows that were added already."""
         rows = [*symbols, *(x.inner[0] for x in self.added)]
-        return fits(self.loop, self.loop.node.params["length"] * total_bytes(rows), options)
+        return fits(self.loop, known_length(self.loop) * total_bytes(rows), options)
 
     def all_rounds(self) -> AllRounds:
         """Copies of nodes on the tensors that are known."""

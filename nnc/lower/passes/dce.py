@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nnc.commands.control import PRINTED
+from nnc.commands.roles import Carry, Loop, Yield, take_apart
 from nnc.commands.rules import effect
 from nnc.graph import Attribute, Graph, Node, Symbol, register_pass
-from nnc.lower.passes.loops import Carry, Loop, Yield, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 

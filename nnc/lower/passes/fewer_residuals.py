@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nnc.commands.facts import is_view
+from nnc.commands.roles import Loop, Read, Yield, roles, take_loop
 from nnc.commands.rules import effect, scalar, weight
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.min_cut import INFINITE, MinCut
 from nnc.lower.passes.all_rounds import total_bytes
-from nnc.lower.passes.loops import Loop, Read, Yield, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
@@ -21,7 +21,7 @@ from nnc.options import Options
 _KEPT, _CHEAP, _DEAR = 64, 2, 16
 
 
-@register_pass("fewer_residuals", concerns=("scan", "while"))
+@register_pass("fewer_residuals", concerns=roles)
 def fewer_residuals(graph: Graph, options: Options) -> Graph:
     """Writes fewer bytes of rows (stacked, or on tapes) in loops whose rows other loops read element by element.
 
@@ -47,8 +47,9 @@ class _Chooser(OncePerGraph):
         nodes = [self.renew(node, {}) for node in graph.nodes]
         uses = _Uses(graph, nodes)
         for position, node in enumerate(nodes):
-            if node.command.name in ("scan", "while"):
-                plan = _plan(uses, position)
+            loop = take_loop(node)
+            if loop is not None:
+                plan = _plan(uses, loop)
                 if plan is not None:
                     nodes[position] = plan.writer()
                     for place, loop in plan.readers.items():
@@ -79,12 +80,12 @@ class _Uses:
         self.results = frozenset(graph.outputs)
 
     def readers(self, symbol: Symbol) -> dict[int, Loop] | None:
-        """The scans that read a tensor, by place, if all that reads it are scans, and only element by element."""
+        """The loops that read a tensor, by place, if nothing else reads it, and they do so only element by element."""
         if symbol in self.results:
             return None
         loops: dict[int, Loop] = {}
         for place in self.places.get(symbol, ()):
-            loop = take_apart(self.nodes[place]) if self.nodes[place].command.name == "scan" else None
+            loop = take_loop(self.nodes[place])
             if loop is None or symbol in _read_whole(loop):
                 return None
             loops[place] = loop
@@ -181,10 +182,8 @@ def _reading(
     )
 
 
-def _plan(uses: _Uses, position: int) -> _Plan | None:
-    """The rows to keep of the loop at a place; None where there is nothing to gain."""
-    loop = take_apart(uses.nodes[position])
-    assert loop is not None
+def _plan(uses: _Uses, loop: Loop) -> _Plan | None:
+    """The rows to keep of a loop; None where there is nothing to gain."""
     if loop.node.params.get("handles", ()):  # the tapes of a batch of loops
         return None
     found = {row.result: readers for row in loop.rows if (readers := uses.readers(row.result))}

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nnc.commands.roles import Loop, Read, take_apart
 from nnc.commands.rules import alias, effect, scalar
 from nnc.dtypes import TAPE
 from nnc.errors import NncError
@@ -19,7 +20,6 @@ from nnc.graph import Graph, Node, Symbol, TensorSpec, command, reference, regis
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.dce import has_effect
 from nnc.lower.passes.inline_calls import append_copy
-from nnc.lower.passes.loops import Loop, Read, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
@@ -172,13 +172,13 @@ class _Fold:
         loop = take_apart(node)
         if loop is not None:
             loop = self.hand_in(loop)
-            if node.command.name == "scan" and node.params["length"] in (0, 1):
+            if loop.length in (0, 1):
                 self.add_rounds(loop)
                 return
-            if node.command.name == "while" and not loop.rows and self.never_runs(loop):
+            if loop.test and not loop.rows and self.never_runs(loop):
                 self.add_test(loop)
                 return
-            if node.command.name == "case_of":
+            if loop.is_branch:
                 index = self.constants.get(loop.lead[0])
                 if index is not None and 0 <= int(index) < len(loop.graphs):
                     self.add_branch(loop, int(index))
@@ -229,7 +229,7 @@ class _Fold:
 
     def add_rounds(self, loop: Loop) -> None:
         """Appends the nodes of a scan of no iteration or of one."""
-        if loop.node.params["length"] == 0:
+        if loop.length == 0:
             for row in loop.rows:
                 empty = {"shape": row.result.shape, "dtype": row.result.dtype, "value": 0}
                 self.add(Node(command("full"), (), (row.result,), MappingProxyType(empty), source=loop.node.source))

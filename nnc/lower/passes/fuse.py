@@ -62,7 +62,7 @@ class _Fuser:
         """A node with its sub-graphs fused."""
         if not node.graphs or node.command in PRINTED:
             return node
-        before = node.params.get("before", 0) if node.command.name == "while" else 0
+        before = node.params.get("before", 0)
         return node.update(graphs=tuple(self.graph(graph, before) for graph in node.graphs))
 
 

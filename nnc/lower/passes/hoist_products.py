@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from nnc.commands.facts import is_view
+from nnc.commands.roles import Loop, Read, roles, take_loop
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.all_rounds import ROUNDS, AllRounds, fits, is_thin_product, may_stack, total_bytes
+from nnc.lower.passes.all_rounds import ROUNDS, AllRounds, fits, is_thin_product, known_length, may_stack, total_bytes
 from nnc.lower.passes.dce import has_effect
-from nnc.lower.passes.loops import Loop, Read, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
 
-@register_pass("hoist_products", concerns=("scan",))
+@register_pass("hoist_products", concerns=roles)
 def hoist_products(graph: Graph, options: Options) -> Graph:
     """Multiplies whole sequences before a `scan` whose iterations multiply their elements by a captured tensor.
 
@@ -40,18 +40,17 @@ class _Hoister(OncePerGraph):
         nodes: list[Node] = []
         for old in graph.nodes:
             node = self.renew(old, {})
-            if node.command.name == "scan" and (node.params["length"] or 0) >= ROUNDS:
-                before, node = self._hoist(node, constants)
+            loop = take_loop(node)
+            if loop is not None and (loop.length or 0) >= ROUNDS:
+                before, node = self._hoist(loop, constants)
                 nodes += before
             nodes.append(node)
         if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
             return graph
         return graph.update(nodes=tuple(nodes), constants=constants)
 
-    def _hoist(self, node: Node, constants: dict[Symbol, NDArray]) -> tuple[tuple[Node, ...], Node]:
+    def _hoist(self, loop: Loop, constants: dict[Symbol, NDArray]) -> tuple[tuple[Node, ...], Node]:
         """The nodes to run before the loop, and the loop that reads their results."""
-        loop = take_apart(node)
-        assert loop is not None
         (body,) = loop.graphs
         elements = {x.inner[0]: x.operand for x in loop.sequences}
         varying, known = set(elements), {*elements, *(x.inner[0] for x in loop.captured), *body.constants}
@@ -66,8 +65,8 @@ class _Hoister(OncePerGraph):
         leaving = _read_without(body, products)
         moved = body.restrict(tuple(leaving)).nodes
         made = [s for inner in moved if not is_view(inner) for s in inner.outputs if s in varying]
-        if not leaving or not fits(loop, node.params["length"] * total_bytes(made), self.options):
-            return (), node
+        if not leaving or not fits(loop, known_length(loop) * total_bytes(made), self.options):
+            return (), loop.node
         rounds = AllRounds(loop, elements)
         for inner in moved:
             rounds.run(inner)

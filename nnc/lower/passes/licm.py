@@ -8,21 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 from nnc.commands.facts import is_view, never_raises
+from nnc.commands.roles import Loop, Read, roles, take_apart, take_loop
 from nnc.commands.rules import cost, effect
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.loops import Loop, Read, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
 CHEAP = 1 << 14  # operations that a loop of no iteration may cost in vain
 
 
-@register_pass("licm", concerns=("scan", "while"))
+@register_pass("licm", concerns=roles)
 def licm(graph: Graph, options: Options) -> Graph:
     """Moves nodes of loops that read only captured values and constants before the loop, and captures their results.
 
@@ -49,9 +48,8 @@ class _Mover(OncePerGraph):
         nodes: list[Node] = []
         for old in graph.nodes:
             node = self.renew(old, renamed)
-            if node.command.name in ("while", "scan"):
-                loop = take_apart(node)
-                assert loop is not None
+            loop = take_loop(node)
+            if loop is not None:
                 loop = _capture_unchanged(loop, renamed)
                 before, loop = move_out(loop, constants)
                 rows, loop = _rows_once(loop)
@@ -165,9 +163,8 @@ def _copy_out(
 
 def _rows_once(loop: Loop) -> tuple[list[Node], Loop]:
     """Rows that all show one captured value are a broadcast of it; only where the number of iterations is known."""
-    length: Any = loop.node.params.get("length") if loop.node.command.name == "scan" else None
     outside = {x.inner[0]: x.operand for x in loop.captured}
-    once = [x for x in loop.rows if x.inner[0] in outside] if length is not None else []
+    once = [x for x in loop.rows if x.inner[0] in outside] if loop.length is not None else []
     spread = [
         Node(
             command("broadcast_to"),

@@ -14,11 +14,11 @@ from types import MappingProxyType
 import nnc.commands.conv  # noqa: F401  (registers commands that take packed operands)
 from nnc.commands.pack import pack as pack_command
 from nnc.commands.pack import packable
+from nnc.commands.roles import take_loop
 from nnc.devices import kind_of
 from nnc.graph import Graph, Node, Symbol, find_kernel, infer_specs, reference, register_pass
 from nnc.lower.passes.keep import lasting_inputs
 from nnc.lower.passes.licm import move_out
-from nnc.lower.passes.loops import Loop, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
@@ -77,12 +77,13 @@ class _Packed:
         return self.graph.update(nodes=tuple(self.nodes), constants=self.constants)
 
     def _take(self, old: Node) -> None:
-        is_loop = old.command.name in ("while", "scan")
-        if is_loop:
-            self.packer.once.update(read.inner[0] for read in _loop(old).captured)
+        loop = take_loop(old)
+        if loop is not None:
+            self.packer.once.update(read.inner[0] for read in loop.captured)
         node = self.packer.renew(old, self.renamed)
-        if is_loop:
-            before, loop = move_out(_loop(node), self.constants, lambda inner, surely: inner.command is pack_command)
+        loop = take_loop(node)
+        if loop is not None:
+            before, loop = move_out(loop, self.constants, lambda inner, surely: inner.command is pack_command)
             for made in before:
                 self._note(made)
             self.nodes.append(self._renamed(loop.join() if before else node))
@@ -127,9 +128,3 @@ class _Packed:
         kernel = find_kernel(node.command, specs, node.params, self.packer.device)
         once = self.lasting.issuperset(node.inputs[i] for i in packable[node.command])
         return kernel.layouts(specs, node.params, once) if kernel is not None else {}
-
-
-def _loop(node: Node) -> Loop:
-    loop = take_apart(node)
-    assert loop is not None
-    return loop

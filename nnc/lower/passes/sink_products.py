@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from nnc.commands.facts import is_view
+from nnc.commands.roles import Loop, Yield, roles, take_loop
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.all_rounds import ROUNDS, KnownRows, is_thin_product, may_stack, total_bytes
 from nnc.lower.passes.dce import has_effect
-from nnc.lower.passes.loops import Loop, Yield, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
 
-@register_pass("sink_products", concerns=("scan",))
+@register_pass("sink_products", concerns=roles)
 def sink_products(graph: Graph, options: Options) -> Graph:
     """Multiplies rows after a `scan` whose iterations multiply a carried value by a captured tensor, only to yield the product.
 
@@ -40,8 +40,9 @@ class _Sinker(OncePerGraph):
         nodes: list[Node] = []
         for old in graph.nodes:
             node = self.renew(old, renamed)
-            if node.command.name == "scan" and (node.params["length"] or 0) >= ROUNDS:
-                nodes += self._sink(node, constants, renamed)
+            loop = take_loop(node)
+            if loop is not None and (loop.length or 0) >= ROUNDS:
+                nodes += self._sink(loop, constants, renamed)
             else:
                 nodes.append(node)
         if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
@@ -49,10 +50,8 @@ class _Sinker(OncePerGraph):
         outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
         return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
 
-    def _sink(self, node: Node, constants: dict[Symbol, NDArray], renamed: dict[Symbol, Symbol]) -> list[Node]:
+    def _sink(self, loop: Loop, constants: dict[Symbol, NDArray], renamed: dict[Symbol, Symbol]) -> list[Node]:
         """The loop without the products that leave it, and the nodes after it that yield them."""
-        loop = take_apart(node)
-        assert loop is not None
         carried = _needed_by_rounds(loop)
         rows = [row for row in loop.rows if _Region(KnownRows(loop, loop.rows), carried, [row]).has_product]
         known = KnownRows(loop, rows)
@@ -61,7 +60,7 @@ class _Sinker(OncePerGraph):
         made = [s for inner in region.nodes if not is_view(inner) for s in inner.outputs]
         leaving = {row.inner[0] for row in rows}
         if not rows or total_bytes(new) > total_bytes(leaving) or not known.fits([*new, *made], self.options):
-            return [node]
+            return [loop.node]
         known.add(new)
         rounds = known.all_rounds()
         for symbol in region.frontier:

@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnc.commands.facts import is_view
+from nnc.commands.roles import Carry, Loop, roles, take_loop
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.all_rounds import ROUNDS, AllRounds, KnownRows, is_short_sum, total_bytes
-from nnc.lower.passes.loops import Carry, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 from nnc.source import SourceLine
@@ -19,7 +19,7 @@ from nnc.source import SourceLine
 _LINEAR = ("neg", "assemble")  # which yield of a sum, beside views, the sum of what they yield
 
 
-@register_pass("sink_sums", concerns=("scan",))
+@register_pass("sink_sums", concerns=roles)
 def sink_sums(graph: Graph, options: Options) -> Graph:
     """Takes sums over all iterations out of a `scan`: gradients of captured tensors are the case in point.
 
@@ -75,8 +75,9 @@ class _Sinker(OncePerGraph):
             node = self.renew(old, renamed)
             if node.command.name == "broadcast_to" and node.inputs[0] in zeros:
                 zeros.add(node.outputs[0])
-            if node.command.name == "scan" and (node.params["length"] or 0) >= ROUNDS:
-                nodes += self._sink(node, zeros, constants, renamed)
+            loop = take_loop(node)
+            if loop is not None and (loop.length or 0) >= ROUNDS:
+                nodes += self._sink(loop, zeros, constants, renamed)
             else:
                 nodes.append(node)
         if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
@@ -85,15 +86,13 @@ class _Sinker(OncePerGraph):
         return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
 
     def _sink(
-        self, node: Node, zeros: set[Symbol], constants: dict[Symbol, NDArray], renamed: dict[Symbol, Symbol]
+        self, loop: Loop, zeros: set[Symbol], constants: dict[Symbol, NDArray], renamed: dict[Symbol, Symbol]
     ) -> list[Node]:
         """The loop without the sums that leave it, and the nodes after it that yield them."""
-        loop = take_apart(node)
-        assert loop is not None
         known = KnownRows(loop)
         taken = self._choose(known)
         if not taken:
-            return [node]
+            return [loop.node]
         rounds = known.all_rounds()
         for x in taken:
             start = None if x.carry.operand in zeros else x.carry.operand

@@ -1,6 +1,6 @@
 """Loops and calls taken apart, so that passes see which operand, which input of an iteration and which result belong together.
 
-`while` and `scan` state the same roles in different places, and `case_of` and calls are iterations that carry nothing; a pass
+Commands state the same roles in different places (column `roles`), and branches and calls are iterations that carry nothing; a pass
 edits a `Loop` and joins it to a node again. `pull_rounds` is not among them: it owns two graphs with inputs of their own.
 """
 
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nnc.commands.tape import tape_handles
-from nnc.graph import Graph, Node, Symbol
+from nnc.graph import Attribute, Graph, Node, Symbol
 from nnc.graph.registry import rewritten
 
 Inner = tuple[Symbol, ...]  # one symbol for each sub-graph
@@ -44,7 +44,8 @@ class Yield(NamedTuple):
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
     """A node with sub-graphs by roles. `lead` are operands before all others (a branch's index, a dynamic length) and `counter`
-    the inputs of sub-graphs that no operand gives; `exits` stand before the number of iterations, `rows` behind it.
+    the inputs of sub-graphs that no operand gives; `exits` stand before the number of iterations, `rows` behind it. `length` is
+    the number of iterations where the node tells it.
     """
 
     node: Node
@@ -58,6 +59,7 @@ class Loop:
     exits: tuple[Yield, ...] = ()
     rounds: tuple[Symbol, ...] = ()
     rows: tuple[Yield, ...] = ()
+    length: int | None = None
 
     def update(self, **changes: Any) -> Loop:
         """This loop with some roles replaced."""
@@ -109,76 +111,59 @@ class Loop:
         return [*self.carries, *self.exits, *self.rows]
 
     @property
+    def is_loop(self) -> bool:
+        """Whether the node runs a sub-graph again and again: iterations are counted."""
+        return bool(self.counter)
+
+    @property
+    def is_branch(self) -> bool:
+        """Whether the first operand is the number of the sub-graph that runs."""
+        return bool(self.lead) and not self.counter
+
+    @property
     def runs_surely(self) -> bool:
         """Whether a whole iteration runs whenever the node does."""
-        return self.node.command.name == "scan" and (self.node.params["length"] or 0) > 0
+        return bool(self.length)
+
+
+roles: Attribute[Callable[[Node], Loop]] = Attribute(
+    "roles", "(node) -> the node by roles, for loops, branches and calls: passes go into sub-graphs by them"
+)
 
 
 def take_apart(node: Node) -> Loop | None:
     """The roles of a node with sub-graphs; None for commands that are not known to have them."""
-    rule = _RULES.get(node.command.name)
+    rule = roles.get(node.command)
     return rule(node) if rule is not None else None
 
 
-def _take_while(node: Node) -> Loop:
-    body, carries, tapes = node.graphs[0], node.params["carries"], node.params.get("tapes", 0)
-    exits = len(body.outputs) - 1 - carries - tapes
-    yields, results = body.outputs[1 + carries :], node.outputs[carries:]
-    return Loop(
-        node,
-        node.graphs,
-        counter=body.inputs[:1],
-        test=body.outputs[:1],
-        carries=_carries(node.inputs[:carries], body.inputs[1:], body.outputs[1:], node.outputs),
-        captured=_reads(node.inputs[carries:], (body.inputs[1 + carries :],)),
-        exits=_yields((yields[:exits],), results[:exits]),
-        rounds=results[exits : exits + 1],
-        rows=_yields((yields[exits:],), results[exits + 1 :]),
-    )
+def take_loop(node: Node) -> Loop | None:
+    """The roles of a loop; None for any other node."""
+    loop = take_apart(node) if node.graphs else None
+    return loop if loop is not None and loop.is_loop else None
 
 
-def _take_scan(node: Node) -> Loop:
-    body, xs, carries = node.graphs[0], node.params["xs"], node.params["carries"]
-    lead = 1 if node.params["length"] is None else 0
-    operands, inner = node.inputs[lead:], body.inputs[1:]
+def branches(node: Node, lead: int) -> Loop:
+    """The roles of a node that runs one of its sub-graphs on all operands but the first `lead` ones."""
     return Loop(
         node,
         node.graphs,
         lead=node.inputs[:lead],
-        counter=body.inputs[:1],
-        sequences=_reads(operands[:xs], (inner[:xs],)),
-        carries=_carries(operands[xs : xs + carries], inner[xs:], body.outputs, node.outputs),
-        captured=_reads(operands[xs + carries :], (inner[xs + carries :],)),
-        rows=_yields((body.outputs[carries:],), node.outputs[carries:]),
+        captured=reads_of(node.inputs[lead:], [graph.inputs for graph in node.graphs]),
+        rows=yields_of([graph.outputs for graph in node.graphs], node.outputs),
     )
 
 
-def _take_branches(node: Node) -> Loop:
-    lead = 1 if node.command.name == "case_of" else 0
-    return Loop(
-        node,
-        node.graphs,
-        lead=node.inputs[:lead],
-        captured=_reads(node.inputs[lead:], [graph.inputs for graph in node.graphs]),
-        rows=_yields([graph.outputs for graph in node.graphs], node.outputs),
-    )
-
-
-_RULES: dict[str, Callable[[Node], Loop]] = {
-    "while": _take_while,
-    "scan": _take_scan,
-    "case_of": _take_branches,
-    "call": _take_branches,
-}
-
-
-def _carries(*ends: Sequence[Symbol]) -> tuple[Carry, ...]:
+def carries_of(*ends: Sequence[Symbol]) -> tuple[Carry, ...]:
+    """Carried values of the operands, inputs and outputs of an iteration, and results that stand in one order."""
     return tuple(Carry(*symbols) for symbols in zip(*ends, strict=False))
 
 
-def _reads(operands: Sequence[Symbol], inner: Sequence[Sequence[Symbol]]) -> tuple[Read, ...]:
+def reads_of(operands: Sequence[Symbol], inner: Sequence[Sequence[Symbol]]) -> tuple[Read, ...]:
+    """Pairs operands with the inputs of each sub-graph, in one order."""
     return tuple(Read(operand, tuple(symbols)) for operand, *symbols in zip(operands, *inner, strict=True))
 
 
-def _yields(inner: Sequence[Sequence[Symbol]], results: Sequence[Symbol]) -> tuple[Yield, ...]:
+def yields_of(inner: Sequence[Sequence[Symbol]], results: Sequence[Symbol]) -> tuple[Yield, ...]:
+    """Pairs outputs of each sub-graph with results, in one order."""
     return tuple(Yield(tuple(symbols), result) for result, *symbols in zip(results, *inner, strict=True))
