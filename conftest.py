@@ -20,11 +20,10 @@ from nnc.graph.serialize import RECORDS
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Kernels that tests compile are kept in a folder of the session, not with the user's; processes that tests start share it."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:  # the workers of one session take the folder that it made
-        folder = tempfile.TemporaryDirectory(prefix="nnc-tests-")
-        config.add_cleanup(folder.cleanup)
-        os.environ["NNC_CACHE_DIR"] = folder.name
+    """Kernels that tests compile are kept in a folder of this process, not with the user's; processes that tests start share it."""
+    folder = tempfile.TemporaryDirectory(prefix="nnc-tests-")
+    config.add_cleanup(folder.cleanup)
+    os.environ["NNC_CACHE_DIR"] = folder.name
 
 
 @pytest.fixture(autouse=True, scope="session")
