@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 collect_ignore = ["nn/make_oracles.py"]  # a script, which needs PyTorch
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("dev", max_examples=20, deadline=None, suppress_health_check=_SLOW)
-settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True, suppress_health_check=_SLOW)
+settings.register_profile("ci", max_examples=25, deadline=None, derandomize=True, suppress_health_check=_SLOW)
 settings.register_profile("deep", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
