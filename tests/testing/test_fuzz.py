@@ -118,6 +118,24 @@ def test_a_crash_is_found_in_a_process_of_its_own(tmp_path: Path, monkeypatch: p
     assert "crash: the process died" in only_finding(report) and "crashing" in report.findings[0]
 
 
+def test_a_process_that_gives_no_answer_shows_where_it_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "waiting_plugin.py").write_text(
+        "import time\n"
+        "from nnc.graph import Kernel, add_kernel, register\n"
+        "def waits_for_ever(inputs, outputs, params):\n"
+        "    time.sleep(1000)\n"
+        "register('waiting', 1, infer=lambda x: x, reference=lambda x: x + 0)\n"
+        "add_kernel('waiting', Kernel('planted', waits_for_ever, priority=99))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("nnc.testing.fuzz.campaign.PATIENCE", 10.0)
+    report = fuzz.run(
+        programs=3, modes=["compiled"], commands=["waiting"], imports=["waiting_plugin"], findings=1, shrinking=1.0
+    )
+    assert "crash: no answer within 10 s" in only_finding(report) and "in waits_for_ever" in report.findings[0]
+
+
 @pytest.mark.slow
 def test_generated_programs_give_what_references_give_in_all_modes() -> None:
     report = fuzz.run(programs=60, seed=8, findings=3)

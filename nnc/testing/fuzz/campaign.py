@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import random
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from time import monotonic
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from time import monotonic, sleep
 from typing import Any
 
 from nnc.graph import COMMANDS
@@ -27,6 +31,7 @@ PROGRAMS_EACH = 200  # programs of one process: what a defect leaves in memory i
 PATIENCE = 60.0  # seconds for one run; the slowest take two
 SHRINKING = 60.0  # seconds for one finding
 _SHRINKING = ", making smaller the "
+_SHOWS_STACKS = hasattr(faulthandler, "register")  # not on Windows
 
 
 @dataclass(frozen=True)
@@ -176,6 +181,14 @@ def shrunk(
 # -- processes -----------------------------------------------------------------------------------------------------------
 
 
+def _begin(stacks: str, target: Callable[..., None], *args: Any) -> None:
+    """Runs a function in the other process, which writes its stacks to a file when a signal asks for them."""
+    with Path(stacks).open("w") as file:
+        if _SHOWS_STACKS:
+            faulthandler.register(signal.SIGUSR1, file=file, all_threads=True)
+        target(*args)
+
+
 def _serve(connection: Any, settings: Settings, start: int, stop: int) -> None:
     """Runs programs in the other process, and says which before each."""
     every, first = settings.offers()
@@ -202,7 +215,8 @@ class Process:
     def __init__(self, target: Callable[..., None], *args: Any) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
-        self.process = context.Process(target=target, args=(other, *args), daemon=True)
+        self._stacks = NamedTemporaryFile(prefix="nnc-fuzz-stacks-")  # noqa: SIM115  (closed with this object)
+        self.process = context.Process(target=_begin, args=(self._stacks.name, target, other, *args), daemon=True)
         with _poisoned_memory():
             self.process.start()
         other.close()
@@ -212,11 +226,19 @@ class Process:
 
         Raises:
             EOFError: the process has died.
-            TimeoutError: it sent none in time.
+            TimeoutError: it sent none in time; the error says where each thread is.
         """
         if not self.connection.poll(seconds):
-            raise TimeoutError(f"no answer within {seconds:.0f} s")
+            raise TimeoutError(f"no answer within {seconds:.0f} s\n{self._where()}")
         return self.connection.recv()
+
+    def _where(self) -> str:
+        """The stacks of all threads of the process."""
+        if _SHOWS_STACKS and self.process.pid is not None:
+            os.kill(self.process.pid, signal.SIGUSR1)
+            sleep(1.0)  # it may wait for a lock, but its signal handler does not
+        lines = Path(self._stacks.name).read_text(errors="replace").splitlines()
+        return "\n".join(f"#   {line}" for line in lines)
 
     def end(self) -> int | None:
         """Ends the process; its exit code."""

@@ -86,9 +86,11 @@ def as_test(subject: Subject, mode: Mode, finding: Finding, origin: str) -> str:
     body = subject.source(mode.source(subject)) + "\n\n" + _assertion(finding)
     imports = [line for text, line in _IMPORTS.items() if text in body]
     lines = "\n".join(f"    {line}" if line else "" for line in body.splitlines())
+    first, *rest = finding.text.splitlines()
     return "\n".join(
         [
-            f"# {origin}, mode {mode.name!r}, {finding.kind}: {finding.text.splitlines()[0]}",
+            f"# {origin}, mode {mode.name!r}, {finding.kind}: {first}",
+            *(line for line in rest if line.startswith("#")),  # stacks of a process that did not answer
             *imports, "", "", f"def test_{mode.name.replace(' ', '_')}_gives_what_references_give():", lines,
         ]
     )  # fmt: skip
