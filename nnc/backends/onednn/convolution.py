@@ -106,6 +106,12 @@ class _Problem:
     channels_last: bool = False  # how activations without gaps lie
     post_ops: tuple[Eltwise | Combine, ...] = ()
     packed: str | None = None  # the layout of the weight, if it is a blocked one
+    is_widened: bool = False  # whether the primitive computes in float32, between conversions of shorter floats
+
+    @property
+    def computed(self) -> DType:
+        """The dtype of the primitive's tensors."""
+        return dtypes.float32 if self.is_widened else self.dtype
 
     @property
     def is_product(self) -> bool:
@@ -121,6 +127,13 @@ class _Problem:
 
     def spec(self, tensor: int) -> TensorSpec:
         return TensorSpec(self.shapes[tensor], self.dtype)
+
+    def desc(self, tensor: int, strides: Strides | None) -> MemoryDesc:
+        """Describes a tensor of the primitive, in the order that strides of the problem's dtype say (None: any)."""
+        if strides is None:
+            return MemoryDesc.any(self.shapes[tensor], self.computed)
+        size, wide = self.dtype.itemsize, self.computed.itemsize
+        return MemoryDesc.strided(self.shapes[tensor], self.computed, tuple(n // size * wide for n in strides))
 
     def dense(self) -> _AllStrides:
         """The strides of tensors without gaps."""
@@ -186,14 +199,11 @@ def _primitive_desc(problem: _Problem, fixed: _SomeStrides) -> PrimitiveDesc | N
     """The primitive for these strides (None: its own choice), if the library has a fast one. A tensor that is combined with the
     result must lie as that does, so that it has to be known how.
     """
-    if problem.dtype != dtypes.float32 and _has_empty_window(problem):
+    if problem.computed != dtypes.float32 and _has_empty_window(problem):
         return None
     if fixed[Y] is None and any(isinstance(op, Combine) and op.axes == "all" for op in problem.post_ops):
         return None
-    x, w, y = (
-        MemoryDesc.any(shape, problem.dtype) if strides is None else MemoryDesc.strided(shape, problem.dtype, strides)
-        for shape, strides in zip(problem.shapes, fixed, strict=True)
-    )
+    x, w, y = (problem.desc(tensor, strides) for tensor, strides in enumerate(fixed))
     low, high = zip(*problem.padding, strict=True)
     windows = (problem.stride, tuple(d - 1 for d in problem.dilation), low, high)
     post_ops = [_post_op(problem, op, fixed[Y]) for op in problem.post_ops]
@@ -215,8 +225,15 @@ def _is_sound(problem: _Problem, implementation: str) -> bool:
     read scratch memory that nothing was written to where rows are shorter than the stride; implementations without AMX also where
     windows of groups are dilated, and for some windows on three axes. Gradients of data with AMX leave places out for some strides
     there. Convolutions by products of unfolded matrices apply post-ops wrongly to windows that are mostly padding.
+
+    Instructions for shorter floats add products two at a time. Of an odd number, the last one is paired with a product of 0 and
+    whatever stands there: where that is infinite, the sum becomes NaN. Depthwise convolutions form no such pairs.
     """
-    if problem.post_ops and problem.dtype != dtypes.float32 and "gemm" in implementation:
+    if problem.computed == dtypes.float32:
+        return True
+    if problem.post_ops and "gemm" in implementation:
+        return False
+    if _depth(problem) % 2 and "dw:" not in implementation:
         return False
     axes, has_short_rows = len(problem.stride), problem.shapes[X][-1] < problem.stride[-1]
     if problem.form.sought == W and implementation.startswith("jit_bf16:"):
@@ -227,6 +244,14 @@ def _is_sound(problem: _Problem, implementation: str) -> bool:
     if problem.form.sought == X and implementation == "jit:avx512_core_amx":
         return axes < 3 or max(problem.stride) == 1
     return True
+
+
+def _depth(problem: _Problem) -> int:
+    """Returns how many products, next to one another, are added in pairs: of channels, or of a row of places."""
+    if problem.form.sought == W:
+        return problem.shapes[Y][-1]
+    outs, ins = problem.shapes[W][-len(problem.stride) - 2 : -len(problem.stride)]
+    return ins if problem.form.sought == Y else outs
 
 
 def _has_empty_window(problem: _Problem) -> bool:
@@ -258,9 +283,19 @@ def _combined(problem: _Problem, op: Combine, strides: Strides) -> MemoryDesc:
     return MemoryDesc.strided((1, channels, *ones), problem.dtype, (channels * unit, unit, *(unit for _ in ones)))
 
 
-@lru_cache(maxsize=_DESCRIBED)
 def _choose(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
-    """The primitive for tensors of these strides; None where the library has none that is fast."""
+    """Returns the primitive for tensors of these strides; None where the library has none that is fast. Where it has none for
+    shorter floats, or none that is sound, they are converted to float32 and back.
+    """
+    found = _choose_in(problem, strides)
+    if found is None and problem.dtype != dtypes.float32:
+        found = _choose_in(replace(problem, is_widened=True), strides)
+    return found
+
+
+@lru_cache(maxsize=_DESCRIBED)
+def _choose_in(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
+    """The primitive, in one dtype, for tensors of these strides."""
     specs = tuple(map(problem.spec, (X, W, Y)))
     rows = row_major(specs[X]), row_major(specs[W]), row_major(specs[Y])
     lying = tuple(map(_dense_in, specs, strides))
@@ -396,7 +431,12 @@ def _product(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     else:
         return None
     left, right, out = (MemoryDesc.strided(n, problem.dtype, s) for n, s in zip(shapes, steps, strict=True))
-    desc = PrimitiveDesc.create("matmul", left, right, None, out, plain())
+    try:
+        desc = PrimitiveDesc.create("matmul", left, right, None, out, plain())
+    except BackendError:  # the library multiplies no matrices of this dtype here
+        return None
+    if desc.implementation.startswith("ref"):
+        return None
     operands = zip((SRC, WEIGHTS, DST), (left, right, out), pointers, (0, 0, 0), strict=True)
     return _Plan((_Draft(desc, tuple(operands)),), 0, desc.scratchpad_bytes)
 
@@ -461,7 +501,8 @@ def _lanes(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) 
 @lru_cache(maxsize=1024)
 def _lanes_of(problem: _Problem) -> int:
     """Returns the lanes of the primitive that would be chosen for any layouts: a plan that replaces it must be no slower."""
-    free = _primitive_desc(problem, (None, None, None))
+    anyhow = (None, None, None)
+    free = _primitive_desc(problem, anyhow) or _primitive_desc(replace(problem, is_widened=True), anyhow)
     return next((lanes for unit, lanes in _LANES.items() if free is not None and unit in free.implementation), 0)
 
 

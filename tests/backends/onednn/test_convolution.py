@@ -283,7 +283,7 @@ def test_every_thread_obeys_the_number_of_threads() -> None:
         ("jit_bf16:avx512_core_bf16", (2, 8, 4, 4), 2, False),
         ("brgconv_bwd_w:avx512_core_amx", (2, 8, 4, 4), 2, True),
         ("jit_bf16:avx512_core_bf16", (2, 8, 4, 4), 1, True),
-        ("x64:gemm:jit", (2, 8, 4, 1), 2, True),
+        ("x64:gemm:jit", (2, 8, 4, 3), 2, True),
     ],
 )
 def test_implementations_that_read_what_nobody_wrote_are_told_by_name(
