@@ -81,13 +81,17 @@ _LATER = {
 }  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
+def _find(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'nnc' has no attribute {name!r}")
     module = _LATER[name]
     value = importlib.import_module(f"nnc.{name}") if module is None else getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # to which a name that is not there would be one of type Any
+    __getattr__ = _find
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar, cast
 
 import numpy as np
 
@@ -302,13 +302,13 @@ class ArrayMethods(NamedMethods):
     def __round__(self, ndigits: int | None = None) -> Array:
         return self.round(ndigits or 0)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Never, value: Never) -> None:
         raise user_error(
             ArgumentTypeError, "x[...] = value", "nnc arrays are immutable.", operands={"x": self.spec},
             fix="write x = x.at[index].set(value) (or .add, .multiply, .min, .max).",
         )  # fmt: skip
 
-    def __delitem__(self, index: Any) -> None:
+    def __delitem__(self, index: Never) -> None:
         raise user_error(
             ArgumentTypeError, "del x[...]", "nnc arrays are immutable.", operands={"x": self.spec},
             fix="select what stays, with x[mask] or nnp.delete.",

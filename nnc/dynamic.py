@@ -82,7 +82,7 @@ class DynamicGraph(Recorder):
         self._derivatives: BoundedCache[Structure, tuple[Backward, Run]] = BoundedCache(PROGRAMS)
         self._programs: BoundedCache[str, Run] = BoundedCache(PROGRAMS)
         self._nodes: BoundedCache[tuple[Graph, tuple[bool, ...]], Plan] = BoundedCache(PROGRAMS)
-        self._compiled: BoundedCache[tuple[Any, Hashable], Compiled] = BoundedCache(PROGRAMS)
+        self._compiled: BoundedCache[tuple[Any, Hashable], Compiled[..., Any]] = BoundedCache(PROGRAMS)
         self._repeated: weakref.WeakKeyDictionary[Any, BoundedCache[Hashable, Repeated]] = weakref.WeakKeyDictionary()
         self._updates: list[Update] = []
 
@@ -301,7 +301,7 @@ class DynamicGraph(Recorder):
         constant.weak = is_weak(leaf)
         return constant
 
-    def _evaluate_compiled(self, compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _evaluate_compiled(self, compiled: Compiled[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         executable, leaves = compiled.find(*args, **kwargs)
         if executable is None:
             return compiled.fun(*args, **kwargs)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any
+from typing import Any, Concatenate, Generic, Self, TypedDict, Unpack, overload
 
 from nnc.array import as_value
 from nnc.bounded import BoundedCache
@@ -35,10 +35,31 @@ from nnc.trace.dynamic import Recorder
 from nnc.trace.flat import call_function, check_callable, name_of
 from nnc.trace.tracer import Tracer
 from nnc.tracebacks import api_boundary, leave
+from nnc.typing import P, Q, R, R_co, S
 
 Fun = Callable[..., Any]
 
 
+class Settings(TypedDict, total=False):
+    """The keyword arguments of `compile`."""
+
+    static_argnums: Numbers
+    static_argnames: Names
+    donate_argnums: Numbers
+    donate_argnames: Names
+    device: str | None
+    memory_budget: int | str | None
+    streams: int | str
+    autotune: bool
+    contract: bool
+    flush_denormals: bool | None
+    max_traces: int | None
+
+
+@overload
+def compile(fun: Callable[P, R], /, **settings: Unpack[Settings]) -> Compiled[P, R]: ...
+@overload
+def compile(fun: None = None, /, **settings: Unpack[Settings]) -> Callable[[Callable[P, R]], Compiled[P, R]]: ...
 @api_boundary
 def compile(
     fun: Fun | None = None,
@@ -154,7 +175,7 @@ _REUSED = "the last call reused a program"
 _SHORTCUTS = 256  # of one function: forms of calls for which it is known how to run them in the shortest way
 
 
-class Compiled:
+class Compiled(Generic[P, R_co]):
     """A compiled function; made by `nnc.compile`."""
 
     def __init__(self, signature: Signature, options: Options, max_traces: int | None) -> None:
@@ -171,7 +192,7 @@ class Compiled:
         self._origin: Any = None  # of a function that was called only once so far (nnc.retraces)
         self._lock = new_rlock()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Runs the program for these arguments, which is made on the first call."""
         context = get_context()
         try:
@@ -180,7 +201,7 @@ class Compiled:
             usual = self._usual
             if usual is not None and context is AT_REST:
                 if kwargs:
-                    args, kwargs = self._signature.by_position(args, kwargs)
+                    args, kwargs = self._signature.by_position(args, kwargs)  # type: ignore[assignment]
                 result = usual.run(args, kwargs)
                 if result is not NotImplemented:
                     self._hits += 1
@@ -215,7 +236,11 @@ class Compiled:
         call = self._signature.take_apart(args, kwargs)
         return self._find(call), call.arguments.dynamic
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(self: Compiled[Concatenate[S, Q], R], instance: S, owner: type | None = None) -> BoundMethod[Q, R]: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundMethod(self, instance)
 
     @api_boundary
@@ -330,13 +355,13 @@ def recorder_of(leaves: Iterable[Any]) -> Any:
     return owner if isinstance(owner, Recorder) else None
 
 
-class BoundMethod:
+class BoundMethod(Generic[P, R_co]):
     """A compiled method of an object."""
 
-    def __init__(self, compiled: Compiled, instance: Any) -> None:
+    def __init__(self, compiled: Compiled[..., Any], instance: Any) -> None:
         self.compiled, self.instance = compiled, instance
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Calls the method."""
         return self.compiled(self.instance, *args, **kwargs)
 

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 import optree
@@ -23,6 +23,9 @@ from nnc import dtypes
 from nnc.errors import ArgumentTypeError, TreeError, user_error
 from nnc.foreign import is_foreign
 from nnc.tracebacks import api_boundary
+
+if TYPE_CHECKING:
+    from nnc.array import Array
 
 __all__ = [
     "all_leaves",
@@ -48,6 +51,8 @@ _NUMERIC = (np.ndarray, np.generic, bool, int, float, complex)
 _ABSENT = object()
 _NO_TYPE = type(_ABSENT)  # of what tells nothing by its type
 TreeDef = optree.PyTreeSpec
+IsLeaf = Callable[[Any], bool] | None
+T = TypeVar("T")
 
 
 def is_array(leaf: Any) -> bool:
@@ -136,8 +141,8 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     return treedef.unflatten(leaves)
 
 
-def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """The leaves of `tree` in order.
+def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Array]:
+    """The leaves of `tree` in order: arrays, and whatever else the tree has for leaves, which types leave out.
 
     Args:
         tree: a pytree.
@@ -156,6 +161,16 @@ def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeDe
     return flatten(tree, is_leaf)[1]
 
 
+@overload
+def map(f: Callable[[Array], Array], tree: T, *, is_leaf: IsLeaf = None) -> T: ...
+@overload
+def map(f: Callable[[Array, Array], Array], tree: T, other: object, /, *, is_leaf: IsLeaf = None) -> T: ...
+@overload
+def map(
+    f: Callable[[Array, Array, Array], Array], tree: T, second: object, third: object, /, *, is_leaf: IsLeaf = None
+) -> T: ...
+@overload
+def map(f: Callable[..., object], tree: object, *rest: object, is_leaf: IsLeaf = None) -> object: ...
 @api_boundary
 def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Applies `f` to the leaves of `tree` and the corresponding leaves of `rest`, which must have the same structure.

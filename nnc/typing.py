@@ -7,9 +7,9 @@ other leaves"; where that is the result, it is an `object`, which a checker lets
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
-from typing import Protocol, TypeVar
+from typing import Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, TypeVarTuple
 
 import numpy as np
 
@@ -19,6 +19,20 @@ from nnc.array import Array
 __all__ = ["ArrayLike", "Axis", "DTypeLike", "ForeignArray", "Index", "Leaf", "Nested", "Shape", "ShapeLike"]
 
 T_co = TypeVar("T_co", covariant=True)
+
+# for signatures of functions that take functions
+A = TypeVar("A")  # an argument, a pytree
+B = TypeVar("B")
+C = TypeVar("C")  # what a loop carries
+X = TypeVar("X")
+Y = TypeVar("Y")
+R = TypeVar("R")  # a result
+R_co = TypeVar("R_co", covariant=True)
+S = TypeVar("S")
+Aux = TypeVar("Aux")
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+Ts = TypeVarTuple("Ts")
 
 
 class Nested(Protocol[T_co]):
@@ -53,6 +67,27 @@ Shape = tuple[int, ...]
 ShapeLike = int | Sequence[int]
 Place = int | slice | EllipsisType | None | Array | NumPyArray | np.integer | np.bool | Sequence[int] | Sequence[bool]
 Index = Place | tuple[Place, ...]
+
+
+class Kinds(TypedDict, total=False):
+    """Options that leave the type of a gradient as it is."""
+
+    holomorphic: bool
+    allow_int: bool
+
+
+class Jacobians(TypedDict, total=False):
+    """Options that leave the type of a Jacobian as it is."""
+
+    holomorphic: bool
+    chunk_size: int | None
+
+
+First = Callable[Concatenate[A, P], R]  # a function, by its first argument, the others and its result
+Second = Callable[Concatenate[X, A, P], R]
+Zero = Literal[0]
+No = Literal[False]
+Yes = Literal[True]
 
 
 def __dir__() -> list[str]:

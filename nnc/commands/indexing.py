@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,10 @@ from nnc.errors import (
 )
 from nnc.graph import TensorSpec, spec_of
 from nnc.spelling import spelled
+
+if TYPE_CHECKING:
+    from nnc.array import Array
+    from nnc.typing import ArrayLike
 
 Shape = tuple[int, ...]
 
@@ -324,7 +328,7 @@ def put_along_axis(
 
 
 @spelled
-def dynamic_slice(x: Any, starts: Any, sizes: Sequence[int], *, mode: str = "error") -> Value:
+def dynamic_slice(x: ArrayLike, starts: ArrayLike, sizes: Sequence[int], *, mode: str = "error") -> Array:
     """The box of `sizes` that begins at `starts`, which may be traced.
 
     Args:
@@ -349,7 +353,7 @@ def dynamic_slice(x: Any, starts: Any, sizes: Sequence[int], *, mode: str = "err
 
 
 @spelled
-def dynamic_update_slice(x: Any, update: Any, starts: Any, *, mode: str = "error") -> Value:
+def dynamic_update_slice(x: ArrayLike, update: ArrayLike, starts: ArrayLike, *, mode: str = "error") -> Array:
     """`x` with the box that begins at `starts` replaced by `update`.
 
     Args:

@@ -108,7 +108,7 @@ def nms(boxes: Any, scores: Any, iou_threshold: float, *, max_output_size: int |
         alive = alive & ~(overlap > iou_threshold) & (nnp.arange(alive.shape[0]) != best)
         return count + 1, alive, nnp.where(nnp.arange(size) == count, nnp.take(order, best), kept)
 
-    start = (0, nnp.ones(scores.shape, dtypes.bool_), nnp.full(size, -1, dtypes.int64))
+    start: Any = (0, nnp.ones(scores.shape, dtypes.bool_), nnp.full(size, -1, dtypes.int64))
     if not boxes.shape[0]:
         return start[2]
     count, _, kept = while_loop(lambda state: nnp.any(state[1]) & (state[0] < size), keep_best, start)

@@ -37,6 +37,8 @@ __all__ = [
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
+Unary = Callable[[ArrayLike], Array]
+Binary = Callable[[ArrayLike, ArrayLike], Array]
 ToDtype = Callable[[dtypes.DType], dtypes.DType] | None
 to_float = dtypes.to_float
 
@@ -63,15 +65,15 @@ def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) 
     return result.as_weak() if is_weak_result(result.spec.dtype, operands) else result
 
 
-def _unary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Callable[[Any], Array]:
-    def function(x: Any, /) -> Array:
+def _unary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Unary:
+    def function(x: ArrayLike, /) -> Array:
         return call(name, command, accepts, to, x)
 
     return _named(function, name, doc, _kind(accepts, to))
 
 
-def _binary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Callable[[Any, Any], Array]:
-    def function(x1: Any, x2: Any, /) -> Array:
+def _binary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Binary:
+    def function(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         return call(name, command, accepts, to, x1, x2)
 
     return _named(function, name, doc, _kind(accepts, to))
@@ -272,8 +274,8 @@ def sinc(x: ArrayLike, /) -> Array:
 # -- rounding ----------------------------------------------------------------------------------------------------------
 
 
-def _rounding(name: str, command: Command, doc: str) -> Callable[[Any], Array]:
-    def function(x: Any, /) -> Array:
+def _rounding(name: str, command: Command, doc: str) -> Unary:
+    def function(x: ArrayLike, /) -> Array:
         x = to_value(x, name)
         return call(name, command, FLOAT, None, x) if dtypes.is_inexact(x.spec.dtype) else x
 
@@ -333,7 +335,7 @@ bitwise_right_shift = right_shift = _binary("bitwise_right_shift", ew.shift_righ
 
 
 def _logical(name: str, command: Command, doc: str) -> Callable[..., Array]:
-    def function(x1: Any, x2: Any, /) -> Array:
+    def function(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         return call(name, command, ANY, None, as_bool(x1, name), as_bool(x2, name))
 
     return _named(function, name, doc, _kind(ANY, None))
@@ -359,10 +361,10 @@ def logical_not(x: ArrayLike, /) -> Array:
     return ew.bitwise_not(as_bool(x, "logical_not"))
 
 
-def _float_test(name: str, command: Command, doc: str, exact: bool) -> Callable[[Any], Array]:
+def _float_test(name: str, command: Command, doc: str, exact: bool) -> Unary:
     """A predicate that has the answer `exact` for all integers and bools."""
 
-    def function(x: Any, /) -> Array:
+    def function(x: ArrayLike, /) -> Array:
         x = to_value(x, name)
         if dtypes.is_inexact(x.spec.dtype):
             return command(x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 from nnc.array import Array
 from nnc.commands import elementwise as ew
@@ -26,8 +26,8 @@ class EighResult(NamedTuple):
         eigenvectors: (..., n, n), one in each column.
     """
 
-    eigenvalues: Any
-    eigenvectors: Any
+    eigenvalues: Array
+    eigenvectors: Array
 
 
 class EigResult(NamedTuple):
@@ -38,8 +38,8 @@ class EigResult(NamedTuple):
         eigenvectors: (..., n, n), complex, one of length 1 in each column.
     """
 
-    eigenvalues: Any
-    eigenvectors: Any
+    eigenvalues: Array
+    eigenvectors: Array
 
 
 class QRResult(NamedTuple):
@@ -50,8 +50,8 @@ class QRResult(NamedTuple):
         R: (..., k, n), upper triangles.
     """
 
-    Q: Any
-    R: Any
+    Q: Array
+    R: Array
 
 
 class SVDResult(NamedTuple):
@@ -63,9 +63,9 @@ class SVDResult(NamedTuple):
         Vh: (..., k, n), with orthonormal rows.
     """
 
-    U: Any
-    S: Any
-    Vh: Any
+    U: Array
+    S: Array
+    Vh: Array
 
 
 @spelled
@@ -91,6 +91,10 @@ def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Array:
     return adjoint(lower) if upper else lower
 
 
+@overload
+def qr(x: ArrayLike, /, mode: Literal["reduced", "complete"] = "reduced") -> QRResult: ...
+@overload
+def qr(x: ArrayLike, /, mode: Literal["r"]) -> Array: ...
 @spelled
 def qr(x: ArrayLike, /, mode: str = "reduced") -> Any:
     """Returns Q with orthonormal columns and the upper triangle R, with Q R = x.
@@ -203,6 +207,14 @@ def eigvals(a: ArrayLike, /) -> Array:
     return factor.eig(to_matrix("eigvals", a))[0]
 
 
+@overload
+def svd(
+    x: ArrayLike, /, full_matrices: bool = True, compute_uv: Literal[True] = True, hermitian: bool = False
+) -> SVDResult: ...
+@overload
+def svd(
+    x: ArrayLike, /, full_matrices: bool = True, *, compute_uv: Literal[False], hermitian: bool = False
+) -> Array: ...
 @spelled
 def svd(x: ArrayLike, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     """Returns U, the singular values S in falling order, and Vh, with U diag(S) Vh = x.

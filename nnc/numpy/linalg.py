@@ -112,8 +112,8 @@ class SlogdetResult(NamedTuple):
         logabsdet: (...), real; -inf for a singular matrix.
     """
 
-    sign: Any
-    logabsdet: Any
+    sign: Array
+    logabsdet: Array
 
 
 # -- determinants, powers ----------------------------------------------------------------------------------------------

@@ -261,10 +261,10 @@ class LstsqResult(NamedTuple):
         s: (min(m, n),), singular values in falling order.
     """
 
-    x: Any
-    residuals: Any
-    rank: Any
-    s: Any
+    x: Array
+    residuals: Array
+    rank: Array
+    s: Array
 
 
 @spelled

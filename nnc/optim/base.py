@@ -21,19 +21,20 @@ from nnc.optim.arguments import Scalar, check_params, check_state, is_trainable
 from nnc.source import user_source
 from nnc.spelling import spelled
 from nnc.tracebacks import api_boundary
+from nnc.typing import A, S
 
 
 class Init(Protocol):
     """The function that makes the first state for parameters."""
 
-    def __call__(self, params: Any) -> Any:
+    def __call__(self, params: Any, /) -> object:
         """The state before the first update."""
 
 
 class Update(Protocol):
     """The function that makes updates of gradients."""
 
-    def __call__(self, updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def __call__(self, updates: A, state: S, params: object = None, **extra: object) -> tuple[A, S]:
         """The updates and the next state."""
 
 
@@ -63,7 +64,7 @@ class GradientTransformation(_Functions):
 
     __slots__ = ()
 
-    def __new__(cls, init: Init, update: Update) -> Self:
+    def __new__(cls, init: Init, update: Callable[..., tuple[Any, Any]]) -> Self:
         """The transformation of two functions, behind boundaries for tracebacks."""
         if not callable(init) or not callable(update):  # the transformation's user says so
             return super().__new__(cls, init, update)
@@ -170,7 +171,7 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
 
 
 @spelled
-def apply_updates(params: Any, updates: Any) -> Any:
+def apply_updates(params: A, updates: object) -> A:
     """The parameters plus their updates; every leaf keeps the dtype that it has in `params`.
 
     Args:

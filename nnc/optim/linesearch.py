@@ -26,6 +26,8 @@ from nnc.trace.branches import cond
 from nnc.trace.control_flow import while_loop
 from nnc.trace.differentiate import value_and_grad
 
+_value_and_grad: Callable[..., Callable[..., tuple[Any, Any]]] = value_and_grad  # of functions without types
+
 # -- trees as vectors --------------------------------------------------------------------------------------------------
 
 
@@ -311,7 +313,7 @@ def scale_by_zoom_linesearch(
 
         def evaluate(step: Array) -> tuple[Array, Array, Array]:
             there = unravel(params, at + astype(step, at.dtype) * along)
-            new_value, new_grad = value_and_grad(lambda p: value_fn(p, **arguments))(there)
+            new_value, new_grad = _value_and_grad(lambda p: value_fn(p, **arguments))(there)
             flat = astype(ravel(new_grad), at.dtype)
             return astype(as_operand(new_value), dtype), astype(inner(nnp.conj(flat), along), dtype), flat
 
@@ -366,7 +368,7 @@ def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., tup
             )  # fmt: skip
 
         def fresh() -> tuple[Any, Any]:
-            value, grad = value_and_grad(value_fn)(params, *args, **kwargs)
+            value, grad = _value_and_grad(value_fn)(params, *args, **kwargs)
             return astype(as_operand(value), found.value.dtype), grad
 
         stored: tuple[Any, Any] = cond(nnp.isfinite(found.value), lambda: (found.value, found.grad), fresh)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from nnc import dtypes, tree
-from nnc.array import as_value
+from nnc.array import Array, as_value
 from nnc.commands.elementwise import convert, maximum, minimum, select
 from nnc.commands.loop import case_of as case_command
 from nnc.commands.promote import as_operand, astype, is_weak
@@ -24,11 +24,22 @@ from nnc.trace.flat import FlatTree, call_function, check_callable, definition_o
 from nnc.trace.specs import argument_spec
 from nnc.trace.staging import Staged, stage
 from nnc.tracebacks import api_boundary
+from nnc.typing import Leaf, R, Ts
 
 Fun = Callable[..., Any]
 
 
-@api_boundary
+@overload
+def cond(
+    pred: Leaf, true_fun: Callable[[Array], Leaf], false_fun: Callable[[Array], Leaf], operand: Leaf, /
+) -> Array: ...
+@overload
+def cond(pred: Leaf, true_fun: Callable[[Array], R], false_fun: Callable[[Array], R], operand: Leaf, /) -> R: ...
+@overload
+def cond(pred: Leaf, true_fun: Callable[[*Ts], Leaf], false_fun: Callable[[*Ts], Leaf], *operands: *Ts) -> Array: ...
+@overload
+def cond(pred: Leaf, true_fun: Callable[[*Ts], R], false_fun: Callable[[*Ts], R], *operands: *Ts) -> R: ...
+@api_boundary  # type: ignore[misc]  # mypy tells *Ts from *Any
 def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     """`true_fun(*operands)` where `pred` holds, else `false_fun(*operands)`; only one of them runs.
 
@@ -55,7 +66,17 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     return _branch("nnc.cond", index, (false_fun, true_fun), operands, checked=False)
 
 
-@spelled
+@overload
+def switch(
+    index: Leaf, branches: Sequence[Callable[[Array], Leaf]], operand: Leaf, /, *, mode: str = "error"
+) -> Array: ...
+@overload
+def switch(index: Leaf, branches: Sequence[Callable[[Array], R]], operand: Leaf, /, *, mode: str = "error") -> R: ...
+@overload
+def switch(index: Leaf, branches: Sequence[Callable[[*Ts], Leaf]], *operands: *Ts, mode: str = "error") -> Array: ...
+@overload
+def switch(index: Leaf, branches: Sequence[Callable[[*Ts], R]], *operands: *Ts, mode: str = "error") -> R: ...
+@spelled  # type: ignore[misc]  # mypy tells *Ts from *Any
 def switch(index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "error") -> Any:
     """`branches[index](*operands)`; only that one runs.
 
@@ -81,7 +102,39 @@ def switch(index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "err
     return _branch("nnc.switch", position, tuple(branches), operands, checked=mode == "error")
 
 
-@spelled
+@overload
+def case_of(
+    index: Leaf,
+    branches: Sequence[Callable[[Array], Leaf]] | Mapping[int, Callable[[Array], Leaf]],
+    operand: Leaf,
+    /,
+    *,
+    bypass: object = None,
+) -> Array: ...
+@overload
+def case_of(
+    index: Leaf,
+    branches: Sequence[Callable[[Array], R]] | Mapping[int, Callable[[Array], R]],
+    operand: Leaf,
+    /,
+    *,
+    bypass: object = None,
+) -> R: ...
+@overload
+def case_of(
+    index: Leaf,
+    branches: Sequence[Callable[[*Ts], Leaf]] | Mapping[int, Callable[[*Ts], Leaf]],
+    *operands: *Ts,
+    bypass: object = None,
+) -> Array: ...
+@overload
+def case_of(
+    index: Leaf,
+    branches: Sequence[Callable[[*Ts], R]] | Mapping[int, Callable[[*Ts], R]],
+    *operands: *Ts,
+    bypass: object = None,
+) -> R: ...
+@spelled  # type: ignore[misc]  # mypy tells *Ts from *Any
 def case_of(index: Any, branches: Sequence[Fun] | Mapping[int, Fun], *operands: Any, bypass: Any = None) -> Any:
     """The branch of number `index` on `operands`; where there is none, no branch runs and the result is `bypass`.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from nnc import dtypes, tree
-from nnc.array import as_value
+from nnc.array import Array, as_value
 from nnc.commands.elementwise import convert
 from nnc.commands.loop import ROUND, while_
 from nnc.commands.loop import scan as scan_command
@@ -27,6 +27,7 @@ from nnc.trace.rounds import nodes_so_far
 from nnc.trace.specs import argument_spec
 from nnc.trace.staging import stage
 from nnc.trace.vectorize import vmap
+from nnc.typing import ArrayLike, C, Leaf, R, X, Y
 
 Fun = Callable[..., Any]
 
@@ -39,6 +40,33 @@ def _call(fun: Fun, where: str, form: str, *args: Any) -> Any:
 # -- while and fori ----------------------------------------------------------------------------------------------------
 
 
+@overload
+def while_loop(
+    cond_fun: Callable[[Array], Leaf],
+    body_fun: Callable[[Array], Leaf],
+    init_val: Leaf,
+    *,
+    max_steps: int | None = None,
+    checkpoint: str | int | None = None,
+) -> Array: ...
+@overload
+def while_loop(
+    cond_fun: Callable[[C], Leaf],
+    body_fun: Callable[[C], C],
+    init_val: C,
+    *,
+    max_steps: int | None = None,
+    checkpoint: str | int | None = None,
+) -> C: ...
+@overload
+def while_loop(
+    cond_fun: Callable[[C], Leaf],
+    body_fun: Callable[[C], C],
+    init_val: object,
+    *,
+    max_steps: int | None = None,
+    checkpoint: str | int | None = None,
+) -> C: ...
 @spelled
 def while_loop(
     cond_fun: Fun, body_fun: Fun, init_val: Any, *, max_steps: int | None = None, checkpoint: str | int | None = None
@@ -113,6 +141,12 @@ def _condition(where: str, value: Any) -> Value:
     return x
 
 
+@overload
+def fori_loop(lower: Leaf, upper: Leaf, body_fun: Callable[[Array, Array], Leaf], init_val: Leaf) -> Array: ...
+@overload
+def fori_loop(lower: Leaf, upper: Leaf, body_fun: Callable[[Array, C], C], init_val: C) -> C: ...
+@overload
+def fori_loop(lower: Leaf, upper: Leaf, body_fun: Callable[[Array, C], C], init_val: object) -> C: ...
 @spelled
 def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
     """Repeats `body_fun(i, carry)` for i from `lower` up to but without `upper`.
@@ -164,6 +198,72 @@ class _Index:
     """In place of sequences: the iteration's number is the element."""
 
 
+@overload
+def scan(
+    f: Callable[[Array, Array], tuple[Leaf, Y]],
+    init: Leaf,
+    xs: ArrayLike,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> tuple[Array, Y]: ...
+@overload
+def scan(
+    f: Callable[[C, Array], tuple[C, Y]],
+    init: C,
+    xs: ArrayLike,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> tuple[C, Y]: ...
+@overload
+def scan(
+    f: Callable[[C, Array], tuple[C, Y]],
+    init: object,
+    xs: ArrayLike,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> tuple[C, Y]: ...
+@overload
+def scan(
+    f: Callable[[Array, X], tuple[Leaf, Y]],
+    init: Leaf,
+    xs: X = ...,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> tuple[Array, Y]: ...
+@overload
+def scan(
+    f: Callable[[C, X], tuple[C, Y]],
+    init: C,
+    xs: X = ...,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> tuple[C, Y]: ...
+@overload
+def scan(
+    f: Callable[[C, X], tuple[C, Y]],
+    init: object,
+    xs: X = ...,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> tuple[C, Y]: ...
 @spelled
 def scan(
     f: Fun,
@@ -313,6 +413,10 @@ def _stack(values: Sequence[Value]) -> Value:
     return concatenate(*[reshape(v, shape=(1, *v.spec.shape)) for v in values], axis=0)
 
 
+@overload
+def map(f: Callable[[Array], R], xs: ArrayLike, *, batch_size: int | None = None) -> R: ...
+@overload
+def map(f: Callable[[X], R], xs: X, *, batch_size: int | None = None) -> R: ...
 @spelled
 def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
     """`f` for each row of `xs`, one after the other, with the results stacked; with `batch_size`, that many at a time.
@@ -334,7 +438,7 @@ def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
 
 
 @spelled
-def associative_scan(fn: Fun, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, axis: int = 0) -> X:
     """All prefixes of a sequence combined by an associative function, in log2(n) steps (Blelloch, 1990).
 
     Args:

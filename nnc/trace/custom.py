@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any
+from typing import Any, Concatenate, Generic, Self, TypeVar, overload
 
 from nnc import tree
 from nnc.array import as_value
@@ -33,8 +33,10 @@ from nnc.trace.specs import argument_spec, shapes_of
 from nnc.trace.staging import stage
 from nnc.trace.subgraphs import bind_for_rows, input_values
 from nnc.tracebacks import api_boundary
+from nnc.typing import P, Q, R, R_co, S
 
 Fun = Callable[..., Any]
+Rule = TypeVar("Rule", bound=Callable[..., Any])
 
 
 Fixed = dict[int, Any]  # arguments that are not differentiated, by position
@@ -46,12 +48,12 @@ def _merge(fixed: Fixed, others: Sequence[Any]) -> list[Any]:
     return [fixed[i] if i in fixed else next(rest) for i in range(len(fixed) + len(others))]
 
 
-class _Custom:
+class _Custom(Generic[P, R_co]):
     """A function whose derivative the user gives. `nondiff_argnums` are handed to the rules first, as they are."""
 
     transform = ""
 
-    def __init__(self, fun: Fun, nondiff_argnums: Sequence[int] = ()) -> None:
+    def __init__(self, fun: Callable[P, R_co], nondiff_argnums: int | Sequence[int] = ()) -> None:
         check_callable(fun, f"nnc.{self.transform}")
         update_wrapper(self, fun)
         self.fun = fun
@@ -71,8 +73,13 @@ class _Custom:
         part.__name__ = name_of(self.fun)
         return part
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else lambda *args: self(instance, *args)
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(self: _Custom[Concatenate[S, Q], R], instance: S, owner: type | None = None) -> Callable[Q, R]: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        call: Any = self
+        return self if instance is None else lambda *args: call(instance, *args)
 
     def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if kwargs:
@@ -84,7 +91,7 @@ class _Custom:
         return args
 
     @api_boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         fixed, others = self._split(self._positional(args, kwargs))
         flat = FlatFunction.of(self._whole(fixed), others)
         top = find_interpreter(flat.leaves)
@@ -126,7 +133,7 @@ class _Custom:
         )  # fmt: skip
 
 
-class custom_jvp(_Custom):  # noqa: N801  (a decorator)
+class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
     """A function whose forward derivative you define; reverse mode follows by transposing it.
 
     Args:
@@ -148,11 +155,11 @@ class custom_jvp(_Custom):  # noqa: N801  (a decorator)
     transform = "custom_jvp"
 
     @api_boundary
-    def __init__(self, fun: Fun, nondiff_argnums: Sequence[int] = ()) -> None:
+    def __init__(self, fun: Callable[P, R_co], nondiff_argnums: int | Sequence[int] = ()) -> None:
         super().__init__(fun, nondiff_argnums)
         self.rule: Fun | None = None
 
-    def defjvp(self, rule: Fun) -> Fun:
+    def defjvp(self, rule: Rule) -> Rule:
         """Sets the rule `(primals, tangents) -> (result, tangent)`; returns it, so it can decorate.
 
         Args:
@@ -176,8 +183,10 @@ class custom_jvp(_Custom):  # noqa: N801  (a decorator)
                 fix="define one rule with defjvp; it is called as rule(*nondiff, primals, tangents).",
             )  # fmt: skip
 
+        call: Any = self
+
         def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-            result = self(*primals)
+            result = call(*primals)
             terms = [r(t, result, *primals) for r, t in zip(rules, tangents, strict=True) if r is not None]
             total = terms[0] if terms else tree.map(lambda x: zeros(as_value(x).spec), result)
             for term in terms[1:]:
@@ -211,7 +220,7 @@ class custom_jvp(_Custom):  # noqa: N801  (a decorator)
         return push
 
 
-class custom_vjp(_Custom):  # noqa: N801  (a decorator)
+class custom_vjp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
     """A function whose reverse derivative you define.
 
     Args:
@@ -231,11 +240,11 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
     transform = "custom_vjp"
 
     @api_boundary
-    def __init__(self, fun: Fun, nondiff_argnums: Sequence[int] = ()) -> None:
+    def __init__(self, fun: Callable[P, R_co], nondiff_argnums: int | Sequence[int] = ()) -> None:
         super().__init__(fun, nondiff_argnums)
         self.rules: tuple[Fun, Fun] | None = None
 
-    def defvjp(self, fwd: Fun, bwd: Fun) -> None:
+    def defvjp(self, fwd: Callable[P, tuple[object, object]], bwd: Callable[..., Sequence[object]]) -> None:
         """Sets `fwd(*args) -> (result, residuals)` and `bwd(residuals, cotangent) -> tuple of cotangents of the arguments`.
 
         Args:

@@ -1,4 +1,7 @@
-"""Derivatives for users: grad, vjp, jvp, linearize and transforms made of them. They nest in any order and depth."""
+"""Derivatives for users: grad, vjp, jvp, linearize and transforms made of them. They nest in any order and depth.
+
+Over 600 lines, since the types of each function stand with it.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import Any
+from typing import Any, Concatenate, Literal, Unpack, overload
 
 from nnc import dtypes, tree
-from nnc.array import as_value, settled
+from nnc.array import Array, as_value, settled
 from nnc.commands import elementwise
 from nnc.commands.promote import dtype_of
 from nnc.commands.rules import zeros
@@ -31,6 +34,7 @@ from nnc.trace.flat import (
 )
 from nnc.trace.specs import ShapeDtypeStruct, shapes_of, stage_function
 from nnc.tracebacks import api_boundary
+from nnc.typing import A, Aux, B, First, Kinds, Leaf, No, P, R, Second, Ts, X, Yes, Zero
 
 Fun = Callable[..., Any]
 Argnums = int | Sequence[int]
@@ -39,6 +43,50 @@ Argnums = int | Sequence[int]
 # -- reverse mode ------------------------------------------------------------------------------------------------------
 
 
+@overload
+def grad(
+    fun: First[Array, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Kinds]
+) -> First[Leaf, P, Array]: ...
+@overload
+def grad(
+    fun: First[float, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Kinds]
+) -> First[Leaf, P, Array]: ...
+@overload
+def grad(
+    fun: First[A, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Kinds]
+) -> First[A, P, A]: ...
+@overload
+def grad(
+    fun: First[Array, P, tuple[Leaf, Aux]], argnums: Zero = 0, *, has_aux: Yes, **options: Unpack[Kinds]
+) -> First[Leaf, P, tuple[Array, Aux]]: ...
+@overload
+def grad(
+    fun: First[A, P, tuple[Leaf, Aux]], argnums: Zero = 0, *, has_aux: Yes, **options: Unpack[Kinds]
+) -> First[A, P, tuple[A, Aux]]: ...
+@overload
+def grad(
+    fun: Second[X, Array, P, Leaf], argnums: Literal[1], has_aux: No = False, **options: Unpack[Kinds]
+) -> Second[X, Leaf, P, Array]: ...
+@overload
+def grad(
+    fun: Second[X, A, P, Leaf], argnums: Literal[1], has_aux: No = False, **options: Unpack[Kinds]
+) -> Second[X, A, P, A]: ...
+@overload
+def grad(
+    fun: Callable[Concatenate[A, B, P], Leaf],
+    argnums: tuple[Literal[0], Literal[1]],
+    has_aux: No = False,
+    **options: Unpack[Kinds],
+) -> Callable[Concatenate[A, B, P], tuple[A, B]]: ...
+@overload
+def grad(
+    fun: Callable[P, object],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    argnames: str | Sequence[str] | None = None,
+    **options: Unpack[Kinds],
+) -> Callable[P, object]: ...
 @spelled
 def grad(
     fun: Fun,
@@ -48,7 +96,7 @@ def grad(
     argnames: str | Sequence[str] | None = None,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Fun:
+) -> Any:
     """The gradient of a function with one number as result.
 
     Args:
@@ -82,6 +130,50 @@ def grad(
     return gradient
 
 
+@overload
+def value_and_grad(
+    fun: First[Array, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Kinds]
+) -> First[Leaf, P, tuple[Array, Array]]: ...
+@overload
+def value_and_grad(
+    fun: First[float, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Kinds]
+) -> First[Leaf, P, tuple[Array, Array]]: ...
+@overload
+def value_and_grad(
+    fun: First[A, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Kinds]
+) -> First[A, P, tuple[Array, A]]: ...
+@overload
+def value_and_grad(
+    fun: First[Array, P, tuple[Leaf, Aux]], argnums: Zero = 0, *, has_aux: Yes, **options: Unpack[Kinds]
+) -> First[Leaf, P, tuple[tuple[Array, Aux], Array]]: ...
+@overload
+def value_and_grad(
+    fun: First[A, P, tuple[Leaf, Aux]], argnums: Zero = 0, *, has_aux: Yes, **options: Unpack[Kinds]
+) -> First[A, P, tuple[tuple[Array, Aux], A]]: ...
+@overload
+def value_and_grad(
+    fun: Second[X, Array, P, Leaf], argnums: Literal[1], has_aux: No = False, **options: Unpack[Kinds]
+) -> Second[X, Leaf, P, tuple[Array, Array]]: ...
+@overload
+def value_and_grad(
+    fun: Second[X, A, P, Leaf], argnums: Literal[1], has_aux: No = False, **options: Unpack[Kinds]
+) -> Second[X, A, P, tuple[Array, A]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[Concatenate[A, B, P], Leaf],
+    argnums: tuple[Literal[0], Literal[1]],
+    has_aux: No = False,
+    **options: Unpack[Kinds],
+) -> Callable[Concatenate[A, B, P], tuple[Array, tuple[A, B]]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[P, object],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    argnames: str | Sequence[str] | None = None,
+    **options: Unpack[Kinds],
+) -> Callable[P, tuple[object, object]]: ...
 @spelled
 def value_and_grad(
     fun: Fun,
@@ -91,7 +183,7 @@ def value_and_grad(
     argnames: str | Sequence[str] | None = None,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Fun:
+) -> Any:
     """The value and the gradient of a function with one number as result; see `grad`.
 
     Args:
@@ -165,7 +257,21 @@ def _differentiate(
     return wrapped
 
 
-@spelled
+@overload
+def vjp(
+    fun: Callable[[Array], R], primal: Leaf, /, *, has_aux: No = False
+) -> tuple[R, Callable[[R], tuple[Array]]]: ...
+@overload
+def vjp(
+    fun: Callable[[Array, Array], R], primal: Leaf, other: Leaf, /, *, has_aux: No = False
+) -> tuple[R, Callable[[R], tuple[Array, Array]]]: ...
+@overload
+def vjp(fun: Callable[[*Ts], R], *primals: *Ts, has_aux: No = False) -> tuple[R, Callable[[R], tuple[*Ts]]]: ...
+@overload
+def vjp(
+    fun: Callable[[*Ts], tuple[R, Aux]], *primals: *Ts, has_aux: Yes
+) -> tuple[R, Callable[[R], tuple[*Ts]], Aux]: ...
+@spelled  # type: ignore[misc]  # mypy tells *Ts from *Any
 def vjp(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     """The value of `fun` and its pull-back.
 
@@ -208,8 +314,12 @@ def _pull(linear: Linearized, cotangents: Sequence[Any]) -> list[Any]:
     return [zeros(spec) if ct is None else ct for ct, spec in zip(found, linear.input_specs, strict=True)]
 
 
+@overload
+def linear_transpose(fun: Callable[[Array], R], primal: Leaf | ShapeDtypeStruct, /) -> Callable[[R], tuple[Array]]: ...
+@overload
+def linear_transpose(fun: Callable[[*Ts], R], *primals: object) -> Callable[[R], tuple[*Ts]]: ...
 @api_boundary
-def linear_transpose(fun: Fun, *primals: Any) -> Fun:
+def linear_transpose(fun: Fun, *primals: Any) -> Any:
     """The transpose of a function that is linear in its arguments.
 
     Args:
@@ -245,6 +355,23 @@ def linear_transpose(fun: Fun, *primals: Any) -> Fun:
 # -- forward mode ------------------------------------------------------------------------------------------------------
 
 
+@overload
+def jvp(
+    fun: Callable[[Array], R],
+    primals: tuple[Leaf] | list[Leaf],
+    tangents: tuple[Leaf] | list[Leaf],
+    has_aux: No = False,
+) -> tuple[R, R]: ...
+@overload
+def jvp(fun: Callable[[*Ts], R], primals: tuple[*Ts], tangents: tuple[*Ts], has_aux: No = False) -> tuple[R, R]: ...
+@overload
+def jvp(
+    fun: Callable[[*Ts], tuple[R, Aux]], primals: tuple[*Ts], tangents: tuple[*Ts], has_aux: Yes
+) -> tuple[R, R, Aux]: ...
+@overload
+def jvp(
+    fun: Callable[..., R], primals: Sequence[object], tangents: Sequence[object], has_aux: No = False
+) -> tuple[R, R]: ...
 @spelled
 def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of `fun` and its derivative in the direction `tangents`.
@@ -282,7 +409,15 @@ def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
     return (result[0], direction[0], result[1]) if has_aux else (result, direction)
 
 
-@spelled
+@overload
+def linearize(fun: Callable[[Array], R], primal: Leaf, /, *, has_aux: No = False) -> tuple[R, Callable[[Leaf], R]]: ...
+@overload
+def linearize(fun: Callable[[*Ts], R], *primals: *Ts, has_aux: No = False) -> tuple[R, Callable[[*Ts], R]]: ...
+@overload
+def linearize(
+    fun: Callable[[*Ts], tuple[R, Aux]], *primals: *Ts, has_aux: Yes
+) -> tuple[R, Callable[[*Ts], R], Aux]: ...
+@spelled  # type: ignore[misc]  # mypy tells *Ts from *Any
 def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     """The value of `fun` and its derivative as a linear function of the tangents, computed once and applied many times.
 
@@ -312,6 +447,12 @@ def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     return (result, jvp_fn, aux) if has_aux else (result, jvp_fn)
 
 
+@overload
+def hvp(fun: Callable[[Array], Leaf], primals: tuple[Leaf], tangents: tuple[Leaf]) -> Array: ...
+@overload
+def hvp(fun: Callable[[A], Leaf], primals: tuple[A], tangents: tuple[A]) -> A: ...
+@overload
+def hvp(fun: Callable[[*Ts], Leaf], primals: tuple[*Ts], tangents: tuple[*Ts]) -> tuple[*Ts]: ...
 @spelled
 def hvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The product of the Hessian of `fun` with `tangents`, forward over reverse, at the cost of a few gradients.
@@ -333,7 +474,7 @@ def hvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
 
 
 @spelled
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: A) -> A:
     """`x` as it is, with derivative zero: every transform takes it for a constant.
 
     Args:

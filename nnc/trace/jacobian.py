@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, Unpack, overload
 
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import as_value
+from nnc.array import Array, as_value
 from nnc.commands.constants import iota
 from nnc.commands.elementwise import convert, equal
 from nnc.commands.rules import Value
@@ -21,15 +21,30 @@ from nnc.trace.differentiate import active_leaves, linearize, vjp
 from nnc.trace.flat import FlatTree, call_function, check_argnums, check_callable, check_positions, other_arguments
 from nnc.trace.vectorize import vmap
 from nnc.tracebacks import api_boundary
+from nnc.typing import A, First, Jacobians, Leaf, No, P, R, Zero
 
 Fun = Callable[..., Any]
 Argnums = int | Sequence[int]
+_linearize: Fun = linearize  # `has_aux` is a variable here, which overloads cannot tell apart
+_vjp: Fun = vjp
 
 
+@overload
+def jacfwd(
+    fun: First[Array, P, R], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Jacobians]
+) -> First[Leaf, P, R]: ...
+@overload
+def jacfwd(
+    fun: First[A, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Jacobians]
+) -> First[A, P, A]: ...
+@overload
+def jacfwd(
+    fun: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, **options: Unpack[Jacobians]
+) -> Callable[P, object]: ...
 @spelled
 def jacfwd(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
-) -> Fun:
+) -> Any:
     """The Jacobian of `fun` by forward mode, column by column: best where the result is larger than the argument.
 
     Args:
@@ -59,7 +74,7 @@ def jacfwd(
         part, chosen, single = _partial("nnc.jacfwd", fun, argnums, args, kwargs, holomorphic)
         if not holomorphic:
             _check_real("nnc.jacfwd", "the argument", chosen)
-        result, push, *aux = linearize(part, *chosen, has_aux=has_aux)
+        result, push, *aux = _linearize(part, *chosen, has_aux=has_aux)
         if holomorphic:
             _check_complex("nnc.jacfwd", result)
         columns = vmap(lambda *rows: push(*rows), chunk_size=chunk_size)(*_identity(tuple(chosen)))
@@ -71,10 +86,22 @@ def jacfwd(
     return jacobian
 
 
+@overload
+def jacrev(
+    fun: First[Array, P, R], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Jacobians]
+) -> First[Leaf, P, R]: ...
+@overload
+def jacrev(
+    fun: First[A, P, Leaf], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Jacobians]
+) -> First[A, P, A]: ...
+@overload
+def jacrev(
+    fun: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, **options: Unpack[Jacobians]
+) -> Callable[P, object]: ...
 @spelled
 def jacrev(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
-) -> Fun:
+) -> Any:
     """The Jacobian of `fun` by reverse mode, row by row: best where the argument is larger than the result. See `jacfwd`.
 
     Args:
@@ -90,7 +117,7 @@ def jacrev(
     @api_boundary
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         part, chosen, single = _partial("nnc.jacrev", fun, argnums, args, kwargs, holomorphic)
-        result, pull, *aux = vjp(part, *chosen, has_aux=has_aux)
+        result, pull, *aux = _vjp(part, *chosen, has_aux=has_aux)
         if holomorphic:
             _check_complex("nnc.jacrev", result)
         else:
@@ -107,10 +134,18 @@ def jacrev(
     return jacobian
 
 
+@overload
+def hessian(
+    fun: First[Array, P, R], argnums: Zero = 0, has_aux: No = False, **options: Unpack[Jacobians]
+) -> First[Leaf, P, R]: ...
+@overload
+def hessian(
+    fun: Callable[P, object], argnums: Argnums = 0, has_aux: bool = False, **options: Unpack[Jacobians]
+) -> Callable[P, object]: ...
 @spelled
 def hessian(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
-) -> Fun:
+) -> Any:
     """The matrix of second derivatives of a function, forward over reverse.
 
     Args:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, overload
 
 from nnc import dtypes
 from nnc.array import Array
@@ -98,7 +98,7 @@ def stage_function(
 
 
 @api_boundary
-def make_graph(fun: Callable[..., Any]) -> Callable[..., Graph]:
+def make_graph(fun: Callable[..., object]) -> Callable[..., Graph]:
     """The graph that `fun` traces to.
 
     Args:
@@ -145,6 +145,10 @@ def close_graph(staged: Staged) -> Graph:
     return graph.update(inputs=graph.inputs[:explicit], constants={**graph.constants, **constants})
 
 
+@overload
+def eval_shape(fun: Callable[..., Array], *args: object, **kwargs: object) -> ShapeDtypeStruct: ...
+@overload
+def eval_shape(fun: Callable[..., object], *args: object, **kwargs: object) -> object: ...
 @api_boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Shapes and dtypes of the result of `fun`, without computing it.

@@ -34,6 +34,7 @@ from nnc.trace.flat import FlatFunction, call_function, check_callable, check_po
 from nnc.trace.specs import argument_spec
 from nnc.trace.staging import stage
 from nnc.tracebacks import api_boundary
+from nnc.typing import P, R
 
 Fun = Callable[..., Any]
 
@@ -95,7 +96,9 @@ batch.set(call, _call_batch)
 
 
 @spelled
-def checkpoint(fun: Fun, *, policy: Callable[..., bool] | None = None, static_argnums: Sequence[int] | int = ()) -> Fun:
+def checkpoint(
+    fun: Callable[P, R], *, policy: Callable[..., bool] | None = None, static_argnums: Sequence[int] | int = ()
+) -> Callable[P, R]:
     """`fun`, recomputed in the backward pass instead of kept: memory for time (rematerialisation).
 
     Within a transform `fun` is traced, so it makes no Python decisions on values.
@@ -125,7 +128,7 @@ def checkpoint(fun: Fun, *, policy: Callable[..., bool] | None = None, static_ar
 
     @wraps(fun)
     @api_boundary
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+    def checkpointed(*args: P.args, **kwargs: P.kwargs) -> Any:
         fixed = check_positions("nnc.checkpoint", "static_argnums", static, len(args))
 
         def part(*dynamic: Any, **keywords: Any) -> Any:

@@ -18,20 +18,21 @@ from nnc.spelling import spelled
 from nnc.trace.batching import run_batched
 from nnc.trace.flat import FlatFunction, check_callable, name_of
 from nnc.tracebacks import api_boundary
+from nnc.typing import P, R
 
 Fun = Callable[..., Any]
 
 
 @spelled
 def vmap(
-    fun: Fun,
+    fun: Callable[P, R],
     in_axes: Any = 0,
     out_axes: Any = 0,
     axis_name: str | None = None,
     axis_size: int | None = None,
     *,
     chunk_size: int | None = None,
-) -> Fun:
+) -> Callable[P, R]:
     """Maps `fun` over an axis of its arguments, as one batched computation.
 
     Args:
@@ -65,7 +66,7 @@ def vmap(
 
     @wraps(fun)
     @api_boundary
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: P.args, **kwargs: P.kwargs) -> Any:
         flat = FlatFunction.of(fun, args, kwargs)
         axes = _leaf_axes(flat, in_axes, args, kwargs)
         size = _mapped_size(flat, axes, axis_size)
