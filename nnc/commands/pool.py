@@ -21,7 +21,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands.elementwise import NUMERIC, REAL
-from nnc.commands.rules import Derivative, Tangents, Value, batch_with, check_dtype, linear_in
+from nnc.commands.rules import Derivative, Tangents, Value, batch_with, check_dtype, linear_in, together
 from nnc.commands.windows import (
     Padding,
     Shape,
@@ -179,6 +179,7 @@ max_pool_both = register(
     batch=batch_with("max_pool_both", _keep),
     cost=_cost,
 )
+together.set(max_pool, (max_pool_places, max_pool_both))
 
 # -- elements at given places ------------------------------------------------------------------------------------------
 

@@ -101,7 +101,17 @@ class Product:
 derivative: Attribute[Derivative] = Attribute("derivative", "how the command is differentiated")
 batch: Attribute[BatchRule] = Attribute("batch", "how the command runs over a leading batch axis")
 alias: Attribute[str] = Attribute(
-    "alias", "'view': output 0 is a view of input 0; 'parts': the inputs are disjoint parts of output 0"
+    "alias",
+    "'view': output 0 is a view of input 0; 'parts': the inputs are disjoint parts of output 0 (column `joined`)",
+)
+joined: Attribute[Callable[..., Sequence[tuple[int, ...]]]] = Attribute(
+    "joined",
+    "(*specs, **params) -> where in the result each operand begins, for commands that put their operands together; the operands do "
+    "not overlap there, and what none of them covers is 0",
+)
+together: Attribute[tuple[Command, Command]] = Attribute(
+    "together",
+    "another command of one operand, and the command that computes both results for the same parameters at once, this one's first",
 )
 inplace: Attribute[InPlace | Callable[[Mapping[str, Any]], InPlace]] = Attribute(
     "inplace", "which inputs the command may overwrite, pass on or ignore; a function of the params where they tell"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from operator import itemgetter, methodcaller
 from typing import Any
 
@@ -299,6 +300,12 @@ def _concatenate_transpose(cotangents: Cotangents, operands: tuple[Value | Linea
     return tuple(parts)
 
 
+def _starts_along(*specs: TensorSpec, axis: int) -> list[Shape]:
+    ndim = specs[0].ndim
+    ends = accumulate((spec.shape[axis] for spec in specs), initial=0)
+    return [tuple(at if i == axis % ndim else 0 for i in range(ndim)) for at, _ in zip(ends, specs, strict=False)]
+
+
 concatenate: Command = register(
     "concatenate",
     None,
@@ -309,6 +316,7 @@ concatenate: Command = register(
     derivative=linear_in_all("concatenate", _concatenate_transpose),
     batch=batch_with("concatenate", lambda p: {"axis": behind_batch(p["axis"])}),
     alias="parts",
+    joined=_starts_along,
     cost=_no_cost,
 )
 
@@ -363,6 +371,7 @@ assemble: Command = register(
     derivative=linear_in_all("assemble", _assemble_transpose),
     batch=_assemble_batch,
     alias="parts",
+    joined=lambda *specs, shape, dtype, starts: starts,
     cost=_no_cost,
 )
 

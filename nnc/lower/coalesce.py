@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import accumulate, chain, pairwise
+from itertools import chain, pairwise
 
-from nnc.commands.rules import in_place_facts
+from nnc.commands.rules import in_place_facts, joined
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
 from nnc.graph.boxes import Box
@@ -22,7 +22,6 @@ from nnc.lower.liveness import Liveness, join
 from nnc.lower.stages import Buffer, Intervals, Kind, Step, Steps, View
 from nnc.lower.views import within
 
-JOINS = ("concatenate", "assemble")
 _MEETINGS = 16  # points in a row at which two classes may meet in place
 
 
@@ -96,7 +95,7 @@ class Classes:
         views: list[set[View]] = [set() for _ in self.tensors]
         for step in self.live.points:
             if step is not None:
-                regions = part_regions(step) if step.command.name in JOINS else ()
+                regions = part_regions(step) if step.command in joined else ()
                 for view in (*step.inputs, *step.outputs, *regions):
                     views[view.buffer].add(view)
         return views
@@ -184,7 +183,7 @@ class Classes:
         if is_move(step):
             pairs = zip(step.inputs, step.outputs, strict=True)
             return any((x.buffer, y.buffer) == (source, target) and self._alike(x, y) for x, y in pairs)
-        joins = step.command.name in JOINS and step.outputs[0].buffer == target
+        joins = step.command in joined and step.outputs[0].buffer == target
         return joins and source in self._operands(at, step).reads
 
     def _in_place(self, at: int, a: int, b: int) -> bool:
@@ -280,7 +279,7 @@ class Classes:
         """
         for at in reversed(range(len(self.live.points))):
             step = self.live.points[at]
-            if step is not None and step.command.name in JOINS:
+            if step is not None and step.command in joined:
                 for view, region in zip(step.inputs, part_regions(step), strict=True):
                     if not joins or self._is_joined(view.buffer):
                         self._place(view, region, at)
@@ -288,7 +287,7 @@ class Classes:
     def _is_joined(self, tensor: int) -> bool:
         """Whether a tensor is put together of others."""
         steps = (self.live.points[at] for at in self.live.writes[tensor])
-        return any(step is not None and step.command.name in JOINS for step in steps)
+        return any(step is not None and step.command in joined for step in steps)
 
     def _place(self, view: View, region: View, join_at: int) -> None:
         part, whole = self.find(view.buffer), self.find(region.buffer)
@@ -417,14 +416,14 @@ class Classes:
 
 def part_regions(step: Step) -> list[View]:
     """Where each input of a join lies in its output."""
-    out, params = step.outputs[0], step.params
-    if step.command.name == "assemble":
-        starts = params["starts"]
-    else:
-        axis = params["axis"] % out.spec.ndim
-        at = [0, *accumulate(view.spec.shape[axis] for view in step.inputs)]
-        starts = [tuple(at[i] if a == axis else 0 for a in range(out.spec.ndim)) for i in range(len(step.inputs))]
-    return [region_of(out, Box(tuple(start), view.spec.shape)) for start, view in zip(starts, step.inputs, strict=True)]
+    return [region_of(step.outputs[0], box) for box in part_boxes(step)]
+
+
+def part_boxes(step: Step) -> list[Box]:
+    """The elements of its output that each input of a join is."""
+    specs = [view.spec for view in step.inputs]
+    starts = joined[step.command](*specs, **step.params)
+    return [Box(tuple(start), spec.shape) for start, spec in zip(starts, specs, strict=True)]
 
 
 def region_of(out: View, box: Box) -> View:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nnc.commands.control import fused
-from nnc.commands.rules import expansion, takes_epilogue
+from nnc.commands.facts import has_companion
+from nnc.commands.rules import expansion, joined, takes_epilogue
 from nnc.context import timed
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Kernel, Node, find_kernel, kernel
 from nnc.lower.bind import Emitted
-from nnc.lower.coalesce import JOINS
 from nnc.lower.codegen.arguments import is_layout_known
 from nnc.lower.codegen.domain import can_fuse, is_reduction, is_view
 from nnc.lower.codegen.entry import common
@@ -26,8 +26,6 @@ from nnc.lower.emit import is_move
 from nnc.lower.liveness import walk
 from nnc.lower.stages import Buffer, Kind, Planned, Step, View
 from nnc.lower.views import may_share
-
-_JOINED = frozenset({*JOINS, "max_pool", "max_pool_places"})  # they are put together, or their operands
 
 
 class Natives:
@@ -54,10 +52,10 @@ class Natives:
         Few moves stay moves, and tensors that are joined with others may come to lie among them.
         """
         steps = [step for step in walk(emitted.steps) if not is_move(step)]
-        joins = [step for step in steps if step.command.name in JOINS]
-        joined = {view.buffer for step in joins for view in (*step.inputs, *step.outputs)}
-        if joined:
-            steps = [s for s in steps if joined.isdisjoint([view.buffer for view in (*s.inputs, *s.outputs)])]
+        joins = [step for step in steps if step.command in joined]
+        buffers = {view.buffer for step in joins for view in (*step.inputs, *step.outputs)}
+        if buffers:
+            steps = [s for s in steps if buffers.isdisjoint([view.buffer for view in (*s.inputs, *s.outputs)])]
         self._find(steps, emitted.tensors, self._choose)
 
     def of(self, planned: Planned, kernels: Mapping[int, Kernel]) -> dict[int, Native]:
@@ -157,7 +155,9 @@ def _with_views(nodes: Sequence[Node], kept: set[Node]) -> Graph:
 
 def _stays(node: Node) -> bool:
     """Whether a node will be a step as it is, if it is no product, with a kernel that is printed once."""
-    if node.graphs or node.command.name in _JOINED or node.command in expansion or can_fuse(node):
+    if node.graphs or node.command in expansion or can_fuse(node):
+        return False
+    if node.command in joined or has_companion(node.command):  # parts are put together, or nodes are
         return False
     if any(symbol.dtype == TAPE for symbol in (*node.inputs, *node.outputs)):
         return False

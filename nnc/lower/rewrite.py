@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from nnc.commands.constants import full
+from nnc.commands.rules import joined
+from nnc.commands.shape import concatenate
 from nnc.dtypes import int8
-from nnc.graph import TensorSpec, command
-from nnc.graph.boxes import Box, uncovered
-from nnc.lower.coalesce import JOINS, Classes, part_regions, region_of
+from nnc.graph import TensorSpec
+from nnc.graph.boxes import uncovered
+from nnc.lower.coalesce import Classes, part_boxes, part_regions, region_of
 from nnc.lower.emit import is_move, move
 from nnc.lower.stages import Branches, Loop, Round, Step, Steps, View
 
@@ -51,7 +54,7 @@ class _Rewriter:
         if step.region is not None:
             frame = partial(self.weights.append, 1)
             return [replace(step, region=_map_region(step.region, self.place, self.steps, frame))]
-        if step.command.name == "assemble" or (step.command.name in JOINS and self._classes.has_parts()):
+        if step.command in joined and (self._classes.has_parts() or not _has_kernels(step)):
             return self._join_steps(step)
         return self._single_moves(step) if is_move(step) else [self._placed(step)]
 
@@ -78,17 +81,22 @@ class _Rewriter:
         regions = map(self.place, part_regions(step))
         pairs = [(view, replace(region, spec=view.spec)) for view, region in zip(placed.inputs, regions, strict=True)]
         left = [(view, region) for view, region in pairs if not _same_bytes(view, region)]
-        if len(left) == len(pairs) and step.command.name == "concatenate":
+        if len(left) == len(pairs) and _has_kernels(step):
             return [placed]
         steps = [move([view], [region], step.source) for view, region in left if view.spec.size]
-        if step.command.name == "assemble":
-            out = step.outputs[0]
-            boxes = [Box(tuple(s), v.spec.shape) for s, v in zip(step.params["starts"], step.inputs, strict=True)]
-            for box in uncovered(boxes, out.spec.shape):
-                gap = self.place(region_of(out, box))
-                params = {"shape": box.shape, "dtype": out.spec.dtype, "value": 0}
-                steps.append(Step(command("full"), (), (gap,), params, source=step.source))
+        out = step.outputs[0]
+        for box in uncovered(part_boxes(step), out.spec.shape):
+            gap = self.place(region_of(out, box))
+            params = {"shape": box.shape, "dtype": out.spec.dtype, "value": 0}
+            steps.append(Step(full, (), (gap,), params, source=step.source))
         return steps
+
+
+def _has_kernels(join: Step) -> bool:
+    """Whether backends put all parts together in one step. They have kernels for `concatenate`; plans do not depend on backends,
+    so that its name says it here.
+    """
+    return join.command is concatenate
 
 
 def _map_region(

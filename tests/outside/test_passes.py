@@ -11,8 +11,8 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.commands.elementwise import FLOAT, add, elementwise
-from nnc.commands.rules import batch_elementwise
-from nnc.graph import Command, Graph, command, register
+from nnc.commands.rules import batch_elementwise, together
+from nnc.graph import Command, Graph, TensorSpec, command, register
 from nnc.graph.registry import ATTRIBUTES
 from nnc.lower.phases import SIMPLIFYING, names_of
 from nnc.lower.pipeline import plan
@@ -171,3 +171,58 @@ def test_a_new_loop_runs_without_python(name: str, function: Callable[..., Any])
     graph = with_twin(nnc.make_graph(function)(*inputs), twin(name))
     regions = [step.region for step in plan(graph, Options()).bound.steps if step.command.name == f"test_{name}"]
     assert regions and None not in regions
+
+
+# -- joins -------------------------------------------------------------------------------------------------------------
+
+
+def add_stack(name: str) -> Command:
+    """Registers a join of two tensors, one after the other, with a row of zeros between them."""
+
+    def infer(x: TensorSpec, y: TensorSpec) -> TensorSpec:
+        return x.update(shape=(x.shape[0] + 1 + y.shape[0], *x.shape[1:]))
+
+    def starts(x: TensorSpec, y: TensorSpec) -> list[tuple[int, ...]]:
+        return [(0,) * x.ndim, (x.shape[0] + 1, *(0,) * (x.ndim - 1))]
+
+    def reference(x: Any, y: Any) -> Any:
+        return np.concatenate([x, np.zeros_like(x[:1]), y])
+
+    return register(name, 2, infer=infer, reference=reference, alias="parts", joined=starts, cost=lambda x, y: 0)
+
+
+def test_parts_of_a_new_join_are_read_where_they_were_made() -> None:
+    stack = add_stack("test_stack")
+    found = rewritten(lambda x, y: nnp.exp(stack(x, y)[4:]), [X[:3], X[3:5]], "parts", "dce")
+    assert found == ["exp"]
+
+
+def test_sums_of_new_joins_are_joined() -> None:
+    stack = add_stack("test_stack")
+    inputs = [X[:1], X[1:2], X[2:3]]
+    pad = lambda x: command("assemble")(x, shape=(3, 32), dtype=nnc.dtypes.float32, starts=((1, 0),))
+    assert rewritten(lambda x, y, z: stack(x, y) + pad(z), inputs, "join_sums", "dce") == ["assemble"]
+
+
+def test_parts_of_a_new_join_are_written_where_they_belong() -> None:
+    """Neither is copied: kernels write their results into the join, and only the row between them is filled."""
+    stack = add_stack("test_stack")
+    x, y = X[:3], X[3:5]
+    graph = nnc.make_graph(lambda x, y: stack(nnp.cumsum(x, axis=0), nnp.cumsum(y, axis=0)))(x, y)
+    steps = [step.command.name for step in plan(graph, Options()).bound.steps]
+    assert sorted(steps) == ["cumsum", "cumsum", "full"]
+    found = nnc.compile(lambda x, y: stack(nnp.cumsum(x, axis=0), nnp.cumsum(y, axis=0)))(x, y)
+    np.testing.assert_allclose(found, np.concatenate([np.cumsum(x, 0), 0 * x[:1], np.cumsum(y, 0)]), rtol=1e-5)
+
+
+def test_two_new_commands_that_are_computed_together_are_one() -> None:
+    low, high = (
+        register(f"test_{f.__name__}", infer=lambda x: x, reference=f, cost=lambda x: 0) for f in (np.floor, np.ceil)
+    )
+    register(
+        "test_both", outputs=2, infer=lambda x: (x, x), reference=lambda x: (np.floor(x), np.ceil(x)), cost=lambda x: 0
+    )
+    together.set(low, (high, command("test_both")))
+    assert rewritten(lambda x: (low(x), high(x)), [X], "join_pools") == ["test_both"]
+    assert rewritten(lambda x: (high(x), low(x)), [X], "join_pools") == ["test_both"]
+    assert rewritten(lambda x: (low(x), high(x * 2)), [X], "join_pools").count("test_both") == 0

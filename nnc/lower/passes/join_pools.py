@@ -1,17 +1,18 @@
-"""Finds the greatest elements of windows and their places in one kernel, so that memory is gone over once."""
+"""Computes by one command what two find in the same operand, as the greatest elements of windows and their places."""
 
 from __future__ import annotations
 
-from nnc.commands.pool import max_pool, max_pool_both, max_pool_places
+from nnc.commands.facts import has_companion
+from nnc.commands.rules import together
 from nnc.graph import Graph, Node, register_pass
 from nnc.lower.codegen.domain import is_view
 from nnc.lower.passes.at_readers import key_of
 from nnc.options import Options
 
 
-@register_pass("join_pools", concerns=("max_pool_places",))
+@register_pass("join_pools", concerns=together)
 def join_pools(graph: Graph, options: Options) -> Graph:
-    """Makes one `max_pool_both` node of neighbours in the order, a `max_pool` and the `max_pool_places` of the same windows.
+    """Makes one node of neighbours in the order that one command computes `together`, so that memory is gone over once.
 
     Where places are found much later, memory was short in between. Sub-graphs stay as they are.
 
@@ -24,17 +25,21 @@ def join_pools(graph: Graph, options: Options) -> Graph:
     if not options.native:
         return graph
     position = {node: i for i, node in enumerate(node for node in graph.nodes if not is_view(node))}
-    found = {key_of(node)[1:]: node for node in graph.nodes if node.command == max_pool_places}
+    found = {key_of(node): node for node in graph.nodes if has_companion(node.command)}
     pairs: dict[Node, Node] = {}
     for node in graph.nodes:
-        places = found.get(key_of(node)[1:]) if node.command == max_pool else None
-        if places is not None and abs(position[node] - position[places]) == 1:
-            pairs[node] = found.pop(key_of(node)[1:])
+        if node.command in together:
+            key = together[node.command][0], *key_of(node)[1:]
+            other = found.get(key)
+            if other is not None and abs(position[node] - position[other]) == 1:
+                pairs[node] = found.pop(key)
     if not pairs:
         return graph
     gone = set(pairs.values())
     nodes = (
-        node.update(command=max_pool_both, outputs=(*node.outputs, *pairs[node].outputs)) if node in pairs else node
+        node.update(command=together[node.command][1], outputs=(*node.outputs, *pairs[node].outputs))
+        if node in pairs
+        else node
         for node in graph.nodes
         if node not in gone
     )

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from types import MappingProxyType
 
-from nnc.graph import Box, Graph, Node, Symbol, command, first_overlap, register_pass
+from nnc.commands.facts import boxes_of, is_addition
+from nnc.commands.rules import joined
+from nnc.commands.shape import assemble
+from nnc.graph import Graph, Node, Symbol, first_overlap, register_pass
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
 
-@register_pass("join_sums", concerns=("assemble",))
+@register_pass("join_sums", concerns=joined)
 def join_sums(graph: Graph, options: Options) -> Graph:
     """Adds no zeros: the sum of assembled tensors whose parts do not overlap is one assembled tensor.
 
@@ -28,15 +31,15 @@ def join_sums(graph: Graph, options: Options) -> Graph:
 class _Joiner(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
         readers = Counter[Symbol]()
-        if any(node.command.name == "assemble" for node in graph.nodes):
+        if any(node.command in joined for node in graph.nodes):
             readers.update([*(symbol for node in graph.nodes for symbol in node.inputs), *graph.outputs])
         joins: dict[Symbol, Node] = {}
         nodes: list[Node] = []
         for node in graph.nodes:
             node = self.renew(node, {})
-            if node.command.name == "add":
+            if is_addition(node.command):
                 node = _join(node, joins, readers) or node
-            if node.command.name == "assemble":
+            if node.command in joined:
                 joins[node.outputs[0]] = node
             nodes.append(node)
         if all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
@@ -50,8 +53,9 @@ def _join(node: Node, joins: dict[Symbol, Node], readers: Counter[Symbol]) -> No
     if left is None or right is None or any(readers[symbol] > 1 for symbol in node.inputs):
         return None
     inputs = (*left.inputs, *right.inputs)
-    starts = (*left.params["starts"], *right.params["starts"])
-    if first_overlap([Box(tuple(start), part.shape) for start, part in zip(starts, inputs, strict=True)]) is not None:
+    boxes = [box for join in (left, right) for box in boxes_of(join)]
+    if first_overlap(boxes) is not None:
         return None
-    params = MappingProxyType({**left.params, "starts": starts})
-    return node.update(command=command("assemble"), inputs=inputs, params=params)
+    (out,) = node.outputs
+    params = {"shape": out.shape, "dtype": out.dtype, "starts": tuple(box.start for box in boxes)}
+    return node.update(command=assemble, inputs=inputs, params=MappingProxyType(params))

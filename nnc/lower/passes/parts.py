@@ -12,15 +12,24 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from nnc.graph import Box, Graph, Node, Symbol, command, register_pass
+from nnc.commands.facts import boxes_of, is_view
+from nnc.commands.index import dynamic_slice, dynamic_update_slice
+from nnc.commands.rules import joined
+from nnc.commands.shape import assemble, concatenate, slice_
+from nnc.graph import Attribute, Box, Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
 Found = Node | Symbol | None
 
+shortened: Attribute[Callable[[Node, _Known], Found]] = Attribute(
+    "shortened",
+    "(node, facts of the graph) -> the symbol or node that stands for a node of parts of tensors; None where it stays",
+)
 
-@register_pass("parts", concerns=("concatenate", "slice", "assemble", "dynamic_slice", "dynamic_update_slice"))
+
+@register_pass("parts", concerns=shortened)
 def parts(graph: Graph, options: Options) -> Graph:
     """Reads a part where it was made instead of from what it was joined into, and joins nothing that was whole before.
 
@@ -37,58 +46,35 @@ def parts(graph: Graph, options: Options) -> Graph:
 
 class _Cutter(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
-        writers: dict[Symbol, Node] = {}
+        known = _Known(graph)
         renamed: dict[Symbol, Symbol] = {}
         nodes: list[Node] = []
-        joins = _Joins(graph)
-        rules = {**_RULES, "concatenate": joins.shorten}
         changed = False
         for old in graph.nodes:
             node = self.renew(old, renamed)
-            rule = rules.get(node.command.name)
-            found = rule(node, writers, graph.constants) if rule is not None else None
+            found = known.shorter(node)
             while isinstance(found, Node):
-                node, rule = found, rules.get(found.command.name)
-                found = rule(node, writers, graph.constants) if rule is not None else None
+                node, found = found, known.shorter(found)
             changed |= node is not old or found is not None
             if isinstance(found, Symbol):
                 renamed[node.outputs[0]] = found
                 continue
             nodes.append(node)
-            for symbol in node.outputs:
-                writers[symbol] = node
-            if node.command.name == "concatenate":
-                joins.add(node)
+            known.add(node)
         if not changed:
             return graph
         outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
         return graph.update(nodes=tuple(nodes), outputs=outputs)
 
 
-Writers = Mapping[Symbol, Node]
-Constants = Mapping[Symbol, NDArray]
-
-
-def _boxes(node: Node) -> list[tuple[Symbol, Box]]:
-    """The parts of a join, and where each stands."""
-    if node.command.name == "assemble":
-        return [(s, Box(tuple(start), s.shape)) for s, start in zip(node.inputs, node.params["starts"], strict=True)]
-    axis, at, boxes = _axis(node), 0, []
-    for symbol in node.inputs:
-        start = tuple(at if i == axis else 0 for i in range(symbol.spec.ndim))
-        boxes.append((symbol, Box(start, symbol.shape)))
-        at += symbol.shape[axis]
-    return boxes
-
-
-def _slice(node: Node, writers: Writers, constants: Constants) -> Found:
+def _slice(node: Node, known: _Known) -> Found:
     """A slice of a join that lies within one part is a slice of that part."""
-    join = writers.get(node.inputs[0])
-    if join is None or join.command.name not in ("concatenate", "assemble") or not node.outputs[0].spec.size:
+    join = known.writers.get(node.inputs[0])
+    if join is None or join.command not in joined or not node.outputs[0].spec.size:
         return None
     start, limit = node.params["start"], node.params["limit"]
     wanted = Box(start, tuple(b - a for a, b in zip(start, limit, strict=True)))
-    for symbol, box in _boxes(join):
+    for symbol, box in zip(join.inputs, boxes_of(join), strict=True):
         if box.contains(wanted):
             if box == wanted and all(s == 1 for s in node.params["stride"]):
                 return symbol
@@ -101,11 +87,15 @@ def _slice(node: Node, writers: Writers, constants: Constants) -> Found:
     return None
 
 
-class _Joins:
-    """The `concatenate` nodes of a graph, found by what they begin with."""
+class _Known:
+    """The nodes of a graph so far: the writers of symbols, and the nodes that join tensors along an axis, found by what they begin
+    with.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
+        self.constants = graph.constants
+        self.writers: dict[Symbol, Node] = {}
         self._first: dict[Symbol, tuple[Symbol, ...]] = {}  # what a node read when it was counted
         self._parts: dict[tuple[int, Symbol], tuple[Symbol, ...]] = {}
         self._whole: dict[tuple[int, tuple[Symbol, ...]], Symbol] = {}
@@ -118,23 +108,31 @@ class _Joins:
 
     def add(self, node: Node) -> None:
         """Takes note of a node."""
+        self.writers.update(dict.fromkeys(node.outputs, node))
+        if node.command is not concatenate:
+            return
         (out,), axis, parts = node.outputs, _axis(node), self._flat(node)
         self._parts[axis, out] = parts
         if len(parts) > 1 and (axis, parts) not in self._whole:
             self._whole[axis, parts] = out
             insort(self._lengths.setdefault((axis, parts[0], parts[1]), []), len(parts))
 
-    def shorten(self, node: Node, writers: Writers, constants: Constants) -> Found:
+    def shorter(self, node: Node) -> Found:
+        """Returns the symbol or node that stands for a node; None where it stays."""
+        rule = shortened.get(node.command)
+        return rule(node, self) if rule is not None else None
+
+    def join(self, node: Node) -> Found:
         """Empty parts go; neighbouring slices of one tensor become one slice; joined joins become one, but for what other nodes
         read, too, and a join begins with: it can lie in the same memory.
         """
         (out,), axis, flat = node.outputs, _axis(node), self._flat(node)
-        whole = _as_one_slice(list(flat), axis, writers)
+        whole = _as_one_slice(list(flat), axis, self.writers)
         if whole is not None:
             base, params = whole
             if base.shape == out.shape:
                 return base
-            return node.update(command=command("slice"), inputs=(base,), params=MappingProxyType(params))
+            return node.update(command=slice_, inputs=(base,), params=MappingProxyType(params))
         if len(flat) == 1:
             return flat[0]
         inputs = self._beginning(node, axis, flat)
@@ -160,14 +158,16 @@ def _axis(join: Node) -> int:
     return axis
 
 
-def _as_one_slice(parts: list[Symbol], axis: int, writers: Writers) -> tuple[Symbol, dict[str, Any]] | None:
+def _as_one_slice(
+    parts: list[Symbol], axis: int, writers: Mapping[Symbol, Node]
+) -> tuple[Symbol, dict[str, Any]] | None:
     slices = [writers.get(symbol) for symbol in parts]
     first = slices[0] if slices else None
     if first is None or len(parts) < 2:
         return None
-    at = first.params["start"][axis] if first.command.name == "slice" else 0
+    at = first.params["start"][axis] if first.command is slice_ else 0
     for node in slices:
-        if node is None or node.command.name != "slice" or node.inputs != first.inputs:
+        if node is None or node.command is not slice_ or node.inputs != first.inputs:
             return None
         start, limit, stride = (node.params[name] for name in ("start", "limit", "stride"))
         aligned = all(
@@ -181,10 +181,12 @@ def _as_one_slice(parts: list[Symbol], axis: int, writers: Writers) -> tuple[Sym
     return first.inputs[0], {**first.params, "limit": limit}
 
 
-def _assemble(node: Node, writers: Writers, constants: Constants) -> Found:
+def _assemble(node: Node, known: _Known) -> Found:
     """Parts that are zeros or empty go, since what no part covers is 0; a part that covers everything is the result."""
     kept = [
-        (symbol, box) for symbol, box in _boxes(node) if symbol.spec.size and not _is_zero(symbol, writers, constants)
+        (symbol, box)
+        for symbol, box in zip(node.inputs, boxes_of(node), strict=True)
+        if symbol.spec.size and not _is_zero(symbol, known)
     ]
     if len(kept) == 1 and kept[0][1].shape == node.outputs[0].shape:
         return kept[0][0]
@@ -194,38 +196,38 @@ def _assemble(node: Node, writers: Writers, constants: Constants) -> Found:
     return node.update(inputs=tuple(symbol for symbol, _ in kept), params=MappingProxyType(params))
 
 
-def _is_zero(symbol: Symbol, writers: Writers, constants: Constants) -> bool:
+def _is_zero(symbol: Symbol, known: _Known) -> bool:
     """Whether a tensor is +0 everywhere, bit for bit."""
-    node = writers.get(symbol)
-    if node is not None and node.command.name == "broadcast_to":
+    node = known.writers.get(symbol)
+    if node is not None and is_view(node):
         symbol = node.inputs[0]
-    value = constants.get(symbol)
+    value = known.constants.get(symbol)
     return value is not None and value.ndim == 0 and not any(value.tobytes())
 
 
-def _dynamic_slice(node: Node, writers: Writers, constants: Constants) -> Found:
+def _dynamic_slice(node: Node, known: _Known) -> Found:
     """A slice whose place is known is an ordinary one, which needs no memory."""
     x, sizes = node.inputs[0], node.params["sizes"]
-    start = _places(node.inputs[1:], x.shape, sizes, node.params["mode"], constants)
+    start = _places(node.inputs[1:], x.shape, sizes, node.params["mode"], known.constants)
     if start is None:
         return None
     limit = tuple(a + n for a, n in zip(start, sizes, strict=True))
     params = {"start": start, "limit": limit, "stride": (1,) * len(start)}
-    return node.update(command=command("slice"), inputs=(x,), params=MappingProxyType(params))
+    return node.update(command=slice_, inputs=(x,), params=MappingProxyType(params))
 
 
-def _dynamic_update_slice(node: Node, writers: Writers, constants: Constants) -> Found:
+def _dynamic_update_slice(node: Node, known: _Known) -> Found:
     """Replaces a write over the whole tensor by the update: nothing else is left."""
     x, update, *starts = node.inputs
     if x.shape != update.shape:
         return None
     clipped = node.params["mode"] == "clip"
-    whole = clipped or _places(starts, x.shape, update.shape, node.params["mode"], constants) is not None
+    whole = clipped or _places(starts, x.shape, update.shape, node.params["mode"], known.constants) is not None
     return update if whole else None
 
 
 def _places(
-    starts: Sequence[Symbol], shape: Sequence[int], sizes: Sequence[int], mode: str, constants: Constants
+    starts: Sequence[Symbol], shape: Sequence[int], sizes: Sequence[int], mode: str, constants: Mapping[Symbol, NDArray]
 ) -> tuple[int, ...] | None:
     """Where a box stands; None where that is not known, or out of range (so that the command raises when it runs)."""
     if any(symbol not in constants for symbol in starts):
@@ -237,9 +239,8 @@ def _places(
     return tuple(places) if all(0 <= a <= n for a, n in zip(places, room, strict=True)) else None
 
 
-_RULES: dict[str, Callable[[Node, Writers, Constants], Found]] = {
-    "slice": _slice,
-    "assemble": _assemble,
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
-}
+shortened.set(slice_, _slice)
+shortened.set(assemble, _assemble)
+shortened.set(dynamic_slice, _dynamic_slice)
+shortened.set(dynamic_update_slice, _dynamic_update_slice)
+shortened.set(concatenate, lambda node, known: known.join(node))
