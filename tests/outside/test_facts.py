@@ -41,6 +41,77 @@ def add_reduction(name: str, by: Reduction, function: np.ufunc) -> Command:
     return register(name, infer=infer, reference=reference, reduction=by)
 
 
+# -- elementwise commands ----------------------------------------------------------------------------------------------
+
+
+def add_softplus() -> Command:
+    """Registers log(1 + exp(x)) by its scalar expression."""
+    return elementwise(
+        "test_softplus", lambda x: np.logaddexp(x, 0), "log1p(exp(-abs(x))) + max(x, x * 0)", accepts=FLOAT
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_a_new_elementwise_command_is_fused_with_its_neighbours(dtype: str) -> None:
+    softplus = add_softplus()
+    x = nnp.asarray(X).astype(dtype)
+
+    def of(command: Callable[..., Any]) -> Callable[[Any], Any]:
+        return lambda x: nnp.sum(command(x * 2) + x, axis=1)
+
+    found = nnc.compile(of(softplus))(x)
+    assert found.dtype == x.dtype
+    tolerance = {"float16": 2e-3, "bfloat16": 2e-2}.get(dtype, 1e-5)
+    wanted = np.sum(np.logaddexp(2 * X.astype(np.float64), 0) + X, axis=1)
+    np.testing.assert_allclose(np.asarray(found.astype("float64")), wanted, rtol=tolerance, atol=40 * tolerance)
+    assert steps_of(of(softplus), x) == steps_of(of(nnp.tanh), x) == [("fused", True)]
+
+
+def test_a_new_elementwise_command_is_the_epilogue_of_a_product() -> None:
+    softplus = add_softplus()
+    x, w = (nnp.asarray(RNG.normal(size=(64, 64)).astype(np.float32)) for _ in range(2))
+
+    def of(command: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x, w, b: command(x @ w + b)
+
+    found = nnc.compile(of(softplus))(x, w, x[0])
+    wanted = np.logaddexp(np.asarray(x, np.float64) @ np.asarray(w, np.float64) + np.asarray(x[0]), 0)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    assert steps_of(of(softplus), x, w, x[0]) == steps_of(of(nnp.tanh), x, w, x[0])
+
+
+def test_a_new_command_that_is_exact_takes_short_floats_as_they_are() -> None:
+    """The next float16: the next float32 would be rounded back."""
+    kept = register(
+        "test_next",
+        1,
+        infer=lambda x: x,
+        reference=lambda x: np.nextafter(x, x * 2),
+        exact=True,
+        scalar="nextafter(x, x * 2)",
+    )
+    x = np.array([1, 2, -3, 0.1], np.float16)
+    np.testing.assert_array_equal(nnc.compile(lambda x: kept(x))(x), np.nextafter(x, x * 2))
+
+
+def test_a_new_command_that_is_one_function_of_numpy_writes_into_planned_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By its column numpy_call, and for others by numpy_into, where kernels are not compiled."""
+    written: list[Any] = []
+
+    def write(x: Any, out: Any) -> None:
+        written.append(out)
+        np.negative(x, out=out)
+
+    turned = register("test_turned", infer=lambda x: x, reference=np.negative, numpy_into=lambda x: write)
+    far = elementwise("test_far", np.hypot, "hypot(x, y)", arity=2, accepts=FLOAT)
+    monkeypatch.setenv("NNC_NATIVE", "0")
+    found = nnc.compile(lambda x: turned(far(x, x)))(X)
+    np.testing.assert_array_equal(found, -np.hypot(X, X))
+    assert [out.shape for out in written] == [X.shape]
+
+
 # -- reductions --------------------------------------------------------------------------------------------------------
 
 
