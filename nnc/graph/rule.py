@@ -22,9 +22,6 @@ from nnc.graph.spec import TensorSpec
 from nnc.source import SourceLine
 
 _DEFAULT_SPEC = TensorSpec((2, 3), dtypes.float32)
-_MARKED = {  # whose values can be told by identity
-    kind: type(kind.__name__, (kind,), {}) for kind in (int, float, complex, str, bytes, tuple)
-}
 
 
 class RuleError(GraphError):
@@ -37,7 +34,7 @@ class Sample:
 
     Args:
         specs: one for each variable.
-        params: static parameters by name.
+        params: static parameters by name; values by which they can be told from each other.
         form: whether a form of the left side is made for it.
     """
 
@@ -172,24 +169,34 @@ class Rule:
         """The forms that the left side takes over the samples, without numbers that vary."""
         patterns: dict[tuple[Step, ...], Pattern] = {}
         for case in [case for case in self.samples if case.form]:
-            marked = {name: _mark(value) for name, value in case.params.items()}
-            equation = self.instantiate(case.specs, marked)
+            equation = self.instantiate(case.specs, case.params)
             form, known = equation.form, patterns.get(equation.form.steps)
-            statics = self._find_statics(equation.nodes, marked)
+            statics = self._find_statics(equation.nodes, case.params)
             patterns[form.steps] = Pattern.of(form if known is None else form.common(known.form), statics)
         return tuple(patterns.values())
 
-    def _find_statics(self, left: Sequence[Node], marked: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
+    def _find_statics(self, left: Sequence[Node], params: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
+        """The step and the name by which each static parameter is read off: where the left side has the sample's value.
+
+        Of several places one that has the parameter's own name is taken. A rule whose place is wrong is used nowhere else than
+        where it holds, since each site is held against both sides made for the values that were read off there.
+        """
         places = [(i, key, value) for i, node in enumerate(left) for key, value in node.params.items()]
         found: dict[str, tuple[int, str]] = {}
-        for name, mark in marked.items():
-            place = next(((i, key) for i, key, value in places if value is mark), None)
-            if place is None:
+        for name, wanted in params.items():
+            same = [(i, key) for i, key, value in places if type(value) is type(wanted) and value == wanted]
+            own = [place for place in same if place[1] == name]
+            if not same:
                 raise self.error(
                     f"static parameter {name!r} is not a parameter of a node of the left side.",
                     "pass it to a command of the left side as it is.",
                 )
-            found[name] = place
+            if len(same) > 1 and not own:
+                raise self.error(
+                    f"static parameter {name!r} may be any of several parameters of the left side.",
+                    "give a sample in which no other parameter has the same value.",
+                )
+            found[name] = (own or same)[0]
         return found
 
     def instantiate(self, specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> Equation:
@@ -315,8 +322,3 @@ def _take_apart(left: Graph) -> tuple[Form, tuple[Symbol, ...], tuple[Node, ...]
         nodes.append(node)
     constants = tuple([(places[symbol], number_of(value)) for symbol, value in left.constants.items()])
     return Form(len(left.inputs), len(places), tuple(steps), constants), tuple(places), tuple(nodes)
-
-
-def _mark(value: Any) -> Any:
-    """An equal value that can be told from all others by identity, where its type allows."""
-    return _MARKED[type(value)](value) if type(value) in _MARKED else value

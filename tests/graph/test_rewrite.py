@@ -459,6 +459,23 @@ def test_functions_that_are_no_equations_are_refused() -> None:
     )
 
 
+def test_a_static_parameter_is_found_by_its_name_or_by_a_value_that_no_other_parameter_has() -> None:
+    def sliced_twice(x: Any, *, first: Any, limit: Any, second: Any, stride: Any) -> Any:
+        left = slice_(slice_(x, start=first, limit=limit, stride=stride), start=second, limit=(4,), stride=stride)
+        start = (first[0] + second[0],)
+        return left, slice_(x, start=start, limit=(first[0] + 4,), stride=stride)
+
+    def samples(first: int, second: int) -> Any:
+        return [sample(TensorSpec((9,), "float32"), first=(first,), limit=(9,), second=(second,), stride=(1,))]
+
+    wrong(sliced_twice, "static parameter 'first' may be any of several parameters", samples=samples(2, 2))
+    for first, second in ((2, 3), (3, 2)):
+        rule = rewrite_rule(samples=samples(first, second))(sliced_twice)
+        check_rule(rule)
+        (pattern,) = rule.patterns
+        assert pattern.statics["first"] == (1, "start") and pattern.statics["second"] == (0, "start")
+
+
 def test_static_parameters_need_samples_and_samples_must_fulfil_the_condition() -> None:
     with pytest.raises(ArgumentError, match="it has static parameters, but no samples of them"):
         rewrite_rule()(lambda x, *, shape: (reshape(x, shape=shape), x))

@@ -145,7 +145,7 @@ def slice_everything(x: Value, *, start: Axes, limit: Axes, stride: Axes) -> Any
 
 
 @rewrite_rule(
-    samples=[sample(spec((9,), "float32"), a=(1,), b=(8,), s=(2,), c=(1,), d=(4,), t=(2,))],
+    samples=[sample(spec((18,), "float32"), a=(1,), b=(17,), s=(2,), c=(3,), d=(8,), t=(4,))],
 )
 def slice_twice(x: Value, *, a: Axes, b: Axes, s: Axes, c: Axes, d: Axes, t: Axes) -> Any:
     left = slice_(slice_(x, start=a, limit=b, stride=s), start=c, limit=d, stride=t)
