@@ -32,6 +32,7 @@ from nnc.graph import Command, Graph, GraphBuilder, Symbol, TensorSpec, infer_sp
 from nnc.graph import command as command_of
 from nnc.lower.codegen.llvm import print_graph
 from nnc.lower.codegen.native import Native
+from nnc.lower.codegen.reductions import shortcut
 from nnc.lower.pipeline import lower
 from nnc.lower.stages import View
 from nnc.options import Options
@@ -250,6 +251,13 @@ def test_reductions_over_all_choices_of_axes(name: str) -> None:
 @pytest.mark.parametrize("name", ["float32", "float64", "int64", "bool", "float16"])
 def test_reductions_that_threads_share(name: str) -> None:
     check_reductions(name, PARALLEL)
+
+
+@pytest.mark.usefixtures("own_registries")
+@pytest.mark.parametrize("name", REAL)
+def test_reductions_by_scalar_expressions_give_the_same_as_by_shortcuts(name: str) -> None:
+    dict.clear(shortcut)
+    check_reductions(name, ROWS[::3])
 
 
 # -- normalisations ------------------------------------------------------------------------------------------------------
