@@ -18,9 +18,10 @@ from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 
-def to_float(x: Any, where: str) -> Array:
+def to_float(x: ArrayLike, where: str) -> Array:
     """`x` as an array of a floating-point dtype."""
     value = promote(x, where=where, to=dtypes.to_float)[0]
     return value if hasattr(value, "spec") else nnp.asarray(value)
@@ -28,7 +29,7 @@ def to_float(x: Any, where: str) -> Array:
 
 @specialised(1)
 @spelled
-def relu(x: Any) -> Array:
+def relu(x: ArrayLike) -> Array:
     """Returns max(x, 0); the derivative at 0 is 0.
 
     Args:
@@ -44,7 +45,7 @@ def relu(x: Any) -> Array:
 
 @specialised(1)
 @spelled
-def relu6(x: Any) -> Array:
+def relu6(x: ArrayLike) -> Array:
     """Returns min(max(x, 0), 6); the derivative at 0 and 6 is 0.
 
     Args:
@@ -56,7 +57,7 @@ def relu6(x: Any) -> Array:
 
 @specialised(1)
 @spelled
-def elu(x: Any, alpha: float = 1.0) -> Array:
+def elu(x: ArrayLike, alpha: float = 1.0) -> Array:
     """Returns x where it is positive, else alpha · (exp(x) - 1).
 
     Args:
@@ -69,7 +70,7 @@ def elu(x: Any, alpha: float = 1.0) -> Array:
 
 @specialised(1)
 @spelled
-def celu(x: Any, alpha: float = 1.0) -> Array:
+def celu(x: ArrayLike, alpha: float = 1.0) -> Array:
     """Returns x where it is positive, else alpha · (exp(x / alpha) - 1), which is smooth for every alpha.
 
     Args:
@@ -82,7 +83,7 @@ def celu(x: Any, alpha: float = 1.0) -> Array:
 
 @specialised(1)
 @spelled
-def selu(x: Any) -> Array:
+def selu(x: ArrayLike) -> Array:
     """Returns the scaled elu that keeps mean 0 and variance 1 from layer to layer (Klambauer et al., 2017).
 
     Args:
@@ -93,7 +94,7 @@ def selu(x: Any) -> Array:
 
 @specialised(1)
 @spelled
-def leaky_relu(x: Any, negative_slope: float = 0.01) -> Array:
+def leaky_relu(x: ArrayLike, negative_slope: float = 0.01) -> Array:
     """Returns x where it is positive, else negative_slope · x.
 
     Args:
@@ -106,7 +107,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Array:
 
 @specialised(2)
 @spelled
-def prelu(x: Any, negative_slope: Any, *, axis: int = 1) -> Array:
+def prelu(x: ArrayLike, negative_slope: ArrayLike, *, axis: int = 1) -> Array:
     """Returns x where it is positive, else negative_slope · x, with a slope that is learned (He et al., 2015).
 
     Args:
@@ -138,7 +139,7 @@ def prelu(x: Any, negative_slope: Any, *, axis: int = 1) -> Array:
 
 @specialised(1)
 @spelled
-def gelu(x: Any, approximate: bool = True) -> Array:
+def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """Returns x · Φ(x), Φ the normal distribution (Hendrycks & Gimpel, 2016).
 
     Args:
@@ -162,7 +163,7 @@ def gelu(x: Any, approximate: bool = True) -> Array:
 
 @specialised(1)
 @spelled
-def sigmoid(x: Any) -> Array:
+def sigmoid(x: ArrayLike) -> Array:
     """Returns 1 / (1 + exp(-x)), without overflow.
 
     Args:
@@ -173,7 +174,7 @@ def sigmoid(x: Any) -> Array:
 
 @specialised(1)
 @spelled
-def log_sigmoid(x: Any) -> Array:
+def log_sigmoid(x: ArrayLike) -> Array:
     """Returns log(sigmoid(x)), without overflow.
 
     Args:
@@ -184,7 +185,7 @@ def log_sigmoid(x: Any) -> Array:
 
 @specialised(1)
 @spelled
-def silu(x: Any) -> Array:
+def silu(x: ArrayLike) -> Array:
     """Returns x · sigmoid(x), also called swish.
 
     Args:
@@ -196,7 +197,7 @@ def silu(x: Any) -> Array:
 
 @specialised(1)
 @spelled
-def tanh(x: Any) -> Array:
+def tanh(x: ArrayLike) -> Array:
     """Returns the hyperbolic tangent of x.
 
     Args:
@@ -207,7 +208,7 @@ def tanh(x: Any) -> Array:
 
 @specialised(1)
 @spelled
-def softplus(x: Any) -> Array:
+def softplus(x: ArrayLike) -> Array:
     """Returns log(1 + exp(x)), without overflow.
 
     Args:
@@ -219,7 +220,7 @@ def softplus(x: Any) -> Array:
 
 @specialised(1)
 @spelled
-def mish(x: Any) -> Array:
+def mish(x: ArrayLike) -> Array:
     """Returns x · tanh(softplus(x)) (Misra, 2019).
 
     Args:
@@ -231,7 +232,7 @@ def mish(x: Any) -> Array:
 
 @specialised(1)
 @spelled
-def soft_sign(x: Any) -> Array:
+def soft_sign(x: ArrayLike) -> Array:
     """Returns x / (1 + |x|).
 
     Args:
@@ -243,7 +244,7 @@ def soft_sign(x: Any) -> Array:
 
 @specialised(1)
 @spelled
-def hard_tanh(x: Any) -> Array:
+def hard_tanh(x: ArrayLike) -> Array:
     """Returns x between -1 and 1, which bound it.
 
     Args:
@@ -255,7 +256,7 @@ def hard_tanh(x: Any) -> Array:
 
 @specialised(1)
 @spelled
-def hard_sigmoid(x: Any) -> Array:
+def hard_sigmoid(x: ArrayLike) -> Array:
     """Returns relu6(x + 3) / 6.
 
     Args:
@@ -266,7 +267,7 @@ def hard_sigmoid(x: Any) -> Array:
 
 @specialised(1)
 @spelled
-def hard_silu(x: Any) -> Array:
+def hard_silu(x: ArrayLike) -> Array:
     """Returns x · hard_sigmoid(x).
 
     Args:
@@ -278,7 +279,7 @@ def hard_silu(x: Any) -> Array:
 
 @specialised(1)
 @spelled
-def glu(x: Any, axis: int = -1) -> Array:
+def glu(x: ArrayLike, axis: int = -1) -> Array:
     """Returns the first half of x along `axis`, gated by the sigmoid of the second half.
 
     Args:
@@ -320,7 +321,7 @@ def _shifted(x: Array, axis: int | tuple[int, ...] | None) -> tuple[Array, Array
 
 @specialised(1)
 @spelled
-def softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) -> Array:
+def softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: ArrayLike | None = None) -> Array:
     """Returns exp(x) divided by its sum over `axis`, without overflow.
 
     An element of -inf has probability 0; where all are -inf (or masked) the result is 0, with gradient 0.
@@ -341,7 +342,7 @@ def softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) 
 
 @specialised(1)
 @spelled
-def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) -> Array:
+def log_softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: ArrayLike | None = None) -> Array:
     """Returns log(softmax(x)), without overflow; -inf where the probability is 0.
 
     Args:
@@ -356,7 +357,7 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = No
 
 @specialised(1)
 @spelled
-def standardize(x: Any, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5) -> Array:
+def standardize(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5) -> Array:
     """Returns x with mean 0 and variance 1 over `axis`; 16-bit floats are computed in float32.
 
     Args:

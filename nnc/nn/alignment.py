@@ -15,16 +15,17 @@ from nnc.nn.ranges import read_classes, read_lengths
 from nnc.nn.reduction import Reduction, reduce_terms, widen
 from nnc.spelling import spelled
 from nnc.trace.control_flow import scan
+from nnc.typing import ArrayLike
 
 IMPOSSIBLE = -1e30  # stands for log 0: finite, so that differences of it have derivatives
 
 
 @spelled
 def ctc(
-    logits: Any,
-    labels: Any,
-    logit_lengths: Any = None,
-    label_lengths: Any = None,
+    logits: ArrayLike,
+    labels: ArrayLike,
+    logit_lengths: ArrayLike | None = None,
+    label_lengths: ArrayLike | None = None,
     *,
     blank: int = 0,
     reduction: Reduction = "none",

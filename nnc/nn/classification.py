@@ -16,18 +16,19 @@ from nnc.nn.activations import log_softmax, softplus
 from nnc.nn.ranges import read_classes
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 
 @specialised(2)
 @spelled
 def softmax_cross_entropy(
-    logits: Any,
-    labels: Any,
+    logits: ArrayLike,
+    labels: ArrayLike,
     axis: int = -1,
-    where: Any = None,
+    where: ArrayLike | None = None,
     *,
     label_smoothing: float = 0.0,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     ignore_index: int | None = None,
     reduction: Reduction = "none",
 ) -> Array:
@@ -91,11 +92,11 @@ def softmax_cross_entropy(
 @specialised(2)
 @spelled
 def nll(
-    log_probabilities: Any,
-    labels: Any,
+    log_probabilities: ArrayLike,
+    labels: ArrayLike,
     axis: int = -1,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     ignore_index: int | None = None,
     reduction: Reduction = "none",
 ) -> Array:
@@ -127,7 +128,12 @@ def nll(
 @specialised(2)
 @spelled
 def sigmoid_cross_entropy(
-    logits: Any, labels: Any, *, weights: Any = None, positive_weights: Any = None, reduction: Reduction = "none"
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    positive_weights: ArrayLike | None = None,
+    reduction: Reduction = "none",
 ) -> Array:
     """Returns -label · log(sigmoid(logit)) - (1 - label) · log(1 - sigmoid(logit)), elementwise, without overflow.
 
@@ -157,10 +163,10 @@ def sigmoid_cross_entropy(
 @specialised(2)
 @spelled
 def kl_div(
-    log_predictions: Any,
-    targets: Any,
+    log_predictions: ArrayLike,
+    targets: ArrayLike,
     axis: int = -1,
-    where: Any = None,
+    where: ArrayLike | None = None,
     *,
     log_targets: bool = False,
     reduction: Reduction = "none",

@@ -17,6 +17,7 @@ from nnc.nn.windows import Sizes, parse_layout, per_axis
 from nnc.numpy.operands import known
 from nnc.spelling import spelled
 from nnc.trace.control_flow import while_loop
+from nnc.typing import ArrayLike
 
 Taps = list[
     tuple[Array, Array]
@@ -24,7 +25,7 @@ Taps = list[
 
 
 @spelled
-def box_iou(boxes1: Any, boxes2: Any) -> Array:
+def box_iou(boxes1: ArrayLike, boxes2: ArrayLike) -> Array:
     """Returns the area that each pair of boxes shares, divided by the area that they cover together.
 
     Args:
@@ -129,8 +130,8 @@ def _known(x: Any, where: str, problem: str, argument: str) -> Any:
 
 @spelled
 def roi_align(
-    x: Any,
-    boxes: Any,
+    x: ArrayLike,
+    boxes: ArrayLike,
     output_size: Sizes,
     spatial_scale: float = 1.0,
     sampling_ratio: int | None = None,

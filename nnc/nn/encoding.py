@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array
@@ -16,10 +14,11 @@ from nnc.errors import DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import static_int
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 
 @spelled
-def one_hot(x: Any, num_classes: int, *, dtype: Any = dtypes.float32, axis: int = -1) -> Array:
+def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike = dtypes.float32, axis: int = -1) -> Array:
     """Returns 1 at the index that x holds, else 0; an index out of range has no 1.
 
     Args:
@@ -42,7 +41,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = dtypes.float32, axis: int 
 
 
 @spelled
-def embedding(x: Any, table: Any, *, padding_index: int | None = None) -> Array:
+def embedding(x: ArrayLike, table: ArrayLike, *, padding_index: int | None = None) -> Array:
     """Returns the rows of `table` that x names.
 
     out[..., :] = table[x[...], :]

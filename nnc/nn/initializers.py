@@ -16,6 +16,7 @@ from nnc import dtypes, random
 from nnc.array import Array
 from nnc.commands.rules import check_axes
 from nnc.errors import ArgumentError, user_error
+from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
     "Initializer",
@@ -45,12 +46,12 @@ TRUNCATED_STDDEV = 0.87962566103423978  # of a standard normal distribution cut 
 class Initializer(Protocol):
     """Draws an array of `shape` and `dtype`."""
 
-    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Array:
+    def __call__(self, key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = dtypes.float32) -> Array:
         """Draws it, with `key`."""
         ...
 
 
-def zeros(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Array:
+def zeros(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = dtypes.float32) -> Array:
     """Returns zeros; the key is not used.
 
     Args:
@@ -61,7 +62,7 @@ def zeros(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Array:
     return nnp.zeros(shape, dtype)
 
 
-def ones(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Array:
+def ones(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = dtypes.float32) -> Array:
     """Returns ones; the key is not used.
 
     Args:
@@ -72,7 +73,7 @@ def ones(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Array:
     return nnp.ones(shape, dtype)
 
 
-def constant(value: Any, dtype: Any = dtypes.float32) -> Initializer:
+def constant(value: ArrayLike, dtype: DTypeLike = dtypes.float32) -> Initializer:
     """Makes an initializer that returns `value` everywhere.
 
     Args:
@@ -87,7 +88,7 @@ def constant(value: Any, dtype: Any = dtypes.float32) -> Initializer:
     return init
 
 
-def normal(stddev: float = 1e-2, dtype: Any = dtypes.float32) -> Initializer:
+def normal(stddev: float = 1e-2, dtype: DTypeLike = dtypes.float32) -> Initializer:
     """Makes an initializer that draws from the normal distribution of mean 0.
 
     Args:
@@ -103,7 +104,7 @@ def normal(stddev: float = 1e-2, dtype: Any = dtypes.float32) -> Initializer:
 
 
 def truncated_normal(
-    stddev: float = 1e-2, dtype: Any = dtypes.float32, lower: float = -2.0, upper: float = 2.0
+    stddev: float = 1e-2, dtype: DTypeLike = dtypes.float32, lower: float = -2.0, upper: float = 2.0
 ) -> Initializer:
     """Makes an initializer that draws from a normal distribution cut off at `lower` and `upper` before it is scaled.
 
@@ -121,7 +122,7 @@ def truncated_normal(
     return init
 
 
-def uniform(scale: float = 1e-2, dtype: Any = dtypes.float32) -> Initializer:
+def uniform(scale: float = 1e-2, dtype: DTypeLike = dtypes.float32) -> Initializer:
     """Makes an initializer that draws evenly from 0 to `scale`.
 
     Args:
@@ -172,7 +173,7 @@ def variance_scaling(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
     batch_axis: Axes = (),
-    dtype: Any = dtypes.float32,
+    dtype: DTypeLike = dtypes.float32,
 ) -> Initializer:
     """Makes an initializer of mean 0 and variance scale / n, n as `mode` says.
 
@@ -209,7 +210,7 @@ def variance_scaling(
 
 
 def glorot_normal(
-    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: DTypeLike = dtypes.float32
 ) -> Initializer:
     """Variance 1 / mean of inputs and outputs, normal (Glorot & Bengio, 2010).
 
@@ -223,7 +224,7 @@ def glorot_normal(
 
 
 def glorot_uniform(
-    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: DTypeLike = dtypes.float32
 ) -> Initializer:
     """Variance 1 / mean of inputs and outputs, uniform (Glorot & Bengio, 2010).
 
@@ -237,7 +238,7 @@ def glorot_uniform(
 
 
 def he_normal(
-    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: DTypeLike = dtypes.float32
 ) -> Initializer:
     """Variance 2 / inputs, normal, for relu (He et al., 2015).
 
@@ -251,7 +252,7 @@ def he_normal(
 
 
 def he_uniform(
-    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: DTypeLike = dtypes.float32
 ) -> Initializer:
     """Variance 2 / inputs, uniform, for relu (He et al., 2015).
 
@@ -265,7 +266,7 @@ def he_uniform(
 
 
 def lecun_normal(
-    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: DTypeLike = dtypes.float32
 ) -> Initializer:
     """Variance 1 / inputs, normal, for selu (LeCun et al., 1998).
 
@@ -279,7 +280,7 @@ def lecun_normal(
 
 
 def lecun_uniform(
-    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: DTypeLike = dtypes.float32
 ) -> Initializer:
     """Variance 1 / inputs, uniform (LeCun et al., 1998).
 
@@ -292,7 +293,7 @@ def lecun_uniform(
     return variance_scaling(1.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
-def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = dtypes.float32) -> Initializer:
+def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: DTypeLike = dtypes.float32) -> Initializer:
     """Makes an initializer of orthogonal columns (or rows, if they are fewer) of length `scale` (Saxe et al., 2014).
 
     Args:

@@ -16,6 +16,7 @@ from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, check_rank, parse_layout, per_axis
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 METHODS = {
     "nearest": "nearest",
@@ -28,7 +29,7 @@ Taps = list[tuple[Any, Any]]  # of each output element: where in the input, and 
 
 @spelled
 def upsample(
-    x: Any,
+    x: ArrayLike,
     scale: float | Sequence[float] | None = None,
     *,
     size: Sizes | None = None,
@@ -146,7 +147,7 @@ def _cubic(distance: Any) -> Any:
 
 
 @spelled
-def pixel_shuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Array:
+def pixel_shuffle(x: ArrayLike, factor: int, *, layout: str = "NCHW") -> Array:
     """Returns x with channels moved into space: (N, C · factor², H, W) becomes (N, C, H · factor, W · factor).
 
     Args:
@@ -180,7 +181,7 @@ def pixel_shuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Array:
 
 
 @spelled
-def pixel_unshuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Array:
+def pixel_unshuffle(x: ArrayLike, factor: int, *, layout: str = "NCHW") -> Array:
     """Returns x with space moved into channels; it undoes pixel_shuffle.
 
     Args:

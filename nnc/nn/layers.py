@@ -19,9 +19,10 @@ from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
 from nnc.trace.flat import call_function
 from nnc.trace.subgraphs import checkpoint
+from nnc.typing import ArrayLike, DTypeLike
 
 
-def draw(key: Any, shape: Sequence[int], fan_in: int, dtype: Any) -> Array:
+def draw(key: ArrayLike, shape: Sequence[int], fan_in: int, dtype: DTypeLike) -> Array:
     """Uniform in ±1 / sqrt(fan_in): the variance 1 / (3 · fan_in) that most layers start from."""
     bound = 1 / math.sqrt(max(1, fan_in))
     return (random.uniform(key, tuple(shape), dtype) * 2 - 1) * bound
@@ -37,7 +38,7 @@ def check_sizes(where: str, shape: Sequence[Any]) -> None:
 
 
 def draw_weights(
-    key: Any, shape: Sequence[int], bias_shape: Sequence[int] | None, fan_in: int, dtype: Any
+    key: ArrayLike, shape: Sequence[int], bias_shape: Sequence[int] | None, fan_in: int, dtype: DTypeLike
 ) -> tuple[Any, Any]:
     """A weight and a bias (None without a shape for it)."""
     check_sizes("nnc.nn", shape)
@@ -46,7 +47,7 @@ def draw_weights(
     return draw(for_weight, shape, fan_in, dtype), bias
 
 
-def check_features(where: str, x: Any, features: int, axis: int = -1) -> Array:
+def check_features(where: str, x: ArrayLike, features: int, axis: int = -1) -> Array:
     """x as an array, whose `axis` must have the size `features`."""
     x = nnp.asarray(x)
     if x.ndim < -axis or x.shape[axis] != features:
@@ -89,13 +90,13 @@ class Linear(Module):
         )
         self.in_features, self.out_features = in_features, out_features
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """(..., in_features) -> (..., out_features)."""
         return affine(check_features("Linear", x, self.in_features), self.weight, self.bias)
 
 
 @specialised(2)
-def affine(x: Any, weight: Any, bias: Any) -> Array:
+def affine(x: Array, weight: Array, bias: Array | None) -> Array:
     """Computes a Linear's result."""
     out = x @ weight.T
     return out if bias is None else out + bias
@@ -122,7 +123,7 @@ class Embedding(Module):
         check_sizes("Embedding", (num_embeddings, features))
         self.weight = random.normal(key, (num_embeddings, features), dtype)
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """Integers of any shape -> (*shape, features)."""
         return nnp.take(self.weight, x, axis=0)
 
@@ -153,7 +154,7 @@ class Dropout(Module):
     inference: bool = False
     shared_axes: tuple[int, ...] = field(static=True, default=())
 
-    def __call__(self, x: Any, *, key: Any = None) -> Array:
+    def __call__(self, x: ArrayLike, *, key: ArrayLike | None = None) -> Array:
         """Drops elements by a draw with `key`, which only inference does without."""
         return dropout(key, x, self.rate, deterministic=self.inference, shared_axes=self.shared_axes)
 
@@ -171,7 +172,7 @@ class Lambda(Module):
 
     function: Callable[..., Any] = field(static=True)
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """Applies the function."""
         return call_function(self.function, (x,), where="nnc.nn.Lambda")
 
@@ -179,7 +180,7 @@ class Lambda(Module):
 class Identity(Module):
     """Returns its input."""
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> Any:
         """Returns x."""
         return x
 
@@ -193,7 +194,7 @@ class Flatten(Module):
 
     axes: int | None = None
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """Returns x with its last axes folded into one."""
         x = nnp.asarray(x)
         lead = 1 if self.axes is None else x.ndim - self.axes
@@ -229,7 +230,7 @@ class Sequential(Module):
                 )  # fmt: skip
         self.layers = tuple(layer if isinstance(layer, Module) else Lambda(layer) for layer in layers)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: ArrayLike, *, key: ArrayLike | None = None) -> Any:
         """Applies all layers, in their order."""
         run = Run(self, key=key)
         for layer in run.layers:
@@ -257,7 +258,7 @@ class Checkpoint(Module):
 
     layer: Any
 
-    def __call__(self, *args: Any, key: Any = None, **options: Any) -> Any:
+    def __call__(self, *args: Any, key: ArrayLike | None = None, **options: Any) -> Any:
         """Calls the layer; arrays among the options are kept."""
         if takes_key(self.layer):
             options["key"] = key
@@ -309,7 +310,7 @@ class MLP(Module):
         )
         self.activation, self.final_activation = activation, final_activation
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """(..., in_features) -> (..., out_features)."""
         for layer in self.layers[:-1]:
             x = self.activation(layer(x))

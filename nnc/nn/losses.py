@@ -14,6 +14,7 @@ from nnc.array import Array
 from nnc.graph.specialise import specialised
 from nnc.nn.reduction import Reduction, reduce_terms, widen_same
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 PAIR = ("predictions", "targets")
 
@@ -25,7 +26,7 @@ def _difference(where: str, predictions: Any, targets: Any) -> tuple[Array, dtyp
 
 @specialised(2)
 @spelled
-def mse(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Array:
+def mse(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of the squared differences.
 
     Args:
@@ -46,7 +47,7 @@ def mse(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Arr
 
 @specialised(2)
 @spelled
-def mae(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Array:
+def mae(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of the absolute differences.
 
     Args:
@@ -63,7 +64,7 @@ def mae(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Arr
 
 @specialised(2)
 @spelled
-def huber(predictions: Any, targets: Any, delta: float = 1.0, *, reduction: Reduction = "mean") -> Array:
+def huber(predictions: ArrayLike, targets: ArrayLike, delta: float = 1.0, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of d² / 2 for differences |d| up to delta, and of delta · (|d| - delta / 2) beyond (Huber, 1964).
 
     Args:
@@ -81,7 +82,7 @@ def huber(predictions: Any, targets: Any, delta: float = 1.0, *, reduction: Redu
 
 @specialised(2)
 @spelled
-def smooth_l1(predictions: Any, targets: Any, beta: float = 1.0, *, reduction: Reduction = "mean") -> Array:
+def smooth_l1(predictions: ArrayLike, targets: ArrayLike, beta: float = 1.0, *, reduction: Reduction = "mean") -> Array:
     """Returns huber with delta = beta, divided by beta: |d| - beta / 2 beyond beta; with beta 0 the mean of |d|.
 
     Args:
@@ -104,7 +105,7 @@ def _huber(size: Array, delta: float) -> Array:
 
 @specialised(2)
 @spelled
-def log_cosh(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Array:
+def log_cosh(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "none") -> Array:
     """Returns log(cosh(d)) for each difference d, without overflow.
 
     Args:
@@ -121,7 +122,7 @@ def log_cosh(predictions: Any, targets: Any, *, reduction: Reduction = "none") -
 
 @specialised(2)
 @spelled
-def hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Array:
+def hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "none") -> Array:
     """Returns max(0, 1 - target · prediction), elementwise.
 
     Args:
@@ -142,7 +143,7 @@ def hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> A
 
 @specialised(2)
 @spelled
-def squared_hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Array:
+def squared_hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "none") -> Array:
     """Returns max(0, 1 - target · prediction)², elementwise; the operands as in `hinge`.
 
     Args:
@@ -156,7 +157,9 @@ def squared_hinge(predictions: Any, targets: Any, *, reduction: Reduction = "non
 
 @specialised(2)
 @spelled
-def hinge_embedding(distances: Any, targets: Any, margin: float = 1.0, *, reduction: Reduction = "none") -> Array:
+def hinge_embedding(
+    distances: ArrayLike, targets: ArrayLike, margin: float = 1.0, *, reduction: Reduction = "none"
+) -> Array:
     """Returns the distance where the target is 1 (alike), else max(0, margin - distance).
 
     Args:
@@ -174,7 +177,9 @@ def hinge_embedding(distances: Any, targets: Any, margin: float = 1.0, *, reduct
 
 @specialised(3)
 @spelled
-def margin_ranking(x1: Any, x2: Any, targets: Any, margin: float = 0.0, *, reduction: Reduction = "none") -> Array:
+def margin_ranking(
+    x1: ArrayLike, x2: ArrayLike, targets: ArrayLike, margin: float = 0.0, *, reduction: Reduction = "none"
+) -> Array:
     """Returns max(0, margin - target · (x1 - x2)): with target 1, x1 should rank above x2; with -1, below.
 
     Args:
@@ -199,8 +204,8 @@ def _positive(x: Array) -> Array:
 @specialised(2)
 @spelled
 def poisson_nll(
-    predictions: Any,
-    targets: Any,
+    predictions: ArrayLike,
+    targets: ArrayLike,
     *,
     log_input: bool = True,
     full: bool = False,
@@ -234,9 +239,9 @@ def poisson_nll(
 @specialised(2)
 @spelled
 def gaussian_nll(
-    predictions: Any,
-    targets: Any,
-    variances: Any,
+    predictions: ArrayLike,
+    targets: ArrayLike,
+    variances: ArrayLike,
     *,
     full: bool = False,
     eps: float = 1e-6,
@@ -277,7 +282,7 @@ def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Array,
 
 @specialised(2)
 @spelled
-def cosine_similarity(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Array:
+def cosine_similarity(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float = 1e-8) -> Array:
     """Returns x1 · x2 / (|x1| · |x2|) along `axis`; each length is at least eps.
 
     Args:
@@ -299,7 +304,7 @@ def cosine_similarity(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Ar
 
 @specialised(2)
 @spelled
-def cosine_distance(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Array:
+def cosine_distance(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float = 1e-8) -> Array:
     """Returns 1 - cosine_similarity.
 
     Args:
@@ -315,7 +320,13 @@ def cosine_distance(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Arra
 @specialised(3)
 @spelled
 def cosine_embedding(
-    x1: Any, x2: Any, targets: Any, margin: float = 0.0, *, axis: int = -1, reduction: Reduction = "none"
+    x1: ArrayLike,
+    x2: ArrayLike,
+    targets: ArrayLike,
+    margin: float = 0.0,
+    *,
+    axis: int = -1,
+    reduction: Reduction = "none",
 ) -> Array:
     """Returns 1 - similarity where the target is 1, else max(0, similarity - margin), one value for each pair of rows.
 
@@ -339,9 +350,9 @@ def cosine_embedding(
 @specialised(3)
 @spelled
 def triplet_margin(
-    anchors: Any,
-    positives: Any,
-    negatives: Any,
+    anchors: ArrayLike,
+    positives: ArrayLike,
+    negatives: ArrayLike,
     axis: int = -1,
     norm_degree: float = 2,
     margin: float = 1.0,

@@ -14,6 +14,7 @@ from nnc.nn.attention import dot_product_attention
 from nnc.nn.layers import Linear
 from nnc.nn.module import Module
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 
 class KVCache(NamedTuple):
@@ -96,14 +97,14 @@ class MultiHeadAttention(Module):
 
     def __call__(
         self,
-        query: Any,
-        keys: Any = None,
-        values: Any = None,
+        query: ArrayLike,
+        keys: ArrayLike | None = None,
+        values: ArrayLike | None = None,
         *,
-        mask: Any = None,
+        mask: ArrayLike | None = None,
         is_causal: bool = False,
         cache: KVCache | None = None,
-        key: Any = None,
+        key: ArrayLike | None = None,
     ) -> Any:
         """Attends from each query.
 

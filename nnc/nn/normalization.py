@@ -17,6 +17,7 @@ from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised, specialised_in_traces
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 Axes = int | Sequence[int]
 
@@ -62,7 +63,9 @@ def _by_channel(where: str, centred: Array, variance: Array, scale: Any, bias: A
 
 @specialised(1)
 @spelled
-def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axes = -1, eps: float = 1e-5) -> Array:
+def layer_norm(
+    x: ArrayLike, scale: ArrayLike | None = None, bias: ArrayLike | None = None, *, axis: Axes = -1, eps: float = 1e-5
+) -> Array:
     """Returns x with mean 0 and variance 1 over `axis`, then scaled and shifted (Ba et al., 2016).
 
     out = (x - mean) / sqrt(variance + eps) · scale + bias
@@ -89,7 +92,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axes = -1, 
 
 @specialised(1)
 @spelled
-def rms_norm(x: Any, scale: Any = None, *, axis: int = -1, eps: float = 1e-6) -> Array:
+def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, *, axis: int = -1, eps: float = 1e-6) -> Array:
     """Returns x divided by the root of the mean of its squares over `axis`, then scaled (Zhang & Sennrich, 2019).
 
     Args:
@@ -106,7 +109,15 @@ def rms_norm(x: Any, scale: Any = None, *, axis: int = -1, eps: float = 1e-6) ->
 
 @specialised(1)
 @spelled
-def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5) -> Array:
+def group_norm(
+    x: ArrayLike,
+    groups: int,
+    scale: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    *,
+    axis: int = 1,
+    eps: float = 1e-5,
+) -> Array:
     """Returns x normalised over each group of channels and all axes after N, then scaled and shifted (Wu & He, 2018).
 
     Args:
@@ -137,7 +148,9 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis
 
 @specialised(1)
 @spelled
-def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5) -> Array:
+def instance_norm(
+    x: ArrayLike, scale: ArrayLike | None = None, bias: ArrayLike | None = None, *, axis: int = 1, eps: float = 1e-5
+) -> Array:
     """Returns x normalised over the places of each channel by itself, then scaled and shifted (Ulyanov et al., 2016).
 
     Args:
@@ -159,7 +172,7 @@ def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: int = 1,
 @specialised(1)
 @spelled
 def local_response_norm(
-    x: Any, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, axis: int = 1
+    x: ArrayLike, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, axis: int = 1
 ) -> Array:
     """Returns x / (k + alpha / size · sum of the squares of `size` neighbouring channels)^beta (Krizhevsky et al., 2012).
 
@@ -185,11 +198,11 @@ def local_response_norm(
 @spelled
 @specialised_in_traces
 def batch_norm(
-    x: Any,
-    mean: Any,
-    variance: Any,
-    scale: Any = None,
-    bias: Any = None,
+    x: ArrayLike,
+    mean: ArrayLike,
+    variance: ArrayLike,
+    scale: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     *,
     deterministic: bool = False,
     momentum: float = 0.9,

@@ -14,6 +14,7 @@ from nnc.nn.layers import check_features
 from nnc.nn.module import Module, field
 from nnc.nn.windows import Sizes
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 
 class LayerNorm(Module):
@@ -51,7 +52,7 @@ class LayerNorm(Module):
         self.bias = nnp.zeros(self.features, dtype) if use_bias else None
         self.eps = eps
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """(..., *features) -> the same shape."""
         axes = tuple(range(-len(self.features), 0))
         for axis, size in zip(axes, self.features, strict=True):
@@ -84,7 +85,7 @@ class RMSNorm(Module):
         self.features, self.eps = features, eps
         self.scale = nnp.ones(features, dtype) if use_scale else None
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """(..., features) -> the same shape."""
         return normalization.rms_norm(check_features("RMSNorm", x, self.features), self.scale, eps=self.eps)
 
@@ -148,7 +149,7 @@ class GroupNorm(_ChannelNorm):
         self._set_up(features, axis, eps, use_scale, use_bias, dtype)
         self.groups = groups
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """(N, features, *spatial) -> the same shape."""
         x = self._channels(x)
         return normalization.group_norm(x, self.groups, self.scale, self.bias, axis=self.axis, eps=self.eps)
@@ -183,7 +184,7 @@ class InstanceNorm(_ChannelNorm):
     ) -> None:
         self._set_up(features, axis, eps, use_scale, use_bias, dtype)
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """(N, features, *spatial) -> the same shape."""
         x = self._channels(x)
         return normalization.instance_norm(x, self.scale, self.bias, axis=self.axis, eps=self.eps)
@@ -233,7 +234,7 @@ class BatchNorm(_ChannelNorm):
         self.mean, self.variance = nnp.zeros(features, dtype), nnp.ones(features, dtype)
         self.momentum, self.inference = momentum, inference
 
-    def __call__(self, x: Any) -> tuple[Array, BatchNorm]:
+    def __call__(self, x: ArrayLike) -> tuple[Array, BatchNorm]:
         """Returns the output and the layer with new running statistics."""
         out, (mean, variance) = normalization.batch_norm(
             self._channels(x), self.mean, self.variance, self.scale, self.bias,

@@ -21,6 +21,7 @@ from nnc.graph import spec_of
 from nnc.graph.specialise import specialised
 from nnc.nn.windows import Layout, PaddingLike, Sizes, check_rank, parse_layout, per_axis, to_padding
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def _more(n: int, window: int, stride: int, padding: tuple[int, int], dilation: 
 @specialised(1)
 @spelled
 def max_pool(
-    x: Any,
+    x: ArrayLike,
     window: Sizes,
     *,
     stride: Sizes | None = None,
@@ -129,7 +130,7 @@ def max_pool(
 @specialised(1)
 @spelled
 def avg_pool(
-    x: Any,
+    x: ArrayLike,
     window: Sizes,
     *,
     stride: Sizes | None = None,
@@ -169,7 +170,7 @@ def avg_pool(
 @specialised(1)
 @spelled
 def lp_pool(
-    x: Any,
+    x: ArrayLike,
     window: Sizes,
     degree: float = 2,
     *,
@@ -213,7 +214,7 @@ def lp_pool(
 
 @specialised(1)
 @spelled
-def adaptive_avg_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Array:
+def adaptive_avg_pool(x: ArrayLike, output_size: Sizes, *, layout: str = "NCHW") -> Array:
     """Returns the means of bins of which each spatial axis has `output_size`, of sizes as equal as can be.
 
     Bin i goes from floor(i · n / output_size) up to ceil((i + 1) · n / output_size).
@@ -233,7 +234,7 @@ def adaptive_avg_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Ar
 
 @specialised(1)
 @spelled
-def adaptive_max_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Array:
+def adaptive_max_pool(x: ArrayLike, output_size: Sizes, *, layout: str = "NCHW") -> Array:
     """Returns the greatest elements of bins, as adaptive_avg_pool lays them.
 
     Args:
@@ -287,7 +288,7 @@ def _bins_side_by_side(x: Array, axis: int, starts: Any, ends: Any) -> Array:
 
 @specialised(1)
 @spelled
-def global_avg_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> Array:
+def global_avg_pool(x: ArrayLike, *, keepdims: bool = False, layout: str = "NCHW") -> Array:
     """Returns the mean of each channel over all places.
 
     Args:
@@ -308,7 +309,7 @@ def global_avg_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> 
 
 @specialised(1)
 @spelled
-def global_max_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> Array:
+def global_max_pool(x: ArrayLike, *, keepdims: bool = False, layout: str = "NCHW") -> Array:
     """Returns the greatest element of each channel; the arguments as in global_avg_pool.
 
     Args:

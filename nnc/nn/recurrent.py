@@ -23,6 +23,7 @@ from nnc.nn.ranges import read_lengths
 from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
 from nnc.trace.control_flow import scan
+from nnc.typing import ArrayLike
 
 
 class LSTMState(NamedTuple):
@@ -61,7 +62,7 @@ class _Cell(Module):
         )
         self.in_features, self.hidden_features = in_features, hidden_features
 
-    def __call__(self, x: Any, state: Any = None) -> Any:
+    def __call__(self, x: ArrayLike, state: Any = None) -> Any:
         """(..., in_features) and a state -> the next state; without a state it starts from zeros."""
         gates = self.project(x)
         return self.step(gates, self.read_state(state, gates))
@@ -279,7 +280,13 @@ class _Recurrent(Module):
         self.dropout_rate, self.inference = dropout_rate, inference
 
     def __call__(
-        self, x: Any, initial: Any = None, *, lengths: Any = None, mask: Any = None, key: Any = None
+        self,
+        x: ArrayLike,
+        initial: Any = None,
+        *,
+        lengths: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        key: ArrayLike | None = None,
     ) -> tuple[Array, Any]:
         """Runs over the axis before the last.
 

@@ -16,6 +16,7 @@ from nnc.nn.multihead import KVCache, MultiHeadAttention
 from nnc.nn.norms import LayerNorm
 from nnc.nn.running import Run
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 Activation = Callable[..., Any]
 
@@ -79,7 +80,13 @@ class TransformerEncoderLayer(Module):
         self.activation, self.norm_first = activation, norm_first
 
     def __call__(
-        self, x: Any, *, mask: Any = None, is_causal: bool = False, cache: KVCache | None = None, key: Any = None
+        self,
+        x: ArrayLike,
+        *,
+        mask: ArrayLike | None = None,
+        is_causal: bool = False,
+        cache: KVCache | None = None,
+        key: ArrayLike | None = None,
     ) -> Any:
         """(..., T, features) -> the same shape; the arguments are those of MultiHeadAttention, the cache is returned likewise."""
         run = Run(self, key=key)
@@ -163,14 +170,14 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
 
     def __call__(  # type: ignore[override]
         self,
-        x: Any,
-        memory: Any,
+        x: ArrayLike,
+        memory: ArrayLike,
         *,
-        mask: Any = None,
-        memory_mask: Any = None,
+        mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
         is_causal: bool = False,
         cache: KVCache | None = None,
-        key: Any = None,
+        key: ArrayLike | None = None,
     ) -> Any:
         """(..., T, features) and a memory (..., S, features) -> (..., T, features).
 
@@ -211,12 +218,12 @@ class TransformerEncoder(Module):
 
     def __call__(
         self,
-        x: Any,
+        x: ArrayLike,
         *,
-        mask: Any = None,
+        mask: ArrayLike | None = None,
         is_causal: bool = False,
         caches: Sequence[KVCache] | None = None,
-        key: Any = None,
+        key: ArrayLike | None = None,
     ) -> Any:
         """(..., T, features) -> the same shape."""
         return _stacked(self, x, (), caches, key, mask=mask, is_causal=is_causal)
@@ -241,14 +248,14 @@ class TransformerDecoder(Module):
 
     def __call__(
         self,
-        x: Any,
-        memory: Any,
+        x: ArrayLike,
+        memory: ArrayLike,
         *,
-        mask: Any = None,
-        memory_mask: Any = None,
+        mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
         is_causal: bool = False,
         caches: Sequence[KVCache] | None = None,
-        key: Any = None,
+        key: ArrayLike | None = None,
     ) -> Any:
         """(..., T, features) and a memory (..., S, features) -> (..., T, features)."""
         return _stacked(self, x, (memory,), caches, key, mask=mask, memory_mask=memory_mask, is_causal=is_causal)

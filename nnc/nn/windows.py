@@ -20,6 +20,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 Sizes = int | Sequence[int]
 PaddingLike = str | int | Sequence[int] | Sequence[tuple[int, int]]
@@ -162,8 +163,8 @@ def check_rank(where: str, x: Array, layout: Layout) -> None:
 @specialised(2)
 @spelled
 def conv(
-    x: Any,
-    w: Any,
+    x: ArrayLike,
+    w: ArrayLike,
     *,
     stride: Sizes = 1,
     padding: PaddingLike = 0,
@@ -209,8 +210,8 @@ def conv(
 @specialised(2)
 @spelled
 def conv_transpose(
-    x: Any,
-    w: Any,
+    x: ArrayLike,
+    w: ArrayLike,
     *,
     stride: Sizes = 1,
     padding: PaddingLike = 0,

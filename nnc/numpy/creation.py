@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -192,7 +192,7 @@ def full_like(
 @spelled
 def array(
     obj: ArrayLike, dtype: DTypeLike | None = None, *, copy: bool = True, ndmin: int = 0, device: str | None = None
-) -> Any:
+) -> Array:
     """Returns a new array of `obj`; see `asarray`, which copies only where it must.
 
     Args:
@@ -244,7 +244,7 @@ def copy(x: ArrayLike, /) -> Array:
 
 
 @spelled
-def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None = None) -> Array:
     """Returns an array that shares the memory of another library's array (through DLPack).
 
     Args:
@@ -263,7 +263,7 @@ def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None
 
 
 @spelled
-def frombuffer(buffer: Any, dtype: DTypeLike | None = None, count: int = -1, offset: int = 0) -> Any:
+def frombuffer(buffer: Any, dtype: DTypeLike | None = None, count: int = -1, offset: int = 0) -> Array:
     r"""Returns an array that shares the memory of a buffer (bytes, memoryview …), read as elements of `dtype` (float32).
 
     Args:
@@ -281,7 +281,7 @@ def frombuffer(buffer: Any, dtype: DTypeLike | None = None, count: int = -1, off
 
 
 @spelled
-def fromiter(iter: Any, dtype: DTypeLike, count: int = -1) -> Any:
+def fromiter(iter: Any, dtype: DTypeLike, count: int = -1) -> Array:
     """Returns a vector of the numbers that an iterator yields, or of its first `count`.
 
     Args:
@@ -373,6 +373,30 @@ def _steps(start: float, stop: float, step: float, exact: bool) -> int:
     return max(0, math.ceil(count))
 
 
+@overload
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: Literal[False] = False,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    *,
+    device: str | None = None,
+) -> Array: ...
+@overload
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    *,
+    retstep: Literal[True],
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    device: str | None = None,
+) -> tuple[Array, Array]: ...
 @spelled
 def linspace(
     start: ArrayLike,

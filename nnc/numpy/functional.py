@@ -29,7 +29,7 @@ Fun = Callable[..., Any]
 
 
 @api_boundary
-def fromfunction(function: Fun, shape: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+def fromfunction(function: Fun, shape: Any, *, dtype: Any = None, **kwargs: Any) -> Array:
     """Returns `function` of the indices of an array of `shape`: one array of indices for each axis.
 
     Args:

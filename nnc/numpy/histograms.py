@@ -28,7 +28,7 @@ __all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
 
 @spelled
-def histogram_bin_edges(x: ArrayLike, bins: ArrayLike = 10, range: ArrayLike | None = None) -> Array:
+def histogram_bin_edges(x: ArrayLike, bins: ArrayLike | str = 10, range: ArrayLike | None = None) -> Array:
     """Returns the edges of `bins` equal bins from the least to the greatest element, or over `range`; or `bins` itself.
 
     Args:
@@ -95,7 +95,7 @@ def _bin_of(x: Array, edges: Array) -> Array:
 @spelled
 def histogram(
     x: ArrayLike,
-    bins: ArrayLike = 10,
+    bins: ArrayLike | str = 10,
     range: ArrayLike | None = None,
     density: bool = False,
     weights: ArrayLike | None = None,
@@ -127,7 +127,7 @@ def histogram(
 @spelled
 def histogramdd(
     sample: ArrayLike,
-    bins: ArrayLike = 10,
+    bins: ArrayLike | str = 10,
     range: ArrayLike | None = None,
     density: bool = False,
     weights: ArrayLike | None = None,
@@ -189,7 +189,7 @@ def _for_each_axis(name: str, value: Any, ndim: int, several: bool) -> Sequence[
 def histogram2d(
     x: ArrayLike,
     y: ArrayLike,
-    bins: ArrayLike = 10,
+    bins: ArrayLike | str = 10,
     range: ArrayLike | None = None,
     density: bool = False,
     weights: ArrayLike | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -264,6 +264,10 @@ def _with_axes(x: Array, ndim: int) -> Array:
     return commands.reshape(x, shape=(1,) * (ndim - len(shape)) + shape)
 
 
+@overload
+def atleast_1d(x: ArrayLike, /) -> Array: ...
+@overload
+def atleast_1d(*arrays: ArrayLike) -> Array | tuple[Array, ...]: ...
 @spelled
 def atleast_1d(*arrays: ArrayLike) -> Any:
     """Returns each array with at least one axis.
@@ -274,6 +278,10 @@ def atleast_1d(*arrays: ArrayLike) -> Any:
     return _atleast("atleast_1d", 1, arrays)
 
 
+@overload
+def atleast_2d(x: ArrayLike, /) -> Array: ...
+@overload
+def atleast_2d(*arrays: ArrayLike) -> Array | tuple[Array, ...]: ...
 @spelled
 def atleast_2d(*arrays: ArrayLike) -> Any:
     """Returns each array with at least two axes; a vector becomes a row.
@@ -284,6 +292,10 @@ def atleast_2d(*arrays: ArrayLike) -> Any:
     return _atleast("atleast_2d", 2, arrays)
 
 
+@overload
+def atleast_3d(x: ArrayLike, /) -> Array: ...
+@overload
+def atleast_3d(*arrays: ArrayLike) -> Array | tuple[Array, ...]: ...
 @spelled
 def atleast_3d(*arrays: ArrayLike) -> Any:
     """Returns each array with at least three axes; a vector becomes (1, n, 1), a matrix (m, n, 1).

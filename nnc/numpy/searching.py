@@ -502,7 +502,7 @@ def extract(condition: ArrayLike, x: ArrayLike) -> Array:
 
 
 @spelled
-def delete(x: ArrayLike, obj: ArrayLike, axis: int | None = None) -> Array:
+def delete(x: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> Array:
     """Returns `x` without the elements at `obj` (an index, a slice or indices, known while tracing) along `axis`.
 
     Args:

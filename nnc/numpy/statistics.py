@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -33,6 +33,24 @@ __all__ = [
 # -- averages ----------------------------------------------------------------------------------------------------------
 
 
+@overload
+def average(
+    x: ArrayLike,
+    axis: Axis = None,
+    weights: ArrayLike | None = None,
+    returned: Literal[False] = False,
+    *,
+    keepdims: bool = False,
+) -> Array: ...
+@overload
+def average(
+    x: ArrayLike,
+    axis: Axis = None,
+    weights: ArrayLike | None = None,
+    *,
+    returned: Literal[True],
+    keepdims: bool = False,
+) -> tuple[Array, Array]: ...
 @spelled
 def average(
     x: ArrayLike, axis: Axis = None, weights: ArrayLike | None = None, returned: bool = False, *, keepdims: bool = False

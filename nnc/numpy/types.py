@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +106,7 @@ def _dtype_of(type: Any, where: str) -> dtypes.DType:
 
 
 @spelled
-def finfo(type: DTypeLike, /) -> FloatInfo:
+def finfo(type: ArrayLike | DTypeLike, /) -> FloatInfo:
     """Returns the limits of a float dtype; of a complex one the limits of its parts.
 
     Args:
@@ -128,7 +129,7 @@ def finfo(type: DTypeLike, /) -> FloatInfo:
 
 
 @spelled
-def iinfo(type: DTypeLike, /) -> IntegerInfo:
+def iinfo(type: ArrayLike | DTypeLike, /) -> IntegerInfo:
     """Returns the limits of an integer dtype.
 
     Args:
@@ -149,7 +150,7 @@ def iinfo(type: DTypeLike, /) -> IntegerInfo:
 
 
 @spelled
-def isdtype(dtype: DTypeLike, kind: ArrayLike) -> Any:
+def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> builtins.bool:
     """Returns whether `dtype` is of a kind.
 
     Args:
@@ -174,7 +175,7 @@ def isdtype(dtype: DTypeLike, kind: ArrayLike) -> Any:
 
 
 @spelled
-def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> Any:
+def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> builtins.bool:
     """Returns whether the dtype `arg1` is `arg2`, or of the kind `arg2`: floating, integer, inexact, number ….
 
     Args:
@@ -237,7 +238,7 @@ def promote_types(type1: DTypeLike, type2: DTypeLike) -> dtypes.DType:
 
 
 @spelled
-def can_cast(from_: DTypeLike, to: DTypeLike, /) -> Any:
+def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> builtins.bool:
     """Returns whether promotion takes `from_` to `to`: no kind is lowered and no value is narrowed.
 
     Args:

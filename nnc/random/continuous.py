@@ -19,6 +19,7 @@ from nnc.random.exact import finfo, times
 from nnc.random.keys import Shape, draw_bits, read_key, split
 from nnc.random.parameters import float_dtype, inexact_dtype, joint_shape, read_parameter
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 
 def _is_number(x: Array) -> bool:
@@ -36,7 +37,13 @@ def _unit(key: Array, shape: Shape, dtype: dtypes.DType) -> Array:
 
 
 @spelled
-def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.float32, minval: Any = 0.0, maxval: Any = 1.0) -> Array:
+def uniform(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike = dtypes.float32,
+    minval: ArrayLike = 0.0,
+    maxval: ArrayLike = 1.0,
+) -> Array:
     """Numbers that are uniform in [minval, maxval).
 
     Args:
@@ -66,7 +73,7 @@ def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.float32, minval: Any 
 
 
 @spelled
-def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
+def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard normal distribution; complex ones have parts of variance 1/2 each.
 
     x = √2 erfinv(u), u uniform in (−1, 1)
@@ -93,7 +100,13 @@ def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
 
 
 @spelled
-def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
+def truncated_normal(
+    key: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = dtypes.float32,
+) -> Array:
     """Numbers of the standard normal distribution that lie in (lower, upper), as exact far from 0 as near it.
 
     Args:
@@ -125,7 +138,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 
 
 @spelled
-def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
+def exponential(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the exponential distribution with mean 1.
 
     Args:
@@ -142,7 +155,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array
 
 
 @spelled
-def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
+def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard Gumbel distribution: -log(-log u); the greatest of `logits + gumbel` is a categorical draw.
 
     Args:

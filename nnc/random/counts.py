@@ -38,10 +38,11 @@ from nnc.random.parameters import float_dtype, integer_dtype, joint_shape, own_d
 from nnc.random.reuse import note_use, unrecorded
 from nnc.spelling import spelled
 from nnc.trace.control_flow import scan, while_loop
+from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 
 @spelled
-def rademacher(key: Any, shape: Any = (), dtype: Any = dtypes.int64) -> Array:
+def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.int64) -> Array:
     """Signs, −1 and 1, equally likely.
 
     Args:
@@ -67,7 +68,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = dtypes.int64) -> Array:
 
 
 @spelled
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = dtypes.int64) -> Array:
+def geometric(key: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.int64) -> Array:
     """The number of trials up to the first success: k ≥ 1 with probability p (1 − p)^(k−1).
 
     Args:
@@ -266,7 +267,9 @@ def _binomial_by_rejection(key: Array, n: Array, p: Array, own: dtypes.DType, sh
 
 
 @spelled
-def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None) -> Array:
+def multinomial(
+    key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: ShapeLike | None = None, dtype: DTypeLike | None = None
+) -> Array:
     """How often each of several outcomes happens in `n` independent trials.
 
     Args:

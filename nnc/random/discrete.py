@@ -27,6 +27,7 @@ from nnc.random.exact import times
 from nnc.random.keys import Shape, draw_bits, read_key, split
 from nnc.random.parameters import joint_shape
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, ShapeLike
 
 
 @spelled
@@ -132,7 +133,7 @@ def _shuffle(key: Array, x: Array, axis: int) -> Array:
 
 
 @spelled
-def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Array:
+def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool = False) -> Array:
     """The elements of `x` in random order along an axis, or the numbers below an integer `x`.
 
     Args:
@@ -175,7 +176,9 @@ def _count(x: Array, where: str) -> int:
 
 
 @spelled
-def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Array:
+def choice(
+    key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = True, p: ArrayLike | None = None, axis: int = 0
+) -> Array:
     """Elements of `a` along an axis, or numbers below an integer `a`, drawn with or without replacement.
 
     Args:
@@ -249,7 +252,9 @@ def _weighted(key: Array, p: Array, shape: Shape, replace: bool) -> Array:
 
 
 @spelled
-def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True) -> Array:
+def categorical(
+    key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeLike | None = None, replace: bool = True
+) -> Array:
     """Positions along an axis, drawn with probabilities softmax(logits).
 
     Args:

@@ -25,6 +25,7 @@ from nnc.random.parameters import float_dtype, read_parameter, read_together
 from nnc.spelling import spelled
 from nnc.trace.control_flow import while_loop
 from nnc.trace.vectorize import vmap
+from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 # -- one number --------------------------------------------------------------------------------------------------------
 
@@ -83,7 +84,7 @@ def _draw(key: Array, a: Array, dtype: dtypes.DType, logarithm: bool) -> Array:
 
 
 @spelled
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
+def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the gamma distribution with shape parameter `a` and scale 1; differentiable in `a`.
 
     Args:
@@ -107,7 +108,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> A
 
 
 @spelled
-def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
+def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Logarithms of numbers of the gamma distribution, which are exact also where the numbers for small `a` would be 0.
 
     Args:
@@ -127,7 +128,9 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -
 
 
 @spelled
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
+def beta(
+    key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
+) -> Array:
     """Numbers of the beta distribution, in (0, 1), with density ∝ x^(a−1) (1 − x)^(b−1); differentiable in `a` and `b`.
 
     Args:
@@ -157,7 +160,9 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float3
 
 
 @spelled
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
+def dirichlet(
+    key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
+) -> Array:
     """Vectors of positive numbers of sum 1, with density ∝ ∏ x_i^(alpha_i − 1); differentiable in `alpha`.
 
     Args:
@@ -193,7 +198,9 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.float
 
 
 @spelled
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
+def chisquare(
+    key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
+) -> Array:
     """Numbers of the chi-square distribution with `df` degrees of freedom; differentiable in `df`.
 
     Args:
@@ -212,7 +219,13 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32)
 
 
 @spelled
-def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
+def f(
+    key: ArrayLike,
+    dfnum: ArrayLike,
+    dfden: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = dtypes.float32,
+) -> Array:
     """Numbers of the F distribution: the ratio of two chi-square numbers, each divided by its degrees of freedom.
 
     Args:
@@ -233,7 +246,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.f
 
 
 @spelled
-def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
+def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of Student's t distribution with `df` degrees of freedom; differentiable in `df`.
 
     Args:

@@ -22,12 +22,13 @@ from nnc.graph import spec_of
 from nnc.numpy.operands import to_shape
 from nnc.random.reuse import note_use
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 Shape = tuple[int, ...]
 
 
 @spelled
-def key(seed: Any) -> Array:
+def key(seed: ArrayLike) -> Array:
     """The key of a seed: its upper and its lower 32 bits.
 
     Args:
@@ -102,7 +103,7 @@ def draw_bits(key: Array, shape: Shape, width: int) -> Array:
 
 
 @spelled
-def split(key: Any, num: Any = 2) -> Array:
+def split(key: ArrayLike, num: ShapeLike = 2) -> Array:
     """New keys, whose draws are independent of each other and of the draws of `key`.
 
     Args:
@@ -160,7 +161,7 @@ def fold_in(key: Any, data: Any) -> Array:
 
 
 @spelled
-def bits(key: Any, shape: Any = (), dtype: Any = dtypes.uint32) -> Array:
+def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.uint32) -> Array:
     """Uniform random bits as unsigned integers.
 
     Args:

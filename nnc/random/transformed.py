@@ -5,8 +5,6 @@ They have the same bits however they run. Values agree with jax.random for the s
 
 from __future__ import annotations
 
-from typing import Any
-
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import elementwise as ew
@@ -18,10 +16,11 @@ from nnc.random.exact import finfo, power, sum_last, times
 from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, read_together
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 
 @spelled
-def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
+def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard Cauchy distribution: tan(π (u − 1/2)).
 
     Args:
@@ -39,7 +38,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
 
 
 @spelled
-def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
+def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard logistic distribution: log(u / (1 − u)).
 
     Args:
@@ -57,7 +56,9 @@ def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
 
 
 @spelled
-def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
+def lognormal(
+    key: ArrayLike, sigma: ArrayLike = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
+) -> Array:
     """Numbers whose logarithm is normal with mean 0 and standard deviation `sigma`.
 
     Args:
@@ -76,7 +77,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes
 
 
 @spelled
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
+def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the Pareto distribution, from 1 on, with density b x^(−b−1).
 
     Args:
@@ -95,7 +96,9 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> 
 
 
 @spelled
-def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
+def rayleigh(
+    key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
+) -> Array:
     """Numbers of the Rayleigh distribution, the length of a normal vector of two elements: scale · √(−2 log u).
 
     Args:
@@ -116,7 +119,9 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.float3
 
 
 @spelled
-def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
+def weibull_min(
+    key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32
+) -> Array:
     """Numbers of the Weibull distribution: scale · (−log(1 − u))^(1 / concentration).
 
     Args:
@@ -140,7 +145,14 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
 
 
 @spelled
-def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
+def triangular(
+    key: ArrayLike,
+    left: ArrayLike,
+    mode: ArrayLike,
+    right: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = dtypes.float32,
+) -> Array:
     """Numbers from `left` to `right` whose density rises to `mode` and falls from there, along straight lines.
 
     Args:
@@ -165,7 +177,7 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
 
 
 @spelled
-def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
+def maxwell(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the Maxwell distribution, the length of a normal vector of three elements.
 
     Args:
@@ -183,7 +195,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
 
 
 @spelled
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Array:
+def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the Wald (inverse Gaussian) distribution with scale 1 (Michael, Schucany and Haas, 1976).
 
     Args:

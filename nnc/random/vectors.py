@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import elementwise as ew
@@ -22,11 +20,17 @@ from nnc.random.gamma import gamma
 from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, inexact_dtype, joint_shape, read_parameter, read_together
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 
 @spelled
 def multivariate_normal(
-    key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None, method: str = "cholesky"
+    key: ArrayLike,
+    mean: ArrayLike,
+    cov: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    method: str = "cholesky",
 ) -> Array:
     """Normal vectors with a mean and a covariance: mean + A z, with A Aᵀ = cov and z standard normal.
 
@@ -79,7 +83,9 @@ def _root(cov: Array, method: str) -> Array:
 
 
 @spelled
-def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.float32, m: int | None = None) -> Array:
+def orthogonal(
+    key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32, m: int | None = None
+) -> Array:
     """Orthogonal matrices (complex: unitary ones), every one as likely (Mezzadri, 2007).
 
     Args:
@@ -112,7 +118,7 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.float32, m
 
 
 @spelled
-def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
+def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers with density ∝ exp(−|x|ᵖ).
 
     Args:
@@ -133,7 +139,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.fl
 
 
 @spelled
-def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
+def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Vectors of `d` elements, uniform in the ball where the sum of |x_i|ᵖ is at most 1 (Barthe et al., 2005).
 
     Args:

@@ -230,6 +230,26 @@ def computing(x: nnc.Array, like: ArrayLike, host: np.ndarray[tuple[int], np.dty
     reveal_type(nnp.asarray([[1, 2], [3.0, x]]))
     # Array
     reveal_type(nnp.mean(like))
+    # Array
+    reveal_type(nnp.linspace(0, 1, 5))
+    # tuple[Array, Array]
+    reveal_type(nnp.linspace(0, 1, 5, retstep=True))
+    # tuple[Array, Array]
+    reveal_type(nnp.average(x, weights=x, returned=True))
+    # Array
+    reveal_type(nnp.linalg.qr(x, "r"))
+    # Array
+    reveal_type(nnp.linalg.svd(x, compute_uv=False))
+    # Array
+    reveal_type(nnp.atleast_2d(x))
+    # Array
+    reveal_type(nnp.arange(3, dtype=float))
+    # bool
+    reveal_type(nnp.isdtype(x.dtype, "numeric"))
+    # Array
+    reveal_type(nnc.random.categorical(nnc.random.key(0), like))
+    # Array
+    reveal_type(nnc.nn.softmax_cross_entropy(x, [1, 2]))
     # ScalarType
     reveal_type(nnp.float32)
     # Array
