@@ -39,6 +39,7 @@ from nnc.commands.rules import (
     check_axis,
     check_dtype,
     linear_in,
+    numpy_call,
 )
 from nnc.commands.shape import broadcast_to, concatenate, flip, slice_axis
 from nnc.errors import ShapeError, user_error
@@ -57,15 +58,23 @@ def _widened(x: Any) -> Any:
     return x.astype(dtypes.accumulator(x.dtype), copy=False)
 
 
+def _ufunc_of(by: Reduction) -> np.ufunc:
+    """NumPy's function that combines two elements."""
+    function = numpy_call[by.combine]
+    assert isinstance(function, np.ufunc)
+    return function
+
+
 def _reduction(
     name: str,
-    function: np.ufunc,
     by: Reduction,
     *,
     accepts: Accepts = NUMERIC,
     derivative: Derivative | None = None,
     needs_elements: bool = False,
 ) -> Command:
+    function = _ufunc_of(by)
+
     def infer(x: TensorSpec, *, axes: Shape) -> TensorSpec:
         check_dtype(name, x, *accepts)
         axes = check_axes(name, axes, x.ndim)
@@ -120,7 +129,6 @@ _MINIMUM = Reduction(minimum, _highest, idempotent=True)
 
 reduce_sum: Command = _reduction(
     "reduce_sum",
-    np.add,
     Reduction(add, lambda dtype: 0),
     derivative=linear_in("reduce_sum", {0: lambda ct, x, axes: expand(ct, x.spec, axes)}),
 )
@@ -137,10 +145,10 @@ def _extremum_jvp(
 
 
 reduce_max: Command = _reduction(
-    "reduce_max", np.maximum, _MAXIMUM, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
+    "reduce_max", _MAXIMUM, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
 )
 reduce_min: Command = _reduction(
-    "reduce_min", np.minimum, _MINIMUM, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
+    "reduce_min", _MINIMUM, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
 )
 
 
@@ -161,16 +169,13 @@ def _exclusive_prod(x: Value, axis: int) -> Value:
     return concatenate(first, slice_axis(cumprod(x, axis=axis), axis, 0, x.spec.shape[axis] - 1), axis=axis)
 
 
-reduce_prod: Command = _reduction("reduce_prod", np.multiply, _PRODUCT, derivative=Derivative(_prod_jvp))
+reduce_prod: Command = _reduction("reduce_prod", _PRODUCT, derivative=Derivative(_prod_jvp))
 reduce_and: Command = _reduction(
     "reduce_and",
-    np.bitwise_and,
     Reduction(bitwise_and, lambda dtype: True if dtypes.is_bool(dtype) else -1, idempotent=True),
     accepts=BITS,
 )
-reduce_or: Command = _reduction(
-    "reduce_or", np.bitwise_or, Reduction(bitwise_or, lambda dtype: 0, idempotent=True), accepts=BITS
-)
+reduce_or: Command = _reduction("reduce_or", Reduction(bitwise_or, lambda dtype: 0, idempotent=True), accepts=BITS)
 
 
 def _arg_reduction(name: str, function: Callable[..., Any]) -> Command:
@@ -200,13 +205,10 @@ argmin: Command = _arg_reduction("argmin", lambda x, axis: np.argmin(_widened(x)
 
 
 def _cumulative(
-    name: str,
-    function: Callable[..., Any],
-    by: Reduction,
-    *,
-    accepts: Accepts = NUMERIC,
-    derivative: Derivative | None = None,
+    name: str, by: Reduction, *, accepts: Accepts = NUMERIC, derivative: Derivative | None = None
 ) -> Command:
+    function = _ufunc_of(by)
+
     def infer(x: TensorSpec, *, axis: int) -> TensorSpec:
         check_dtype(name, x, *accepts)
         check_axis(name, axis, x.ndim)
@@ -214,7 +216,8 @@ def _cumulative(
 
     def reference(x: Any, *, axis: int) -> Any:
         with np.errstate(all="ignore"):
-            return function(_widened(x), axis).astype(x.dtype, copy=False)
+            wide = _widened(x)
+            return function.accumulate(wide, axis, dtype=wide.dtype).astype(x.dtype, copy=False)
 
     return register(
         name,
@@ -233,7 +236,6 @@ def _reverse_cumsum(ct: Value, x: Linear, *, axis: int) -> Value:
 
 cumsum: Command = _cumulative(
     "cumsum",
-    lambda x, axis: np.cumsum(x, axis, dtype=x.dtype),
     Reduction(add, lambda dtype: -0.0),  # -0 + -0 is -0: a row may begin with such
     derivative=linear_in("cumsum", {0: _reverse_cumsum}),
 )
@@ -261,9 +263,7 @@ def _cumprod_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[
     return (_by_doubling(primals[0], tangents[0], axis, combine),)
 
 
-cumprod: Command = _cumulative(
-    "cumprod", lambda x, axis: np.cumprod(x, axis, dtype=x.dtype), _PRODUCT, derivative=Derivative(_cumprod_jvp)
-)
+cumprod: Command = _cumulative("cumprod", _PRODUCT, derivative=Derivative(_cumprod_jvp))
 
 
 def _running_extremum(pick: Command, beats: Command) -> Derivative:
@@ -278,9 +278,5 @@ def _running_extremum(pick: Command, beats: Command) -> Derivative:
     return Derivative(jvp)
 
 
-cummax: Command = _cumulative(
-    "cummax", np.maximum.accumulate, _MAXIMUM, accepts=ORDERED, derivative=_running_extremum(maximum, greater)
-)
-cummin: Command = _cumulative(
-    "cummin", np.minimum.accumulate, _MINIMUM, accepts=ORDERED, derivative=_running_extremum(minimum, less)
-)
+cummax: Command = _cumulative("cummax", _MAXIMUM, accepts=ORDERED, derivative=_running_extremum(maximum, greater))
+cummin: Command = _cumulative("cummin", _MINIMUM, accepts=ORDERED, derivative=_running_extremum(minimum, less))
