@@ -15,7 +15,7 @@ from nnc.commands.promote import astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import TensorSpec
 from nnc.lower.direct import Results
-from nnc.lower.kept import Kept
+from nnc.lower.packed_weights import PackedWeights
 from nnc.trace.flat import FlatTree
 
 _MEMORY = attrgetter("memory")
@@ -46,7 +46,7 @@ class Inputs:
         """Whether the inputs are the leaves, in their order, and stay as they are."""
         return self.reads_all and not self.donated
 
-    def memory(self, leaves: Sequence[Any], kept: Kept | None) -> list[Any]:
+    def memory(self, leaves: Sequence[Any], kept: PackedWeights | None) -> list[Any]:
         """The memory of all inputs; inputs that are written over are left to the program alone.
 
         Args:

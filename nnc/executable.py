@@ -26,9 +26,9 @@ from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.autotune import Tuner
 from nnc.lower.background import in_background
 from nnc.lower.cache import Cache, Entry
-from nnc.lower.direct import Boxes, Direct, load_direct
+from nnc.lower.direct import ArrayLayout, Direct, load_direct
 from nnc.lower.frame import NoRoomError
-from nnc.lower.kept import Kept, is_alone
+from nnc.lower.packed_weights import PackedWeights, is_alone
 from nnc.lower.pipeline import lower
 from nnc.lower.prefetch import Prefetch
 from nnc.lower.program import Program
@@ -38,7 +38,7 @@ from nnc.lower.stages import Step
 from nnc.lower.timings import Timings
 from nnc.options import Options
 from nnc.retraces import difference
-from nnc.signature import Call, Key, Likeness, Signature, leaf_keys
+from nnc.signature import Call, CallPattern, Key, Signature, leaf_keys
 from nnc.trace.captures import Snapshot, take_snapshot
 from nnc.trace.flat import FlatTree, definition_of, name_of
 from nnc.trace.staging import Staged, stage
@@ -137,7 +137,7 @@ class Lowered:
             _program=program,
             _inputs=inputs,
             _outputs=Outputs.of(self._out, graph.output_specs, self._weak),
-            _kept=Kept(outside, toolchain(self._options.device).choose_kernel) if outside.kept else None,
+            _kept=PackedWeights(outside, toolchain(self._options.device).choose_kernel) if outside.kept else None,
         )
 
     def _make_program(self, prefetch: Prefetch | None) -> tuple[Graph, Program, list[int]]:
@@ -211,7 +211,7 @@ class Executable:
     _program: Program
     _inputs: Inputs
     _outputs: Outputs
-    _kept: Kept | None  # packed forms of inputs that last from call to call
+    _kept: PackedWeights | None  # packed forms of inputs that last from call to call
 
     @property
     def memory_plan(self) -> MemoryPlan:
@@ -277,24 +277,24 @@ class Executable:
             raise self._out_of_memory() from None
         return self._outputs.result(self._inputs.end(leaves, outputs))
 
-    def runner(self, likeness: Likeness) -> Run:
+    def runner(self, pattern: CallPattern) -> Run:
         """Makes a function that runs calls of one pattern in the shortest way. It returns NotImplemented for others, and where a
         captured value changed.
         """
-        unchanged, direct = self.snapshot.unchanged, self._direct(likeness)
+        unchanged, direct = self.snapshot.unchanged, self._direct(pattern)
 
         def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            leaves = likeness.leaves_of(args, kwargs)
+            leaves = pattern.leaves_of(args, kwargs)
             return self.run(leaves) if leaves is not None and unchanged() else NotImplemented
 
         if direct is None:
             return run
         order = self._program.outside.order
         idle, bind, build = direct.idle, direct.bind, self._outputs.builder(order)
-        is_flat, is_pure, captured = likeness.take is None, self.snapshot.is_empty, self._inputs.captured
+        is_flat, is_pure, captured = pattern.take is None, self.snapshot.is_empty, self._inputs.captured
 
         def run_directly(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            leaves = [*args] if is_flat and not kwargs else likeness.taken(args, kwargs)
+            leaves = [*args] if is_flat and not kwargs else pattern.taken(args, kwargs)
             if leaves is None or not (is_pure or unchanged()):
                 return NotImplemented
             leaves += captured
@@ -312,9 +312,9 @@ class Executable:
 
         return run_directly
 
-    def _direct(self, likeness: Likeness) -> Direct | None:
+    def _direct(self, pattern: CallPattern) -> Direct | None:
         """How the program is called on the dynamic leaves of calls without Python in between; None where that cannot be."""
-        compiler, boxes, arrays = toolchain(self.options.device).compiler(), _boxes(), likeness.arrays
+        compiler, boxes, arrays = toolchain(self.options.device).compiler(), _boxes(), pattern.arrays
         order = self._program.outside.order
         is_special = self._kept is not None or not self._inputs.is_plain
         if compiler is None or boxes is None or arrays is None or order is None or is_special:
@@ -361,10 +361,10 @@ def _row_text(row: MemoryRow) -> str:
 
 
 @cache
-def _boxes() -> Boxes | None:
+def _boxes() -> ArrayLayout | None:
     """How arrays are laid out."""
     data = np.zeros(1, np.float32)
-    return Boxes.like(new_array(data, TensorSpec(data.shape, data.dtype), weak=True))
+    return ArrayLayout.like(new_array(data, TensorSpec(data.shape, data.dtype), weak=True))
 
 
 def _may_last(leaf: Any) -> bool:

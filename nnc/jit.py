@@ -30,7 +30,7 @@ from nnc.retraces import (
     note_reuse,
     warn_of_traces,
 )
-from nnc.signature import Call, Key, Likeness, Names, Numbers, Signature
+from nnc.signature import Call, CallPattern, Key, Names, Numbers, Signature
 from nnc.trace.dynamic import Recorder
 from nnc.trace.flat import call_function, check_callable, name_of
 from nnc.trace.tracer import Tracer
@@ -164,7 +164,7 @@ class CacheInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Usual:
+class FastPath:
     """The program for calls that are alike, and the function that runs it."""
 
     executable: Executable
@@ -184,8 +184,8 @@ class Compiled(Generic[P, R_co]):
         self._signature, self._options, self._max_traces = signature, options, max_traces
         self._entries: dict[Key, Executable] = {}
         self._checked: dict[Key, Executable] = {}  # the same with nnc.debug.check_finite
-        self._alike: BoundedCache[tuple[Key, tuple[type, ...]], Usual] = BoundedCache(_SHORTCUTS)
-        self._usual: Usual | None = None  # the last call's, if that reused a program; the next is held against it first
+        self._alike: BoundedCache[tuple[Key, tuple[type, ...]], FastPath] = BoundedCache(_SHORTCUTS)
+        self._fast_path: FastPath | None = None  # of the last call, if that reused a program; the next is tried with it
         self._last_key: Key | None = None
         self._reason = "it has not been called yet"
         self._hits = self._misses = 0
@@ -198,11 +198,11 @@ class Compiled(Generic[P, R_co]):
         try:
             if context.staging is not None:  # inside a trace the function is part of it
                 return call_function(self.fun, args, kwargs)
-            usual = self._usual
-            if usual is not None and context is AT_REST:
+            fast_path = self._fast_path
+            if fast_path is not None and context is AT_REST:
                 if kwargs:
                     args, kwargs = self._signature.by_position(args, kwargs)  # type: ignore[assignment]
-                result = usual.run(args, kwargs)
+                result = fast_path.run(args, kwargs)
                 if result is not NotImplemented:
                     self._hits += 1
                     return result
@@ -251,13 +251,13 @@ class Compiled(Generic[P, R_co]):
     def _note_usual(self, call: Call, executable: Executable) -> None:
         """Expects the next call to be like this one."""
         form = call.key, tuple(map(type, call.arguments.leaves))
-        usual = self._alike.find(form)
-        if usual is None or usual.executable is not executable:
-            likeness = Likeness.of(call)
-            if likeness is None:
+        fast_path = self._alike.find(form)
+        if fast_path is None or fast_path.executable is not executable:
+            pattern = CallPattern.of(call)
+            if pattern is None:
                 return
-            usual = self._alike.keep(form, Usual(executable, executable.runner(likeness)))
-        self._usual = usual
+            fast_path = self._alike.keep(form, FastPath(executable, executable.runner(pattern)))
+        self._fast_path = fast_path
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses and size of the cache of programs."""
@@ -269,7 +269,7 @@ class Compiled(Generic[P, R_co]):
             self._entries.clear()
             self._checked.clear()
             self._alike.clear()
-            self._usual = None
+            self._fast_path = None
             self._hits = self._misses = 0
             self._last_key, self._reason = None, "its cache was cleared"
 
@@ -293,7 +293,7 @@ class Compiled(Generic[P, R_co]):
         checks, watch = "check_finite" in get_context().modes, promotion_watch()
         entries = self._checked if checks else self._entries
         with self._lock:
-            self._usual = None
+            self._fast_path = None
             entry = entries.get(call.key)
             if entry is not None and entry.snapshot.unchanged():
                 self._hits += 1

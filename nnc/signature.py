@@ -233,7 +233,7 @@ def _resolve(
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class CallPattern:
     """The pattern of calls of one key, in a form that is compared with a call in the shortest time.
 
     `facts` are each leaf's facts that belong to the key, `where` says which leaves are dynamic (None: all), `converted` which
@@ -249,7 +249,7 @@ class Likeness:
     converted: tuple[int, ...]
 
     @classmethod
-    def of(cls, call: Call) -> Likeness | None:
+    def of(cls, call: Call) -> CallPattern | None:
         """Makes the pattern of calls like this one; None where they must be taken apart in the general way."""
         args, kwargs = call.args, call.kwargs
         take, take_named = make_pattern(args), make_pattern(kwargs) if kwargs else None

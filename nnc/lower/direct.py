@@ -40,14 +40,14 @@ class _Method(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class Boxes:
+class ArrayLayout:
     """How objects that stand for arrays are laid out: their type, and how many bytes behind their begin they hold what they do."""
 
     kind: type
     places: tuple[int, int, int]  # of memory, spec and whether it is weak
 
     @classmethod
-    def like(cls, box: Any) -> Boxes | None:
+    def like(cls, box: Any) -> ArrayLayout | None:
         """The layout of objects like this one; None where they cannot be read so."""
         if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
             return None
@@ -82,7 +82,7 @@ class Direct:
 
     idle: list[NativeFrame]
     _function: Function
-    _boxes: Boxes
+    _boxes: ArrayLayout
     _arguments: Sequence[tuple[TensorSpec, bool]]
     _results: Results
 
@@ -91,7 +91,7 @@ class Direct:
         cls,
         program: Program,
         compiler: Compiler,
-        boxes: Boxes,
+        boxes: ArrayLayout,
         arguments: Sequence[tuple[TensorSpec, bool]],
         results: Results,
     ) -> Direct | None:

@@ -18,7 +18,7 @@ from nnc.commands.loop import check_branch, check_steps
 from nnc.devices.cpu import aligned_bytes
 from nnc.errors import InternalError, NncError, word_anew
 from nnc.graph import reference
-from nnc.lower.codegen.arguments import Words, as_plain
+from nnc.lower.codegen.arguments import FrameLayout, as_plain
 from nnc.lower.codegen.entry import BIND
 from nnc.lower.codegen.entry_steps import CALLS, POLL, Failure
 from nnc.lower.frame import (
@@ -32,7 +32,7 @@ from nnc.lower.frame import (
     result_of,
     tape_view,
 )
-from nnc.lower.native_program import Entry, Outside, Result
+from nnc.lower.native_program import Entry, ProgramAbi, Result
 from nnc.lower.schedule.run import StreamRunner
 from nnc.lower.schedule.types import Around
 from nnc.lower.stages import Branches, Buffer, Kind, Loop, NDArray, Step, Steps, View
@@ -44,20 +44,20 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class CallMemory:
     """The memory that a program writes to in a call: an arena, and the fresh arrays of its outputs."""
 
     arena: NDArray
     made: list[NDArray]
 
     @classmethod
-    def of(cls, outside: Outside, arena: NDArray | None = None) -> Room:
+    def of(cls, outside: ProgramAbi, arena: NDArray | None = None) -> CallMemory:
         """Makes the memory of a program's call; its arena may have been made before."""
         if arena is None:
             arena = aligned_bytes(outside.arena_bytes)
         return cls(arena, [np.empty(spec.shape, spec.dtype) for spec in outside.made])
 
-    def fits(self, outside: Outside) -> bool:
+    def fits(self, outside: ProgramAbi) -> bool:
         """Whether a program's call can use this memory."""
         made = [(array.shape, array.dtype) for array in self.made]
         return self.arena.nbytes == outside.arena_bytes and made == [(s.shape, s.dtype) for s in outside.made]
@@ -75,8 +75,8 @@ class _Memory:
         self.made: Sequence[NDArray] = _NOTHING
         self.call = 0  # counts calls
         self._tapes: dict[int, NDArray] = {}  # by buffer
-        self.words[Words.table_at] = ctypes.addressof(entry.table)
-        self.words[Words.arena_at] = self.arena.ctypes.data
+        self.words[FrameLayout.table_at] = ctypes.addressof(entry.table)
+        self.words[FrameLayout.arena_at] = self.arena.ctypes.data
         for i, constant in enumerate(outside.constants):
             self.words[words.constant(i)] = constant.ctypes.data
 
@@ -226,7 +226,7 @@ class _Callbacks:
 class NativeFrame:
     """The arena of one call at a time of a compiled program. `room` is the memory of its first call, where that was prefetched."""
 
-    def __init__(self, entry: Entry, around: Around | None, room: Room | None = None) -> None:
+    def __init__(self, entry: Entry, around: Around | None, room: CallMemory | None = None) -> None:
         self.entry = entry
         self._made = [room.made] if room is not None else []
         self._memory = _Memory(entry, aligned_bytes(entry.outside.arena_bytes) if room is None else room.arena)
@@ -247,8 +247,8 @@ class NativeFrame:
         ]
         words = self._memory.words
         self.address = ctypes.addressof(words)
-        words[Words.callback_at] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
-        words[Words.next_call] = self.address * CALLS  # other frames number their calls otherwise
+        words[FrameLayout.callback_at] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        words[FrameLayout.next_call] = self.address * CALLS  # other frames number their calls otherwise
         for i, state in enumerate(self._states):
             words[entry.words.state(i)] = state.address
         self._runner: StreamRunner | None = None
@@ -288,7 +288,7 @@ class NativeFrame:
         except MemoryError as error:
             memory.given = _NOTHING
             raise NoRoomError(str(error)) from None
-        memory.words[Words.given_at], memory.words[Words.made_at] = id(given), id(made)
+        memory.words[FrameLayout.given_at], memory.words[FrameLayout.made_at] = id(given), id(made)
         try:
             if self._is_plain:
                 code = entry.call(self.address)
@@ -321,7 +321,7 @@ class NativeFrame:
         if Failure.of(code)[0] is Failure.REFUSED:
             checked = zip(check_inputs(outside, memory.given), outside.inputs, strict=True)
             memory.given = given = [as_plain(x, spec.dtype) for x, spec in checked]
-            memory.words[Words.given_at] = id(given)
+            memory.words[FrameLayout.given_at] = id(given)
             code = self.entry.call(self.address, *self._bind)
         if code:
             self._fail(code)

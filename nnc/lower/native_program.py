@@ -11,7 +11,7 @@ from typing import Any
 from nnc.context import timed
 from nnc.fork import new_lock
 from nnc.graph import Kernel, TensorSpec
-from nnc.lower.codegen.arguments import Words, make_table
+from nnc.lower.codegen.arguments import FrameLayout, make_table
 from nnc.lower.codegen.entry import EntryText, print_alone, print_entry
 from nnc.lower.codegen.native import Compiler, Function, Native
 from nnc.lower.liveness import walk
@@ -23,7 +23,7 @@ _ENTRY_OF_PARTS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ProgramParts:
     """The parts of a program: its plan, its schedule, and the kernels of its steps, by identity, some of them compiled."""
 
     planned: Planned
@@ -42,7 +42,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class ProgramAbi:
     """The outer form of a compiled program, enough to call it: its inputs, which of them it writes over and which are
     kept for it (`Bound.kept`), the specs of the fresh memory that it is given, its results, its constants, its arena, how many
     loops count iterations, and whether every step runs in every call: tests may leave much of the arena alone.
@@ -60,7 +60,7 @@ class Outside:
     runs_all: bool
 
     @classmethod
-    def of(cls, planned: Planned) -> Outside:
+    def of(cls, planned: Planned) -> ProgramAbi:
         """Reads the outer form of a plan."""
         bound = planned.bound
         made = tuple(buffer.symbol.spec for buffer in bound.buffers if buffer.kind is Kind.OUTPUT)
@@ -95,9 +95,9 @@ class Outside:
         """Whether the outputs are the arrays made for them, one for one."""
         return self.order == (*range(len(self.made)),)
 
-    def words(self, states: int) -> Words:
+    def words(self, states: int) -> FrameLayout:
         """The words of its frames."""
-        return Words(len(self.inputs), len(self.made), len(self.constants), self.loops, states)
+        return FrameLayout(len(self.inputs), len(self.made), len(self.constants), self.loops, states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +116,15 @@ class Entry:
     Python runs steps, and where something went wrong.
     """
 
-    outside: Outside
-    words: Words
+    outside: ProgramAbi
+    words: FrameLayout
     call: Callable[..., int]
     held: Any  # the compiled object of `call`
     table: Any
     states: tuple[Native, ...]
     blocks: tuple[Steps, ...]
     apart: bool  # whether `call` takes the number of a part
-    parts: Callable[[], Parts]
+    parts: Callable[[], ProgramParts]
 
     @cached_property
     def steps(self) -> Steps:
@@ -139,8 +139,8 @@ class NativeCode:
 
     def __init__(
         self,
-        outside: Outside,
-        parts: Callable[[], Parts],
+        outside: ProgramAbi,
+        parts: Callable[[], ProgramParts],
         compiler: Compiler,
         printed: Mapping[bool, Printed] | None = None,
     ) -> None:

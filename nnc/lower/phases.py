@@ -45,7 +45,7 @@ SIMPLIFY = Phase(
 REWRITE = Phase(
     "rewrite",
     (
-        "subpixel", "licm", "one_hot", "combine", "picks", "join_sums", "split_sums", "dce", "hoist_products", "sink_sums",
+        "subpixel", "licm", "one_hot", "combine", "sink_gathers", "join_sums", "split_sums", "dce", "hoist_products", "sink_sums",
         "sink_products", "dce", "fewer_residuals",
     ),
     requires=SIMPLIFY.provides,
@@ -62,17 +62,28 @@ LAYOUT = Phase(
     "layout", ("layout",), requires=SIMPLIFY_AGAIN.provides, provides=frozenset({"layouts are final"})
 )  # of nodes that are not computed element by element
 ORDER = Phase(
-    "order", ("units", "order", "recompute"), requires=LAYOUT.provides, provides=frozenset({"nodes have an order"})
+    "order", ("prefuse", "order", "recompute"), requires=LAYOUT.provides, provides=frozenset({"nodes have an order"})
 )
 PACK = Phase(
-    "pack", ("pack", "keep"), requires=LAYOUT.provides | ORDER.provides, provides=frozenset({"weights are packed"})
+    "pack",
+    ("pack", "keep_packed"),
+    requires=LAYOUT.provides | ORDER.provides,
+    provides=frozenset({"weights are packed"}),
 )
 # Where memory is short: values are computed when they are read.
-DELAY = Phase("delay", ("late",), requires=ORDER.provides)
+DELAY = Phase("delay", ("delay_cheap",), requires=ORDER.provides)
 # After values were chosen that are computed again to save memory, since that is done command by command.
 FUSE = Phase(
     "fuse",
-    ("totals", "contract_products", "shifted_sums", "join_pools", "at_writers", "at_readers", "fuse"),
+    (
+        "split_reductions",
+        "contract_products",
+        "shifted_sums",
+        "join_pools",
+        "reduce_in_producers",
+        "rematerialise_in_consumers",
+        "fuse",
+    ),
     requires=ORDER.provides,
     provides=frozenset({"commands are kernels"}),
 )

@@ -20,7 +20,7 @@ from nnc.lower.bind import bind_buffers, emit, no_workspace
 from nnc.lower.codegen.native import Compiler
 from nnc.lower.emit import Workspace
 from nnc.lower.kernels import RunProgram, sub_graph_kernel
-from nnc.lower.native_program import Outside
+from nnc.lower.native_program import ProgramAbi
 from nnc.lower.natives import Natives, fused_alone, settled
 from nnc.lower.passes.remat import Remat, frugal
 from nnc.lower.phases import DELAY, FUSE, JOIN, PLACING, READY_TO_FUSE, READY_TO_JOIN, SETTLING, facts_after, run_phases
@@ -40,7 +40,7 @@ def lower(
     options: Options,
     choose_kernel: ChooseKernel,
     compiler: Compiler | None = None,
-    expect: Callable[[Outside], None] | None = None,
+    expect: Callable[[ProgramAbi], None] | None = None,
 ) -> Program:
     """The program that computes `graph`.
 
@@ -92,7 +92,7 @@ class _Lowering:
         self._choose_kernel = choose_kernel
         self._inner = options.update(memory_budget=None, donated=(), streams=1)
 
-    def new_program(self, graph: Graph, expect: Callable[[Outside], None] | None) -> Program:
+    def new_program(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None) -> Program:
         """The program of the graph; `expect` is told what calls need once memory is planned."""
         natives = self._natives()
         if natives is not None:
@@ -100,7 +100,7 @@ class _Lowering:
         planned = plan(graph, self.options, self.workspace, natives)
         check_budget(planned, self.options.memory_budget)
         if expect is not None:
-            expect(Outside.of(planned))
+            expect(ProgramAbi.of(planned))
         return self._program(planned, self.options, natives)
 
     def workspace(self, node: Node) -> int:

@@ -9,14 +9,14 @@ from typing import Protocol
 from nnc.array import Array
 from nnc.lower.cache import Entry
 from nnc.lower.codegen.native import Compiler
-from nnc.lower.native_frame import Room
-from nnc.lower.native_program import Outside
+from nnc.lower.native_frame import CallMemory
+from nnc.lower.native_program import ProgramAbi
 
 
 class Prefetch(Protocol):
     """A block within which a program is made: memory that its first call will write to is made ready meanwhile."""
 
-    room: Room | None  # the memory of the first call, once the program is known
+    room: CallMemory | None  # the memory of the first call, once the program is known
 
     def __enter__(self) -> Prefetch: ...
 
@@ -32,7 +32,7 @@ class Prefetch(Protocol):
         """Prefetches donated arrays, which the call may write over."""
         ...
 
-    def expect(self, outside: Outside) -> None:
+    def expect(self, outside: ProgramAbi) -> None:
         """Makes the memory of the first call."""
         ...
 

@@ -11,8 +11,8 @@ from nnc.lower.codegen.native import Compiler, Function, Native
 from nnc.lower.frame import Frame, NoRoomError
 from nnc.lower.guard import GuardedFrame
 from nnc.lower.liveness import walk
-from nnc.lower.native_frame import NativeFrame, Room
-from nnc.lower.native_program import NativeCode, Outside, Parts
+from nnc.lower.native_frame import CallMemory, NativeFrame
+from nnc.lower.native_program import NativeCode, ProgramAbi, ProgramParts
 from nnc.lower.natives import Natives
 from nnc.lower.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
 from nnc.lower.schedule.types import Around, Schedule
@@ -29,7 +29,7 @@ class Program:
     is made of, which one that was stored need not know to run. `guard`: calls run on guarded memory (nnc.lower.guard).
     """
 
-    parts: Callable[[], Parts]
+    parts: Callable[[], ProgramParts]
     is_concurrent: bool  # whether it has several streams
     around: Around | None = None
     code: NativeCode | None = None
@@ -40,7 +40,7 @@ class Program:
     def of(cls, planned: Planned, schedule: Schedule, choose: Callable[[Step], Kernel]) -> Program:
         """The program of a plan and a schedule; `choose` gives the kernel of a step."""
         kernels = {id(step): choose(step) for step in walk(planned.bound.steps) if step.region is None}
-        parts = Parts(planned, schedule, kernels, {})
+        parts = ProgramParts(planned, schedule, kernels, {})
         return cls(lambda: parts, len(schedule.streams) > 1)
 
     def compiled(self, compiler: Compiler, natives: Natives) -> Program:
@@ -50,7 +50,7 @@ class Program:
         if not known or not compiler.works():
             return self
         parts = replace(found, natives=known)
-        code = NativeCode(Outside.of(found.planned), lambda: parts, compiler)
+        code = NativeCode(ProgramAbi.of(found.planned), lambda: parts, compiler)
         code.expect(self._is_apart)
         return self.with_code(code)
 
@@ -72,9 +72,9 @@ class Program:
         return replace(self, around=around, guard=False, idle=[])
 
     @property
-    def outside(self) -> Outside:
+    def outside(self) -> ProgramAbi:
         """The outer form of the program, enough to call it."""
-        return self.code.outside if self.code is not None else Outside.of(self.planned)
+        return self.code.outside if self.code is not None else ProgramAbi.of(self.planned)
 
     @property
     def planned(self) -> Planned:
@@ -144,12 +144,12 @@ class Program:
         finally:
             self.idle.append(frame)
 
-    def make_ready(self, room: Room) -> None:
+    def make_ready(self, room: CallMemory) -> None:
         """Lets the first call of compiled code run in this room, if that is of the right size."""
         if self.code is not None and not self.guard and room.fits(self.code.outside):
             self.idle.append(self._make_frame(room))
 
-    def _make_frame(self, room: Room | None = None) -> Frame | NativeFrame:
+    def _make_frame(self, room: CallMemory | None = None) -> Frame | NativeFrame:
         """Makes a frame: the memory of one call at a time."""
         with collection_paused():
             try:

@@ -256,7 +256,7 @@ class Bound:
     """Steps in order, on numbered buffers, each live in `intervals` (half open, in steps; steps of loops and branches count).
 
     `donated` lists inputs that steps overwrite; `joins` says whether parts of joined tensors lie where they belong; `kept` says of
-    the last inputs which other one each is made of, and in which layout it is packed (nnc.lower.kept).
+    the last inputs which other one each is made of, and in which layout it is packed (nnc.lower.packed_weights).
     """
 
     name: str

@@ -31,7 +31,7 @@ from nnc.graph.serialize import (
 )
 from nnc.lower.codegen.entry import EntryText
 from nnc.lower.codegen.native import Compiler, Native
-from nnc.lower.native_program import NativeCode, Outside, Parts, Printed, Result
+from nnc.lower.native_program import NativeCode, Printed, ProgramAbi, ProgramParts, Result
 from nnc.lower.program import Program
 from nnc.lower.schedule.types import Schedule, Signal
 from nnc.lower.stages import Bound, Branches, Buffer, Kind, Loop, Planned, Round, Step, Steps, View
@@ -114,7 +114,7 @@ def _tree(content: bytes) -> Tree:
 # -- the head ----------------------------------------------------------------------------------------------------------
 
 
-def _outside_tree(outside: Outside) -> Tree:
+def _outside_tree(outside: ProgramAbi) -> Tree:
     writer = GraphWriter()
     return {
         "name": outside.name,
@@ -131,9 +131,9 @@ def _outside_tree(outside: Outside) -> Tree:
     }
 
 
-def _read_outside(tree: Tree) -> Outside:
+def _read_outside(tree: Tree) -> ProgramAbi:
     specs = list(map(read_spec, tree["specs"]))
-    return Outside(
+    return ProgramAbi(
         name=tree["name"],
         inputs=tuple(specs[i] for i in tree["inputs"]),
         donated=tuple(tree["donated"]),
@@ -383,7 +383,7 @@ class StoredProgram:
         self.head, self._sources = _tree(head), sources
 
     @cached_property
-    def outside(self) -> Outside | None:
+    def outside(self) -> ProgramAbi | None:
         """The outer form of the compiled program, enough to call it; None where it is not compiled."""
         return _read_outside(self.head["outside"]) if "outside" in self.head else None
 
@@ -455,7 +455,7 @@ class _Kernels:
         self._stored, self._choose = stored, choose
         self._chosen: dict[int, Kernel] = {}
         self._natives: dict[int, Native | None] = {}
-        self._parts: Parts | None = None
+        self._parts: ProgramParts | None = None
         self._lock = new_lock()
 
     def is_same(self, position: int) -> bool:
@@ -476,14 +476,14 @@ class _Kernels:
             self._natives[position] = made if made is not None and made.name == row["anew"] else None
         return self._natives[position]
 
-    def parts(self) -> Parts:
+    def parts(self) -> ProgramParts:
         """The parts of the program."""
         with self._lock:
             if self._parts is None:
                 self._parts = self._read_parts()
             return self._parts
 
-    def _read_parts(self) -> Parts:
+    def _read_parts(self) -> ProgramParts:
         stored = self._stored
         tree, reader = stored.body, stored.reader
         kernels: dict[int, Kernel] = {}
@@ -496,7 +496,7 @@ class _Kernels:
             native = None if row is None else self.native(i) if "anew" in row else stored.texts[row["text"]]
             if native is not None:
                 natives[id(step)] = replace(native, numbers=tuple(row["numbers"])) if row.get("numbers") else native
-        return Parts(_read_plan(tree, reader), _read_schedule(tree), kernels, natives)
+        return ProgramParts(_read_plan(tree, reader), _read_schedule(tree), kernels, natives)
 
 
 def _read_plan(tree: Tree, reader: _Reader) -> Planned:

@@ -20,7 +20,7 @@ from nnc.graph import GraphBuilder, TensorSpec, register, spec_of
 from nnc.lower.codegen import direct as code
 from nnc.lower.codegen.arguments import is_layout_known
 from nnc.lower.codegen.native import Native
-from nnc.lower.direct import Boxes, Direct, Results
+from nnc.lower.direct import ArrayLayout, Direct, Results
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.options import Options
@@ -42,8 +42,8 @@ class Box:
         self.memory, self.spec, self.weak = memory, spec_of(memory), weak
 
 
-def boxes() -> Boxes:
-    found = Boxes.like(Box(X, weak=True))
+def boxes() -> ArrayLayout:
+    found = ArrayLayout.like(Box(X, weak=True))
     assert found is not None
     return found
 
@@ -217,7 +217,7 @@ def test_objects_of_other_layouts_have_none() -> None:
         def __init__(self) -> None:
             self.memory, self.spec, self.weak = X, spec_of(X), True
 
-    assert Boxes.like(Loose()) is None
+    assert ArrayLayout.like(Loose()) is None
 
 
 # -- of compiled functions ---------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def test_a_new_command_that_is_no_more_than_a_read_is_made_where_it_is_read(weig
         y = half(x, nnp.broadcast_to(ROW, x.shape))
         return nnp.sum(y * y, axis=0), nnp.exp(y), nnp.max(y, axis=0)
 
-    found = rewritten(f, [X], *REWRITES, "at_readers")
+    found = rewritten(f, [X], *REWRITES, "rematerialise_in_consumers")
     assert found.count("test_half_sum") == (3 if weight == 1 else 1)
 
 

@@ -30,9 +30,9 @@ from nnc.devices.cpu import aligned_bytes, cpu_target
 from nnc.fork import reset_after_fork
 from nnc.lower.background import in_background
 from nnc.lower.cache import Entry
-from nnc.lower.kept import is_alone
-from nnc.lower.native_frame import Room
-from nnc.lower.native_program import Outside
+from nnc.lower.native_frame import CallMemory
+from nnc.lower.native_program import ProgramAbi
+from nnc.lower.packed_weights import is_alone
 from nnc.lower.stages import NDArray
 from nnc.machine import available_memory
 
@@ -189,7 +189,7 @@ class Prefetcher:
     """
 
     def __init__(self, find: Callable[[], int | None]) -> None:
-        self.room: Room | None = None
+        self.room: CallMemory | None = None
         self.arrays, self.arena = Preparing(find), Preparing(find)
         self._entry: Entry | None = None  # which tells how many bytes of an arena calls like this one write to
         self._told = 0
@@ -221,7 +221,7 @@ class Prefetcher:
         seen = [x for x in arrays if not x.is_deleted() and not is_alone(x) and x.data.flags.c_contiguous]
         self.arrays.begin(alone, seen)
 
-    def expect(self, outside: Outside) -> None:
+    def expect(self, outside: ProgramAbi) -> None:
         """Makes room for the call, and touches that; of an arena only what surely will be written to, which is all or nothing."""
         needed = outside.arena_bytes if outside.runs_all else 0
         likely, self._likely = self._likely, None
@@ -229,7 +229,7 @@ class Prefetcher:
             self.arena.stop()
             likely = None
         try:
-            self.room = Room.of(outside, likely)
+            self.room = CallMemory.of(outside, likely)
         except MemoryError:  # the call itself says so
             return
         self.arrays.begin(self.room.made)

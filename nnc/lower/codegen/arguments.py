@@ -31,7 +31,7 @@ _COUNTS, _ROW = 4, 4  # words at the start of a table, and of a row before the s
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class FrameLayout:
     """The layout of a frame: positions of 64-bit words in its memory.
 
     First the lists `given` and `made`, the table of expected arguments, the callback, the arena, the number of the next call of the
@@ -142,11 +142,11 @@ def binder() -> Native:
     """
     code = Code("KERNEL", (("ptr", "frame"), ("ptr", "table")))
     refuse = code.label("refuse")
-    given, made = word(code, "%frame", Words.given_at), word(code, "%frame", Words.made_at)
+    given, made = word(code, "%frame", FrameLayout.given_at), word(code, "%frame", FrameLayout.made_at)
     count, results, kind, donated = (word(code, "%table", i) for i in range(_COUNTS))
     refused = code.slot(count)
     padded = code.and_(code.add(count, code.integer(_LANES - 1)), code.integer(-_LANES))
-    starts = code.offset("%frame", 8 * Words(0, 0, 0, 0, 0).input(0))
+    starts = code.offset("%frame", 8 * FrameLayout(0, 0, 0, 0, 0).input(0))
     ends = word_at(code, starts, padded)
     outputs = word_at(code, ends, padded)
     expect(code, length_of(code, pointer(code, given)), count, refuse)

@@ -11,7 +11,7 @@ import ctypes
 from functools import cache
 
 from nnc import dtypes
-from nnc.lower.codegen.arguments import TYPE, Words, element, expect, items_of, length_of, pointer, word, word_at
+from nnc.lower.codegen.arguments import TYPE, FrameLayout, element, expect, items_of, length_of, pointer, word, word_at
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 
@@ -106,7 +106,7 @@ def _make_memory(code: Code, table: str, made: str, drop: str) -> None:
 def _run(code: Code, table: str, made: str) -> Value:
     """Runs the program, while other threads run Python; what its entry returns."""
     frame, entry = (pointer(code, word(code, table, place)) for place in (FRAME, ENTRY))
-    for place, listed in ((Words.given_at, "%leaves"), (Words.made_at, made)):
+    for place, listed in ((FrameLayout.given_at, "%leaves"), (FrameLayout.made_at, made)):
         code.store(code.offset(frame, 8 * place), _address(code, listed))
     thread = _call(code, "PyEval_SaveThread")
     status = Value(code.let(f"call i64 {entry}(ptr {frame})"), dtypes.int64)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from nnc import dtypes
-from nnc.lower.codegen.arguments import Words, binder
+from nnc.lower.codegen.arguments import FrameLayout, binder
 from nnc.lower.codegen.entry_steps import Failure, Outline, StepCode
 from nnc.lower.codegen.native import Native
 from nnc.lower.codegen.step_table import runner
@@ -26,7 +26,7 @@ _MODES = (
 )  # fmt: skip
 _SAVE = (
     "  %mode = call i64 @nnc_float_mode()",
-    f"  %mode.at = getelementptr i8, ptr %frame, i64 {8 * Words.mode_at}",
+    f"  %mode.at = getelementptr i8, ptr %frame, i64 {8 * FrameLayout.mode_at}",
     "  store i64 %mode, ptr %mode.at",
 )
 
@@ -47,7 +47,7 @@ def common() -> tuple[Native, ...]:
 
 
 def print_entry(
-    planned: Planned, words: Words, natives: Mapping[int, Native], states: Mapping[int, int], apart: bool
+    planned: Planned, words: FrameLayout, natives: Mapping[int, Native], states: Mapping[int, int], apart: bool
 ) -> EntryText:
     """The text of a program.
 
@@ -126,7 +126,7 @@ def _part(outline: Outline, name: str, steps: Steps) -> list[StepCode]:
         code.steps(steps)
         code.finish()
         return [code]
-    words = sorted({Words.arena_at, *(outline.place(number)[0] for number in touched(steps))})
+    words = sorted({FrameLayout.arena_at, *(outline.place(number)[0] for number in touched(steps))})
     inner = StepCode(outline, f"{name}.rounds", words)
     inner.steps(steps)
     inner.finish()
@@ -141,7 +141,7 @@ def _main(flushed: list[bool], apart: bool) -> str:
 
     The caller's mode is set again between and behind them, also where one fails; the frame holds it for calls back into Python.
     """
-    parts, table, refused = len(flushed), 8 * Words.table_at, int(Failure.REFUSED)
+    parts, table, refused = len(flushed), 8 * FrameLayout.table_at, int(Failure.REFUSED)
     lines = [
         f"define i64 @ENTRY(ptr %frame{', i64 %part' if apart else ''}) nounwind {{",
         f"  switch i64 %part, label %bind [{' '.join(f'i64 {k}, label %part{k}' for k in range(parts))}]"

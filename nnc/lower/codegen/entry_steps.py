@@ -16,7 +16,7 @@ from itertools import groupby
 
 from nnc import dtypes
 from nnc.devices.cpu import cpu_target
-from nnc.lower.codegen.arguments import Words
+from nnc.lower.codegen.arguments import FrameLayout
 from nnc.lower.codegen.builder import Code, Slot, Value
 from nnc.lower.codegen.native import Native
 from nnc.lower.codegen.step_table import MOST, StepTable, runner
@@ -64,7 +64,7 @@ class Outline:
     natives: Mapping[int, Native]
     states: Mapping[int, int]
     numbers: Mapping[int, int]
-    words: Words
+    words: FrameLayout
     blocks: list[Steps] = field(default_factory=list)
     flushes: bool = False  # whether some of the program runs with denormal numbers flushed to 0
 
@@ -76,7 +76,7 @@ class Outline:
         """Where a buffer begins: the word of the frame that holds an address, and how far behind that."""
         buffer, offset = self.planned.bound.buffers[number], self.planned.offsets[number]
         if offset is not None:
-            return Words.arena_at, offset
+            return FrameLayout.arena_at, offset
         find = {Kind.INPUT: self.words.input, Kind.OUTPUT: self.words.result, Kind.CONSTANT: self.words.constant}
         return find[buffer.kind](buffer.index), 0
 
@@ -173,7 +173,7 @@ class StepCode(Code):
                 operands.append((word, begin + view.offset))
             if id(step) in outline.states:
                 operands.append((outline.words.state(outline.states[id(step)]), 0))
-            numbers = [(Words.zero_at, number) for number in native.numbers]
+            numbers = [(FrameLayout.zero_at, number) for number in native.numbers]
             self._declare(native, ["ptr"] if native.packed else ["ptr"] * len(operands) + ["i64"] * len(numbers))
             operands = numbers + operands if native.packed else operands + numbers
             table.add(native, Failure.KERNEL.code(outline.numbers[id(step)]), operands)
@@ -241,14 +241,14 @@ class StepCode(Code):
 
     def _call_back(self, number: int, failure: int) -> None:
         """Calls Python, which returns the number of the call; where it breaks off, the result is left over from another call."""
-        function = self.let(f"load ptr, ptr {self.word(Words.callback_at)}")
-        new = self.let(f"atomicrmw add ptr {self.word(Words.next_call)}, i64 {CALLS} monotonic")
+        function = self.let(f"load ptr, ptr {self.word(FrameLayout.callback_at)}")
+        new = self.let(f"atomicrmw add ptr {self.word(FrameLayout.next_call)}, i64 {CALLS} monotonic")
         call = Value(self.let(f"add i64 {new}, {number}"), dtypes.int64)
         if self.outline.flushes:  # Python runs in the float mode of the program's caller
             self.declare("declare i64 @nnc_float_mode()")
             self.declare("declare void @nnc_set_float_mode(i64)")
             here = self.let("call i64 @nnc_float_mode()")
-            mode = self.let(f"load i64, ptr {self.word(Words.mode_at)}")
+            mode = self.let(f"load i64, ptr {self.word(FrameLayout.mode_at)}")
             self.line(f"call void @nnc_set_float_mode(i64 {mode})")
         returned = Value(self.let(f"call i64 {function}({call.typed})"), dtypes.int64)
         if self.outline.flushes:

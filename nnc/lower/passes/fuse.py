@@ -18,10 +18,10 @@ from nnc.lower.codegen.domain import (
     is_reduction,
     overwrites,
 )
-from nnc.lower.passes.at_readers import key_of
 from nnc.lower.passes.forms import Forms, Pairs, of_one_shape
 from nnc.lower.passes.grouping import Group, Grouping
-from nnc.lower.passes.units import members
+from nnc.lower.passes.prefuse import members
+from nnc.lower.passes.rematerialise_in_consumers import key_of
 from nnc.options import Options
 
 
@@ -162,7 +162,7 @@ class _Rebuilt:
 
 
 def _without_repeats(nodes: Sequence[Node], outputs: Sequence[Symbol]) -> Sequence[Node]:
-    """The nodes, each computation once: what several readers made for themselves (`at_readers`) is one within a kernel."""
+    """The nodes, each computation once: copies that `rematerialise_in_consumers` made for several readers are one in a kernel."""
     if len({(node.command, node.inputs) for node in nodes}) == len(nodes):
         return nodes
     known: dict[tuple[object, ...], Symbol] = {}

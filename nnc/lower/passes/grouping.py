@@ -19,7 +19,7 @@ from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.domain import UNIT, Domain, can_fuse, is_gather, is_reduction, is_view
-from nnc.lower.passes.at_readers import repeated
+from nnc.lower.passes.rematerialise_in_consumers import repeated
 
 _FUSION = cpu_target().fusion
 

@@ -6,7 +6,7 @@ from nnc.commands.facts import has_companion
 from nnc.commands.rules import together
 from nnc.graph import Graph, Node, register_pass
 from nnc.lower.codegen.domain import is_view
-from nnc.lower.passes.at_readers import key_of
+from nnc.lower.passes.rematerialise_in_consumers import key_of
 from nnc.options import Options
 
 

@@ -17,7 +17,7 @@ from nnc.commands.pack import packable
 from nnc.commands.roles import take_loop
 from nnc.devices import kind_of
 from nnc.graph import Graph, Node, Symbol, find_kernel, infer_specs, reference, register_pass
-from nnc.lower.passes.keep import lasting_inputs
+from nnc.lower.passes.keep_packed import lasting_inputs
 from nnc.lower.passes.licm import move_out
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options

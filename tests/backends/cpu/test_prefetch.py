@@ -26,8 +26,8 @@ from nnc.backends.cpu.prefetch import Prefetcher, Preparing
 from nnc.devices.cpu import aligned_bytes, cpu_target
 from nnc.lower.background import WRITER, deferring, in_background
 from nnc.lower.cache import Cache, Entry
-from nnc.lower.kept import is_alone
-from nnc.lower.native_frame import NativeFrame, Room
+from nnc.lower.native_frame import CallMemory, NativeFrame
+from nnc.lower.packed_weights import is_alone
 from nnc.machine import available_memory
 from tests.figures import set_figures
 
@@ -332,8 +332,8 @@ def test_a_function_that_fails_leaves_nothing_behind(blocks: list[Watched]) -> N
 def test_the_arena_is_touched_until_it_is_there_unless_there_is_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = nnc.compile(lambda x: nnp.matmul(x, x))
     compiled(nnp.ones((8, 8)))
-    outside, rooms = program_of(compiled).outside, [Room(fresh(4 * MANY), []) for _ in range(2)]
-    monkeypatch.setattr(Room, "of", lambda *_: rooms[-1])
+    outside, rooms = program_of(compiled).outside, [CallMemory(fresh(4 * MANY), []) for _ in range(2)]
+    monkeypatch.setattr(CallMemory, "of", lambda *_: rooms[-1])
     with deferring():  # its pages stay small meanwhile
         with own() as block:
             block.expect(outside)

@@ -23,6 +23,7 @@ from nnc.backends.numpy_ref import choose_kernel
 from nnc.errors import ArgumentError, InternalError, OutOfBoundsError, user_error
 from nnc.graph import Graph, GraphBuilder, Kernel, Symbol, add_kernel, register
 from nnc.lower.codegen.native import Native
+from nnc.lower.phases import FUSE, ORDER, PACK
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.options import Options
@@ -37,8 +38,8 @@ ONE = np.asarray(1.0)
 def plain_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs of one step for each command: their execution is tested here, not how commands become kernels."""
     pipeline = sys.modules["nnc.lower.pipeline"]
-    for name, gone in (("PIPELINE", "units"), ("FUSION", "fuse")):
-        monkeypatch.setattr(pipeline, name, tuple(each for each in getattr(pipeline, name) if each != gone))
+    monkeypatch.setattr(pipeline, "PLACING", (ORDER.without("prefuse"), PACK))
+    monkeypatch.setattr(pipeline, "FUSE", FUSE.without("fuse"))
 
 
 def same(program: Program, oracle: Program, *inputs: Any) -> None:

@@ -17,8 +17,8 @@ _MEMORY = cpu_target().memory
 _SMALL = 64  # a value that takes this part of another's bytes is read for nothing
 
 
-@register_pass("at_readers")
-def at_readers(graph: Graph, options: Options) -> Graph:
+@register_pass("rematerialise_in_consumers")
+def rematerialise_in_consumers(graph: Graph, options: Options) -> Graph:
     """Gives each reader its own copy of a command that computes a value from one value in memory and few numbers.
 
     The centred activations of a batch norm are the case in point: the variance, the result and the gradient read x and its mean

@@ -23,7 +23,7 @@ from nnc.commands.pack import pack
 from nnc.devices.cpu import aligned_bytes
 from nnc.fork import new_rlock
 from nnc.graph import Command, Kernel, TensorSpec
-from nnc.lower.native_program import Outside
+from nnc.lower.native_program import ProgramAbi
 from nnc.lower.stages import NDArray
 
 ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Kernel]
@@ -50,10 +50,10 @@ class _Entry:
     arrays: list[NDArray]
 
 
-class Kept:
+class PackedWeights:
     """The last inputs of a program, which are made of the others: one set of them, for any number of threads."""
 
-    def __init__(self, outside: Outside, choose: ChooseKernel) -> None:
+    def __init__(self, outside: ProgramAbi, choose: ChooseKernel) -> None:
         def row(source: int, layout: str, spec: TensorSpec) -> _Row:
             params = MappingProxyType({"layout": layout})
             return _Row(spec, params, choose(pack, (outside.inputs[source],), params).run)
@@ -102,8 +102,8 @@ class Kept:
             self._entries.pop(source, None)
 
 
-def _forget(kept: weakref.ref[Kept], source: int, owner: weakref.ref[Any]) -> None:
-    """Does what `Kept.forget` does, if that object lives."""
+def _forget(kept: weakref.ref[PackedWeights], source: int, owner: weakref.ref[Any]) -> None:
+    """Does what `PackedWeights.forget` does, if that object lives."""
     alive = kept()
     if alive is not None:
         alive.forget(source, owner)

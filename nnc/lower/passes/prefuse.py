@@ -24,8 +24,8 @@ from nnc.options import Options
 _FUSION = cpu_target().fusion
 
 
-@register_pass("units")
-def units(graph: Graph, options: Options) -> Graph:
+@register_pass("prefuse")
+def prefuse(graph: Graph, options: Options) -> Graph:
     """Makes one `unit` node of the elementwise nodes that wait for the same values and lead to results alone.
 
     It stands where the last of them did, and owns them as a sub-graph, which units alike share. Known numbers, and results of

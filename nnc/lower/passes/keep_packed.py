@@ -9,8 +9,8 @@ from nnc.graph import Graph, Symbol, register_pass
 from nnc.options import Options
 
 
-@register_pass("keep", provides=("kept",))
-def keep(graph: Graph, options: Options) -> Graph:
+@register_pass("keep_packed", provides=("kept",))
+def keep_packed(graph: Graph, options: Options) -> Graph:
     """Makes the results of `pack` nodes that read inputs further inputs, if the caller of the program can keep them between calls.
 
     Requires: `order` ran; nothing that follows tells these inputs from others.

@@ -23,7 +23,7 @@ def loss(x: Any) -> Any:
 
 def test_a_total_of_rows_runs_last() -> None:
     graph = run(nnc.make_graph(nnc.value_and_grad(loss))(X), "dce", "fold", "simplify", "dce")
-    after = run(graph, "totals")
+    after = run(graph, "split_reductions")
     check_same_bits(graph, after, [X])
     total = next(node for node in after.nodes if node.outputs[0] is after.outputs[0])
     assert total is after.nodes[-1] and total is not graph.nodes[-1]
@@ -39,14 +39,14 @@ def test_totals_of_large_tensors_and_of_given_ones_stay() -> None:
         return nnp.sum(x * x), x + 1
 
     graph = nnc.make_graph(whole)(X)
-    assert run(graph, "totals").nodes == graph.nodes
+    assert run(graph, "split_reductions").nodes == graph.nodes
 
     def row(x: Any, r: Any) -> Any:
         return nnp.sum(r * 2), x + 1
 
     graph = nnc.make_graph(row)(X, X[0])
-    assert names(run(graph, "totals"))[-1] == "reduce_sum"
-    given = nnc.graph.run_passes(graph, ("totals",), Options(donated=(1,)), verify=True)
+    assert names(run(graph, "split_reductions"))[-1] == "reduce_sum"
+    given = nnc.graph.run_passes(graph, ("split_reductions",), Options(donated=(1,)), verify=True)
     assert given.nodes == graph.nodes
 
 
@@ -56,7 +56,7 @@ def test_what_others_read_stays_in_front_of_them() -> None:
         return total, x / total
 
     graph = nnc.make_graph(f)(X)
-    assert run(graph, "totals").nodes == graph.nodes
+    assert run(graph, "split_reductions").nodes == graph.nodes
 
 
 @pytest.mark.parametrize("first", [(0,), (1,), (2,), (0, 2), (1, 3)])
@@ -67,7 +67,7 @@ def test_sums_in_two_steps_are_over_the_axes_named(first: tuple[int, ...], axes:
     b = GraphBuilder()
     operand = b.input(x.shape, "float64")
     weighted = b.add("mul", operand, b.add("softmax", operand, axes=first))
-    after = run(b.build(b.add("reduce_sum", weighted, axes=axes)), "totals")
+    after = run(b.build(b.add("reduce_sum", weighted, axes=axes)), "split_reductions")
     assert names(after).count("reduce_sum") == (2 if set(first) < set(axes) else 1)
     (got,) = evaluate(after, [x])
     np.testing.assert_allclose(got, (x * scipy.special.softmax(x, first)).sum(axes), 1e-12)

@@ -23,7 +23,7 @@ def _late(x: Any, w: Any) -> Any:
 
 def test_what_is_reduced_is_reduced_where_it_is_made() -> None:
     graph = run(nnc.make_graph(_late)(X, W), *names_of(SIMPLIFYING))
-    after = run(graph, "at_writers")
+    after = run(graph, "reduce_in_producers")
     assert names(graph) == ["sin", "dot", "exp", "reduce_sum", "reduce_max"]
     assert names(after) == ["sin", "reduce_sum", "reduce_max", "dot", "exp"]
     check_same_bits(graph, after, [X, W])
@@ -33,7 +33,7 @@ def test_so_the_kernel_that_makes_it_adds_it_up() -> None:
     graph = run(nnc.make_graph(lambda x, w: _late(x, w)[:2])(X, W), *names_of(SIMPLIFYING))
     with_pass = run(graph, *FUSE.passes, *JOIN.passes)
     assert [len(node.outputs) for node in with_pass.nodes if node.command.name == "fused"] == [2]
-    without = run(graph, *(name for name in (*FUSE.passes, *JOIN.passes) if name != "at_writers"))
+    without = run(graph, *(name for name in (*FUSE.passes, *JOIN.passes) if name != "reduce_in_producers"))
     assert len(without.nodes) > len(with_pass.nodes)
 
 
@@ -42,4 +42,4 @@ def test_large_results_and_reductions_of_what_no_kernel_makes_stay() -> None:
     given = lambda x, w: (nnp.exp(x @ w), nnp.sum(x, axis=0))
     for function in (large, given):
         graph = run(nnc.make_graph(function)(X, W), *names_of(SIMPLIFYING))
-        assert run(graph, "at_writers").nodes == graph.nodes
+        assert run(graph, "reduce_in_producers").nodes == graph.nodes

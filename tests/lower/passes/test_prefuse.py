@@ -12,7 +12,7 @@ import nnc.numpy as nnp
 from nnc import optim
 from nnc.graph import Graph, GraphBuilder, Node, TensorSpec, verify
 from nnc.lower.passes.order import Description, order
-from nnc.lower.passes.units import members, units
+from nnc.lower.passes.prefuse import members, prefuse
 from nnc.lower.phases import ORDER, PACK, SIMPLIFYING, names_of
 from nnc.lower.pipeline import plan
 from nnc.options import Options
@@ -46,7 +46,7 @@ def inside(graph: Graph) -> list[list[str]]:
 def with_units(function: Callable[..., Any], *args: Any) -> Graph:
     """The graph of a function, with units; both compute the same bits."""
     graph = run(nnc.make_graph(function)(*args), "inline_calls", "dce")
-    after = verify(run(graph, "units"))
+    after = verify(run(graph, "prefuse"))
     check_same_bits(graph, after, list(args))
     return after
 
@@ -80,7 +80,7 @@ def training_step(optimizer: Any, layers: int = 4) -> tuple[Graph, list[Any]]:
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_update_of_each_parameter_is_one_node(name: str) -> None:
     graph, args = training_step(OPTIMIZERS[name]())
-    after = verify(run(graph, "units"))
+    after = verify(run(graph, "prefuse"))
     found = units_of(after)
     assert len(found) == 8  # four layers, each with weights and biases
     results = {symbol for unit in found for symbol in unit.outputs}
@@ -93,7 +93,7 @@ def test_the_update_of_each_parameter_is_one_node(name: str) -> None:
 
 def test_units_alike_share_a_graph() -> None:
     graph, _ = training_step(optim.adam(0.1))
-    found = units_of(run(graph, "units"))
+    found = units_of(run(graph, "prefuse"))
     assert len({unit.graphs for unit in found}) == len({unit.outputs[0].shape for unit in found}) == 2
 
 
@@ -112,7 +112,7 @@ def test_what_can_run_before_the_rest_is_in_no_unit() -> None:
         return nnp.exp(nnp.cumsum(x)) * 2.0 + nnp.exp(nnp.cumsum(y)) * 3.0
 
     graph = run(nnc.make_graph(function)(X, X), "inline_calls", "dce")
-    assert run(graph, "units").nodes is graph.nodes
+    assert run(graph, "prefuse").nodes is graph.nodes
 
 
 def test_what_waits_for_a_number_is_a_unit_if_all_of_it_does() -> None:
@@ -154,7 +154,7 @@ def test_what_is_made_of_nothing_is_not_waited_for_and_taken_along() -> None:
     twos = b.add("full", shape=(1024,), dtype=np.dtype("float32"), value=2.0)
     read_elsewhere = b.add("cumsum", ones, axis=0)
     graph = b.build(b.add("add", b.add("sub", w, g), b.add("mul", g, b.add("add", ones, twos))), read_elsewhere)
-    after = verify(run(graph, "units"))
+    after = verify(run(graph, "prefuse"))
     assert inside(after) == [["sub", "add", "mul", "add"]] or inside(after) == [["add", "sub", "mul", "add"]]
     (unit,) = units_of(after)
     assert {*unit.inputs} == {w, g}
@@ -181,7 +181,7 @@ def test_what_reads_one_value_in_several_forms_is_a_unit() -> None:
 
     x, w = X, X.reshape(32, 32)
     graph = run(nnc.make_graph(function)(x, w), "inline_calls", "dce", "cse")
-    after = verify(run(graph, "units"))
+    after = verify(run(graph, "prefuse"))
     assert [sorted(unit) for unit in inside(after)] == [["add", "mul", "sub"]]
     check_same_bits(graph, after, [x, w])
 
@@ -198,14 +198,14 @@ def test_what_others_read_is_in_no_unit() -> None:
 def test_nodes_that_nobody_reads_may_be_a_unit() -> None:
     graph = run(record(lambda x: (nnp.exp(nnp.sin(x)), x)[1], VECTOR), "inline_calls")
     assert names(graph) == ["sin", "exp"]
-    assert inside(verify(run(graph, "units", "order"))) == [["sin", "exp"]]
+    assert inside(verify(run(graph, "prefuse", "order"))) == [["sin", "exp"]]
 
 
 def test_numbers_and_what_no_kernel_computes_are_in_no_unit() -> None:
     graph = run(record(lambda x: nnp.exp(nnp.sin(nnp.sum(x))), VECTOR), "inline_calls", "dce")
-    assert not units_of(run(graph, "units"))
+    assert not units_of(run(graph, "prefuse"))
     graph = run(record(lambda x: nnp.exp(nnp.sin(x)), TensorSpec((8,), "complex64")), "inline_calls", "dce")
-    assert not units_of(run(graph, "units"))
+    assert not units_of(run(graph, "prefuse"))
 
 
 def test_what_no_single_kernel_takes_is_no_unit() -> None:
@@ -215,7 +215,7 @@ def test_what_no_single_kernel_takes_is_no_unit() -> None:
                 x = nnp.sin(x)
             return x
 
-        return run(record(function, VECTOR), "inline_calls", "dce", "units")
+        return run(record(function, VECTOR), "inline_calls", "dce", "prefuse")
 
     assert [len(names) for names in inside(chain(96))] == [96]
     assert not units_of(chain(97))
@@ -223,7 +223,7 @@ def test_what_no_single_kernel_takes_is_no_unit() -> None:
 
 def test_without_compiled_programs_there_are_no_units() -> None:
     graph, _ = training_step(optim.adam(0.1))
-    assert units(graph, Options(native=False)) is graph
+    assert prefuse(graph, Options(native=False)) is graph
 
 
 # -- passes that follow ------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_without_compiled_programs_there_are_no_units() -> None:
 
 def test_kernels_take_units_in() -> None:
     graph, args = training_step(optim.adam(0.1))
-    before, after = run(graph, "order", "fuse"), run(graph, "units", "order", "fuse")
+    before, after = run(graph, "order", "fuse"), run(graph, "prefuse", "order", "fuse")
     assert not units_of(verify(after))
     assert names(after).count("fused") <= names(before).count("fused")
     check_same_bits(before, after, args)
@@ -264,7 +264,7 @@ def test_two_units_alike_in_one_kernel_keep_their_values_apart() -> None:
         return a * 2.0 - nnp.sin(g), b * 2.0 - nnp.sin(g * 0.5)
 
     graph, args = run(nnc.make_graph(function)(X, X, X + 1), "inline_calls", "dce"), [X, X, X + 1]
-    after = verify(run(graph, "units", "fuse"))
+    after = verify(run(graph, "prefuse", "fuse"))
     assert names(after) == ["cumsum", "fused"]
     check_same_bits(graph, after, args)
 
@@ -284,7 +284,7 @@ def test_kernels_that_differ_in_the_sign_of_a_zero_do_not_share_a_graph() -> Non
 
 def test_updates_are_counted_without_what_their_kernels_never_write() -> None:
     graph, _ = training_step(optim.adam(0.1), layers=1)
-    after = run(graph, "units")
+    after = run(graph, "prefuse")
     assert largest_live(after) < largest_live(graph)
     assert len(after.nodes) < len(graph.nodes) - 15
 
@@ -295,7 +295,7 @@ def test_the_memory_of_a_step_is_that_of_a_step_ordered_node_by_node_or_less(mon
         options = Options(donated=tuple(range(8)))
         peak = plan(graph, options).peak
         with monkeypatch.context() as patch:
-            patch.setattr("nnc.lower.pipeline.PLACING", (ORDER.without("units"), PACK))
+            patch.setattr("nnc.lower.pipeline.PLACING", (ORDER.without("prefuse"), PACK))
             assert peak <= plan(graph, options).peak, name
 
 
@@ -307,7 +307,7 @@ def test_units_read_what_is_made_anew() -> None:
         return w - y * nnp.sum(nnp.cumsum(large, axis=0))
 
     x = np.random.default_rng(0).standard_normal((256, 1024), np.float32)
-    graph = run(nnc.make_graph(late_update)(x, x), "inline_calls", "dce", "units", "order")
+    graph = run(nnc.make_graph(late_update)(x, x), "inline_calls", "dce", "prefuse", "order")
     assert units_of(graph)
     after = run(graph, "recompute")
     assert (names(graph).count("exp"), names(after).count("exp")) == (1, 2)
@@ -330,7 +330,7 @@ def test_a_unit_of_known_numbers_alone_is_a_kernel() -> None:
 
 @given(graphs())
 def test_units_of_random_graphs_compute_the_same(graph: Graph) -> None:
-    after = verify(run(graph, "units"))
+    after = verify(run(graph, "prefuse"))
     check_same_bits(graph, after, arrays(graph))
     assert largest_live(run(after, "order")) <= largest_live(after)
     check_same_bits(run(graph, "fuse"), verify(run(after, "fuse")), arrays(graph))

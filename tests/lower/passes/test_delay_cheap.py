@@ -10,7 +10,7 @@ from hypothesis import given
 import nnc
 import nnc.numpy as nnp
 from nnc.graph import Graph, GraphBuilder, verify
-from nnc.lower.passes.late import late
+from nnc.lower.passes.delay_cheap import delay_cheap
 from nnc.lower.passes.order import Description
 from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, run
@@ -35,7 +35,7 @@ def test_what_one_value_yields_is_made_behind_what_need_not_wait_for_it() -> Non
         return z * a + w * y
 
     graph = staged(f, X)
-    after = run(graph, "late")
+    after = run(graph, "delay_cheap")
     assert names(graph)[:4] == ["exp", "neg", "sin", "cumsum"]
     assert names(after)[0] == "cumsum"
     assert largest(after) < largest(graph)
@@ -48,7 +48,7 @@ def test_what_would_have_to_live_longer_for_fewer_bytes_stays() -> None:
         return nnp.cumsum(x, axis=0) * total
 
     graph = staged(f, X)
-    assert run(graph, "late").nodes == graph.nodes
+    assert run(graph, "delay_cheap").nodes == graph.nodes
 
 
 def test_donated_inputs_do_not_live_longer() -> None:
@@ -57,14 +57,14 @@ def test_donated_inputs_do_not_live_longer() -> None:
     y, z = b.add("exp", x), b.add("neg", x)
     a = b.add("cumsum", z, axis=0)
     graph = b.build(b.add("mul", y, a), z)
-    assert late(graph, Options(donated=(0,))).nodes == graph.nodes
-    assert names(late(graph, Options())) == ["neg", "cumsum", "exp", "mul"]
+    assert delay_cheap(graph, Options(donated=(0,))).nodes == graph.nodes
+    assert names(delay_cheap(graph, Options())) == ["neg", "cumsum", "exp", "mul"]
 
 
 @given(graphs())
 def test_random_graphs_compute_the_same(graph: Graph) -> None:
     rng = np.random.default_rng(0)
     inputs = [rng.normal(size=s.shape).astype(s.dtype) for s in graph.input_specs]
-    after = late(graph, Options())
+    after = delay_cheap(graph, Options())
     verify(after)
     check_same_bits(graph, after, inputs)

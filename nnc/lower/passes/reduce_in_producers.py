@@ -9,8 +9,8 @@ from nnc.options import Options
 _SMALL = 64  # a sum that takes this part of its operand's bytes may be there earlier
 
 
-@register_pass("at_writers")
-def at_writers(graph: Graph, options: Options) -> Graph:
+@register_pass("reduce_in_producers")
+def reduce_in_producers(graph: Graph, options: Options) -> Graph:
     """Moves small sums, maxima and the like up to the elementwise command that makes what they reduce.
 
     `order` runs first what frees memory, as small sums hardly do; behind that they would have to read memory again. The sums of a

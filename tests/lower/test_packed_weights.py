@@ -17,7 +17,7 @@ from nnc import nn
 from nnc.backends.cpu.jit import compiler
 from nnc.backends.onednn.library import library
 from nnc.lower import stored
-from nnc.lower.kept import Kept
+from nnc.lower.packed_weights import PackedWeights
 
 pytestmark = pytest.mark.skipif(library() is None or compiler() is None, reason="oneDNN or LLVM is not installed")
 
@@ -44,13 +44,13 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, function: Any = network, **options: Any) -> None:
         self.function, self.compiled, self.count = function, nnc.compile(function, **options), 0
-        original = Kept._make
+        original = PackedWeights._make
 
-        def make(kept: Kept, source: int, rows: Any, owner: Any) -> Any:
+        def make(kept: PackedWeights, source: int, rows: Any, owner: Any) -> Any:
             self.count += 1
             return original(kept, source, rows, owner)
 
-        monkeypatch.setattr(Kept, "_make", make)
+        monkeypatch.setattr(PackedWeights, "_make", make)
 
     def __call__(self, *args: Any) -> int:
         """How many weights a call packs, whose result is right."""
@@ -64,7 +64,7 @@ class Watched:
         return executable
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> PackedWeights:
         return self.executable._kept
 
 

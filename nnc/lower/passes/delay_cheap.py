@@ -8,8 +8,8 @@ from nnc.lower.views import find_views, runs
 from nnc.options import Options
 
 
-@register_pass("late")
-def late(graph: Graph, options: Options) -> Graph:
+@register_pass("delay_cheap")
+def delay_cheap(graph: Graph, options: Options) -> Graph:
     """Runs elementwise commands as late as their first reader allows and no more bytes are live for.
 
     `order` weighs values that are kept from the forward part, before `recompute` makes them anew: behind that, all results of a

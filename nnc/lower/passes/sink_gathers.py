@@ -34,8 +34,8 @@ _CHECKED = ("gather", "scatter", _PICK.name)
 Check = tuple[tuple[Symbol, ...], tuple[int, ...]]
 
 
-@register_pass("picks")
-def picks(graph: Graph, options: Options) -> Graph:
+@register_pass("sink_gathers")
+def sink_gathers(graph: Graph, options: Options) -> Graph:
     """Moves `gather` up and `scatter` down through elementwise commands and sums, in sub-graphs, too.
 
     Results of elementwise commands, softmax and log-softmax are computed for the elements that are read, where those are few.

@@ -17,8 +17,8 @@ _LESS = 8  # times smaller is what a total may be made of than what that was mad
 _NODES = 32  # that are looked at for what an operand of a sum is made of
 
 
-@register_pass("totals")
-def totals(graph: Graph, options: Options) -> Graph:
+@register_pass("split_reductions")
+def split_reductions(graph: Graph, options: Options) -> Graph:
     """Takes sums in two steps, whose operands are made of other sums over a part of the axes, in sub-graphs, too.
 
     Then nodes that lead from small results to single numbers, which only outputs of the graph hold, go behind all others. The small

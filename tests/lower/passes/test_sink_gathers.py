@@ -218,7 +218,7 @@ CHANGES: list[Callable[..., Any]] = [
 def test_sums_and_products_of_what_is_scattered_are_right(change: Callable[..., Any], mode: str) -> None:
     graph, inputs = scattered(change, mode)
     inputs[2] = inputs[2] + (0 if mode == "error" else 4)
-    after = run(graph, "picks", "dce")
+    after = run(graph, "sink_gathers", "dce")
     for x, y in zip(evaluate(after, inputs), evaluate(graph, inputs), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
 
@@ -228,7 +228,7 @@ def test_an_index_out_of_range_raises_although_only_sums_are_wanted(change: Call
     graph, inputs = scattered(change, "error")
     inputs[2][1, 1] = 6
     with pytest.raises(IndexError):
-        evaluate(run(graph, "picks", "dce"), inputs)
+        evaluate(run(graph, "sink_gathers", "dce"), inputs)
     column = nnc.compile(lambda x, i: nnp.sum(nnp.zeros(9)[i] + x))
     with pytest.raises(IndexError):
         column(X[0, 0], np.asarray([9]))
@@ -244,6 +244,6 @@ def test_rounds_of_loops_read_few_elements_too() -> None:
 
 
 def test_the_index_of_picked_log_probabilities_has_an_axis_for_them() -> None:
-    b = GraphBuilder("picks")
+    b = GraphBuilder("sink_gathers")
     with pytest.raises(ShapeError, match="the index has 1 axes, x has 2"):
         b.add("pick_log_softmax", b.input((4, 6), "float32"), b.input((4,), "int64"), mode="clip")
