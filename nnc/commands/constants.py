@@ -28,6 +28,7 @@ full: Command = register(
     numpy_call=_full_call,
     numpy_into=lambda **params: lambda out: np.copyto(out, params["value"], casting="unsafe"),
     scalar="value",
+    number=lambda *, shape, dtype, value: value,
     exact=True,
     batch=lambda size, operands, batched, **params: ((full(**params),), (False,)),
     cost=lambda **params: 0,

@@ -196,7 +196,7 @@ _PRODUCTS = {"mul": mul, "safe_mul": safe_mul}
 
 
 div: Command = elementwise(
-    "div", np.true_divide, "x / y", arity=2, accepts=INEXACT,
+    "div", np.true_divide, "x / y", arity=2, accepts=INEXACT, quotient=True,
     derivative=_from_partials(
         (lambda x, y, out: reciprocal(y), lambda x, y, out: -out / y),
         "safe_mul",

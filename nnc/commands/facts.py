@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from nnc.commands.rules import alias, cannot_fail, joined, may_raise, placed, reduction, scalar, terms, together
-from nnc.graph import Box, Command, Node
+from collections.abc import Sequence
+
+from nnc.commands.rules import (
+    alias,
+    cannot_fail,
+    in_place_facts,
+    joined,
+    may_raise,
+    placed,
+    product,
+    reduction,
+    same_axes,
+    scalar,
+    terms,
+    together,
+)
+from nnc.graph import Box, Command, Node, Symbol, covers
 
 
 def is_view(node: Node) -> bool:
@@ -18,6 +33,16 @@ def never_raises(node: Node) -> bool:
     return (is_plain or cannot_fail.get(command, False)) and not may_raise(node)
 
 
+def yields_elements(node: Node) -> bool:
+    """Whether each element of a result is an element of an operand, as in views and maxima."""
+    command, by = node.command, reduction.get(node.command)
+    if command in joined:
+        return covers(boxes_of(node), node.outputs[0].shape)
+    if by is not None:
+        return by.idempotent and node.inputs[0].spec.size > 0
+    return is_view(node) or 0 in in_place_facts(command, node.params).identity
+
+
 def boxes_of(join: Node) -> list[Box]:
     """The elements of its result that each operand of a join is."""
     specs = [symbol.spec for symbol in join.inputs]
@@ -28,6 +53,35 @@ def boxes_of(join: Node) -> list[Box]:
 def has_companion(command: Command) -> bool:
     """Whether there is another command that may be computed together with this one."""
     return command in together or any(command is other for other, _ in together.values())
+
+
+def spread_axes(node: Node) -> tuple[int, ...] | None:
+    """The axes of a view that are those of its operand, in their order; it repeats elements along the others. None for views that
+    do more, and for nodes that are none.
+    """
+    pairs = view_axes(node) if is_view(node) else None
+    if pairs is None or [i for i, _ in sorted(pairs)] != list(range(node.inputs[0].spec.ndim)):
+        return None
+    axes = tuple(axis for _, axis in sorted(pairs))
+    return axes if list(axes) == sorted(axes) else None
+
+
+def view_axes(view: Node) -> Sequence[tuple[int, int]] | None:
+    """The pairs (axis of the operand, axis of the view) that belong together; None where axes are merged or cut."""
+    rule = same_axes.get(view.command)
+    return rule(view.inputs[0].spec, view.outputs[0].spec, **view.params) if rule is not None else None
+
+
+def multiplies(node: Node) -> bool:
+    """Whether a node multiplies two operands, which may be one symbol."""
+    return node.command in product and len(node.inputs) == 2
+
+
+def squared(node: Node) -> Symbol | None:
+    """The symbol that a node multiplies by itself; None where it does not."""
+    by = product.get(node.command)
+    factors = [node.inputs[i] for i in by.factors] if by is not None else []
+    return factors[0] if factors and factors[0] is factors[1] else None
 
 
 def is_sum(command: Command) -> bool:

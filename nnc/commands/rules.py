@@ -129,6 +129,10 @@ terms: Attribute[tuple[int, ...]] = Attribute(
     "terms",
     "for sums: a sign for each operand, 1 or -1; each element is the sum of those of the operands with these signs",
 )
+quotient: Attribute[bool] = Attribute("quotient", "each element is that of operand 0, divided by that of operand 1")
+number: Attribute[Callable[..., Any]] = Attribute(
+    "number", "(**params) -> the number that every element is, for commands without operands"
+)
 product: Attribute[Product] = Attribute("product", "of which operands each element is the product")
 commutes: Attribute[bool] = Attribute("commutes", "exchanging the two operands changes no bit of the result")
 cannot_fail: Attribute[bool] = Attribute(

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-import nnc.commands.contract  # noqa: F401  (registers the products)
-from nnc.commands.facts import is_view, never_raises
+from nnc.commands.contract import dot
+from nnc.commands.facts import is_sum, is_view, never_raises
 from nnc.commands.roles import Loop, Yield
 from nnc.commands.rules import batch, effect, lead
 from nnc.context import set_context
@@ -164,7 +164,7 @@ def may_stack(node: Node) -> bool:
 
 def is_thin_product(node: Node, varying: Collection[Symbol]) -> bool:
     """Whether a node multiplies few rows that differ from iteration to iteration by a tensor that does not."""
-    if node.command.name != "dot":
+    if node.command is not dot:
         return False
     on = [symbol in varying for symbol in node.inputs]
     if on[0] == on[1]:
@@ -174,7 +174,7 @@ def is_thin_product(node: Node, varying: Collection[Symbol]) -> bool:
 
 def is_short_sum(node: Node) -> bool:
     """Whether a node sums over few rows, as the products do that make a weight's gradient from a batch."""
-    return node.command.name == "reduce_sum" or (node.command.name == "dot" and _depth(node) < _ROWS)
+    return is_sum(node.command) or (node.command is dot and _depth(node) < _ROWS)
 
 
 def _depth(product: Node) -> int:

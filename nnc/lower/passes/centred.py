@@ -6,8 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nnc.commands.facts import is_sum, is_view, multiplies, view_axes
+from nnc.commands.rules import quotient, terms
 from nnc.graph import Node, Symbol
 from nnc.graph.graph import NDArray
+
+Axes = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -20,33 +24,47 @@ class Centred:
     def total(self, symbol: Symbol, axes: tuple[int, ...]) -> Node | None:
         """The sum over the axes of what a symbol is, less its mean over the axes; None where it is no such difference."""
         node = self.writers.get(symbol)
-        if node is None or node.command.name != "sub":
+        if node is None or terms.get(node.command) != (1, -1):
             return None
         x, mean = node.inputs
-        found = self._under_views(mean)
+        found, at = self._under_views(mean, tuple(range(x.spec.ndim)))
         count = math.prod(x.shape[axis] for axis in axes)
-        if found is None or found.command.name not in ("mul", "div"):
+        divides = found is not None and quotient.get(found.command, False)
+        if found is None or not (divides or multiplies(found)):
             return None
         factor = self._number(found.inputs[1])
-        total = self._under_views(found.inputs[0])
-        wanted = count if found.command.name == "div" else 1 / count
+        total, at = self._under_views(found.inputs[0], at)
+        wanted = count if divides else 1 / count
         if factor is None or total is None or not math.isclose(factor, wanted, rel_tol=1e-6):
             return None
-        is_sum = (
-            total.command.name == "reduce_sum" and total.inputs == (x,) and tuple(total.params["axes"]) == tuple(axes)
-        )
-        return total if is_sum else None
+        if not is_sum(total.command) or total.inputs != (x,) or tuple(total.params["axes"]) != tuple(axes):
+            return None
+        kept = [axis for axis in range(x.spec.ndim) if axis not in axes]
+        place = dict(zip(kept, range(len(kept)), strict=True))
+        is_mean = all(at[axis] == place.get(axis) for axis in range(x.spec.ndim) if x.shape[axis] != 1)
+        return total if is_mean else None
 
-    def _under_views(self, symbol: Symbol) -> Node | None:
-        """Finds the node whose numbers a tensor shows in another form."""
+    def _under_views(self, symbol: Symbol, at: Axes) -> tuple[Node | None, Axes]:
+        """Finds the node whose numbers a tensor shows in another form, and which of its axes those of the tensor are.
+
+        Args:
+            symbol: the tensor.
+            at: for each axis of some tensor, the axis of `symbol` that it is; None where it only repeats elements.
+        """
         node = self.writers.get(symbol)
-        while node is not None and node.command.name in ("broadcast_to", "reshape"):
+        while node is not None and is_view(node):
+            pairs = view_axes(node)
+            if pairs is None:
+                return None, at
+            before, after = node.inputs[0].shape, node.outputs[0].shape
+            same = {j: i for i, j in pairs if before[i] == after[j]}
+            at = tuple(same.get(axis) if axis is not None else None for axis in at)
             node = self.writers.get(node.inputs[0])
-        return node
+        return node, at
 
     def _number(self, symbol: Symbol) -> float | None:
         """Returns the number that a tensor holds everywhere; None if it is not known."""
         node = self.writers.get(symbol)
-        source = node.inputs[0] if node is not None and node.command.name == "broadcast_to" else symbol
+        source = node.inputs[0] if node is not None and is_view(node) else symbol
         value = self.constants.get(source)
         return float(value.reshape(-1)[0]) if value is not None and value.size == 1 else None

@@ -6,12 +6,11 @@ from collections import Counter
 from types import MappingProxyType
 
 from nnc import dtypes
-from nnc.graph import Graph, Node, Symbol, command, register_pass
+from nnc.commands.rules import product, terms
+from nnc.graph import Command, Graph, Node, Symbol, command, register_pass
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
-_PRODUCTS = ("mul", "square")
-_SUMS = ("add", "sub")
 _DTYPES = (dtypes.float32, dtypes.float64)
 
 
@@ -38,9 +37,11 @@ class _Contraction(OncePerGraph):
         nodes: list[Node] = []
         for node in graph.nodes:
             node = self.renew(node, {})
-            if node.command.name in _PRODUCTS and node.outputs[0].dtype in _DTYPES and readers[node.outputs[0]] == 1:
+            if _is_exact_product(node.command) and node.outputs[0].dtype in _DTYPES and readers[node.outputs[0]] == 1:
                 products[node.outputs[0]] = node
-            found = next((x for x in node.inputs if x in products), None) if node.command.name in _SUMS else None
+            found = (
+                next((x for x in node.inputs if x in products), None) if len(terms.get(node.command, ())) == 2 else None
+            )
             if found is None:
                 nodes.append(node)
             else:
@@ -51,17 +52,26 @@ class _Contraction(OncePerGraph):
         return graph.update(nodes=tuple(node for node in nodes if gone.isdisjoint(node.outputs)))
 
 
-def _joined(node: Node, found: Symbol, product: Node) -> list[Node]:
+def _is_exact_product(command: Command) -> bool:
+    """Whether a command multiplies as processors do: what is infinite or NaN stays so."""
+    return command in product and not product[command].keeps_zero
+
+
+def _joined(node: Node, found: Symbol, factored: Node) -> list[Node]:
     """Joins a sum with a product to one node; in a difference the subtracted operand changes its sign, which is exact."""
-    x, y = product.inputs if len(product.inputs) == 2 else product.inputs * 2
-    left, right = node.inputs
-    is_left = left is found
-    z, before = right if is_left else left, []
-    if node.command.name == "sub":
-        turned = z if is_left else x
-        other = Symbol(turned.spec)
-        before.append(
-            node.update(command=command("neg"), inputs=(turned,), outputs=(other,), params=MappingProxyType({}))
-        )
-        x, z = (x, other) if is_left else (other, z)
+    factors = [factored.inputs[i] for i in product[factored.command].factors]
+    place = 0 if node.inputs[0] is found else 1
+    signs = terms[node.command]
+    before: list[Node] = []
+
+    def signed(symbol: Symbol, sign: int) -> Symbol:
+        if sign > 0:
+            return symbol
+        negative = Symbol(symbol.spec)
+        params: MappingProxyType[str, object] = MappingProxyType({})
+        before.append(node.update(command=command("neg"), inputs=(symbol,), outputs=(negative,), params=params))
+        return negative
+
+    x, y = signed(factors[0], signs[place]), factors[1]
+    z = signed(node.inputs[1 - place], signs[1 - place])
     return [*before, node.update(command=command("multiply_add"), inputs=(x, y, z), params=MappingProxyType({}))]

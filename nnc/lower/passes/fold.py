@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from nnc.commands.facts import yields_elements
 from nnc.commands.roles import Loop, Read, take_apart
-from nnc.commands.rules import alias, effect, scalar
+from nnc.commands.rules import effect, number, scalar
+from nnc.commands.shape import broadcast_to
 from nnc.dtypes import TAPE
 from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, reference, register_pass
@@ -25,7 +27,6 @@ from nnc.options import Options
 
 LARGEST_RESULT = 1024  # bytes; a result may also be as large as what it is computed from
 LARGEST_OPERANDS = 1 << 16
-_KEEP_NUMBER = frozenset({"reduce_max", "reduce_min", "concatenate", "stop_gradient", "copy"})
 
 
 @register_pass("fold")
@@ -115,14 +116,13 @@ class _Fold:
 
     def number_of(self, node: Node) -> NDArray | None:
         """The number that the result holds everywhere, where all operands do, too."""
-        name = node.command.name
-        if name == "full":
+        if node.command in number:
             (out,) = node.outputs
-            return np.asarray(np.full((), node.params["value"], out.dtype))
+            return np.asarray(np.full((), number[node.command](**node.params), out.dtype))
         numbers = [self.number(symbol) for symbol in node.inputs]
         if not numbers or numbers[0] is None or any(x is None for x in numbers):
             return None
-        if alias.get(node.command, None) == "view" or name in _KEEP_NUMBER:
+        if yields_elements(node):
             alike = all(x is not None and x.tobytes() == numbers[0].tobytes() for x in numbers)
             return numbers[0] if alike else None
         if node.command not in scalar or not node.outputs[0].spec.size:
@@ -137,7 +137,7 @@ class _Fold:
             return
         self.numbers[out] = number
         params = {"shape": out.shape, "axes": ()}
-        if node.command.name == "broadcast_to" and node.inputs[0] in self.constants and dict(node.params) == params:
+        if node.command is broadcast_to and node.inputs[0] in self.constants and dict(node.params) == params:
             self.nodes.append(node)
             return
         key = number.dtype, number.tobytes()
@@ -145,9 +145,7 @@ class _Fold:
         if constant is None:
             constant = self.number_constants[key] = Symbol(TensorSpec((), number.dtype))
             self.constants[constant] = number
-        self.nodes.append(
-            node.update(command=command("broadcast_to"), inputs=(constant,), params=MappingProxyType(params))
-        )
+        self.nodes.append(node.update(command=broadcast_to, inputs=(constant,), params=MappingProxyType(params)))
         self.changed = True
 
     def value_of(self, node: Node, out: Symbol) -> NDArray | None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import nnc.commands.normalize  # noqa: F401  (its commands have expansions)
-from nnc.commands.constants import full
 from nnc.commands.control import PRINTED, fused, unit
-from nnc.commands.rules import expansion, same_axes
+from nnc.commands.rules import expansion, number, same_axes
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.codegen.builder import has_code
@@ -134,7 +133,7 @@ class _Rebuilt:
         if symbol in self.present:
             return
         node = self.old.nodes[self.grouping.writer[symbol]]
-        stays = node.command in same_axes or node.command is full  # outside of kernels
+        stays = node.command in same_axes or node.command in number  # outside of kernels
         self._append(
             node if stays else _fused_node((node,), {}, node.outputs, Domain.of_nodes((node,)), self.fuser.forms)
         )

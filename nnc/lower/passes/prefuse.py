@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from nnc.commands.control import unit
-from nnc.commands.rules import effect, scalar
+from nnc.commands.rules import effect, number, scalar
 from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray, new_symbol
@@ -177,7 +177,7 @@ class _Made:
         for node in self.graph.nodes:
             if is_view(node) and node.inputs[0].spec.size == 1 and node.inputs[0] in held and can_fuse(node):
                 held[node.outputs[0]] = (*held[node.inputs[0]], node)
-            elif node.command.name == "full" and can_fuse(node):
+            elif node.command in number and can_fuse(node):
                 held[node.outputs[0]] = (node,)
         return held
 

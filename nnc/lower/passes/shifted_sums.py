@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from nnc import dtypes
+from nnc.commands.facts import is_sum, squared
 from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.codegen.domain import can_fuse
@@ -94,11 +95,10 @@ class _Moments(Remake):
 
 def _squared(node: Node, writers: dict[Symbol, Node]) -> Symbol | None:
     """Returns the symbol whose squares a node adds; None if it adds no squares."""
-    made = writers.get(node.inputs[0]) if node.command.name == "reduce_sum" else None
+    made = writers.get(node.inputs[0]) if is_sum(node.command) else None
     if made is None or node.outputs[0].dtype not in (dtypes.float32, dtypes.float64):
         return None
-    is_square = made.command.name == "square" or (made.command.name == "mul" and made.inputs[0] is made.inputs[1])
-    return made.inputs[0] if is_square else None
+    return squared(made)
 
 
 def _is_long(total: Node) -> bool:

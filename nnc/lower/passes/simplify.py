@@ -8,6 +8,8 @@ from types import MappingProxyType
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands.facts import is_view
+from nnc.commands.rules import quotient
 from nnc.graph import Graph, Node, Symbol, apply_rules, command, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.algebra import ARITHMETIC
@@ -41,10 +43,10 @@ class _Reciprocals(OncePerGraph):
         }
         nodes: list[Node] = []
         for node in graph.nodes:
-            name = node.command.name
-            if name == "broadcast_to" and node.inputs[0] in numbers:
+            if is_view(node) and node.inputs[0] in numbers:
                 numbers[node.outputs[0]] = numbers[node.inputs[0]]
-            inverse = _exact_inverse(numbers[node.inputs[1]]) if name == "div" and node.inputs[1] in numbers else None
+            divisor = numbers.get(node.inputs[1]) if quotient.get(node.command, False) else None
+            inverse = _exact_inverse(divisor) if divisor is not None else None
             if inverse is not None:
                 factor = Symbol(node.outputs[0].spec.update(shape=()))
                 constants[factor] = inverse

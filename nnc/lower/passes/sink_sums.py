@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnc.commands.facts import is_view
+from nnc.commands.facts import is_sum, is_view
 from nnc.commands.roles import Carry, Loop, roles, take_loop
+from nnc.commands.rules import joined, terms
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
@@ -15,8 +16,6 @@ from nnc.lower.passes.all_rounds import ROUNDS, AllRounds, KnownRows, is_short_s
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 from nnc.source import SourceLine
-
-_LINEAR = ("neg", "assemble")  # which yield of a sum, beside views, the sum of what they yield
 
 
 @register_pass("sink_sums", concerns=roles)
@@ -73,7 +72,7 @@ class _Sinker(OncePerGraph):
         nodes: list[Node] = []
         for old in graph.nodes:
             node = self.renew(old, renamed)
-            if node.command.name == "broadcast_to" and node.inputs[0] in zeros:
+            if is_view(node) and node.inputs[0] in zeros:
                 zeros.add(node.outputs[0])
             loop = take_loop(node)
             if loop is not None and (loop.length or 0) >= ROUNDS:
@@ -124,7 +123,7 @@ def _find_sum(known: KnownRows, carry: Carry) -> _Sum | None:
     """
     if known.readers[carry.inner] != 1 or carry.following is carry.inner or carry.inner.spec.dtype == TAPE:
         return None
-    terms: list[tuple[_Term, bool]] = []
+    summands: list[tuple[_Term, bool]] = []
     adds: list[Node] = []
     found = False
     todo = [(carry.following, True)]
@@ -133,15 +132,15 @@ def _find_sum(known: KnownRows, carry: Carry) -> _Sum | None:
         node = known.writers.get(symbol)
         if symbol is carry.inner and added:
             found = True
-        elif node is not None and node.command.name in ("add", "sub") and known.readers[symbol] == 1:
+        elif node is not None and node.command in terms and known.readers[symbol] == 1:
             adds.append(node)
-            left, right = node.inputs
-            todo += [(right, added == (node.command.name == "add")), (left, added)]
+            signs = zip(node.inputs, terms[node.command], strict=True)
+            todo += [(x, added == (sign > 0)) for x, sign in signs][::-1]
         elif (term := _find_term(known, symbol)) is not None:
-            terms.append((term, added))
+            summands.append((term, added))
         else:
             return None
-    return _Sum(carry, tuple(terms), tuple(adds)) if found else None
+    return _Sum(carry, tuple(summands), tuple(adds)) if found else None
 
 
 def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:
@@ -153,8 +152,8 @@ def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:
     while known.readers[at] == 1 and (node := known.writers.get(at)) is not None:
         if is_short_sum(node) and all(map(known.varies, node.inputs)):
             return _Term(node.inputs, node, tuple(reversed(views)), node.source)
-        if len(node.inputs) != 1 or not (is_view(node) or node.command.name in _LINEAR):
-            return None
+        if len(node.inputs) != 1 or not (is_view(node) or node.command in terms or node.command in joined):
+            return None  # others do not yield the sum of what they yield of its terms
         views.append(node)
         at = node.inputs[0]
     return None
@@ -182,7 +181,7 @@ def _over_time(rounds: AllRounds, known: KnownRows, term: _Term) -> Symbol:
     core, source = term.core, term.source
     if core is None:
         total = rounds.append(command("reduce_sum"), rows, source, axes=(0,))
-    elif core.command.name == "reduce_sum":
+    elif is_sum(core.command):
         total = rounds.append(core.command, rows, source, axes=(0, *_behind_time(core.params["axes"])))
     else:
         contract = tuple((0, *_behind_time(axes)) for axes in core.params["contract"])

@@ -7,6 +7,7 @@ kernels of the forward and the backward part, of which the one could be computed
 from __future__ import annotations
 
 from nnc import dtypes
+from nnc.commands.facts import is_sum
 from nnc.commands.rules import alias, effect, expansion, reduction, scalar
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.passes.once import OncePerGraph
@@ -51,7 +52,7 @@ class _Totals(OncePerGraph):
 class _TwoSteps(Remake):
     def new_form(self, node: Node) -> Symbol | None:
         """See the base."""
-        if node.command.name != "reduce_sum" or node.outputs[0].dtype not in (dtypes.float32, dtypes.float64):
+        if not is_sum(node.command) or node.outputs[0].dtype not in (dtypes.float32, dtypes.float64):
             return None
         axes = set(node.params["axes"])
         first = self._summed_before(node.inputs[0], axes)

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from nnc import dtypes
-from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
+from nnc.commands.facts import is_addition, is_sum, multiplies, spread_axes
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command, register_pass
 from nnc.lower.passes.centred import Centred
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
-_PRODUCTS = ("mul", "safe_mul")
 _LEAST = 1 << 10  # elements for each sum's element; below, a sum is no work
 _TERMS = 4
 
@@ -45,7 +45,7 @@ class _Term(NamedTuple):
     """A product among the terms: a tensor, the commands of the products, and the factors without the axes that are summed."""
 
     base: Symbol
-    factors: tuple[tuple[str, Symbol], ...]
+    factors: tuple[tuple[Command, Symbol], ...]
 
 
 class _Split:
@@ -65,8 +65,8 @@ class _Split:
         changed = False
         for old in self.graph.nodes:
             node = self.splitter.renew(old, {})
-            parts = self._parts(node) if node.command.name == "reduce_sum" else None
-            if node.command.name == "reduce_sum" or not self.summed.isdisjoint(node.inputs):
+            parts = self._parts(node) if is_sum(node.command) else None
+            if is_sum(node.command) or not self.summed.isdisjoint(node.inputs):
                 self.summed.update(node.outputs)
             changed |= node is not old or parts is not None
             self.nodes += [node] if parts is None else parts
@@ -97,7 +97,7 @@ class _Split:
         return [*(n.update(source=node.source) for n in others), last.update(outputs=(out,), source=node.source)]
 
     def _make(
-        self, name: str, inputs: tuple[Symbol, ...], spec: TensorSpec, params: dict[str, object] | None = None
+        self, name: Command | str, inputs: tuple[Symbol, ...], spec: TensorSpec, params: dict[str, object] | None = None
     ) -> Symbol:
         out = Symbol(spec)
         self.made.append(Node(command(name), inputs, (out,), MappingProxyType(params or {})))
@@ -106,16 +106,16 @@ class _Split:
     def _terms(self, symbol: Symbol, axes: tuple[int, ...], out: Symbol) -> list[_Term]:
         """Returns the terms of a sum."""
         node = self.writer.get(symbol)
-        if node is not None and node.command.name == "add":
+        if node is not None and is_addition(node.command):
             return [term for part in node.inputs for term in self._terms(part, axes, out)]
-        factors: list[tuple[str, Symbol]] = []
-        while node is not None and node.command.name in _PRODUCTS:
+        factors: list[tuple[Command, Symbol]] = []
+        while node is not None and multiplies(node):
             rows = [self._row(part, axes, out) for part in node.inputs]
             if (rows[0] is None) == (rows[1] is None):
                 break
             symbol, row = (node.inputs[0], rows[1]) if rows[0] is None else (node.inputs[1], rows[0])
             assert row is not None
-            factors.append((node.command.name, row))
+            factors.append((node.command, row))
             node = self.writer.get(symbol)
         return [_Term(symbol, tuple(factors))]
 
@@ -124,20 +124,18 @@ class _Split:
         node = self.writer.get(symbol)
         if node is None:
             return None
-        if node.command.name in _PRODUCTS:
+        if multiplies(node):
             first, second = (self._row(part, axes, out) for part in node.inputs)
             if first is None or second is None:
                 return None
-            row = self._make(node.command.name, (first, second), out.spec)
+            row = self._make(node.command, (first, second), out.spec)
             if not self.summed.isdisjoint((first, second)):
                 self.summed.add(row)
             return row
-        if node.command.name != "broadcast_to":
+        places = spread_axes(node)
+        if places is None:
             return None
         (source,) = node.inputs
-        places = node.params.get("axes")
-        if places is None:
-            places = tuple(range(symbol.spec.ndim - source.spec.ndim, symbol.spec.ndim))
         if any(place in axes and n != 1 for place, n in zip(places, source.shape, strict=True)):
             return None
         kept = [place for place in places if place not in axes]

@@ -81,3 +81,16 @@ def test_a_batch_norm_in_a_loop_is_the_same() -> None:
 
     want = (X - X.mean((0, 1, 2))) / X.std((0, 1, 2))
     np.testing.assert_allclose(np.asarray(nnc.compile(f)(X)), want, atol=1e-4)
+
+
+def test_what_is_centred_by_the_means_of_other_rows_is_not_taken_for_centred() -> None:
+    """The axes have one size, so that shapes do not tell whether each element meets its own mean."""
+    x = np.random.default_rng(3).normal(np.arange(1100), 1, (1100, 1100)).astype(np.float32)
+
+    def squares(x: Any) -> Any:
+        mean = nnp.sum(x, axis=0) / x.shape[0]
+        return nnp.sum((x - mean[:, None]) ** 2, axis=0)
+
+    wide = x.astype(np.float64)
+    wanted = ((wide - wide.mean(0)[:, None]) ** 2).sum(0)
+    np.testing.assert_allclose(nnc.compile(squares)(x), wanted, rtol=1e-4)
