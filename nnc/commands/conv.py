@@ -5,10 +5,10 @@ conv_input_grad:  the same sum collected in x[n, c, …], from the output's cota
 conv_weight_grad: the same sum collected in w[o, c, k], from x and the output's cotangent
 
 x is (N, C, *spatial), w is (O, C / groups, *kernel), any number of spatial axes; group g connects the g-th share of the
-channels C with the g-th share of O. Elements of the padding are 0. With `channels_last` x, the output and its cotangent are
-(N, *spatial, C), which is how libraries like them best; `packed` names the blocked layout of a weight that lies in one. The
-references gather the windows into columns, so that BLAS does the work (Chellapilla et al., "High performance convolutional neural
-networks for document processing", 2006).
+channels C with the g-th share of O. Places of the padding are no terms of the sums: they add nothing, even where the other
+factor is an infinity or NaN. With `channels_last` x, the output and its cotangent are (N, *spatial, C), which is how libraries
+like them best; `packed` names the blocked layout of a weight that lies in one. The references gather the windows into columns,
+so that BLAS does the work (Chellapilla et al., "High performance convolutional neural networks for document processing", 2006).
 """
 
 from __future__ import annotations
@@ -168,10 +168,52 @@ def _columns(x: Any, kernel: Shape, stride: Shape, dilation: Shape, out: Shape, 
     return view.transpose(order).reshape((groups, depth, n * math.prod(out)))
 
 
+def _reaches_padding(other: Any, padding: Padding) -> bool:
+    """Whether zeros in the place of padding would be multiplied by infinities or NaNs of the other operand."""
+    return any(map(any, padding)) and not np.isfinite(other).all()
+
+
+def _places(
+    x: Any, kernel: Shape, stride: Shape, padding: Padding, dilation: Shape, out: Shape
+) -> Iterator[tuple[Shape, Any, Any]]:
+    """For each place in the windows, the elements (N, C, *out) that windows have there, and which of these are no padding."""
+    padded, inside = pad_spatial(x, padding), pad_spatial(np.ones(x.shape[2:], np.bool_), padding)
+    for place, index in offsets(kernel, stride, dilation, out):
+        yield place, padded[index], inside[index]
+
+
+def _conv_by_place(x: Any, w: Any, *, stride: Shape, padding: Padding, dilation: Shape, groups: int, out: Shape) -> Any:
+    """(N, O, *out), summed over one place of the windows after the other."""
+    weight = w.reshape((groups, w.shape[0] // groups, *w.shape[1:]))
+    total = np.zeros((*weight.shape[:2], x.shape[0] * math.prod(out)), x.dtype)
+    with np.errstate(all="ignore"):
+        for place, elements, inside in _places(x, w.shape[2:], stride, padding, dilation, out):
+            product = np.matmul(weight[(..., *place)], _by_group(elements, groups))
+            total += np.where(np.tile(inside.reshape(-1), x.shape[0]), product, 0)
+    return total.reshape((w.shape[0], x.shape[0], *out)).swapaxes(0, 1)
+
+
+def _weight_grad_by_place(
+    x: Any, ct: Any, *, kernel: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int
+) -> Any:
+    """(O, C / groups, *kernel), of which one place after the other is summed."""
+    total = np.zeros((groups, ct.shape[1] // groups, x.shape[1] // groups, *kernel), x.dtype)
+    with np.errstate(all="ignore"):
+        for place, elements, inside in _places(x, kernel, stride, padding, dilation, ct.shape[2:]):
+            columns = _by_group(elements, groups).swapaxes(1, 2)
+            index: tuple[Any, ...] = (..., *place)
+            total[index] = np.matmul(_by_group(np.where(inside, ct, 0), groups), columns)
+    return total.reshape((ct.shape[1], x.shape[1] // groups, *kernel))
+
+
 def _conv_reference(x: Any, w: Any, *, stride: Shape, padding: Padding, dilation: Shape, groups: int) -> Any:
     kernel = w.shape[2:]
     out_shape = _out_shape("conv", x.shape, w.shape, stride, padding, dilation, groups, {})
     wide = dtypes.accumulator(x.dtype)
+    if _reaches_padding(w, padding):
+        windows: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "out": out_shape[2:]}
+        found = _conv_by_place(x.astype(wide), w.astype(wide), groups=groups, **windows)
+        return np.ascontiguousarray(found).astype(x.dtype, copy=False)
     padded = pad_spatial(x.astype(wide, copy=False), padding)
     weight = w.astype(wide, copy=False).reshape((groups, w.shape[0] // groups, w.shape[1] * math.prod(kernel)))
     out = np.empty(out_shape, x.dtype)
@@ -212,6 +254,10 @@ def _weight_grad_reference(
 ) -> Any:
     out = ct.shape[2:]
     wide = dtypes.accumulator(x.dtype)
+    if _reaches_padding(ct, padding):
+        windows: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
+        found = _weight_grad_by_place(x.astype(wide), ct.astype(wide), kernel=kernel, groups=groups, **windows)
+        return found.astype(x.dtype, copy=False)
     padded = pad_spatial(x.astype(wide, copy=False), padding)
     depth = x.shape[1] // groups * math.prod(kernel)
     total = np.zeros((groups, ct.shape[1] // groups, depth), wide)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -13,7 +14,7 @@ import nnc
 from nnc.commands import conv as module
 from nnc.commands.conv import conv, conv_input_grad, conv_weight_grad
 from nnc.errors import ArgumentError, DTypeError, ShapeError
-from nnc.graph import TensorSpec, attribute, infer
+from nnc.graph import TensorSpec, attribute, command, infer, reference
 from tests.commands.samples_conv import GEOMETRIES
 
 RNG = np.random.default_rng(0)
@@ -152,3 +153,40 @@ def test_the_gradients_refuse_a_cotangent_of_another_shape() -> None:
         infer[conv_input_grad](TensorSpec((1, 3, 4), f32), TensorSpec((3, 2, 2), f32), spatial=(4,), **PLAIN)
     with pytest.raises(ShapeError, match=r"cotangent has shape \(2, 3, 3\)"):
         infer[conv_weight_grad](TensorSpec((1, 2, 4), f32), TensorSpec((2, 3, 3), f32), kernel=(2,), **PLAIN)
+
+
+def terms(x_shape: Any, w_shape: Any, y_shape: Any, params: dict[str, Any]) -> Iterator[tuple[Any, Any, Any]]:
+    """The places of x, w and y that stand together in a term of a convolution."""
+    groups = params["groups"]
+    for w_place in np.ndindex(*w_shape):
+        for y_place in np.ndindex(*y_shape[:1], *y_shape[2:]):
+            inner = tuple(
+                p * stride + k * dilation - low
+                for p, k, stride, dilation, (low, _) in zip(
+                    y_place[1:], w_place[2:], params["stride"], params["dilation"], params["padding"], strict=True
+                )
+            )
+            if all(0 <= i < n for i, n in zip(inner, x_shape[2:], strict=True)):
+                channel = w_place[0] // (w_shape[0] // groups) * w_shape[1] + w_place[1]
+                yield (y_place[0], channel, *inner), w_place, (y_place[0], w_place[0], *y_place[1:])
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("name", ["conv", "conv_input_grad", "conv_weight_grad"])
+def test_places_of_the_padding_are_no_terms_of_a_sum(name: str, value: float) -> None:
+    """Else 0 times an infinity would be NaN there."""
+    rng = np.random.default_rng(0)
+    params = {"stride": (2, 1), "padding": ((1, 2), (0, 1)), "dilation": (1, 2), "groups": 2}
+    shapes = {"x": (2, 4, 4, 4), "w": (2, 2, 3, 2), "y": (2, 2, 3, 3)}
+    more = {"conv": {}, "conv_input_grad": {"spatial": (4, 4)}, "conv_weight_grad": {"kernel": (3, 2)}}[name]
+    first, second, sought = {"conv": "xwy", "conv_input_grad": "ywx", "conv_weight_grad": "xyw"}[name]
+    for position in (0, 1):
+        for place in range(3):
+            tensors = {key: rng.integers(1, 4, shape).astype(np.float32) for key, shape in shapes.items()}
+            tensors[(first, second)[position]].reshape(-1)[place] = value
+            expected = np.zeros(shapes[sought], np.float32)
+            for row in terms(*shapes.values(), params):
+                places = dict(zip("xwy", row, strict=True))
+                expected[places[sought]] += tensors[first][places[first]] * tensors[second][places[second]]
+            found = reference[command(name)](tensors[first], tensors[second], **params, **more)
+            np.testing.assert_array_equal(found, expected)

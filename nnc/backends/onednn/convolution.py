@@ -19,7 +19,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.backends.cpu.jit import compiler, run_native
-from nnc.backends.onednn.calls import Call, Operand, calls_native
+from nnc.backends.onednn.calls import Call, Correction, Operand, calls_native
 from nnc.backends.onednn.epilogue import Combine, post_ops_of
 from nnc.backends.onednn.library import (
     CONVOLUTION_DIRECT,
@@ -204,36 +204,54 @@ def _primitive_desc(problem: _Problem, fixed: _SomeStrides) -> PrimitiveDesc | N
     if fixed[Y] is None and any(isinstance(op, Combine) and op.axes == "all" for op in problem.post_ops):
         return None
     x, w, y = (problem.desc(tensor, strides) for tensor, strides in enumerate(fixed))
-    low, high = zip(*problem.padding, strict=True)
-    windows = (problem.stride, tuple(d - 1 for d in problem.dilation), low, high)
-    post_ops = [_post_op(problem, op, fixed[Y]) for op in problem.post_ops]
-    attributes = Attributes(post_ops) if post_ops else plain()
-    forward = "convolution_forward"
     try:
-        desc = PrimitiveDesc.create(forward, FORWARD_TRAINING, CONVOLUTION_DIRECT, x, w, None, y, *windows, attributes)
-        operation = problem.form.operation
-        if operation != forward:
-            bias = (None,) if operation.endswith("weights") else ()
-            desc = PrimitiveDesc.create(operation, CONVOLUTION_DIRECT, x, w, *bias, y, *windows, desc, attributes)
+        desc = _create(problem, (x, w, y), fixed[Y])
     except BackendError:  # the library has none for these layouts
         return None
     return None if desc.implementation.startswith("ref") or not _is_sound(problem, desc.implementation) else desc
+
+
+def _create(
+    problem: _Problem, tensors: Sequence[MemoryDesc], lying: Strides | None, *, is_plain: bool = False
+) -> PrimitiveDesc:
+    """Returns the library's first choice, or its plain loop, for tensors in these layouts, where the result has those strides.
+
+    Raises:
+        BackendError: the library has none.
+    """
+    low, high = zip(*problem.padding, strict=True)
+    windows = (problem.stride, tuple(d - 1 for d in problem.dilation), low, high)
+    post_ops = [_post_op(problem, op, lying) for op in problem.post_ops]
+    attributes = Attributes(post_ops) if post_ops else plain()
+    (x, w, y), operation = tensors, problem.form.operation
+    forward = PrimitiveDesc.create(
+        "convolution_forward", FORWARD_TRAINING, CONVOLUTION_DIRECT, x, w, None, y, *windows, attributes
+    )
+    if problem.form.sought == Y:
+        desc = forward
+    else:
+        bias = (None,) if problem.form.sought == W else ()
+        desc = PrimitiveDesc.create(operation, CONVOLUTION_DIRECT, x, w, *bias, y, *windows, forward, attributes)
+    if is_plain:
+        desc.skip_to_reference()  # which reads the description of the forward pass: both are held until here
+    return desc
 
 
 def _is_sound(problem: _Problem, implementation: str) -> bool:
     """Whether an implementation computes a problem rightly. Some of oneDNN's own for shorter floats do not. Gradients of weights
     read scratch memory that nothing was written to where rows are shorter than the stride; implementations without AMX also where
     windows of groups are dilated, and for some windows on three axes. Gradients of data with AMX leave places out for some strides
-    there. Convolutions by products of unfolded matrices apply post-ops wrongly to windows that are mostly padding.
+    there. Convolutions by products of unfolded matrices apply post-ops wrongly to windows that are mostly padding, and are slower
+    than conversions to float32.
 
     Instructions for shorter floats add products two at a time. Of an odd number, the last one is paired with a product of 0 and
-    whatever stands there: where that is infinite, the sum becomes NaN. Depthwise convolutions form no such pairs.
+    whatever stands there: where that is infinite, the sum becomes NaN. Depthwise convolutions form no such pairs, and gradients of
+    weights are corrected.
     """
     if problem.computed == dtypes.float32:
         return True
-    if problem.post_ops and "gemm" in implementation:
-        return False
-    if _depth(problem) % 2 and "dw:" not in implementation:
+    has_pairs = problem.form.sought != W and "dw:" not in implementation
+    if "gemm" in implementation or (has_pairs and _channels_summed(problem) % 2):
         return False
     axes, has_short_rows = len(problem.stride), problem.shapes[X][-1] < problem.stride[-1]
     if problem.form.sought == W and implementation.startswith("jit_bf16:"):
@@ -246,12 +264,22 @@ def _is_sound(problem: _Problem, implementation: str) -> bool:
     return True
 
 
-def _depth(problem: _Problem) -> int:
-    """Returns how many products, next to one another, are added in pairs: of channels, or of a row of places."""
-    if problem.form.sought == W:
-        return problem.shapes[Y][-1]
+def _channels_summed(problem: _Problem) -> int:
+    """Returns how many channels, of a group, a convolution or its input's gradient adds up."""
     outs, ins = problem.shapes[W][-len(problem.stride) - 2 : -len(problem.stride)]
     return ins if problem.form.sought == Y else outs
+
+
+def _needs_correction(problem: _Problem, implementation: str) -> bool:
+    """Whether an implementation may multiply elements of the weight, or of what is summed to it, by zeros of its own, which makes
+    infinities NaN. Unfolded matrices have zeros in the place of padding; so has scratch memory for gradients of weights in shorter
+    floats, and for AMX.
+    """
+    if problem.computed == dtypes.float32:
+        return "gemm" in implementation and problem.form.sought != X and any(map(any, problem.padding))
+    if problem.form.sought == W:
+        return "dw:" not in implementation
+    return "amx" in implementation and not problem.is_product
 
 
 def _has_empty_window(problem: _Problem) -> bool:
@@ -283,17 +311,39 @@ def _combined(problem: _Problem, op: Combine, strides: Strides) -> MemoryDesc:
     return MemoryDesc.strided((1, channels, *ones), problem.dtype, (channels * unit, unit, *(unit for _ in ones)))
 
 
-def _choose(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
+@dataclass(frozen=True)
+class _Choice:
+    """A primitive that computes in a dtype, and the one in float32 that follows where the weight holds infinities or NaNs then."""
+
+    desc: PrimitiveDesc
+    dtype: DType
+    correction: PrimitiveDesc | None = None
+
+
+@lru_cache(maxsize=_DESCRIBED)
+def _choose(problem: _Problem, strides: _AllStrides) -> _Choice | None:
     """Returns the primitive for tensors of these strides; None where the library has none that is fast. Where it has none for
     shorter floats, or none that is sound, they are converted to float32 and back.
     """
     found = _choose_in(problem, strides)
-    if found is None and problem.dtype != dtypes.float32:
-        found = _choose_in(replace(problem, is_widened=True), strides)
-    return found
+    if found is not None and not _needs_correction(problem, found.implementation):
+        return _Choice(found, problem.dtype)
+    widened = replace(problem, is_widened=problem.dtype != dtypes.float32)
+    wide = _choose_in(widened, strides)
+    if wide is None:
+        return None
+    exact = _plain_loop(widened, wide, strides) if _needs_correction(widened, wide.implementation) else wide
+    if found is not None:
+        return _Choice(found, problem.dtype, exact)
+    return _Choice(wide, dtypes.float32, None if exact is wide else exact)
 
 
-@lru_cache(maxsize=_DESCRIBED)
+def _plain_loop(problem: _Problem, inside: PrimitiveDesc, strides: _AllStrides) -> PrimitiveDesc:
+    """The library's own reference for tensors that lie as those of a primitive. It multiplies nothing that is not there."""
+    tensors = [inside.desc(role) for role in problem.form.roles]
+    return _create(problem, tensors, _dense_in(problem.spec(Y), strides[Y]) or strides[Y], is_plain=True)
+
+
 def _choose_in(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
     """The primitive, in one dtype, for tensors of these strides."""
     specs = tuple(map(problem.spec, (X, W, Y)))
@@ -332,12 +382,12 @@ class _Draft:
     desc: PrimitiveDesc
     operands: tuple[tuple[int, MemoryDesc, str, int], ...]
 
-    def call(self, scratchpad: int, workspace: str) -> Call:
+    def call(self, scratchpad: int, workspace: str, *, is_made: bool = True) -> Call:
         """The call whose scratchpad begins at that byte of the workspace, which that pointer points to."""
         operands = [Operand(r, desc, workspace if p == "workspace" else p, at) for r, desc, p, at in self.operands]
         if self.desc.scratchpad_bytes:
             operands.append(Operand(SCRATCHPAD, self._scratchpad, workspace, scratchpad))
-        return Call(Primitive.of(self.desc), tuple(operands))
+        return Call(Primitive.of(self.desc) if is_made else self.desc, tuple(operands))
 
     @cached_property
     def _scratchpad(self) -> MemoryDesc:
@@ -353,13 +403,31 @@ class _Plan:
     drafts: tuple[_Draft, ...]
     scratchpad: int  # where it begins
     nbytes: int  # of the workspace
+    correction: _Correction | None = None
 
     def native(self, room: int, inputs: int) -> Native:
         """The compiled function of so many inputs, an output and a workspace of `room` bytes, if that is not 0. Where it is too
         small, since it was planned for tensors without gaps, the function takes scratch memory.
         """
         calls = [draft.call(self.scratchpad, "workspace" if self.nbytes <= room else "") for draft in self.drafts]
-        return calls_native(calls, inputs, workspace=room > 0)
+        correction = self.correction.of(calls) if self.correction is not None else None
+        return calls_native(calls, inputs, workspace=room > 0, correction=correction)
+
+
+@dataclass(frozen=True)
+class _Correction:
+    """The plan that follows where the tensor in a role holds infinities or NaNs. Its tensors lie in scratch memory, of which the
+    system gives no pages until it runs.
+    """
+
+    plan: _Plan
+    role: int
+    dtype: DType
+
+    def of(self, calls: Sequence[Call]) -> Correction:
+        looked_at = next(operand for call in calls for operand in call.operands if operand.role == self.role)
+        more = tuple(draft.call(self.plan.scratchpad, "", is_made=False) for draft in self.plan.drafts)
+        return Correction(looked_at, self.dtype, more)
 
 
 def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Plan:
@@ -407,7 +475,13 @@ def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     if product is not None:
         return product
     chosen = _choose(problem.unpacked, strides)
-    return _plan(problem, strides, chosen) if chosen is not None else None
+    if chosen is None:
+        return None
+    plan = _plan(problem, strides, chosen.desc)
+    if chosen.correction is None:
+        return plan
+    role = problem.form.roles[W]
+    return replace(plan, correction=_Correction(_plan(problem, strides, chosen.correction), role, chosen.dtype))
 
 
 def _product(problem: _Problem, strides: _AllStrides) -> _Plan | None:
@@ -475,7 +549,7 @@ def _layout(problem: _Problem, once: bool) -> str | None:
     chosen = _choose(problem, strides)
     if chosen is None or (not once and _product(problem, strides) is not None):
         return None
-    wanted = chosen.desc(WEIGHTS)
+    wanted = chosen.desc.desc(WEIGHTS)
     blocks = wanted.blocks(problem.dtype)
     if blocks is None or wanted.same_as(MemoryDesc.strided(spec.shape, spec.dtype, strides[W])):
         return None

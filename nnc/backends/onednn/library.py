@@ -85,6 +85,7 @@ _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType({
     "dnnl_primitive_create": (_HANDLES, c_void_p),
     "dnnl_primitive_execute": (c_void_p, c_void_p, c_int, c_void_p),
     "dnnl_primitive_desc_query": (c_void_p, c_int, c_int, c_void_p),
+    "dnnl_primitive_desc_next_impl": (c_void_p,),
     "dnnl_primitive_attr_create": (_HANDLES,),
     "dnnl_primitive_attr_set_scratchpad_mode": (c_void_p, c_int),
     "dnnl_primitive_attr_set_fpmath_mode": (c_void_p, c_int),
@@ -439,6 +440,15 @@ class PrimitiveDesc(Owned):
         """The tensor that stands in a role of `QUERIES`, with the layout that was chosen."""
         borrowed = loaded().functions.dnnl_primitive_desc_query_md(self.handle, QUERIES[role], 0)
         return MemoryDesc(_create("dnnl_memory_desc_clone", borrowed))
+
+    def skip_to_reference(self) -> None:
+        """Moves on to the library's plain loop over tensors of the same layouts.
+
+        Raises:
+            BackendError: the library has none.
+        """
+        while not self.implementation.startswith("ref"):
+            check(loaded().functions.dnnl_primitive_desc_next_impl(self.handle), "next implementation")
 
     @property
     def scratchpad_bytes(self) -> int:

@@ -234,7 +234,7 @@ def test_the_workspace_is_part_of_the_plan() -> None:
 
 def test_calls_of_as_many_tensors_share_one_text() -> None:
     names = set()
-    for geometry in ("3x3", "1x1", "groups", "1 axis"):
+    for geometry in ("3x3", "1x1", "7x7 strided", "dilated"):
         operands, params = problem(geometry, "conv")
         (spec,) = infer_specs(conv, tuple(map(spec_of, operands)), params)
         views = [View.whole(i, spec_of(x)) for i, x in enumerate(operands)]
@@ -283,7 +283,7 @@ def test_every_thread_obeys_the_number_of_threads() -> None:
         ("jit_bf16:avx512_core_bf16", (2, 8, 4, 4), 2, False),
         ("brgconv_bwd_w:avx512_core_amx", (2, 8, 4, 4), 2, True),
         ("jit_bf16:avx512_core_bf16", (2, 8, 4, 4), 1, True),
-        ("x64:gemm:jit", (2, 8, 4, 3), 2, True),
+        ("x64:gemm:jit", (2, 8, 4, 4), 1, False),
     ],
 )
 def test_implementations_that_read_what_nobody_wrote_are_told_by_name(
