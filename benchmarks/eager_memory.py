@@ -20,7 +20,7 @@ from nnc.array import Array, as_value
 from nnc.commands.rules import alias
 from nnc.context import with_mode
 from nnc.graph import Command, Graph, set_eager
-from nnc.trace.eager import EagerInterpreter, find_plan
+from nnc.trace.core.eager import EagerInterpreter, find_plan
 
 NDArray = np.ndarray[Any, Any]
 REAL = 4096  # bytes; results up to here that are made of such ones are computed, so that seeds, shapes and indices are right

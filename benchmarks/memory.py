@@ -33,12 +33,12 @@ from nnc.lower.alloc.arena import THOROUGH
 from nnc.lower.alloc.greedy import best_fit, order_of
 from nnc.lower.alloc.instances import read_instance
 from nnc.lower.alloc.problem import block_rows, make_problem
-from nnc.lower.liveness import walk
 from nnc.lower.phases import SIMPLIFYING, names_of
 from nnc.lower.pipeline import plan
-from nnc.lower.report import MemoryPlan
-from nnc.lower.stages import Loop
-from nnc.lower.views import find_views
+from nnc.lower.plan.liveness import walk
+from nnc.lower.plan.stages import Loop
+from nnc.lower.plan.views import find_views
+from nnc.lower.program.report import MemoryPlan
 from nnc.options import Options
 
 INSTANCES = Path(__file__).parent.parent / "tests" / "lower" / "alloc" / "instances"

@@ -19,7 +19,7 @@ AREAS = {
     "trace": ("nnc/trace", "nnc/signature.py", "nnc/jit.py", "nnc/executable.py"),
     "passes": ("nnc/lower/passes",),
     "lower": ("nnc/lower",),
-    "codegen": ("nnc/lower/codegen",),
+    "kernels": ("nnc/lower/kernels",),
     "dynamic": ("nnc/trace/dynamic", "nnc/dynamic"),
     "nn": ("nnc/nn",),
     "optim": ("nnc/optim",),

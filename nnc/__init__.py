@@ -7,14 +7,14 @@ from nnc import errors, graph, numpy, tree
 from nnc.array import Array, asarray
 from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
 from nnc.devices import devices
-from nnc.trace.branches import case_of, cond, switch
-from nnc.trace.control_flow import associative_scan, fori_loop, map, scan, while_loop
-from nnc.trace.custom import custom_jvp, custom_vjp
-from nnc.trace.differentiate import grad, hvp, jvp, linear_transpose, linearize, stop_gradient, value_and_grad, vjp
-from nnc.trace.jacobian import hessian, jacfwd, jacrev
-from nnc.trace.specs import ShapeDtypeStruct, eval_shape, make_graph
-from nnc.trace.subgraphs import checkpoint
-from nnc.trace.vectorize import vmap
+from nnc.trace.core.custom import custom_jvp, custom_vjp
+from nnc.trace.core.differentiate import grad, hvp, jvp, linear_transpose, linearize, stop_gradient, value_and_grad, vjp
+from nnc.trace.core.jacobian import hessian, jacfwd, jacrev
+from nnc.trace.core.specs import ShapeDtypeStruct, eval_shape, make_graph
+from nnc.trace.core.subgraphs import checkpoint
+from nnc.trace.core.vectorize import vmap
+from nnc.trace.loops.branches import case_of, cond, switch
+from nnc.trace.loops.control_flow import associative_scan, fori_loop, map, scan, while_loop
 
 if TYPE_CHECKING:
     from nnc import data, debug, io, nn, optim, random, testing

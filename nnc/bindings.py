@@ -14,9 +14,9 @@ from nnc.array import Array, new_array
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import TensorSpec
-from nnc.lower.direct import Results
-from nnc.lower.packed_weights import PackedWeights
-from nnc.trace.flat import FlatTree
+from nnc.lower.program.direct import Results
+from nnc.lower.program.packed_weights import PackedWeights
+from nnc.trace.core.flat import FlatTree
 
 _MEMORY = attrgetter("memory")
 

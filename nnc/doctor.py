@@ -11,8 +11,8 @@ from nnc import __version__
 from nnc.backends.cpu.jit import compiler, why_absent
 from nnc.backends.cpu.threads import threads
 from nnc.devices import devices as usable_devices
-from nnc.lower.cache import Cache
-from nnc.lower.report import format_bytes
+from nnc.lower.program.cache import Cache
+from nnc.lower.program.report import format_bytes
 from nnc.machine import ABSENT, numpy_blas, processor, read_text, values_of, version_of
 from nnc.options import Options
 

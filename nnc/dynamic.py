@@ -32,18 +32,18 @@ from nnc.executable import Executable
 from nnc.graph import Graph, structural_hash
 from nnc.jit import BoundMethod, Compiled, compile
 from nnc.lower.pipeline import lower
-from nnc.lower.program import Program
+from nnc.lower.program.program import Program
 from nnc.options import Options, parse_bytes
 from nnc.signature import Signature
 from nnc.silence import silently
-from nnc.trace.dynamic import Recorder, Variable, concrete_array
-from nnc.trace.dynamic_backward import Backward, Structure, as_graph, differentiate, take_apart
-from nnc.trace.dynamic_linear import LinearPart, split
-from nnc.trace.dynamic_memo import MemoStats
-from nnc.trace.dynamic_routine import routine_of
-from nnc.trace.dynamic_store import Binding, Operation, history
-from nnc.trace.eager import Plan
-from nnc.trace.flat import name_of
+from nnc.trace.core.eager import Plan
+from nnc.trace.core.flat import name_of
+from nnc.trace.dynamic.backward import Backward, Structure, as_graph, differentiate, take_apart
+from nnc.trace.dynamic.interpreter import Recorder, Variable, concrete_array
+from nnc.trace.dynamic.linear import LinearPart, split
+from nnc.trace.dynamic.memo import MemoStats
+from nnc.trace.dynamic.routine import routine_of
+from nnc.trace.dynamic.store import Binding, Operation, history
 from nnc.tracebacks import api_boundary
 
 NDArray = np.ndarray[Any, Any]

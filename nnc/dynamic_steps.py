@@ -12,7 +12,7 @@ from nnc.array import Array
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.jit import compile
-from nnc.trace.dynamic import Variable, array_of
+from nnc.trace.dynamic.interpreter import Variable, array_of
 
 EQUAL_RUNS = 3  # of a function before it is compiled
 _PATIENCE = 30  # runs of a function that are looked at

@@ -23,25 +23,25 @@ from nnc.commands.promote import is_weak
 from nnc.context import activity, set_context
 from nnc.errors import ArgumentTypeError, OutOfMemoryError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
-from nnc.lower.autotune import Tuner
-from nnc.lower.background import in_background
-from nnc.lower.cache import Cache, Entry
-from nnc.lower.direct import ArrayLayout, Direct, load_direct
-from nnc.lower.frame import NoRoomError
-from nnc.lower.packed_weights import PackedWeights, is_alone
+from nnc.lower.kernels.autotune import Tuner
 from nnc.lower.pipeline import lower
-from nnc.lower.prefetch import Prefetch
-from nnc.lower.program import Program
-from nnc.lower.report import Cost, MemoryPlan, MemoryRow, format_bytes
-from nnc.lower.schedule.report import ScheduleReport, Watch, make_schedule_report
-from nnc.lower.stages import Step
-from nnc.lower.timings import Timings
+from nnc.lower.plan.schedule.report import ScheduleReport, Watch, make_schedule_report
+from nnc.lower.plan.stages import Step
+from nnc.lower.program.background import in_background
+from nnc.lower.program.cache import Cache, Entry
+from nnc.lower.program.direct import ArrayLayout, Direct, load_direct
+from nnc.lower.program.frame import NoRoomError
+from nnc.lower.program.packed_weights import PackedWeights, is_alone
+from nnc.lower.program.prefetch import Prefetch
+from nnc.lower.program.program import Program
+from nnc.lower.program.report import Cost, MemoryPlan, MemoryRow, format_bytes
+from nnc.lower.program.timings import Timings
 from nnc.options import Options
 from nnc.retraces import difference
 from nnc.signature import Call, CallPattern, Key, Signature, leaf_keys
-from nnc.trace.captures import Snapshot, take_snapshot
-from nnc.trace.flat import FlatTree, definition_of, name_of
-from nnc.trace.staging import Staged, stage
+from nnc.trace.core.captures import Snapshot, take_snapshot
+from nnc.trace.core.flat import FlatTree, definition_of, name_of
+from nnc.trace.core.staging import Staged, stage
 from nnc.tracebacks import api_boundary, is_users
 
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments

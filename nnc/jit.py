@@ -17,7 +17,7 @@ from nnc.devices import CPU, find_device
 from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, user_error
 from nnc.executable import Executable, Lowered, Run, prefetching
 from nnc.fork import new_rlock
-from nnc.lower.background import deferring
+from nnc.lower.program.background import deferring
 from nnc.options import Options, parse_bytes
 from nnc.retraces import (
     Change,
@@ -31,9 +31,9 @@ from nnc.retraces import (
     warn_of_traces,
 )
 from nnc.signature import Call, CallPattern, Key, Names, Numbers, Signature
-from nnc.trace.dynamic import Recorder
-from nnc.trace.flat import call_function, check_callable, name_of
-from nnc.trace.tracer import Tracer
+from nnc.trace.core.flat import call_function, check_callable, name_of
+from nnc.trace.core.tracer import Tracer
+from nnc.trace.dynamic.interpreter import Recorder
 from nnc.tracebacks import api_boundary, leave
 from nnc.typing import P, Q, R, R_co, S
 

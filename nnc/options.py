@@ -37,7 +37,8 @@ class Options:
         streams: how many streams the schedule may use, "auto" or a number.
         donated: the inputs that the program may overwrite, by position.
         check_finite: every result is searched for NaN and infinities (`nnc.debug.check_finite`).
-        guard: steps run one by one on memory with red zones and poison, which is checked after each (NNC_GUARD; nnc.lower.guard).
+        guard: steps run one by one on memory with red zones and poison, which is checked after each
+            (NNC_GUARD; nnc.lower.program.guard).
         allocator: how memory is planned (NNC_ALLOCATOR): "portfolio" is best; "article" and "article-size" are the published
             algorithm of libnnc and its variant that takes large tensors first, for comparisons.
         autotune: several kernels of a step are measured, and the fastest is taken.

@@ -16,10 +16,18 @@ from nnc.array import Array
 from nnc.commands.promote import as_operand, is_weak
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
 from nnc.graph import TensorSpec
-from nnc.trace.flat import FlatFunction, FlatTree, argument_paths, call_function, name_of, parameter_name, read_leaf
-from nnc.trace.pattern import MISMATCHES, Take, make_pattern
-from nnc.trace.specs import argument_spec
-from nnc.trace.tracer import Tracer
+from nnc.trace.core.flat import (
+    FlatFunction,
+    FlatTree,
+    argument_paths,
+    call_function,
+    name_of,
+    parameter_name,
+    read_leaf,
+)
+from nnc.trace.core.pattern import MISMATCHES, Take, make_pattern
+from nnc.trace.core.specs import argument_spec
+from nnc.trace.core.tracer import Tracer
 
 Fun = Callable[..., Any]
 Names = str | Sequence[str] | None

@@ -19,7 +19,7 @@ from nnc.backends.loaded import expected_compiler
 from nnc.backends.onednn.library import library
 from nnc.graph import Graph
 from nnc.graph.remember import remembered
-from nnc.lower.codegen.native import Native, Remembered, Texts
+from nnc.lower.kernels.native import Native, Remembered, Texts
 
 SCRIPT = """
 import gc, numpy as np, nnc, nnc.numpy as nnp

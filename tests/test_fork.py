@@ -161,7 +161,7 @@ PARTS = """
 from functools import cached_property
 from nnc.collection import collection_paused
 from nnc.data.prefetch import Prefetch
-from nnc.lower.program import Program
+from nnc.lower.program.program import Program
 
 lock, mine, theirs = fork.new_lock(), fork.new_rlock(), fork.new_rlock()
 here, go_on = threading.Barrier(2), threading.Event()

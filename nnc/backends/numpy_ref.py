@@ -14,8 +14,8 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands.rules import in_place_facts, numpy_into, ufunc_of
 from nnc.graph import Command, Kernel, TensorSpec, find_kernel, kernel, reference
-from nnc.lower.kernels import store
-from nnc.lower.stages import NDArray
+from nnc.lower.kernels.references import store
+from nnc.lower.plan.stages import NDArray
 
 BACKEND = "numpy"
 Arrays = Sequence[NDArray]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nnc.dtypes import DType
-from nnc.lower.stages import Step, Strides, View
+from nnc.lower.plan.stages import Step, Strides, View
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,5 +103,5 @@ PRINTED = (fused, fused_many, with_epilogue, unit)  # sub-graphs that become ker
 
 # A linear map that is known only by its transpose: `pull(cotangents) -> cotangents of the operands`, or the sub-graph of that
 # function, which takes captured values too: the last operands. It lives in the linear graph that reverse mode transposes;
-# nnc.trace.backward runs it, in both directions.
+# nnc.trace.core.backward runs it, in both directions.
 pull_only = register("pull_only", None, None, infer=lambda *specs, pull, outputs, graphs=(): outputs)

@@ -144,7 +144,7 @@ def _getter(places: Sequence[int]) -> Callable[[Any], Sequence[Any]]:
 
 
 class Lanes:
-    """A value that is recorded, with the methods of the code generator's terms (`nnc.lower.codegen.math.terms.Term`)."""
+    """A value that is recorded, with the methods of the code generator's terms (`nnc.lower.kernels.math.terms.Term`)."""
 
     __slots__ = ("dtype", "number", "recorder")
 

@@ -11,7 +11,7 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.debug import callback as callback_command
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
-from nnc.trace.flat import FlatTree, call_function
+from nnc.trace.core.flat import FlatTree, call_function
 from nnc.tracebacks import api_boundary
 
 

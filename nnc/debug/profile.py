@@ -6,7 +6,7 @@ from typing import Any
 
 from nnc.errors import ArgumentTypeError, TraceError, user_error
 from nnc.jit import BoundMethod, Compiled
-from nnc.lower.schedule.report import ScheduleReport
+from nnc.lower.plan.schedule.report import ScheduleReport
 from nnc.tracebacks import api_boundary
 
 

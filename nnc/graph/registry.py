@@ -281,7 +281,7 @@ class Kernel:
         priority: the highest wins.
         workspace: (specs, params) -> bytes of memory that it needs while it runs. Where these are not 0, the memory plan has a
             place for them, and `run` gets them as one more output, an array of uint8.
-        native: step -> the kernel for compiled programs (nnc.lower.codegen.native), where there is one for the step's strides;
+        native: step -> the kernel for compiled programs (nnc.lower.kernels.native), where there is one for the step's strides;
             kernels without one are called through Python.
         layouts: (specs, params, once) -> the blocked layouts into which it would bring inputs that may come packed
             (nnc.commands.pack), by their positions; `once` says that this costs nothing, since it is done once for many runs.

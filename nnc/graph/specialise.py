@@ -3,7 +3,7 @@
 A function of nnc.numpy reads dtypes, shapes and settings, says which are wrong, and calls a few commands. Equal specs and
 settings lead to equal commands. So a call that was met before does not run the function: its commands, traced once on abstract
 operands, run eagerly, are recorded by the ambient trace, or both in a dynamic graph. The traced graph is closed, so it can depend
-on nothing but operands and settings (nnc.trace.specialised makes it, one layer up, where functions can be traced).
+on nothing but operands and settings (nnc.trace.core.specialised makes it, one layer up, where functions can be traced).
 
 The key of a call holds specs and weakness of its operands and all of its settings, exactly. Where a mode is on that looks at each
 command, functions run as they are. nnc.bounded states the rule for all memories of calls.

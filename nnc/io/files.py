@@ -19,7 +19,7 @@ from nnc.io.container import DTYPES, damaged, read, read_header, write
 from nnc.io.layout import Layout, Node, describe, fill, leaf_value, rebuild, walk
 from nnc.paths import access, path_to_read, path_to_write
 from nnc.spelling import spelled
-from nnc.trace.dynamic import Variable
+from nnc.trace.dynamic.interpreter import Variable
 
 NDArray = np.ndarray[Any, Any]
 PathLike = str | os.PathLike[str]

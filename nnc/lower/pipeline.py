@@ -15,21 +15,21 @@ from nnc.dtypes import TAPE
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
-from nnc.lower.background import in_background
-from nnc.lower.bind import bind_buffers, emit, no_workspace
-from nnc.lower.codegen.native import Compiler
-from nnc.lower.emit import Workspace
-from nnc.lower.kernels import RunProgram, sub_graph_kernel
-from nnc.lower.native_program import ProgramAbi
-from nnc.lower.natives import Natives, fused_alone, settled
-from nnc.lower.passes.remat import Remat, frugal
+from nnc.lower.kernels.native import Compiler
+from nnc.lower.kernels.references import RunProgram, sub_graph_kernel
+from nnc.lower.passes.memory.remat import Remat, frugal
 from nnc.lower.phases import DELAY, FUSE, JOIN, PLACING, READY_TO_FUSE, READY_TO_JOIN, SETTLING, facts_after, run_phases
-from nnc.lower.program import Program
-from nnc.lower.report import check_addresses, check_budget
-from nnc.lower.schedule.make import concurrent_lives, make_schedule
-from nnc.lower.schedule.races import check_schedule
-from nnc.lower.stages import Bound, Kind, Planned, Step
-from nnc.lower.stored import find_place
+from nnc.lower.plan.bind import bind_buffers, emit, no_workspace
+from nnc.lower.plan.emit import Workspace
+from nnc.lower.plan.schedule.make import concurrent_lives, make_schedule
+from nnc.lower.plan.schedule.races import check_schedule
+from nnc.lower.plan.stages import Bound, Kind, Planned, Step
+from nnc.lower.program.background import in_background
+from nnc.lower.program.native_program import ProgramAbi
+from nnc.lower.program.natives import Natives, fused_alone, settled
+from nnc.lower.program.program import Program
+from nnc.lower.program.report import check_addresses, check_budget
+from nnc.lower.program.stored import find_place
 from nnc.options import Options
 
 ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Kernel]

@@ -14,7 +14,7 @@ from nnc.nn.activations import log_softmax
 from nnc.nn.ranges import read_classes, read_lengths
 from nnc.nn.reduction import Reduction, reduce_terms, widen
 from nnc.spelling import spelled
-from nnc.trace.control_flow import scan
+from nnc.trace.loops.control_flow import scan
 from nnc.typing import ArrayLike
 
 IMPOSSIBLE = -1e30  # stands for log 0: finite, so that differences of it have derivatives

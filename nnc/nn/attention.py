@@ -24,8 +24,8 @@ from nnc.graph import spec_of
 from nnc.nn.ranges import read_lengths
 from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
-from nnc.trace.control_flow import scan
-from nnc.trace.subgraphs import checkpoint
+from nnc.trace.core.subgraphs import checkpoint
+from nnc.trace.loops.control_flow import scan
 
 FEW = 16  # queries that share keys, below which the command's vectors are not full
 WIDE = 256  # features up to which its blocks stay in the caches

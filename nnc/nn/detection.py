@@ -16,7 +16,7 @@ from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, parse_layout, per_axis
 from nnc.numpy.operands import known
 from nnc.spelling import spelled
-from nnc.trace.control_flow import while_loop
+from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike
 
 Taps = list[

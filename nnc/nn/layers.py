@@ -17,8 +17,8 @@ from nnc.nn.module import Module, field
 from nnc.nn.running import Run, is_stateful, takes_key
 from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
-from nnc.trace.flat import call_function
-from nnc.trace.subgraphs import checkpoint
+from nnc.trace.core.flat import call_function
+from nnc.trace.core.subgraphs import checkpoint
 from nnc.typing import ArrayLike, DTypeLike
 
 

@@ -22,7 +22,7 @@ from nnc.nn.module import Module, field
 from nnc.nn.ranges import read_lengths
 from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
-from nnc.trace.control_flow import scan
+from nnc.trace.loops.control_flow import scan
 from nnc.typing import ArrayLike
 
 

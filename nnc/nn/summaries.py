@@ -13,11 +13,11 @@ from nnc.commands.rules import cost
 from nnc.context import get_context
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import Graph, Node, TensorSpec, spec_of
-from nnc.lower.report import format_bytes, format_table
+from nnc.lower.program.report import format_bytes, format_table
 from nnc.nn.module import Module, is_container
 from nnc.nn.paths import join, parameters
 from nnc.nn.running import is_stateful, takes_key
-from nnc.trace.specs import make_graph
+from nnc.trace.core.specs import make_graph
 from nnc.tracebacks import api_boundary
 
 _LOG = "_summary_log"  # beside the fields of a watched module: its log and its path

@@ -19,8 +19,8 @@ from nnc.numpy.grids import indices
 from nnc.numpy.manipulation import broadcast_shapes, expand_dims, moveaxis, reshape
 from nnc.numpy.operands import Shape, to_axes, to_axis, to_shape, to_value
 from nnc.spelling import spelled
-from nnc.trace.flat import call_function
-from nnc.trace.vectorize import vmap
+from nnc.trace.core.flat import call_function
+from nnc.trace.core.vectorize import vmap
 from nnc.tracebacks import api_boundary
 
 __all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "vectorize"]

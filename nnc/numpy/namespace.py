@@ -10,8 +10,8 @@ import sys
 from functools import partial
 from typing import Any
 
-import nnc.trace.eager
-import nnc.trace.staged_call  # noqa: F401  (both register themselves: eager execution, and specialised calls)
+import nnc.trace.core.eager
+import nnc.trace.core.staged_call  # noqa: F401  (both register themselves: eager execution, and specialised calls)
 from nnc import dtypes
 from nnc.array import set_namespace
 from nnc.commands.rules import scalar
@@ -31,7 +31,7 @@ await_einops()
 
 def _check_scalar(command: Command, expression: str) -> None:
     """Checks a scalar expression; what is needed for that is imported when the first one comes from outside."""
-    importlib.import_module("nnc.lower.codegen.scalar_checks").check_scalar(command, expression)
+    importlib.import_module("nnc.lower.kernels.scalar_checks").check_scalar(command, expression)
 
 
 scalar.check_with(_check_scalar)

@@ -24,7 +24,7 @@ from nnc.numpy.norms import squared_sizes
 from nnc.numpy.operands import Axis, static_int, to_axes, to_value
 from nnc.numpy.types import finfo
 from nnc.spelling import spelled
-from nnc.trace.custom import custom_jvp
+from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 
 

@@ -22,9 +22,9 @@ from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trai
 from nnc.optim.precision import select_tree
 from nnc.optim.transforms import scaled, zero_count
 from nnc.spelling import spelled
-from nnc.trace.branches import cond
-from nnc.trace.control_flow import while_loop
-from nnc.trace.differentiate import value_and_grad
+from nnc.trace.core.differentiate import value_and_grad
+from nnc.trace.loops.branches import cond
+from nnc.trace.loops.control_flow import while_loop
 
 _value_and_grad: Callable[..., Callable[..., tuple[Any, Any]]] = value_and_grad  # of functions without types
 

@@ -37,7 +37,7 @@ from nnc.random.keys import Shape, read_key, split
 from nnc.random.parameters import float_dtype, integer_dtype, joint_shape, own_dtype, read_parameter, read_together
 from nnc.random.reuse import note_use, unrecorded
 from nnc.spelling import spelled
-from nnc.trace.control_flow import scan, while_loop
+from nnc.trace.loops.control_flow import scan, while_loop
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 

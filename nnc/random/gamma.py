@@ -23,8 +23,8 @@ from nnc.random.exact import power, sum_last, times
 from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, read_parameter, read_together
 from nnc.spelling import spelled
-from nnc.trace.control_flow import while_loop
-from nnc.trace.vectorize import vmap
+from nnc.trace.core.vectorize import vmap
+from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 # -- one number --------------------------------------------------------------------------------------------------------

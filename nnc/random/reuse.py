@@ -16,9 +16,9 @@ from nnc.commands.loop import ROUND
 from nnc.context import ContextChange, get_context, set_context
 from nnc.graph import Symbol
 from nnc.source import SourceLine, user_source
-from nnc.trace.batching import BatchTracer
-from nnc.trace.dual import DualTracer
-from nnc.trace.staging import StagedTracer, StagingTrace
+from nnc.trace.core.batching import BatchTracer
+from nnc.trace.core.dual import DualTracer
+from nnc.trace.core.staging import StagedTracer, StagingTrace
 
 _FIRST = np.asarray(0, np.uint64)
 

@@ -11,8 +11,8 @@ from nnc import dtypes, tree
 from nnc.array import Array, as_value
 from nnc.commands.promote import dtype_of
 from nnc.errors import ArgumentError, user_error
-from nnc.trace.differentiate import jvp, vjp
-from nnc.trace.flat import FlatTree
+from nnc.trace.core.differentiate import jvp, vjp
+from nnc.trace.core.flat import FlatTree
 
 Fun = Callable[..., Any]
 NDArray = np.ndarray[Any, Any]

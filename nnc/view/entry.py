@@ -9,9 +9,9 @@ from nnc.errors import ArgumentTypeError, user_error
 from nnc.executable import Executable, Lowered
 from nnc.graph import Graph
 from nnc.jit import BoundMethod, Compiled
-from nnc.lower.report import MemoryPlan
-from nnc.lower.schedule.report import ScheduleReport
-from nnc.trace.specs import make_graph
+from nnc.lower.plan.schedule.report import ScheduleReport
+from nnc.lower.program.report import MemoryPlan
+from nnc.trace.core.specs import make_graph
 from nnc.tracebacks import api_boundary
 from nnc.view.graph import draw_graph
 from nnc.view.memory import draw_memory

@@ -22,7 +22,7 @@ from nnc.backends.onednn.library import Eltwise, Sum
 from nnc.backends.onednn.matmul import Combine, matmul_native
 from nnc.backends.products import gemm_of, product_of
 from nnc.graph import TensorSpec, command, reference
-from nnc.lower.stages import Step, View
+from nnc.lower.plan.stages import Step, View
 from tests.figures import set_figures
 
 dot = command("dot")

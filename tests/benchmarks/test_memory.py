@@ -15,7 +15,7 @@ from benchmarks.networks import all_networks
 from benchmarks.tables import print_table
 from nnc.array import Array
 from nnc.lower.alloc import Block
-from nnc.lower.report import MemoryRow
+from nnc.lower.program.report import MemoryRow
 
 MLP = next(network for network in all_networks(quick=True) if network.name == "MLP")
 

@@ -10,10 +10,10 @@ from hashlib import sha256
 
 import nnc.lower.passes  # registers the passes that are recorded
 from nnc.graph import PASSES, Graph, to_text
-from nnc.lower.codegen.native import Native
-from nnc.lower.liveness import walk
+from nnc.lower.kernels.native import Native
 from nnc.lower.phases import BEFORE_FUSION, FUSE, JOIN, SIMPLIFYING, names_of
-from nnc.lower.program import Program as Lowered
+from nnc.lower.plan.liveness import walk
+from nnc.lower.program.program import Program as Lowered
 from tests.golden.programs import Program
 
 Texts = dict[str, str]  # by the name of the file

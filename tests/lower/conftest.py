@@ -13,9 +13,9 @@ import nnc  # noqa: F401  (registers every command)
 from nnc.array import Array
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.graph import Graph
-from nnc.lower.background import WRITER
 from nnc.lower.pipeline import lower
-from nnc.lower.program import Program
+from nnc.lower.program.background import WRITER
+from nnc.lower.program.program import Program
 from nnc.options import Options
 
 Compile = Callable[..., Program]

@@ -14,13 +14,13 @@ from nnc.commands import contract, elementwise
 from nnc.commands.rules import commutes
 from tests.lower.names_of_commands import names_commands, uses_in
 
-ROOMS = ("nnc/lower/codegen", "nnc/backends")
+ROOMS = ("nnc/lower/kernels", "nnc/backends")
 MOST = 4  # uses that may stay
 
 # By file and text: what is done there is done for one command by its nature.
 BY_NATURE = {
     (
-        "nnc/lower/codegen/domain.py",
+        "nnc/lower/kernels/domain.py",
         "node.command is unit",
     ): "a unit holds nodes that were fused already; only lowering makes it",
     (
@@ -34,10 +34,10 @@ BY_NATURE = {
 }
 # Files in which the same words name other things.
 OTHER_WORDS = {
-    "nnc/lower/codegen/integers.py": "functions of scalar expressions",
-    "nnc/lower/codegen/math/table.py": "functions of scalar expressions",
-    "nnc/lower/codegen/scalars.py": "functions of scalar expressions",
-    "nnc/lower/codegen/scalar_checks.py": "functions of scalar expressions",
+    "nnc/lower/kernels/integers.py": "functions of scalar expressions",
+    "nnc/lower/kernels/math/table.py": "functions of scalar expressions",
+    "nnc/lower/kernels/scalars.py": "functions of scalar expressions",
+    "nnc/lower/kernels/scalar_checks.py": "functions of scalar expressions",
     "nnc/backends/cpu/runtime.py": "functions of the C library",
     "nnc/backends/cpu/scatter.py": "values of the parameter `op` of scatter",
     "nnc/backends/onednn/library.py": "oneDNN's operations",

@@ -8,7 +8,7 @@ import pytest
 import nnc  # noqa: F401  (registers every command)
 from nnc.graph import Graph, GraphBuilder, register, run_passes
 from nnc.lower.phases import BEFORE_FUSION, names_of
-from nnc.lower.views import find_views
+from nnc.lower.plan.views import find_views
 from nnc.options import Options
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, UnsupportedError
-from nnc.trace.specs import make_graph
+from nnc.trace.core.specs import make_graph
 
 
 def test_new_arrays_have_the_default_dtypes():

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, TraceError
-from nnc.trace.differentiate import grad
-from nnc.trace.specs import make_graph
+from nnc.trace.core.differentiate import grad
+from nnc.trace.core.specs import make_graph
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(4, 5))

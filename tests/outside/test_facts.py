@@ -14,7 +14,7 @@ from nnc import dtypes
 from nnc.commands.elementwise import BITS, FLOAT, elementwise
 from nnc.commands.rules import Reduction
 from nnc.graph import Command, TensorSpec, register
-from nnc.lower.liveness import walk
+from nnc.lower.plan.liveness import walk
 
 pytestmark = [pytest.mark.usefixtures("own_registries"), pytest.mark.unguarded]
 RNG = np.random.default_rng(0)

@@ -14,8 +14,8 @@ from nnc import dtypes, nn, tree
 from nnc.backends.cpu.jit import compiler
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.backends.onednn.library import library
-from nnc.lower.liveness import walk
 from nnc.lower.pipeline import lower
+from nnc.lower.plan.liveness import walk
 from nnc.options import Options
 
 pytestmark = pytest.mark.skipif(library() is None or compiler() is None, reason="oneDNN or LLVM is not installed")

@@ -19,7 +19,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.context import with_mode
 from nnc.graph import specialise
-from nnc.trace import dynamic_routine
+from nnc.trace.dynamic import routine as dynamic_routine
 from tests.programs.generated import NUMBERS, OPERATIONS, SIZES, Step, steps
 
 DTYPES = ("float32", "float32", "float64", "int32")

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnc.graph import Graph
-from nnc.lower.schedule import assign
-from nnc.lower.schedule.races import check_schedule
+from nnc.lower.plan.schedule import assign
+from nnc.lower.plan.schedule.races import check_schedule
 from tests.figures import set_figures
-from tests.lower.schedule.tools import Delays, check_same_bits, compiled, random_schedule, rescheduled
+from tests.lower.plan.schedule.tools import Delays, check_same_bits, compiled, random_schedule, rescheduled
 from tests.programs import test_graphs, test_graphs_of_loops
 
 

@@ -10,8 +10,8 @@ import nnc
 import nnc.numpy as nnp
 from nnc.commands.loop import ROUND
 from nnc.graph import TensorSpec
-from nnc.trace.dynamic_linear import split
-from nnc.trace.rounds import Round, linearize_round
+from nnc.trace.dynamic.linear import split
+from nnc.trace.loops.rounds import Round, linearize_round
 
 ROW = np.arange(3, dtype=np.float32) + 1
 SPEC = TensorSpec((3,), "float32")

@@ -7,7 +7,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentTypeError
-from nnc.lower.schedule.report import ScheduleReport, ScheduleRow
+from nnc.lower.plan.schedule.report import ScheduleReport, ScheduleRow
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -20,9 +20,9 @@ from nnc.backends.cpu.printer import Axes, Printer, in_blocks, over
 from nnc.dtypes import DType
 from nnc.errors import InternalError
 from nnc.graph import Kernel, TensorSpec, add_kernel
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step, View
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step, View
 
 Specs = tuple[TensorSpec, ...]
 Params = Mapping[str, Any]

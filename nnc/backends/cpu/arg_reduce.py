@@ -15,9 +15,9 @@ from nnc import dtypes
 from nnc.backends.cpu.printer import Axes, Bound, Printer, add_native, grain_of, in_blocks, longest, looping, over
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step
 
 _COLUMNS = 8
 _VECTORS = 4  # at a time

@@ -17,11 +17,11 @@ from nnc.backends.cpu.vectors import write_row
 from nnc.commands.attention import Operands
 from nnc.devices.cpu import cpu_target
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Value, has_code
-from nnc.lower.codegen.math.logarithm import log
-from nnc.lower.codegen.math.terms import Term
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step
+from nnc.lower.kernels.builder import Value, has_code
+from nnc.lower.kernels.math.logarithm import log
+from nnc.lower.kernels.math.terms import Term
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step
 
 _ATTENTION = cpu_target().attention
 

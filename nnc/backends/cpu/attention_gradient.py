@@ -27,9 +27,9 @@ from nnc.commands.attention import BIAS, Operands
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import accumulator
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step, View
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step, View
 
 _ATTENTION = cpu_target().attention
 _PRODUCTS = cpu_target().products

@@ -20,9 +20,9 @@ from nnc.backends.cpu.vectors import write_row
 from nnc.commands.attention import BIAS, Operands
 from nnc.devices.cpu import cpu_target
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Slot, Value
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step
+from nnc.lower.kernels.builder import Slot, Value
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step
 
 _ATTENTION = cpu_target().attention
 

@@ -14,9 +14,9 @@ from nnc.backends.cpu.tiles import TEXTS, alone
 from nnc.backends.cpu.vectors import masks_of, read_row, vector_bytes, write_row
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.masks import first_lanes
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.masks import first_lanes
+from nnc.lower.kernels.native import Native
 
 _MEMORY = cpu_target().memory
 

@@ -12,7 +12,7 @@ from nnc.backends.cpu.printer import Bound, times
 from nnc.backends.cpu.triangular import Solver, System
 from nnc.backends.cpu.vectors import masks_of, vector_bytes, write_row
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Slot, Value
+from nnc.lower.kernels.builder import Code, Slot, Value
 
 _ROWS = 8
 

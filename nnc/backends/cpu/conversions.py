@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from nnc import dtypes
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Value, scalar_type
+from nnc.lower.kernels.builder import Code, Value, scalar_type
 
 NAMES = ("__truncsfhf2", "__extendhfsf2")
 

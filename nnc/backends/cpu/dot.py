@@ -23,9 +23,9 @@ from nnc.backends.products import Product, product_of
 from nnc.devices import CPU
 from nnc.devices.cpu import cpu_target
 from nnc.graph import Kernel, TensorSpec, add_kernel
-from nnc.lower.codegen.builder import has_code
-from nnc.lower.codegen.native import Native, Remembered
-from nnc.lower.stages import NDArray, Step
+from nnc.lower.kernels.builder import has_code
+from nnc.lower.kernels.native import Native, Remembered
+from nnc.lower.plan.stages import NDArray, Step
 
 _PRODUCTS = cpu_target().products
 

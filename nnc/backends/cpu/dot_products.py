@@ -10,7 +10,7 @@ from nnc.backends.cpu.vectors import add_product, advance, masks_of, split, vect
 from nnc.backends.products import Product
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Slot, Value
+from nnc.lower.kernels.builder import Code, Slot, Value
 
 _PRODUCTS = cpu_target().products
 

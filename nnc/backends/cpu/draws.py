@@ -20,10 +20,10 @@ from nnc.commands.rules import same_bits
 from nnc.devices import CPU
 from nnc.devices.cpu import cpu_target
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
-from nnc.lower.codegen.builder import has_code
-from nnc.lower.codegen.llvm import print_graph
-from nnc.lower.codegen.native import Native, Texts
-from nnc.lower.stages import Step, View
+from nnc.lower.kernels.builder import has_code
+from nnc.lower.kernels.llvm import print_graph
+from nnc.lower.kernels.native import Native, Texts
+from nnc.lower.plan.stages import Step, View
 
 _LOOPS = cpu_target().loops
 

@@ -21,11 +21,11 @@ from nnc.devices import CPU
 from nnc.devices.cpu import cpu_target
 from nnc.errors import InternalError
 from nnc.graph import Kernel, Symbol, TensorSpec, add_kernel, find_kernel
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.epilogue import Epilogue, evaluate
-from nnc.lower.codegen.kernel_ir import graph_key
-from nnc.lower.codegen.native import PRINTED, Native
-from nnc.lower.stages import Step, View, row_major
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.epilogue import Epilogue, evaluate
+from nnc.lower.kernels.kernel_ir import graph_key
+from nnc.lower.kernels.native import PRINTED, Native
+from nnc.lower.plan.stages import Step, View, row_major
 
 _MEMORY = cpu_target().memory
 _PRODUCTS = cpu_target().products

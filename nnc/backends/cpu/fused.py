@@ -13,11 +13,11 @@ from nnc.devices import CPU
 from nnc.dtypes import TAPE, as_dtype
 from nnc.errors import InternalError
 from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
-from nnc.lower.codegen.builder import has_code
-from nnc.lower.codegen.llvm import KernelPrinter, print_graph
-from nnc.lower.codegen.many import print_many
-from nnc.lower.codegen.native import Native, Remembered
-from nnc.lower.stages import Step
+from nnc.lower.kernels.builder import has_code
+from nnc.lower.kernels.llvm import KernelPrinter, print_graph
+from nnc.lower.kernels.many import print_many
+from nnc.lower.kernels.native import Native, Remembered
+from nnc.lower.plan.stages import Step
 
 
 @cache

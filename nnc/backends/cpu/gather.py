@@ -17,10 +17,10 @@ from nnc.backends.cpu.printer import Axes, Printer, Shape, add_native, grain_of,
 from nnc.commands.index import fill_value
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Code, Slot, Value
-from nnc.lower.codegen.native import Native
-from nnc.lower.codegen.values import position
-from nnc.lower.stages import Step, View
+from nnc.lower.kernels.builder import Code, Slot, Value
+from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.values import position
+from nnc.lower.plan.stages import Step, View
 
 
 @dataclass(frozen=True, slots=True)

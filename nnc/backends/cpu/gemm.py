@@ -31,7 +31,7 @@ from nnc.backends.cpu.vectors import TILE_ROWS, advance, split, vector_bytes, wr
 from nnc.backends.products import Axis, Product
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.kernels.builder import Code, Value
 
 _PRODUCTS = cpu_target().products
 

@@ -27,8 +27,8 @@ from nnc.devices.cpu import aligned_bytes
 from nnc.errors import InternalError
 from nnc.fork import new_lock
 from nnc.graph import TensorSpec, command, infer_specs, reference
-from nnc.lower.codegen.native import Native, State
-from nnc.lower.stages import NDArray, Step, View
+from nnc.lower.kernels.native import Native, State
+from nnc.lower.plan.stages import NDArray, Step, View
 from nnc.options import Options
 
 ENTRY = "ENTRY"
@@ -49,7 +49,7 @@ class Loaded:
 
 
 class Jit:
-    """Implements `nnc.lower.codegen.native.Compiler` with LLVM.
+    """Implements `nnc.lower.kernels.native.Compiler` with LLVM.
 
     Kernels with the same text are one function, compiled once while anyone holds it; `objects` remembers compiled code in files.
     """

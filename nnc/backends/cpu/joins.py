@@ -15,9 +15,9 @@ from nnc import dtypes
 from nnc.backends.cpu.moves import copy_bytes
 from nnc.backends.cpu.printer import grain_of
 from nnc.devices.cpu import cpu_target
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step, View
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step, View
 
 _THREADS = cpu_target().threads
 

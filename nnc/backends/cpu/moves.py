@@ -26,7 +26,7 @@ from nnc.backends.cpu.printer import (
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.kernels.builder import Code, Value
 
 _THREADS = cpu_target().threads
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from nnc.backends.cpu.engine import Engine
 from nnc.backends.cpu.llvm import KERNEL, Recipe
-from nnc.lower.background import in_background
-from nnc.lower.cache import Cache
+from nnc.lower.program.background import in_background
+from nnc.lower.program.cache import Cache
 
 _KIND = "objects"
 _TEXTS_OF_A_THREAD = 2  # fewer are compiled before a thread is ready

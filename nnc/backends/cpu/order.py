@@ -18,7 +18,7 @@ from nnc import dtypes
 from nnc.backends.cpu.printer import looping
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.kernels.builder import Code, Value
 
 _SORTING = cpu_target().sorting
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nnc.backends.cpu.jit import Loaded, compiler
 from nnc.lower.alloc.compiled import LOADER
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.native import Native
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from nnc.devices.cpu import cpu_target
-from nnc.lower.stages import NDArray
+from nnc.lower.plan.stages import NDArray
 from nnc.machine import read_text
 
 _MEMORY = cpu_target().memory

@@ -10,7 +10,7 @@ from nnc.backends.cpu.order import Layout
 from nnc.backends.cpu.printer import Printer
 from nnc.backends.cpu.quicksort import LEAST, quicksort, split_at_pivot
 from nnc.backends.cpu.shared import Shared
-from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.kernels.builder import Code, Value
 
 _PIECES_OF_A_PART = 2
 

@@ -24,9 +24,9 @@ from nnc.backends.cpu.scatter import convert_whole
 from nnc.commands.windows import spatial_axes
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec, command, infer_specs
-from nnc.lower.codegen.builder import Code, Slot, Value, has_code
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step, View, row_major
+from nnc.lower.kernels.builder import Code, Slot, Value, has_code
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step, View, row_major
 
 _VECTOR = 64  # bytes
 _UNROLLED = 8  # places of a row of a window

@@ -28,12 +28,12 @@ from nnc.array import Array
 from nnc.backends.cpu.pages import join_pages, take_small_pages
 from nnc.devices.cpu import aligned_bytes, cpu_target
 from nnc.fork import reset_after_fork
-from nnc.lower.background import in_background
-from nnc.lower.cache import Entry
-from nnc.lower.native_frame import CallMemory
-from nnc.lower.native_program import ProgramAbi
-from nnc.lower.packed_weights import is_alone
-from nnc.lower.stages import NDArray
+from nnc.lower.plan.stages import NDArray
+from nnc.lower.program.background import in_background
+from nnc.lower.program.cache import Entry
+from nnc.lower.program.native_frame import CallMemory
+from nnc.lower.program.native_program import ProgramAbi
+from nnc.lower.program.packed_weights import is_alone
 from nnc.machine import available_memory
 
 _MEMORY = cpu_target().memory

@@ -16,9 +16,9 @@ from nnc.devices import CPU
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.graph import Kernel, TensorSpec, add_kernel
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.native import Native, Remembered
-from nnc.lower.stages import Step
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.native import Native, Remembered
+from nnc.lower.plan.stages import Step
 
 _THREADS = cpu_target().threads
 

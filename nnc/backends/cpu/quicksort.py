@@ -13,8 +13,8 @@ from nnc.backends.cpu.order import Element, Layout, sort_registers
 from nnc.backends.cpu.printer import looping
 from nnc.backends.cpu.vectors import vector_bytes
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.masks import first_lanes
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.masks import first_lanes
 
 _REGISTERS = (4, 8)
 _DEPTH = 64  # pieces that wait: the longer one of two does, so each is at most half as long as the one before

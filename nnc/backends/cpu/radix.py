@@ -17,7 +17,7 @@ from nnc.backends.cpu.order import Layout
 from nnc.backends.cpu.printer import Printer, looping
 from nnc.backends.cpu.shared import Shared
 from nnc.devices.cpu import cpu_target
-from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.kernels.builder import Code, Value
 
 _SORTING = cpu_target().sorting
 

@@ -15,7 +15,7 @@ from nnc.backends.cpu.vectors import add_product, advance, cases, masks_of, spli
 from nnc.backends.products import Product
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.kernels.builder import Code, Value
 
 _PRODUCTS = cpu_target().products
 

@@ -10,8 +10,8 @@ from nnc import dtypes
 from nnc.backends.cpu.order import Element, Layout, key_dtype, key_of, value_of
 from nnc.backends.cpu.printer import Axes, Bound, Printer, in_blocks
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.stages import View
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.plan.stages import View
 
 _POSITION_BITS = 32
 

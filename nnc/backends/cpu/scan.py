@@ -18,10 +18,10 @@ from nnc.backends.cpu.printer import Axes, Bound, Printer, add_native, grain_of,
 from nnc.commands.rules import Reduction, cumulative
 from nnc.dtypes import DType
 from nnc.graph import Command, TensorSpec
-from nnc.lower.codegen.builder import Code, Slot, Value
-from nnc.lower.codegen.native import Native
-from nnc.lower.codegen.reductions import combined, has_reduction
-from nnc.lower.stages import Step
+from nnc.lower.kernels.builder import Code, Slot, Value
+from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.reductions import combined, has_reduction
+from nnc.lower.plan.stages import Step
 
 
 def _prefixes(code: Code, by: Reduction, x: Value) -> Value:

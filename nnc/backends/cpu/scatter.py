@@ -30,9 +30,9 @@ from nnc.backends.cpu.printer import (
 )
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step, View, row_major
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step, View, row_major
 
 Combine = Callable[[Code, Value, Value], Value]
 

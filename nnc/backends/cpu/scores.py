@@ -20,10 +20,10 @@ from nnc.commands.attention import Operands
 from nnc.commands.attention_formulas import Reach
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Value, known_integer
-from nnc.lower.codegen.math.exponential import exp
-from nnc.lower.codegen.math.terms import Term
-from nnc.lower.stages import View
+from nnc.lower.kernels.builder import Code, Value, known_integer
+from nnc.lower.kernels.math.exponential import exp
+from nnc.lower.kernels.math.terms import Term
+from nnc.lower.plan.stages import View
 
 _ATTENTION = cpu_target().attention
 _PRODUCTS = cpu_target().products

@@ -11,9 +11,9 @@ from nnc.backends.cpu.order import has_keys, key_of
 from nnc.backends.cpu.printer import Axes, Bound, Printer, add_native, grain_of, in_blocks, longest, over
 from nnc.devices.cpu import cpu_target
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step
 
 _SORTING = cpu_target().sorting
 

@@ -9,9 +9,9 @@ from nnc.backends.cpu.moves import fill_box, is_tiny, move_box
 from nnc.backends.cpu.printer import Printer, Shape, add_native
 from nnc.devices import CPU
 from nnc.graph import Command, TensorSpec, kernel
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step, View, is_contiguous, row_major
-from nnc.lower.views import restride
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step, View, is_contiguous, row_major
+from nnc.lower.plan.views import restride
 
 _PRINTED = 32  # operands of a join that are copied one after the other: LLVM's time for those grows with their square
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nnc import dtypes
 from nnc.backends.cpu.printer import Printer
-from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.kernels.builder import Code, Value
 
 _PART = 1 << 16  # elements
 _MOST_PARTS = 16

@@ -21,10 +21,10 @@ from nnc.backends.cpu.rows import Keys, Noted, Rows
 from nnc.backends.cpu.shared import Shared
 from nnc.devices.cpu import cpu_target
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.masks import known_lanes
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.masks import known_lanes
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step
 
 _SORTING = cpu_target().sorting
 

@@ -9,10 +9,10 @@ from nnc.backends.cpu.printer import Axes, Printer, add_native, grain_of, over
 from nnc.backends.cpu.rows import count_up
 from nnc.commands.random import PARITY, ROTATIONS
 from nnc.devices.cpu import cpu_target
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.masks import first_lanes
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.masks import first_lanes
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step
 
 _SORTING = cpu_target().sorting
 _THREADS = cpu_target().threads

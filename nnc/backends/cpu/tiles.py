@@ -19,8 +19,8 @@ from nnc.backends.cpu.printer import Bound, times
 from nnc.backends.cpu.vectors import add_product, masks_of, masks_up_to, read_row, write_row
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Carried, Code, Value
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.builder import Carried, Code, Value
+from nnc.lower.kernels.native import Native
 
 _MEMORY = cpu_target().memory
 _PRODUCTS = cpu_target().products

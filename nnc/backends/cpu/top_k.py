@@ -16,9 +16,9 @@ from nnc.backends.cpu.printer import Axes, Printer, add_native, grain_of, longes
 from nnc.backends.cpu.rows import Keys, Rows
 from nnc.backends.cpu.sort import can_sort_rows, print_sorts, workspace_of
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Code, Slot, Value
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step
+from nnc.lower.kernels.builder import Code, Slot, Value
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step
 
 _MOST_SELECTED = 256
 _VECTORS = 4  # that are looked at at a time

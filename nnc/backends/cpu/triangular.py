@@ -19,9 +19,9 @@ from nnc.backends.products import Axis, merge_axes
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step
 
 _PRODUCTS = cpu_target().products
 

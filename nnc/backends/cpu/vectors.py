@@ -11,8 +11,8 @@ from nnc.backends.cpu.printer import Bound, times
 from nnc.backends.products import Axis
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.masks import first_lanes, known_lanes
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.masks import first_lanes, known_lanes
 from nnc.machine import processor
 
 _PRODUCTS = cpu_target().products

@@ -17,8 +17,8 @@ from nnc import dtypes
 from nnc.backends.onednn.library import Memory, MemoryDesc, PrimitiveDesc, Stream, loaded
 from nnc.backends.onednn.primitives import Primitive, begin_primitives
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.native import Native
 
 _WORD = 8  # bytes
 _OF_POINTED = 3  # words that say where a memory object points

@@ -51,9 +51,9 @@ from nnc.dtypes import DType
 from nnc.errors import BackendError, InternalError
 from nnc.graph import Attribute, Command, Graph, Kernel, TensorSpec, add_kernel, infer_specs
 from nnc.graph import command as get_command
-from nnc.lower.codegen.epilogue import Epilogue
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import NDArray, Step, Strides, row_major
+from nnc.lower.kernels.epilogue import Epilogue
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import NDArray, Step, Strides, row_major
 
 _CONVOLUTIONS = cpu_target().convolutions
 

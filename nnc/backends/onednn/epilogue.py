@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from nnc.backends.onednn.library import Eltwise
 from nnc.commands.rules import commutes
 from nnc.graph import Attribute, Node, Symbol
-from nnc.lower.codegen.domain import UNIT, is_view
-from nnc.lower.codegen.epilogue import Epilogue
+from nnc.lower.kernels.domain import UNIT, is_view
+from nnc.lower.kernels.epilogue import Epilogue
 
 post_op: Attribute[Eltwise | str] = Attribute(
     "onednn_post_op", "oneDNN's function of a result, or the name of its operation on the result and another tensor"

@@ -21,8 +21,8 @@ from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, product_of
 from nnc.devices.cpu import cpu_target
 from nnc.errors import BackendError
 from nnc.graph import Kernel, TensorSpec, add_kernel
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step, View
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step, View
 
 _PRODUCTS = cpu_target().products
 

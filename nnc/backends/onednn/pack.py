@@ -13,8 +13,8 @@ from nnc.backends.onednn.primitives import Primitive
 from nnc.commands.pack import Blocks
 from nnc.errors import BackendError
 from nnc.graph import Kernel, TensorSpec, add_kernel
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step
 
 _FLOATS = (dtypes.float32, dtypes.bfloat16, dtypes.float16)
 

@@ -21,9 +21,9 @@ from nnc.backends.cpu.jit import Loaded, compiler
 from nnc.backends.onednn.library import Owned, PrimitiveDesc, check, loaded
 from nnc.errors import BackendError
 from nnc.fork import fork_waits, new_lock
-from nnc.lower.codegen.arguments import pointer, word, word_at
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.native import Native
+from nnc.lower.program.arguments import pointer, word, word_at
 
 _CREATE = "dnnl_primitive_create"
 

@@ -17,7 +17,7 @@ from nnc.lower.alloc.problem import Ints
 from nnc.lower.alloc.turns import LiveSets, Moves, Plans, Style
 from nnc.lower.alloc.turns_code import turns_native
 from nnc.lower.alloc.turns_words import WORDS
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.native import Native
 
 
 @dataclass(slots=True)

@@ -13,8 +13,8 @@ from functools import cache
 from nnc import dtypes
 from nnc.lower.alloc.turns import STEPS
 from nnc.lower.alloc.turns_words import Skyline
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.native import KERNEL, Native
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.native import KERNEL, Native
 
 _MOVE = f"{KERNEL}.move"
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from nnc import dtypes
 from nnc.lower.alloc.greedy import FAR
-from nnc.lower.codegen.builder import Code, Slot, Value
+from nnc.lower.kernels.builder import Code, Slot, Value
 
 # Of the problem, of the style, of the turn; then arrays in the same order, and words that are written while a move is made.
 WORDS = (

@@ -187,7 +187,7 @@ DYNAMIC = (
     "    found.append(([np.asarray(y) for y in ys], [np.asarray(g) for g in grads]))\n"
     "return found"
 )
-HOT = "with patch('nnc.trace.dynamic_routine.ENOUGH', 1e-9):  # routines are compiled at once\n" + indent(
+HOT = "with patch('nnc.trace.dynamic.routine.ENOUGH', 1e-9):  # routines are compiled at once\n" + indent(
     DYNAMIC, "    "
 )
 SECOND = "return nnc.jvp(lambda *xs: pulled(*xs)[1], tuple(floats), tuple([wave(x) for x in floats]))"

@@ -24,7 +24,7 @@ from nnc.context import with_mode
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
 from nnc.graph.dispatch import replaced_eager
-from nnc.trace.eager import checked
+from nnc.trace.core.eager import checked
 
 NDArray = np.ndarray[Any, Any]
 

@@ -15,7 +15,7 @@ from nnc.backends.cpu import cholesky, triangular
 from nnc.backends.cpu.jit import compiler
 from nnc.errors import LinAlgError
 from nnc.graph import TensorSpec, command, kernel, reference
-from nnc.lower.stages import Step, View
+from nnc.lower.plan.stages import Step, View
 from tests.figures import set_figures
 
 with_lapack = pytest.mark.skipif(

@@ -11,8 +11,8 @@ import nnc
 import nnc.backends.loaded  # noqa: F401  (registers every kernel)
 from nnc.dtypes import BY_NAME
 from nnc.graph import Kernel, TensorSpec, command, infer_specs, kernel, reference, spec_of
-from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step, View
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step, View
 
 NDArray = np.ndarray[Any, Any]
 Layout = Callable[[NDArray], NDArray]

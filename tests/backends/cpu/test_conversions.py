@@ -9,8 +9,8 @@ import numpy as np
 from nnc import dtypes
 from nnc.backends.cpu.conversions import NAMES, conversions_text
 from nnc.backends.cpu.engine import Engine
-from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.stages import NDArray
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.plan.stages import NDArray
 
 OLD = Engine("x86-64")
 

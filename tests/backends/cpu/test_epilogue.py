@@ -21,8 +21,8 @@ from nnc.backends.cpu.epilogue import print_epilogue
 from nnc.backends.cpu.jit import compiler
 from nnc.commands.control import with_epilogue
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, reference
-from nnc.lower.codegen.epilogue import Epilogue
-from nnc.lower.stages import Step, View
+from nnc.lower.kernels.epilogue import Epilogue
+from nnc.lower.plan.stages import Step, View
 from tests.backends.cpu.against_reference import backwards, columns, spaced
 from tests.figures import set_figures
 

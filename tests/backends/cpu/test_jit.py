@@ -30,10 +30,10 @@ from nnc.backends.cpu.openmp import find_openmp
 from nnc.backends.cpu.runtime import Runtime
 from nnc.backends.loaded import choose_kernel
 from nnc.errors import InternalError, OutOfBoundsError
-from nnc.lower.codegen.builder import Code
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.builder import Code
+from nnc.lower.kernels.native import Native
 from nnc.lower.pipeline import lower
-from nnc.lower.stages import Step
+from nnc.lower.plan.stages import Step
 from nnc.options import Options
 
 ENGINE = Engine()
@@ -313,7 +313,7 @@ def test_what_all_programs_need_is_begun_at_once_and_waited_for_later() -> None:
 
 SCRIPT = """
 from nnc.backends.cpu.jit import compiler
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.native import Native
 jit = compiler()
 functions = jit.load([Native(f"define i64 @KERNEL(ptr %x) {{ ret i64 {i} }}") for i in range(3)])
 entry = jit.load_entry("define i64 @ENTRY() { ret i64 5 }", {}, functions)

@@ -13,9 +13,9 @@ import nnc.numpy as nnp
 from nnc.backends.cpu.joins import join_many
 from nnc.backends.loaded import choose_kernel, compiler
 from nnc.graph import TensorSpec, command
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.native import Native
 from nnc.lower.pipeline import lower
-from nnc.lower.stages import Step, View
+from nnc.lower.plan.stages import Step, View
 from nnc.options import Options
 from tests.backends.cpu.against_reference import LAYOUTS, check, columns, dense, odd, spaced, values
 

@@ -11,8 +11,8 @@ from nnc import dtypes
 from nnc.backends.cpu.jit import compiler
 from nnc.backends.cpu.moves import turn
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.builder import Code
+from nnc.lower.kernels.native import Native
 
 WORDS = (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.float32, dtypes.float64)
 

@@ -25,7 +25,7 @@ from nnc.backends.cpu.object_cache import Objects
 from nnc.backends.cpu.openmp import Openmp
 from nnc.backends.cpu.pool import Pool, is_supported, pool_text
 from nnc.backends.cpu.runtime import Runtime
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.native import Native
 from tests.backends.cpu.test_threads import PARTS, cover
 
 pytestmark = pytest.mark.skipif(not is_supported(), reason="nnc has no threads of its own on this system")

@@ -24,10 +24,10 @@ from nnc.backends.cpu.jit import compiler
 from nnc.backends.cpu.pages import are_for_who_asks, join_pages, take_small_pages
 from nnc.backends.cpu.prefetch import Prefetcher, Preparing
 from nnc.devices.cpu import aligned_bytes, cpu_target
-from nnc.lower.background import WRITER, deferring, in_background
-from nnc.lower.cache import Cache, Entry
-from nnc.lower.native_frame import CallMemory, NativeFrame
-from nnc.lower.packed_weights import is_alone
+from nnc.lower.program.background import WRITER, deferring, in_background
+from nnc.lower.program.cache import Cache, Entry
+from nnc.lower.program.native_frame import CallMemory, NativeFrame
+from nnc.lower.program.packed_weights import is_alone
 from nnc.machine import available_memory
 from tests.figures import set_figures
 

@@ -19,7 +19,7 @@ from nnc.backends.cpu.openmp import find_openmp
 from nnc.backends.cpu.pool import Pool, is_supported
 from nnc.backends.cpu.runtime import Runtime
 from nnc.backends.cpu.team import STANDINS
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.native import Native
 
 OPENMP = find_openmp()
 pytestmark = pytest.mark.skipif(not is_supported() or OPENMP.library is None, reason="there is no pool, or no OpenMP")

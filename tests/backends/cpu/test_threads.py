@@ -24,8 +24,8 @@ from nnc.backends.cpu.runtime import Runtime
 from nnc.backends.cpu.threads import Threads, find_blas_setters, most_threads, threads
 from nnc.devices.cpu import cpu_target
 from nnc.errors import ArgumentError, ArgumentTypeError, BackendError
-from nnc.lower.codegen.costs import estimate_ns, grain_of
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.costs import estimate_ns, grain_of
+from nnc.lower.kernels.native import Native
 
 _THREADS = cpu_target().threads
 
@@ -266,7 +266,7 @@ FORK = """
 import ctypes, os
 import nnc
 from nnc.backends.cpu.jit import compiler
-from nnc.lower.codegen.native import Native
+from nnc.lower.kernels.native import Native
 
 text = '''
 declare void @nnc_parallel_for(ptr, ptr, i64, i64)

@@ -20,7 +20,7 @@ from nnc.backends.onednn.library import MemoryDesc, library
 from nnc.commands.conv import conv, conv_input_grad, conv_weight_grad
 from nnc.commands.windows import window_shape
 from nnc.graph import TensorSpec, command, infer_specs, reference, spec_of
-from nnc.lower.stages import Step, View
+from nnc.lower.plan.stages import Step, View
 from nnc.nn import conv as nn_conv
 
 pytestmark = pytest.mark.skipif(library() is None or compiler() is None, reason="oneDNN or LLVM is not installed")

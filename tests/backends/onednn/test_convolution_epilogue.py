@@ -20,7 +20,7 @@ from nnc.commands.control import with_epilogue
 from nnc.devices.cpu import aligned_bytes
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, command, reference
 from nnc.lower.pipeline import lower
-from nnc.lower.stages import Step, View
+from nnc.lower.plan.stages import Step, View
 from nnc.options import Options
 
 pytestmark = pytest.mark.skipif(

@@ -19,7 +19,7 @@ from nnc.backends.onednn import pack as onednn_pack
 from nnc.backends.onednn.library import MemoryDesc, library
 from nnc.commands.pack import Blocks, pack
 from nnc.graph import command, reference, spec_of
-from nnc.lower.liveness import walk
+from nnc.lower.plan.liveness import walk
 from tests.backends.onednn.test_convolution import GEOMETRIES, problem, run
 
 pytestmark = pytest.mark.skipif(library() is None or compiler() is None, reason="oneDNN or LLVM is not installed")

@@ -20,7 +20,7 @@ from nnc.backends.onednn import calls, primitives
 from nnc.backends.onednn.library import MemoryDesc, PrimitiveDesc, library
 from nnc.backends.onednn.primitives import Primitive, begin_primitives
 from nnc.errors import BackendError
-from nnc.lower.native_frame import NativeFrame
+from nnc.lower.program.native_frame import NativeFrame
 
 pytestmark = pytest.mark.skipif(library() is None or compiler() is None, reason="there is no oneDNN here")
 

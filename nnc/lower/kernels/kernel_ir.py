@@ -1,0 +1,266 @@
+"""The loop nest of a fused step: what its graph computes, over which loops, and where each operand's elements lie.
+
+A nest has outer loops and, where something is reduced, the loops of a row. One of all is the vector loop, whose neighbouring
+iterations run in the lanes of a register: the loop along which the most bytes lie next to each other. Loops that lie evenly in all
+operands become one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from nnc.commands.rules import reduction
+from nnc.devices.cpu import cpu_target
+from nnc.dtypes import DType, accumulator
+from nnc.graph import Graph, Node, Symbol
+from nnc.graph.remember import remembered
+from nnc.lower.kernels.domain import UNIT, Domain, Phases, is_counted, is_gather, is_reduction, is_view, keeps_order
+from nnc.lower.kernels.scalars import count_instructions
+from nnc.lower.plan.stages import View
+
+_LOOPS = cpu_target().loops
+
+Loops = tuple[int, ...]
+
+_GATHERED = 4  # instructions for a vector of elements at computed places
+
+
+def instructions(node: Node) -> int:
+    """About how many instructions a node takes for one vector of its elements."""
+    if is_view(node):
+        return 0
+    if is_gather(node):
+        return _GATHERED
+    if node.command in reduction or is_counted(node):
+        return 1
+    return count_instructions(node.command, _LOOPS.transcendental_instructions)
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """A fused graph with its loops.
+
+    `sizes[l]` is how often loop l runs; `outer` and `row` list loops from the outside in, `vector` is one of them (None: there is
+    no loop at all). `strides[i][l]` are the bytes by which operand i (inputs, then outputs) moves with loop l, `axis_strides[i]`
+    the bytes by which it moves with its axes. `loop_of` gives the loop of a label.
+    """
+
+    graph: Graph
+    domain: Domain
+    phases: Phases
+    sizes: tuple[int, ...]
+    outer: Loops
+    row: Loops
+    vector: int | None
+    strides: tuple[tuple[int, ...], ...]
+    loop_of: dict[int, int]
+    axis_strides: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def operands(self) -> tuple[Symbol, ...]:
+        """Inputs and outputs."""
+        return (*self.graph.inputs, *self.graph.outputs)
+
+    @property
+    def in_row(self) -> bool:
+        """Whether the vector loop is one of the row."""
+        return self.vector in self.row
+
+    @property
+    def size(self) -> int:
+        """How many iterations all loops make."""
+        return math.prod(self.sizes)
+
+    @cached_property
+    def work(self) -> int:
+        """Instructions for one element, by estimate."""
+        return sum(map(instructions, self.graph.nodes)) + len(self.operands)
+
+    def is_full(self, symbol: Symbol) -> bool:
+        """Whether an output has an element for each iteration of all loops rather than one for each row."""
+        return not self.row or not self._reduced.isdisjoint(self.domain.axes(symbol))
+
+    @cached_property
+    def _reduced(self) -> frozenset[int]:
+        return self.domain.reduced
+
+    @property
+    def widest(self) -> int:
+        """Bytes of the widest value that is computed with."""
+        symbols = (*self.operands, *(node.outputs[0] for node in self.graph.nodes if not is_view(node)))
+        return max((accumulator(symbol.dtype).itemsize for symbol in symbols), default=1)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether all operands are gone through from the first byte to the last (or are one value), so that only the length
+        tells such nests apart.
+        """
+        if self.row or len(self.outer) != 1 or not all(map(keeps_order, self.graph.nodes)):
+            return False
+        return all(s[0] in (0, x.dtype.itemsize) for s, x in zip(self.strides, self.operands, strict=True))
+
+
+def make_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> Nest:
+    """The loop nest of a fused graph on operands that lie in these views."""
+    domain = Domain.of(graph)
+    operands, views = (*graph.inputs, *graph.outputs), (*inputs, *outputs)
+    steps: list[dict[int, int]] = []
+    for symbol, view in zip(operands, views, strict=True):
+        labels = domain.axes(symbol)
+        steps.append({label: step for label, step in zip(labels, view.strides, strict=True) if label != UNIT})
+    indexed = {domain.axes(node.outputs[0])[node.params["axis"]] for node in graph.nodes if is_counted(node)}
+    used = {label for symbol in _symbols(graph) for label in domain.axes(symbol)} - {UNIT}
+    reduced = domain.reduced
+    largest = max(range(len(operands)), key=lambda i: (len(steps[i]), i), default=None)
+
+    def farness(label: int) -> tuple[int, int]:
+        return -abs(steps[largest].get(label, 0)) if largest is not None else 0, label
+
+    merged: dict[int, list[int]] = {}
+    groups = []
+    for chosen in (used - reduced, used & reduced):
+        group: list[int] = []
+        for label in sorted(chosen, key=farness):
+            last = group[-1] if group else None
+            if last is not None and last not in indexed and label not in indexed:
+                n = domain.sizes[label]
+                if all(s.get(merged[last][-1], 0) == s.get(label, 0) * n for s in steps):
+                    merged[last].append(label)
+                    continue
+            group.append(label)
+            merged[label] = [label]
+        groups.append(group)
+    heads = [*groups[0], *groups[1]]
+    loop_of = {label: i for i, head in enumerate(heads) for label in merged[head]}
+    sizes = tuple(math.prod(domain.sizes[label] for label in merged[head]) for head in heads)
+    strides = tuple(tuple(s.get(merged[head][-1], 0) for head in heads) for s in steps)
+    outer = tuple(range(len(groups[0])))
+    row = tuple(range(len(outer), len(heads)))
+    dtypes = [symbol.dtype for symbol in operands]
+    vector = _vector_loop(sizes, strides, dtypes, row)
+    if vector in outer:
+        outer = (*(loop for loop in outer if loop != vector), vector)
+    else:
+        row = (*(loop for loop in row if loop != vector), *((vector,) if vector is not None else ()))
+    nest = Nest(
+        graph,
+        domain,
+        Phases.of(graph, domain),
+        sizes,
+        outer,
+        row,
+        vector,
+        strides,
+        loop_of,
+        tuple(v.strides for v in views),
+    )
+    return nest if row or indexed else _tiled(nest)
+
+
+def _tiled(nest: Nest) -> Nest:
+    """A nest in which operands lie in one another's transposed order, cut so that the lines of the cache that a vector of strided
+    elements touches are used up by the next iterations: a loop along which such an operand is dense is cut into tiles, within which
+    it runs inside of the vector loop.
+    """
+    vector = nest.vector
+    sizes = [symbol.dtype.itemsize for symbol in nest.operands]
+    across = [
+        s for s, unit in zip(nest.strides, sizes, strict=True) if vector is not None and s[vector] not in (0, unit)
+    ]
+    for loop in nest.outer:
+        dense = any(s[loop] == unit for s, unit in zip(nest.strides, sizes, strict=True) if s in across)
+        tile = next((tile for tile in _LOOPS.tiles if nest.sizes[loop] % tile == 0), None)
+        if loop != vector and dense and tile is not None and vector is not None:
+            inner = len(nest.sizes)
+            counts = [*nest.sizes, tile]
+            counts[loop] //= tile
+            strides = tuple((*(x * tile if i == loop else x for i, x in enumerate(s)), s[loop]) for s in nest.strides)
+            outer = (*(x for x in nest.outer if x not in (loop, vector)), loop, vector, inner)
+            return replace(nest, sizes=tuple(counts), strides=strides, outer=outer)
+    return nest
+
+
+def _symbols(graph: Graph) -> Sequence[Symbol]:
+    return (*graph.inputs, *(node.outputs[0] for node in graph.nodes))
+
+
+def _vector_loop(
+    sizes: Sequence[int], strides: Sequence[Sequence[int]], dtypes: Sequence[DType], row: Sequence[int]
+) -> int | None:
+    """The loop along which the fewest elements must be gathered; of equals one of the row, then the longest."""
+    if not sizes:
+        return None
+
+    def badness(loop: int) -> tuple[float, bool, int]:
+        gathered = 0.0
+        for steps, dtype in zip(strides, dtypes, strict=True):
+            elements = math.prod(n for n, step in zip(sizes, steps, strict=True) if step)
+            gathered += elements * (_LOOPS.strided_instructions if steps[loop] not in (0, dtype.itemsize) else 1)
+        return gathered / min(sizes[loop], 16), loop not in row, -sizes[loop]
+
+    return min(range(len(sizes)), key=badness)
+
+
+# -- kernels that are the same -----------------------------------------------------------------------------------------
+
+
+def flat_length(graph: Graph, views: Sequence[View]) -> int | None:
+    """How many elements there are, if all operands are gone through from the first byte to the last, or are one value."""
+    shape: tuple[int, ...] | None = None
+    for view in views:
+        if any(step for n, step in zip(view.spec.shape, view.strides, strict=True) if n > 1):
+            if not view.is_dense or shape not in (None, view.spec.shape):
+                return None
+            shape = view.spec.shape
+    if shape is None or any(view.spec.shape != shape for view in views[len(graph.inputs) :]):
+        return None
+    for node in graph.nodes:
+        spec = node.outputs[0].spec
+        if (spec.shape != shape and spec.size != 1) or not keeps_order(node) or is_reduction(node):
+            return None
+    return math.prod(shape)
+
+
+def flat_key(graph: Graph, views: Sequence[View]) -> Any:
+    """Returns a key of a fused graph's work on each element, at any length; None where `flat_length` is None."""
+    return _element_key(graph, views) if flat_length(graph, views) is not None else None
+
+
+def generic_form(graph: Graph, views: Sequence[View], least: int) -> tuple[int, Any] | None:
+    """`flat_length` and `flat_key`, where the length is `least` or more."""
+    length = flat_length(graph, views)
+    return (length, _element_key(graph, views)) if length is not None and length >= least else None
+
+
+def _element_key(graph: Graph, views: Sequence[View]) -> Any:
+    single = tuple(not any(step for n, step in zip(v.spec.shape, v.strides, strict=True) if n > 1) for v in views)
+    return graph_key(graph, False), single
+
+
+@remembered  # kernels that are alike share a graph
+def graph_key(graph: Graph, with_shapes: bool) -> Any:
+    """Returns a key of a fused graph's work, apart from its symbols; without shapes for flat ones, which do it with every
+    element.
+    """
+    number: dict[Symbol, int] = {}
+    for symbol in graph.symbols():
+        number[symbol] = len(number)
+    constants = tuple((number[s], value.dtype, value.tobytes()) for s, value in graph.constants.items())
+    nodes = []
+    for node in graph.nodes:
+        name, spec, given = node.command.name, node.outputs[0].spec, node.params
+        params = tuple(given.items()) if with_shapes or not is_view(node) else ()
+        params = tuple(item for item in params if item[0] != "value" and (with_shapes or item[0] != "shape"))
+        value = repr(given["value"]) if "value" in given else ""  # which tells -0 from 0, and NaN is itself
+        shape = spec.shape if with_shapes else spec.size == 1
+        nodes.append((name, tuple([number[s] for s in node.inputs]), params, value, spec.dtype, shape))
+    return (
+        tuple(symbol.dtype for symbol in graph.inputs),
+        constants,
+        tuple(nodes),
+        tuple(number[s] for s in graph.outputs),
+    )

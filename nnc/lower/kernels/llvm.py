@@ -1,0 +1,258 @@
+"""Prints a loop nest as LLVM's text.
+
+Each iteration of the outer loops computes a row: phase by phase, each a loop over the row that reduces what the next ones read. The
+vector loop goes in steps of `lanes` elements, several of them at once where there is little to compute; the elements left over are
+done under a mask. Outer loops run in threads (`nnc_parallel_for`) where they are worth it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from nnc import dtypes
+from nnc.devices.cpu import cpu_target
+from nnc.graph import Graph, Symbol
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.domain import is_gather
+from nnc.lower.kernels.kernel_ir import generic_form, graph_key, make_nest
+from nnc.lower.kernels.native import PRINTED, Native
+from nnc.lower.kernels.rows import Rows
+from nnc.lower.kernels.values import Block
+from nnc.lower.plan.stages import Step, View
+
+_LOOPS = cpu_target().loops
+
+_PART = "@KERNEL.part"
+
+
+def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], vector_bytes: int) -> Native:
+    """The kernel that computes a fused graph on operands that lie in these views."""
+    return _Printer(make_nest(graph, inputs, outputs), vector_bytes).native()
+
+
+def print_table(
+    graph: Graph, inputs: Sequence[View], outputs: Sequence[View], vector_bytes: int
+) -> tuple[str, int]:  # fmt: skip
+    """A kernel that computes a flat graph for all rows of a table, and how many elements are one unit of a row.
+
+    The table's words: the number of rows, the units of all, for each row its length and its first unit, for each row the pointers
+    of its inputs, for each row the pointers of its outputs.
+    """
+    nest = make_nest(graph, inputs, outputs)
+    printer = _Printer(replace(nest, sizes=(_LOOPS.generic_elements,)), vector_bytes)
+    return printer.table(), printer.step
+
+
+class KernelPrinter:
+    """Prints each kernel once: steps that compute the same on operands that lie alike share it, and flat ones of any length."""
+
+    def __init__(self, vector_bytes: int) -> None:
+        self._vector_bytes = vector_bytes
+
+    def native(self, step: Step) -> Native:
+        """The kernel of a `fused` step."""
+        graph, views = step.graphs[0], (*step.inputs, *step.outputs)
+        form = generic_form(graph, views, _LOOPS.generic_elements)
+        if form is not None:
+            length, key = form
+            native = self._find(step, key)
+            if native.numbers:
+                return replace(native, numbers=(length,))
+        places = tuple([(view.spec.shape, view.strides) for view in views])
+        return self._find(step, (graph_key(graph, True), places))
+
+    def _find(self, step: Step, key: Any) -> Native:
+        width = self._vector_bytes
+        return PRINTED.find((self, key), lambda: print_graph(step.graphs[0], step.inputs, step.outputs, width))
+
+
+class _Printer(Rows):
+    """Prints one nest as a function, and what threads do of it as another."""
+
+    # -- the function --------------------------------------------------------------------------------------------------
+
+    def native(self) -> Native:
+        """The kernel."""
+        nest = self.nest
+        names = [f"p{i}" for i in range(len(nest.operands))]
+        numbers = (nest.sizes[nest.vector],) if self.is_generic and nest.vector is not None else ()
+        parameters = [("ptr", name) for name in names] + [("i64", "n")] * len(numbers)
+        main = Code("KERNEL", parameters)
+        self._look_at_indices(main)
+        units, grain = self.units(), self._grain()
+        if self.is_split:
+            return self._in_parts(main, names)
+        if self.is_inline or (not self.is_generic and units <= grain):
+            self._begin(main, [f"%{name}" for name in names])
+            self._rows(main.integer(0), self._unit_count(main))
+            main.ret(main.integer(0))
+            return Native(self._text([main]), inline=self.is_inline, numbers=numbers)
+        fields = [*names, *(["n"] if numbers else [])]
+        room = main.room(8 * len(fields))
+        for i, name in enumerate(fields):
+            main.line(f"store {'i64' if name == 'n' else 'ptr'} %{name}, ptr {main.offset(room, 8 * i)}")
+        main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
+        count = self._unit_count(main, Value("%n", dtypes.int64) if numbers else None)
+        main.line(f"call void @nnc_parallel_for(ptr {_PART}, ptr {room}, {count.typed}, i64 {grain})")
+        main.ret(main.integer(0))
+        part = Code(
+            "KERNEL.part", [("ptr", "fields"), ("i64", "first"), ("i64", "end")], "void", "nounwind", "internal"
+        )
+        pointers = [part.let(f"load ptr, ptr {part.offset('%fields', 8 * i)}") for i in range(len(names))]
+        if numbers:
+            self.size_of_vector_loop = Value(
+                part.let(f"load i64, ptr {part.offset('%fields', 8 * len(names))}"), dtypes.int64
+            )
+        self._begin(part, pointers)
+        self._rows(Value("%first", dtypes.int64), Value("%end", dtypes.int64))
+        part.ret()
+        return Native(self._text([main, part]), numbers=numbers)
+
+    def table(self) -> str:
+        """The text of the kernel for the rows of a table; see `print_table`."""
+        main = Code("KERNEL", [("ptr", "table")])
+        main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
+        units = main.load(main.offset("%table", 8), dtypes.int64)
+        main.line(f"call void @nnc_parallel_for(ptr {_PART}, ptr %table, {units.typed}, i64 {self._grain()})")
+        main.ret(main.integer(0))
+        part = Code("KERNEL.part", [("ptr", "table"), ("i64", "first"), ("i64", "end")], "void", "nounwind", "internal")
+        rows = part.load("%table", dtypes.int64)
+        first, end = Value("%first", dtypes.int64), Value("%end", dtypes.int64)
+        inputs, outputs = len(self.graph.inputs), len(self.graph.outputs)
+        pointers = part.offset(part.offset("%table", 16), part.mul(rows, part.integer(16)))
+        results = part.offset(pointers, part.mul(rows, part.integer(8 * inputs)))
+        with part.loop(0, rows) as row:
+            sizes = part.offset(part.offset("%table", 16), part.mul(row, part.integer(16)))
+            self.size_of_vector_loop = part.load(sizes, dtypes.int64)
+            begin = part.load(part.offset(sizes, 8), dtypes.int64)
+            mine = [
+                part.let(
+                    f"load ptr, ptr {part.offset(part.offset(base, part.mul(row, part.integer(8 * count))), 8 * i)}"
+                )
+                for base, count in ((pointers, inputs), (results, outputs))
+                for i in range(count)
+            ]
+            self._begin(part, mine)
+            until = part.intrinsic("smin", part.sub(end, begin), self._unit_count(part, self.size_of_vector_loop))
+            self._rows(part.intrinsic("smax", part.sub(first, begin), part.integer(0)), until)
+        part.ret()
+        return self._text([main, part])
+
+    @staticmethod
+    def _call_parts(main: Code, fields: Sequence[str], count: Value, grain: int) -> None:
+        """Runs the function of parts in threads; `fields` are handed over to it."""
+        room = main.room(8 * len(fields))
+        for i, name in enumerate(fields):
+            main.line(f"store {'i64' if name == 'n' else 'ptr'} %{name}, ptr {main.offset(room, 8 * i)}")
+        main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
+        main.line(f"call void @nnc_parallel_for(ptr {_PART}, ptr {room}, {count.typed}, i64 {grain})")
+
+    @staticmethod
+    def _part_function(pointers: int) -> tuple[Code, list[str]]:
+        part = Code(
+            "KERNEL.part", [("ptr", "fields"), ("i64", "first"), ("i64", "end")], "void", "nounwind", "internal"
+        )
+        return part, [part.let(f"load ptr, ptr {part.offset('%fields', 8 * i)}") for i in range(pointers)]
+
+    @staticmethod
+    def _text(codes: Sequence[Code]) -> str:
+        declarations = sorted(set().union(*(code.declarations for code in codes)))
+        return "\n".join([*declarations, *(code.text() for code in codes)])
+
+    def _begin(self, code: Code, pointers: list[str]) -> None:
+        self.code, self.pointers = code, pointers
+
+    def _look_at_indices(self, main: Code) -> None:
+        """Refuses indices out of range, before anything is written."""
+        looked: set[tuple[Symbol, int]] = set()
+        for node in self.graph.nodes:
+            if is_gather(node) and node.params["mode"] == "error":
+                sizes = [node.inputs[0].shape[axis] for axis in node.params["axes"]]
+                looked.update(zip(node.inputs[1:], sizes, strict=True))
+        if not looked:
+            return
+        known = {
+            s: int(value.reshape(-1)[0]) for s, value in self.graph.constants.items() if dtypes.is_integer(s.dtype)
+        }
+        outside = any(not 0 <= known[index] < size for index, size in looked if index in known)
+        bad = main.slot(main.constant(outside, dtypes.bool_))
+        given = [pair for pair in looked if pair[0] not in known]
+        for index, size in sorted(given, key=lambda pair: (self.place[pair[0]], pair[1])):
+            operand = self.place[index]
+            with ExitStack() as stack:
+                pointer = f"%p{operand}"
+                for n, step in zip(index.shape, self.nest.axis_strides[operand], strict=True):
+                    if n > 1 and step:
+                        i = stack.enter_context(main.loop(0, n))
+                        pointer = main.offset(pointer, main.mul(i, main.integer(step)))
+                at = main.convert(main.load(pointer, index.dtype), dtypes.int64)
+                beyond = main.or_(main.compare("lt", at, main.integer(0)), main.compare("ge", at, main.integer(size)))
+                main.write(bad, main.or_(main.read(bad), beyond))
+        refuse, go_on = main.label("refuse"), main.label("go")
+        main.branch(main.read(bad), refuse, go_on)
+        main.place(refuse)
+        main.ret(main.integer(1))
+        main.place(go_on)
+
+    # -- long rows -----------------------------------------------------------------------------------------------------
+
+    def _in_parts(self, main: Code, names: Sequence[str]) -> Native:
+        region = len(self.reductions) * self.sums_of_all_rows() * 8
+        sums = main.let(f"getelementptr i8, ptr {main.room(_LOOPS.row_parts * region)}, i64 0")
+        self._call_parts(main, [*names, sums.removeprefix("%")], main.integer(_LOOPS.row_parts), 1)
+        part, pointers = self._part_function(len(names) + 1)
+        self._begin(part, pointers[:-1])
+        self.partial = pointers[-1]
+        with part.loop(Value("%first", dtypes.int64), Value("%end", dtypes.int64)) as number:
+            self.part = number
+            self._rows(part.integer(0), part.integer(self.units()))
+        part.ret()
+        self._begin(main, [f"%{name}" for name in names])
+        self.part, self.partial = None, sums
+        self._rows(main.integer(0), main.integer(self.units()))
+        main.ret(main.integer(0))
+        return Native(self._text([main, part]))
+
+    # -- outer loops ---------------------------------------------------------------------------------------------------
+
+    def _unit_count(self, code: Code, n: Value | None = None) -> Value:
+        if not self.is_generic:
+            return code.integer(self.units())
+        n = n or Value("%n", dtypes.int64)
+        return code.div(code.add(n, code.integer(self.step - 1)), code.integer(self.step))
+
+    def _grain(self) -> int:
+        """Iterations of the outer loops that are worth a thread."""
+        nest = self.nest
+        per_unit: float = nest.work * self.copies
+        if not self.is_generic:
+            per_unit = nest.size * nest.work / max(self.lanes, 1) / max(self.units(), 1)
+        return max(1, math.ceil(_LOOPS.grain / max(per_unit, 1)))
+
+    def _rows(self, first: Value, end: Value) -> None:
+        """All iterations of the outer loops whose number as one lies in a range."""
+        code, steps, split = self.code, self.steps(), self.outer_loops_in_one()
+        if self.is_generic:
+            self.flat(first, end)
+            return
+        if not steps:
+            self.row(Block({}, {}))
+            return
+        with code.loop(first, end) as unit:
+            rounds: dict[int, Value] = {}
+            rest = unit
+            for loop, count in reversed(steps[1:split]):
+                rounds[loop] = code.rem(rest, code.integer(count))
+                rest = code.div(rest, code.integer(count))
+            rounds[steps[0][0]] = rest
+            with ExitStack() as stack:
+                for loop, count in steps[split:]:
+                    rounds[loop] = stack.enter_context(code.loop(0, count))
+                if self.nest.vector in rounds:
+                    number = rounds[self.nest.vector]
+                    rounds[self.nest.vector] = code.mul(number, code.integer(self.step))
+                self.row(Block({}, rounds))

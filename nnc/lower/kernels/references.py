@@ -1,0 +1,54 @@
+"""Kernels that need no backend, and how the results of references reach the memory planned for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnc.context import set_context
+from nnc.errors import InternalError
+from nnc.graph import Command, Graph, Kernel, reference
+from nnc.lower.plan.stages import NDArray, Step
+
+RunProgram = Callable[[Sequence[NDArray]], list[NDArray]]
+
+
+def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram]) -> Kernel:
+    """Runs a command that owns sub-graphs through its reference, which runs them as programs of their own.
+
+    Args:
+        lower_graph: makes the program of a sub-graph. Each is lowered when it is first run.
+    """
+    command, graphs, function = step.command, step.graphs, reference[step.command]
+    programs: dict[Graph, RunProgram] = {}
+
+    def run_inner(graph: Graph, values: Sequence[Any]) -> list[NDArray]:
+        program = programs.get(graph)
+        if program is None:
+            program = programs[graph] = lower_graph(graph)
+        return program([np.asarray(x) for x in values])
+
+    def run(inputs: Sequence[NDArray], outputs: Sequence[NDArray], params: Mapping[str, Any]) -> None:
+        with set_context(staging=None):  # a program runs, also while some function is being traced
+            results = function(*inputs, graphs=graphs, run=run_inner, **params)
+        store(command, results, outputs[: len(results)])  # behind them may lie a workspace, which is not needed here
+
+    return Kernel("reference", run)
+
+
+def store(command: Command, results: Any, outputs: Sequence[NDArray]) -> None:
+    """Copies what a reference returned into `outputs`.
+
+    Raises:
+        InternalError: the results have other shapes or dtypes than inferred.
+    """
+    listed = results if isinstance(results, (tuple, list)) else (results,)
+    for out, result in zip(outputs, map(np.asarray, listed), strict=True):
+        if result.shape != out.shape or result.dtype != out.dtype:
+            raise InternalError(
+                f"{command.name}: the reference gave {result.dtype.name}{list(result.shape)}, "
+                f"the infer rule says {out.dtype.name}{list(out.shape)}"
+            )
+        np.copyto(out, result)

@@ -1,0 +1,423 @@
+"""Rows of a nest: what one iteration of the outer loops computes, phase by phase.
+
+A row lies along the vector loop, or across it: then neighbouring rows are gone through side by side, a few vectors of them in
+registers or, where rows are wide, many in memory near the processor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from nnc import dtypes
+from nnc.devices.cpu import cpu_target
+from nnc.graph import Node, Symbol
+from nnc.lower.kernels.builder import Slot, Value, known_integer
+from nnc.lower.kernels.kernel_ir import Nest
+from nnc.lower.kernels.masks import first_lanes
+from nnc.lower.kernels.reductions import across, combine, identity, rounded
+from nnc.lower.kernels.values import Block, Values
+
+_LOOPS = cpu_target().loops
+
+
+class Rows(Values):
+    """Prints the rows of one nest."""
+
+    def __init__(self, nest: Nest, vector_bytes: int) -> None:
+        lanes, self.copies = _choose_lanes(nest, vector_bytes)
+        super().__init__(nest, lanes)
+        self.is_inline = nest.size * nest.work <= _LOOPS.inline_instructions * max(self.lanes, 1)
+        self.is_generic = nest.is_flat and nest.size >= _LOOPS.generic_elements
+        self.is_split = self._sums_in_parts()
+        self.is_wide = self._sums_wide_rows()
+        if self.is_wide:
+            self.copies = min(_LOOPS.column_vectors, -(-nest.sizes[nest.outer[-1]] // lanes))
+        self.size_of_vector_loop: Value | None = None
+        self.part: Value | None = None  # which part of the rows is summed
+        self.partial = ""  # where the sums of parts lie
+
+    def _sums_in_parts(self) -> bool:
+        """Whether rows are so few and long that threads take parts of them, whose sums are put together in the end."""
+        nest = self.nest
+        if not nest.row or self.phases.count != 1 or self.row_units() < _LOOPS.row_parts:
+            return False
+        columns = math.prod(nest.sizes[loop] for loop in nest.outer)
+        instructions = nest.size * nest.work / max(self.lanes, 1)
+        return (
+            self.units() < _LOOPS.row_parts // 2
+            and columns <= _LOOPS.summed_columns
+            and instructions >= _LOOPS.row_parts * _LOOPS.grain / 4
+        )
+
+    def row_units(self) -> int:
+        """Into how many pieces the outermost loop of a row can be cut."""
+        loop = self.nest.row[0]
+        return -(-self.nest.sizes[loop] // (self.step if loop == self.nest.vector else 1))
+
+    def sums_of_all_rows(self) -> int:
+        """How many sums of one reduction there are, with room for whole vectors."""
+        return math.prod(count * (self.step if loop == self.nest.vector else 1) for loop, count in self.steps())
+
+    def sum_at(self, part: Value, reduction: int, block: Block) -> str:
+        """Where the sum of a part lies."""
+        code, at = self.code, self.code.integer(0)
+        for loop, count in self.steps():
+            width = count * (self.step if loop == self.nest.vector else 1)
+            at = code.add(code.mul(at, code.integer(width)), block.rounds[loop])
+        region = code.add(code.mul(part, code.integer(len(self.reductions))), code.integer(reduction))
+        at = code.add(code.mul(region, code.integer(self.sums_of_all_rows())), at)
+        return code.offset(self.partial, code.mul(at, code.integer(8)))
+
+    def _fold(self, columns: Sequence[Block]) -> None:
+        """Puts the sums of parts together."""
+        code = self.code
+        for r, node in enumerate(self.reductions):
+            for block in columns:
+                width = 0 if self.nest.in_row else self.lanes
+                total = code.slot(identity(code, node, width))
+                with code.loop(0, _LOOPS.row_parts) as part:
+                    found = code.load(self.sum_at(part, r, block), total.dtype, width)
+                    code.write(total, combine(code, node, code.read(total), found))
+                block.values[node.outputs[0]] = rounded(code, node, code.read(total))
+
+    def _row_range(self, loop: int) -> tuple[Value | int, Value | int]:
+        """The iterations of a loop of the row that are gone through here."""
+        n = self.nest.sizes[loop]
+        if self.part is None or loop != self.nest.row[0]:
+            return 0, n
+        code, piece = self.code, self.step if loop == self.nest.vector else 1
+        units = code.integer(self.row_units())
+        parts = code.integer(_LOOPS.row_parts)
+        first = code.div(code.mul(self.part, units), parts)
+        end = code.div(code.mul(code.add(self.part, code.integer(1)), units), parts)
+        if piece == 1:
+            return first, end
+        first, end = code.mul(first, code.integer(piece)), code.mul(end, code.integer(piece))
+        return first, code.intrinsic("smin", end, code.integer(n))
+
+    @property
+    def step(self) -> int:
+        """Elements of the vector loop that one iteration of it does."""
+        return self.lanes * self.copies
+
+    def steps(self) -> list[tuple[int, int]]:
+        """Outer loops and how many iterations each makes, the vector loop in steps."""
+        nest = self.nest
+        return [(loop, -(-nest.sizes[loop] // (self.step if loop == nest.vector else 1))) for loop in nest.outer]
+
+    def outer_loops_in_one(self) -> int:
+        """How many of the outer loops are gone through as one, whose iterations are dealt out to threads."""
+        units, steps = 1, self.steps()
+        for i, (_, count) in enumerate(steps):
+            units *= count
+            if units >= 64:
+                return i + 1
+        return len(steps)
+
+    def units(self) -> int:
+        """Iterations of the outer loops that threads are given one by one."""
+        return math.prod(count for _, count in self.steps()[: self.outer_loops_in_one()])
+
+    # -- wide rows -----------------------------------------------------------------------------------------------------
+
+    def _sums_wide_rows(self) -> bool:
+        """Whether columns are summed that are so many that going down a few of them at a time would touch a page for each element.
+
+        Then many columns are summed at once, with their sums in memory near the processor.
+        """
+        nest = self.nest
+        if nest.in_row or not nest.row or self.is_split or self.phases.count != 1 or nest.vector is None:
+            return False
+        far = max(abs(steps[loop]) for steps in nest.strides for loop in nest.row)
+        return far >= _LOOPS.far_bytes and nest.sizes[nest.vector] >= 4 * self.lanes * self.copies
+
+    def _wide_row(self, outer: Block) -> None:
+        nest, code, vector = self.nest, self.code, self.nest.vector
+        assert vector is not None
+        kinds = [identity(code, node, self.lanes) for node in self.reductions]
+        totals = [code.room(self.step * kind.dtype.itemsize) for kind in kinds]
+        pieces = [code.room(self.step * kind.dtype.itemsize) for kind in kinds]
+
+        def columns(rounds: dict[int, Value], body: Callable[[Block, list[str], list[str]], None]) -> None:
+            """Runs `body` for each vector of columns, with the places of its sums."""
+            with code.loop(0, self.copies) as c:
+                start = code.add(outer.rounds[vector], code.mul(c, code.integer(self.lanes)))
+                at = [code.mul(c, code.integer(self.lanes * kind.dtype.itemsize)) for kind in kinds]
+                block = Block({}, {**outer.rounds, **rounds, vector: start}, self._mask(start))
+                places = (
+                    [code.offset(room, x) for room, x in zip(rooms, at, strict=True)] for rooms in (totals, pieces)
+                )
+                body(block, *places)
+
+        def begin(places: list[str]) -> None:
+            for kind, place in zip(kinds, places, strict=True):
+                code.store(place, kind)
+
+        def add(block: Block, total: list[str], piece: list[str]) -> None:
+            for node, kind, place in zip(self.reductions, kinds, piece, strict=True):
+                value = code.splat(code.convert(self.value(node.inputs[0], block), kind.dtype), self.lanes)
+                code.store(place, combine(code, node, code.load(place, kind.dtype, self.lanes), value))
+            self._compute([block], [(s, i) for i, s in enumerate(nest.graph.outputs) if nest.is_full(s)])
+
+        def put_aside(block: Block, total: list[str], piece: list[str]) -> None:
+            for node, kind, into, place in zip(self.reductions, kinds, total, piece, strict=True):
+                sums = (code.load(x, kind.dtype, self.lanes) for x in (into, place))
+                code.store(into, combine(code, node, *sums))
+
+        def finish(block: Block, total: list[str], piece: list[str]) -> None:
+            for node, kind, place in zip(self.reductions, kinds, total, strict=True):
+                block.values[node.outputs[0]] = rounded(code, node, code.load(place, kind.dtype, self.lanes))
+            rows = [(s, i) for i, s in enumerate(nest.graph.outputs) if not nest.is_full(s)]
+            self._compute([block], rows)
+
+        columns({}, lambda block, total, piece: begin(total))
+        n, others = nest.sizes[nest.row[0]], math.prod(nest.sizes[loop] for loop in nest.row[1:])
+        step = max(1, _LOOPS.summands // others)
+        with code.loop(0, n, step) as first:
+            columns({}, lambda block, total, piece: begin(piece))
+            with ExitStack() as stack:
+                end = code.intrinsic("smin", code.add(first, code.integer(step)), code.integer(n))
+                rounds = {nest.row[0]: stack.enter_context(code.loop(first, end))}
+                rounds |= {loop: stack.enter_context(code.loop(0, nest.sizes[loop])) for loop in nest.row[1:]}
+                columns(rounds, add)
+            columns({}, put_aside)
+        columns({}, finish)
+
+    # -- one row -------------------------------------------------------------------------------------------------------
+
+    def row(self, outer: Block) -> None:
+        """Everything that one iteration of the outer loops does."""
+        nest, vector = self.nest, self.nest.vector
+        if not nest.row:
+            self._elements(outer)
+            return
+        if self.is_wide:
+            self._wide_row(outer)
+            return
+        columns = [outer] if nest.in_row else self._copies(outer, outer.rounds[vector])  # type: ignore[index]
+        self.saved = self.room_for_values()
+        if self.is_split and self.part is None:
+            self._fold(columns)
+        else:
+            for phase in range(self.phases.count):
+                self._know_rows(columns, phase)
+                self._phase(columns, phase)
+        if self.part is not None:
+            return
+        self._know_rows(columns, self.phases.count)
+        for block in columns:
+            for i, symbol in enumerate(nest.graph.outputs):
+                if not nest.is_full(symbol):
+                    self.store(len(nest.graph.inputs) + i, self.value(symbol, block), block)
+
+    def _know_rows(self, columns: Sequence[Block], phase: int) -> None:
+        """Computes values that are the same all along the row and known before this phase."""
+        for block in columns:
+            for symbol in (*self.graph.inputs, *self.writer):
+                if self.phases.rank[symbol] == phase and not self.phases.varies[symbol]:
+                    self.value(symbol, block)
+
+    def _copies(self, outer: Block, start: Value | None) -> list[Block]:
+        """The vectors that are worked on at once, from element `start` of the vector loop on."""
+        if start is None:
+            return [outer]
+        code, vector = self.code, self.nest.vector
+        assert vector is not None
+        blocks = []
+        for c in range(self.copies):
+            at = code.add(start, code.integer(c * self.lanes)) if c else start
+            blocks.append(Block({}, {**outer.rounds, vector: at}, self._mask(at), outer))
+        return blocks
+
+    def _mask(self, start: Value, even: bool | None = None) -> Value | None:
+        """Returns a mask of the lanes that are elements of the vector loop; None where all are."""
+        code, n = self.code, self.nest.sizes[self.nest.vector]  # type: ignore[index]
+        if not self.is_generic and (n % self.step == 0 if even is None else even):
+            return None
+        size = code.integer(n)
+        if self.is_generic:
+            size = self.size_of_vector_loop or Value("%n", dtypes.int64)
+        left = code.sub(size, start)
+        count = known_integer(left)
+        return None if count is not None and count >= self.lanes else first_lanes(code, left, self.lanes)
+
+    # -- without a row -------------------------------------------------------------------------------------------------
+
+    def flat(self, first: Value, end: Value) -> None:
+        """The steps first to end of a flat nest of any length: whole ones, then the vectors of the last one."""
+        code, step = self.code, self.code.integer(self.step)
+        size = self.size_of_vector_loop or Value("%n", dtypes.int64)
+        whole, outer = code.div(size, step), Block({}, {})
+        for symbol in self.graph.inputs:
+            if not self._steps[self.place[symbol]]:  # one value: it, and what follows from it, is not read again
+                self.value(symbol, outer)
+        with code.loop(first, code.intrinsic("smin", end, whole)) as unit:
+            self._whole_step(outer, code.mul(unit, step))
+        rest = code.mul(code.intrinsic("smax", first, whole), step)
+        self._rest(outer, rest, code.intrinsic("smin", code.mul(end, step), size))
+
+    def _elements(self, outer: Block) -> None:
+        """One step of the vector loop where nothing is reduced. Only the last one, if it is no whole one, has masks: under them
+        memory far from the processor is read and written at half the pace.
+        """
+        vector, code = self.nest.vector, self.code
+        start = outer.rounds[vector] if vector is not None else None
+        n = self.nest.sizes[vector] if vector is not None else 0
+        if start is None or n % self.step == 0 or known_integer(start) is not None:
+            self._compute(self._copies(outer, start), self._all_outputs())
+            return
+        is_whole = code.compare("le", code.add(start, code.integer(self.step)), code.integer(n))
+        with code.when(is_whole):
+            self._whole_step(outer, start)
+        with code.when(code.not_(is_whole)):
+            self._rest(outer, start, code.integer(n), even=n % self.lanes == 0)
+
+    def _whole_step(self, outer: Block, start: Value) -> None:
+        """The vectors from element `start` of the vector loop on that are worked on at once."""
+        starts = [self.code.add(start, self.code.integer(c * self.lanes)) for c in range(self.copies)]
+        self._compute([self._block(outer, at, None) for at in starts], self._all_outputs())
+
+    def _rest(self, outer: Block, first: Value, end: Value, even: bool = False) -> None:
+        """The elements that make no whole step, vector by vector; `even`: they make whole vectors."""
+        with self.code.loop(first, end, self.lanes) as start:
+            self._compute([self._block(outer, start, self._mask(start, even))], self._all_outputs())
+
+    def _block(self, outer: Block, start: Value, mask: Value | None) -> Block:
+        return Block({}, {**outer.rounds, self.nest.vector: start}, mask, outer)  # type: ignore[dict-item]
+
+    def _all_outputs(self) -> list[tuple[Symbol, int]]:
+        return [(symbol, i) for i, symbol in enumerate(self.nest.graph.outputs)]
+
+    # -- phases --------------------------------------------------------------------------------------------------------
+
+    def _phase(self, columns: Sequence[Block], phase: int) -> None:
+        """One loop over the row: reduces, and writes the outputs that vary along it."""
+        nest, code = self.nest, self.code
+        reduced = [node for node in self.reductions if self.phases.rank[node.outputs[0]] == phase + 1]
+        full = [
+            (symbol, i)
+            for i, symbol in enumerate(nest.graph.outputs)
+            if nest.is_full(symbol) and self.phases.rank[symbol] == phase
+        ]
+        sums = self._sums(reduced)
+        loops = [(loop, *self._row_range(loop)) for loop in nest.row if loop != nest.vector]
+        piece = 0 if nest.in_row else self._piece(loops)
+        with ExitStack() as stack:
+            inner, totals = sums, sums
+            if piece:
+                loop, first, end = loops[0]
+                begin = stack.enter_context(code.loop(first, end, piece))
+                stop = code.intrinsic("smin", code.add(begin, code.integer(piece)), code.integer(end))
+                loops[0] = loop, begin, stop
+                inner = self._sums(reduced)
+            self._go_through(columns, loops, reduced, inner, full, phase)
+            if piece:
+                for node, slots, into in zip(reduced, inner, totals, strict=True):
+                    for slot, sum_ in zip(slots, into, strict=True):
+                        code.write(sum_, combine(code, node, code.read(sum_), code.read(slot)))
+        for node, slots in zip(reduced, sums, strict=True):
+            values = [code.read(slot) for slot in slots]
+            if nest.in_row:
+                total = values[0]
+                for other in values[1:]:
+                    total = combine(code, node, total, other)
+                values = [across(code, node, total)]
+            for block, value in zip(columns, values, strict=True):
+                if self.part is not None:
+                    code.store(self.sum_at(self.part, self.reductions.index(node), block), value)
+                else:
+                    block.values[node.outputs[0]] = rounded(code, node, value)
+
+    def _sums(self, reduced: Sequence[Node]) -> list[list[Slot]]:
+        """Variables for each reduction and each vector that is worked on at once."""
+        code = self.code
+        return [[code.slot(identity(code, node, self.lanes)) for _ in range(self.copies)] for node in reduced]
+
+    def _piece(self, loops: Sequence[tuple[int, Value | int, Value | int]]) -> int:
+        """Iterations of the outermost loop of a row after which sums of columns are put aside, so that they do not lose digits by
+        growing long before they end; 0 where rows are short.
+        """
+        rounds = [self.nest.sizes[loop] for loop, _, _ in loops]
+        return max(1, _LOOPS.summands // math.prod(rounds[1:])) if math.prod(rounds) > 2 * _LOOPS.summands else 0
+
+    def _go_through(
+        self, columns: Sequence[Block], loops: Sequence[tuple[int, Value | int, Value | int]], reduced: Sequence[Node],
+        sums: Sequence[Sequence[Slot]], full: Sequence[tuple[Symbol, int]], phase: int,
+    ) -> None:  # fmt: skip
+        """The loops of a row, each in a range of its own, and the vector loop where that is one of them."""
+        with ExitStack() as stack:
+            rounds = {loop: stack.enter_context(self.code.loop(first, end)) for loop, first, end in loops}
+            if self.nest.in_row:
+                self._along_row(columns[0], rounds, reduced, sums, full, phase)
+            else:
+                blocks = [Block({}, {**b.rounds, **rounds}, b.mask, b) for b in columns]
+                self._body(blocks, reduced, sums, full, phase)
+
+    def _along_row(
+        self, row: Block, rounds: dict[int, Value], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
+        full: Sequence[tuple[Symbol, int]], phase: int,
+    ) -> None:  # fmt: skip
+        """Prints the vector loop of a row: whole steps, then the elements left over."""
+        nest, code, vector = self.nest, self.code, self.nest.vector
+        assert vector is not None
+        n = nest.sizes[vector]
+        first, end = self._row_range(vector)
+        whole = n - n % self.step
+
+        def at(start: Value, mask: Value | None) -> Block:
+            return Block({}, {**row.rounds, **rounds, vector: start}, mask, row)
+
+        if whole:
+            until = whole if isinstance(end, int) else code.intrinsic("smin", end, code.integer(whole))
+            with code.loop(first, until, self.step) as start:
+                starts = [code.add(start, code.integer(c * self.lanes)) for c in range(self.copies)]
+                self._body([at(s, None) for s in starts], reduced, sums, full, phase)
+        if whole < n:
+            rest = whole if isinstance(first, int) else code.intrinsic("smax", first, code.integer(whole))
+            with code.loop(rest, end, self.lanes) as start:
+                mask = self._mask(start, even=n % self.lanes == 0)
+                self._body([at(start, mask)], reduced, sums, full, phase)
+
+    def _body(
+        self, blocks: Sequence[Block], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
+        full: Sequence[tuple[Symbol, int]], phase: int,
+    ) -> None:  # fmt: skip
+        code = self.code
+        for node, slots in zip(reduced, sums, strict=True):
+            for block, slot in zip(blocks, slots, strict=False):
+                value = code.convert(self.value(node.inputs[0], block), slot.dtype)
+                value = code.splat(value, self.lanes) if self.lanes else value
+                if block.mask is not None and self.nest.in_row:
+                    value = code.select(block.mask, value, identity(code, node, self.lanes))
+                code.write(slot, combine(code, node, code.read(slot), value))
+        self._compute(blocks, full)
+        for symbol, room in self.saved.items():
+            if self.phases.rank[symbol] == phase:
+                for block in blocks:
+                    known = block.find(symbol)
+                    if known is not None:
+                        code.store(self.saved_at(symbol, room, block), self.spread(known), block.mask)
+
+    def _compute(self, blocks: Sequence[Block], outputs: Sequence[tuple[Symbol, int]]) -> None:
+        """Values first, then the stores, since an output may lie where an input does."""
+        first = len(self.graph.inputs)
+        found = [(first + i, self.value(symbol, block), block) for block in blocks for symbol, i in outputs]
+        for operand, value, block in found:
+            self.store(operand, value, block)
+
+
+def _choose_lanes(nest: Nest, vector_bytes: int) -> tuple[int, int]:
+    """How many lanes a vector has, and how many vectors are worked on at once."""
+    if nest.vector is None:
+        return 0, 1
+    n, most = nest.sizes[nest.vector], max(vector_bytes // nest.widest, 2)
+    lanes = most
+    while lanes >= 2 * n and lanes > 2:
+        lanes //= 2
+    most = _LOOPS.unrolled_instructions
+    copies = 4 if nest.work <= most // 4 else 2 if nest.work <= most // 2 else 1
+    while copies > 1 and copies * lanes > n:
+        copies //= 2
+    return lanes, copies

@@ -1,0 +1,1 @@
+"""Passes that compute several nodes in one go over memory."""

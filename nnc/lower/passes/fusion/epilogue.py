@@ -1,0 +1,244 @@
+"""Attaches elementwise commands on a product to the product, so that its elements need not go through memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from nnc.commands.control import PRINTED, fused, with_epilogue
+from nnc.commands.rules import takes_epilogue
+from nnc.devices import kind_of
+from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
+from nnc.lower.kernels.epilogue import Epilogue
+from nnc.lower.passes.memory.order import Description, overwritable
+from nnc.options import Options
+
+
+@register_pass("epilogue")
+def epilogue(graph: Graph, options: Options) -> Graph:
+    """Makes one `with_epilogue` node of a product and the `fused` node that reads it, in sub-graphs, too.
+
+    The product runs where the fused node stood: nobody reads it before, and the operands that are kept until then are no more than
+    memory has room for. The backend of the product must take such an epilogue, and the fused node must go over the elements of the
+    product; if others read the product later, it is one more result.
+
+    Requires: `fuse` ran; later passes keep the order of symbols that share memory.
+    Provides: `_description`, as `order` does, if memory had to be looked at.
+    Ensures:  the same values, up to roundings of the product; the largest live set does not grow.
+
+    Example:
+        p = dot(x, w); y = fused(p, b) {exp(%0 + %1)}  →  y = with_epilogue(x, w, b) {%3 = dot(%0, %1); exp(%3 + %2)}
+    """
+    return _Attacher(kind_of(options.device)).top(graph, options.donated) if options.native else graph
+
+
+class _Attacher:
+    """One run of the pass; remembers each sub-graph's form, since many nodes may share a sub-graph."""
+
+    def __init__(self, device: str) -> None:
+        self._known: dict[tuple[Graph, tuple[Symbol, ...], int], Graph] = {}
+        self._joins = _Joins(device)
+
+    def top(self, graph: Graph, donated: Sequence[int]) -> Graph:
+        """The new form of the graph that is called."""
+
+        def description() -> Description:
+            return Description(graph, donated={graph.inputs[i] for i in donated}, free=graph.outputs)
+
+        attached = _Attached(graph, 0, description, self._joins)
+        result = attached.result(self._inner)
+        return result.with_attrs(_description=attached.described) if attached.described is not None else result
+
+    def _round(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
+        """The new form of a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
+        key = graph, carried, before
+        if key not in self._known:
+            attached = _Attached(graph, before, lambda: Description(graph, carried=carried, before=before), self._joins)
+            self._known[key] = attached.result(self._inner)
+        return self._known[key]
+
+    def _inner(self, node: Node) -> Node:
+        """A node with the products of its sub-graphs joined."""
+        if not node.graphs or node.command in PRINTED:
+            return node
+        # an iteration of a scan begins with its number and the elements
+        first = 1 + node.params["xs"] if "xs" in node.params else 0
+        carried = slice(first, first + node.params.get("carries", 0))
+        before = node.params.get("before", 0)
+        return node.update(graphs=tuple(self._round(graph, graph.inputs[carried], before) for graph in node.graphs))
+
+
+class _Attached:
+    """One graph, in which products are joined one after the other."""
+
+    def __init__(self, graph: Graph, before: int, description: Callable[[], Description], joins: _Joins) -> None:
+        self.graph, self.before, self.description, self.joins = graph, before, description, joins
+        self.nodes: list[Node | None] = list(graph.nodes)
+        self.writer = {symbol: i for i, node in enumerate(graph.nodes) for symbol in node.outputs}
+        self.readers: dict[Symbol, list[int]] = {}
+        for i, node in enumerate(graph.nodes):
+            for symbol in set(node.inputs):
+                self.readers.setdefault(symbol, []).append(i)
+        self.described: Description | None = None  # the graph as it was, if that was asked for
+        self._memory: _Memory | None = None
+
+    @property
+    def memory(self) -> _Memory:
+        """Live bytes at each node; computed when first asked."""
+        if self._memory is None:
+            self.described = self.description()
+            self._memory = _Memory(self.described)
+        return self._memory
+
+    def result(self, inner: Callable[[Node], Node]) -> Graph:
+        """Returns the graph with all products and kernels joined that can be."""
+        for at, node in enumerate(self.graph.nodes):
+            if node.command is fused:
+                self._attach(at, node)
+        read = {*self.graph.outputs}.union(*(node.inputs for node in self.nodes if node is not None))
+        kept = (node for node in self.nodes if node is not None and (not _is_view(node) or node.outputs[0] in read))
+        return self.graph.update(nodes=tuple(map(inner, kept)))
+
+    def _attach(self, at: int, node: Node) -> None:
+        """Joins a fused node with the last product that it reads, if one can be."""
+        products = [(self.writer[s], i) for i, s in enumerate(node.inputs) if s in self.writer]
+        for place, operand in sorted(products, reverse=True):
+            product = self.nodes[place]
+            if product is None or product.command not in takes_epilogue or (place < self.before) != (at < self.before):
+                continue
+            readers = self.readers[product.outputs[0]]
+            if readers[0] != at:
+                continue
+            stays = len(readers) > 1 or product.outputs[0] in self.graph.outputs
+            joined = self.joins.joined(product, node, operand, stays, [self._view(symbol) for symbol in node.inputs])
+            if joined is not None and self.memory.move(product, node, operand, stays, joined):
+                self.nodes[place], self.nodes[at] = None, joined
+                return
+
+    def _view(self, symbol: Symbol) -> Node | None:
+        """The node that stretches another symbol to this one."""
+        node = self.graph.nodes[self.writer[symbol]] if symbol in self.writer else None
+        return node if node is not None and _is_view(node) else None
+
+
+def _is_view(node: Node) -> bool:
+    return node.command.name == "broadcast_to"
+
+
+class _Joins:
+    """Makes nodes of products and fused nodes that read them; what products that are alike become with the same sub-graph is found
+    once. `device` is the kind of device whose kernels are asked.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._known: dict[Any, tuple[Graph, Mapping[str, Any]] | None] = {}
+
+    def joined(self, product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None]) -> Node | None:
+        """The node that computes a product and the fused node that reads it as this operand; None where no backend takes that.
+
+        Args:
+            stays: the product is a result, too.
+            views: for each operand of the fused node, the `broadcast_to` node that makes it. It is taken along, so that
+                backends see along which axes the operand varies.
+        """
+        stretched = tuple([view and (view.inputs[0].spec, tuple(view.params.items())) for view in views])
+        specs, how = tuple([s.spec for s in product.inputs]), tuple(product.params.items())
+        key = product.command, specs, how, node.graphs, node.params["overwrite"], operand, stays, stretched
+        if key not in self._known:
+            self._known[key] = _form(product, node, operand, stays, views, self._device)
+        form = self._known[key]
+        if form is None:
+            return None
+        whole, params = form
+        others = [s if view is None else view.inputs[0] for s, view in zip(node.inputs, views, strict=True)]
+        inputs = (*product.inputs, *others[:operand], *others[operand + 1 :])
+        outputs = (*node.outputs, *product.outputs) if stays else node.outputs
+        return Node(with_epilogue, inputs, outputs, params, (whole,), product.source)
+
+
+def _form(
+    product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None], device: str
+) -> tuple[Graph, Mapping[str, Any]] | None:
+    """The sub-graph and the parameters of `_Joins.joined`."""
+    specs = tuple([symbol.spec for symbol in product.inputs])
+    alone = find_kernel(product.command, specs, product.params, device)
+    if alone is None:
+        return None
+    (graph,) = node.graphs
+    inputs = [Symbol(symbol.spec, symbol.name) for symbol in product.inputs]
+    nodes = [Node(product.command, tuple(inputs), (graph.inputs[operand],), product.params, source=product.source)]
+    number: dict[int, int] = {}
+    for i, (inner, view) in enumerate(zip(graph.inputs, views, strict=True)):
+        if i == operand:
+            continue
+        number[i] = len(inputs)
+        if view is not None:
+            stretched, inner = inner, Symbol(view.inputs[0].spec, view.inputs[0].name)
+            nodes.append(Node(view.command, (inner,), (stretched,), view.params, source=view.source))
+        inputs.append(inner)
+    whole = graph.update(
+        inputs=tuple(inputs),
+        outputs=(*graph.outputs, *nodes[0].outputs) if stays else graph.outputs,
+        nodes=(*nodes, *graph.nodes),
+        name="with_epilogue",
+    )
+    if Epilogue.of(whole) is None:
+        return None
+    pairs = tuple((number[i], j) for i, j in node.params["overwrite"] if i in number and views[i] is None)
+    params = MappingProxyType({"overwrite": pairs})
+    taken = find_kernel(with_epilogue, tuple([s.spec for s in inputs]), {**params, "graphs": (whole,)}, device)
+    if taken is None or taken.backend != alone.backend:
+        return None
+    return whole, params if taken.in_place else MappingProxyType({"overwrite": ()})
+
+
+class _Memory:
+    """The bytes that are live at each node of a graph, and how they change where a product is moved."""
+
+    def __init__(self, description: Description) -> None:
+        self._views, self._number = description.views, description.number
+        self._entries = description.entries
+        self._entry = {node: i for i, node in enumerate(description.entries) if node is not None}
+        graph = description.graph
+        self._given = {*graph.inputs, *graph.constants}.difference(description.donated, description.carried)
+        self._operations = description.operations(stay=True)
+        self._live = self._operations.live.copy()
+        self._limit = max(self._live)
+        self._last = [readers[-1] if readers else -1 for readers in self._operations.readers]
+
+    def move(self, product: Node, node: Node, operand: int, stays: bool, joined: Node) -> bool:
+        """Computes a product together with a fused node that reads it as this operand, in the node `joined`, unless the largest
+        live set would grow, or what the product reads would be written over before.
+        """
+        first, at = self._entry[product], self._entry[node]
+        operations, last = self._operations, self._last
+        if self._is_written_over(product, first + 1, at + 1):
+            return False
+        live = self._live[first : at + 1]
+        kept = [s for s in operations.ending[first] if last[s] < at]
+        for s in kept:
+            for i in range(last[s] + 1, at + 1):
+                live[i - first] += operations.nbytes[s]
+        nbytes = operations.nbytes[self._number[self._views[product.outputs[0]].base]]
+        # The result may have lain where the product did, or where an operand does that the joined kernel does not write over.
+        taken_over = any(i == operand for i, _ in node.params["overwrite"])
+        loses_place = len(joined.params["overwrite"]) < len(node.params["overwrite"])
+        live[:-1] = [n - nbytes for n in live[:-1]]
+        live[-1] -= 0 if stays or taken_over or loses_place else nbytes
+        if max(live[1:]) > self._limit:
+            return False
+        self._live[first : at + 1] = live
+        for s in kept:
+            last[s] = at
+        return True
+
+    def _is_written_over(self, product: Node, first: int, end: int) -> bool:
+        """Whether entries first..end may write over what a product reads; then it must not run after them."""
+        for base in {self._views[symbol].base for symbol in product.inputs} - self._given:
+            for i in self._operations.readers[self._number[base]]:
+                node = self._entries[i] if first <= i < end else None
+                if node is not None and any(view.base is base for view, _ in overwritable(node, self._views)):
+                    return True
+        return False

@@ -1,0 +1,98 @@
+"""Products of elements of sequences with captured tensors: one product before the loop instead of a small one in each iteration."""
+
+from __future__ import annotations
+
+from nnc.commands.facts import is_view
+from nnc.commands.roles import Loop, Read, roles, take_loop
+from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph.graph import NDArray
+from nnc.lower.passes.loops.all_rounds import (
+    ROUNDS,
+    AllRounds,
+    fits,
+    is_thin_product,
+    known_length,
+    may_stack,
+    total_bytes,
+)
+from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.simplify.dce import has_effect
+from nnc.options import Options
+
+
+@register_pass("hoist_products", concerns=roles)
+def hoist_products(graph: Graph, options: Options) -> Graph:
+    """Multiplies whole sequences before a `scan` whose iterations multiply their elements by a captured tensor.
+
+    The product of each iteration has few rows, so it reads the captured tensor for little work. Nodes that lead from elements to a
+    product by elementwise commands, views and other products goes with it. The results are a sequence more that the loop reads;
+    where that takes several times the bytes that the loop reads and yields already, or under a memory budget, the loop stays as it
+    is.
+
+    Requires: `licm`, which takes out nodes that are the same in every iteration; dead code elimination must follow.
+    Ensures:  the same values up to the order in which a product of another size sums.
+
+    Example:
+        scan(x, w) … {a = dot(x[t], w); c = carried + a}  →  a = dot(x, w); scan(a) … {c = carried + a[t]}
+    """
+    return _Hoister(options).graph(graph)
+
+
+class _Hoister(OncePerGraph):
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self.options = options
+
+    def rewrite(self, graph: Graph) -> Graph:
+        constants = dict(graph.constants)
+        nodes: list[Node] = []
+        for old in graph.nodes:
+            node = self.renew(old, {})
+            loop = take_loop(node)
+            if loop is not None and (loop.length or 0) >= ROUNDS:
+                before, node = self._hoist(loop, constants)
+                nodes += before
+            nodes.append(node)
+        if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
+            return graph
+        return graph.update(nodes=tuple(nodes), constants=constants)
+
+    def _hoist(self, loop: Loop, constants: dict[Symbol, NDArray]) -> tuple[tuple[Node, ...], Node]:
+        """The nodes to run before the loop, and the loop that reads their results."""
+        (body,) = loop.graphs
+        elements = {x.inner[0]: x.operand for x in loop.sequences}
+        varying, known = set(elements), {*elements, *(x.inner[0] for x in loop.captured), *body.constants}
+        products: set[Node] = set()
+        for inner in body.nodes:
+            if known.issuperset(inner.inputs) and may_stack(inner):
+                if is_thin_product(inner, varying):
+                    products.add(inner)
+                known.update(inner.outputs)
+                if not varying.isdisjoint(inner.inputs):
+                    varying.update(inner.outputs)
+        leaving = _read_without(body, products)
+        moved = body.restrict(tuple(leaving)).nodes
+        made = [s for inner in moved if not is_view(inner) for s in inner.outputs if s in varying]
+        if not leaving or not fits(loop, known_length(loop) * total_bytes(made), self.options):
+            return (), loop.node
+        rounds = AllRounds(loop, elements)
+        for inner in moved:
+            rounds.run(inner)
+        sequences = (*loop.sequences, *(Read(rounds.rows(symbol), (symbol,)) for symbol in leaving))
+        return rounds.nodes(constants), _reading(loop, sequences, set(leaving)).join()
+
+
+def _read_without(body: Graph, products: set[Node]) -> list[Symbol]:
+    """The results of products that the iteration still needs, if it computes none of them, in order."""
+    needed = set(body.outputs)
+    for node in reversed(body.nodes):
+        if node not in products and (not needed.isdisjoint(node.outputs) or has_effect(node)):
+            needed.update(node.inputs)
+    return [symbol for node in body.nodes if node in products for symbol in node.outputs if symbol in needed]
+
+
+def _reading(loop: Loop, sequences: tuple[Read, ...], read: set[Symbol]) -> Loop:
+    """The loop that reads symbols of its iterations from sequences instead of computing them."""
+    (body,) = loop.graphs
+    nodes = tuple(node for node in body.nodes if read.isdisjoint(node.outputs))
+    return loop.update(sequences=sequences, graphs=(body.update(nodes=nodes),))

@@ -1,0 +1,112 @@
+"""Products that a `scan` only yields: one product of all rows after the loop instead of a small one in each iteration."""
+
+from __future__ import annotations
+
+from nnc.commands.facts import is_view
+from nnc.commands.roles import Loop, Yield, roles, take_loop
+from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph.graph import NDArray
+from nnc.lower.passes.loops.all_rounds import ROUNDS, KnownRows, is_thin_product, may_stack, total_bytes
+from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.simplify.dce import has_effect
+from nnc.options import Options
+
+
+@register_pass("sink_products", concerns=roles)
+def sink_products(graph: Graph, options: Options) -> Graph:
+    """Multiplies rows after a `scan` whose iterations multiply a carried value by a captured tensor, only to yield the product.
+
+    Logits of each step, and gradients of the inputs, are the cases in point. Elementwise commands, views and other products that
+    lead from the product to the row go with it, unless the next iteration needs them. The product's operand becomes a row, where
+    that takes no more bytes than the rows that leave, and where `all_rounds.fits` allows the memory: never under a memory budget.
+
+    Requires: `dce`, so that each row is read; dead code elimination must follow.
+    Ensures:  the same values up to the order in which a product of another size sums.
+
+    Example:
+        scan(w) … {h = f(carried); yield dot(h, w)}  →  scan() … {h = f(carried); yield h}; dot(hs, w)
+    """
+    return _Sinker(options).graph(graph)
+
+
+class _Sinker(OncePerGraph):
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self.options = options
+
+    def rewrite(self, graph: Graph) -> Graph:
+        constants = dict(graph.constants)
+        renamed: dict[Symbol, Symbol] = {}
+        nodes: list[Node] = []
+        for old in graph.nodes:
+            node = self.renew(old, renamed)
+            loop = take_loop(node)
+            if loop is not None and (loop.length or 0) >= ROUNDS:
+                nodes += self._sink(loop, constants, renamed)
+            else:
+                nodes.append(node)
+        if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
+            return graph
+        outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
+        return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
+
+    def _sink(self, loop: Loop, constants: dict[Symbol, NDArray], renamed: dict[Symbol, Symbol]) -> list[Node]:
+        """The loop without the products that leave it, and the nodes after it that yield them."""
+        carried = _needed_by_rounds(loop)
+        rows = [row for row in loop.rows if _Region(KnownRows(loop, loop.rows), carried, [row]).has_product]
+        known = KnownRows(loop, rows)
+        region = _Region(known, carried, rows)
+        new = known.missing(region.frontier)
+        made = [s for inner in region.nodes if not is_view(inner) for s in inner.outputs]
+        leaving = {row.inner[0] for row in rows}
+        if not rows or total_bytes(new) > total_bytes(leaving) or not known.fits([*new, *made], self.options):
+            return [loop.node]
+        known.add(new)
+        rounds = known.all_rounds()
+        for symbol in region.frontier:
+            for inner in known.chain(symbol):
+                rounds.run(inner)
+        for inner in region.nodes:
+            rounds.run(inner)
+        for row in rows:
+            renamed[row.result] = rounds.rows(row.inner[0])
+        kept = tuple(row for row in loop.rows if all(row is not x for x in rows))
+        return [loop.update(rows=(*kept, *known.added)).join(), *rounds.nodes(constants)]
+
+
+def _needed_by_rounds(loop: Loop) -> set[Symbol]:
+    """The symbols of an iteration that a later iteration or an effect depends on."""
+    needed = {x.following for x in loop.carries}
+    for node in reversed(loop.graphs[0].nodes):
+        if not needed.isdisjoint(node.outputs) or has_effect(node):
+            needed.update((*node.inputs, *node.outputs))
+    return needed
+
+
+class _Region:
+    """Nodes that serve rows alone and can run for all iterations at once: `nodes` in order; `frontier` holds their operands in the
+    loop.
+    """
+
+    def __init__(self, known: KnownRows, carried: set[Symbol], rows: list[Yield]) -> None:
+        (body,) = known.loop.graphs
+        wanted = {row.inner[0] for row in rows}
+        found: list[Node] = []
+        self.frontier: list[Symbol] = []
+        for node in reversed(body.nodes):
+            if wanted.isdisjoint(node.outputs):
+                continue
+            if may_stack(node) and carried.isdisjoint(node.outputs) and known.tensors.keys().isdisjoint(node.outputs):
+                found.append(node)
+                wanted.update(node.inputs)
+            else:
+                self.frontier += [s for s in node.outputs if s in wanted]
+        same = {*known.same, *body.constants}
+        self.frontier += [symbol for symbol in body.inputs if symbol in wanted and symbol not in same]
+        self.nodes = tuple(reversed(found))
+        varying = set(self.frontier)
+        self.has_product = False
+        for node in self.nodes:
+            if not varying.isdisjoint(node.inputs):
+                self.has_product |= is_thin_product(node, varying)
+                varying.update(node.outputs)

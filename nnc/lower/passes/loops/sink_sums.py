@@ -1,0 +1,196 @@
+"""Sums over the iterations of a `scan`: one product that sums over time, too, instead of a product and an addition in each
+iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnc.commands.facts import is_sum, is_view
+from nnc.commands.roles import Carry, Loop, roles, take_loop
+from nnc.commands.rules import joined, terms
+from nnc.dtypes import TAPE
+from nnc.graph import Graph, Node, Symbol, command, register_pass
+from nnc.graph.graph import NDArray
+from nnc.lower.passes.loops.all_rounds import ROUNDS, AllRounds, KnownRows, is_short_sum, total_bytes
+from nnc.lower.passes.once import OncePerGraph
+from nnc.options import Options
+from nnc.source import SourceLine
+
+
+@register_pass("sink_sums", concerns=roles)
+def sink_sums(graph: Graph, options: Options) -> Graph:
+    """Takes sums over all iterations out of a `scan`: gradients of captured tensors are the case in point.
+
+    A carried value that each iteration replaces by its sum with products (or sums, or rows) and reads nowhere else leaves the loop,
+    if the products sum over few rows each. Their operands are elements or rows already, or become rows; that is done if an
+    iteration writes fewer bytes of new rows than it would read of the sum, and `all_rounds.fits` allows it: never under a memory
+    budget.
+
+    Requires: `cse` and `dce`, so that each value is there once; dead code elimination must follow.
+    Ensures:  values differ by rounding, since the sums are taken in another order, and in the sign of zero.
+
+    Example:
+        scan(x, c=0) … {b = f(carried); c = c + dot(x[t].T, b)}
+        →  scan(x) … {b = f(carried); yield b}; c = dot(x.T, bs)
+    """
+    return _Sinker(options).graph(graph)
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A summand of an iteration: views of what `core` yields, or of `rows[0]` where that is None. `rows` are the tensors to
+    keep.
+    """
+
+    rows: tuple[Symbol, ...]
+    core: Node | None
+    views: tuple[Node, ...]
+    source: SourceLine | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """A carried value that iterations only add to; `adds` are the nodes that do. Terms are added, or taken away."""
+
+    carry: Carry
+    terms: tuple[tuple[_Term, bool], ...]
+    adds: tuple[Node, ...]
+
+
+class _Sinker(OncePerGraph):
+    """Inner loops come first: a sum over an inner loop's iterations may then be one over the outer loop's."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self.options = options
+
+    def rewrite(self, graph: Graph) -> Graph:
+        constants = dict(graph.constants)
+        zeros = {symbol for symbol, value in constants.items() if value.ndim == 0 and value == 0}
+        renamed: dict[Symbol, Symbol] = {}
+        nodes: list[Node] = []
+        for old in graph.nodes:
+            node = self.renew(old, renamed)
+            if is_view(node) and node.inputs[0] in zeros:
+                zeros.add(node.outputs[0])
+            loop = take_loop(node)
+            if loop is not None and (loop.length or 0) >= ROUNDS:
+                nodes += self._sink(loop, zeros, constants, renamed)
+            else:
+                nodes.append(node)
+        if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
+            return graph
+        outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
+        return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
+
+    def _sink(
+        self, loop: Loop, zeros: set[Symbol], constants: dict[Symbol, NDArray], renamed: dict[Symbol, Symbol]
+    ) -> list[Node]:
+        """The loop without the sums that leave it, and the nodes after it that yield them."""
+        known = KnownRows(loop)
+        taken = self._choose(known)
+        if not taken:
+            return [loop.node]
+        rounds = known.all_rounds()
+        for x in taken:
+            start = None if x.carry.operand in zeros else x.carry.operand
+            renamed[x.carry.result] = _total(rounds, known, x, start)
+        (body,) = loop.graphs
+        gone = {add for x in taken for add in x.adds}
+        kept = tuple(carry for carry in loop.carries if all(carry is not x.carry for x in taken))
+        graphs = (body.update(nodes=tuple(node for node in body.nodes if node not in gone)),)
+        return [
+            loop.update(graphs=graphs, carries=kept, rows=(*loop.rows, *known.added)).join(),
+            *rounds.nodes(constants),
+        ]
+
+    def _choose(self, known: KnownRows) -> list[_Sum]:
+        """The sums that leave the loop; the rows that they need are added, large sums first, so that small ones find them there."""
+        sums = [x for carry in known.loop.carries if (x := _find_sum(known, carry)) is not None]
+        taken: list[_Sum] = []
+        for x in sorted(sums, key=lambda x: -x.carry.inner.spec.nbytes):
+            new = known.missing(symbol for term, _ in x.terms for symbol in term.rows)
+            if total_bytes(new) <= x.carry.inner.spec.nbytes and known.fits(new, self.options):
+                known.add(new)
+                taken.append(x)
+        return taken
+
+
+def _find_sum(known: KnownRows, carry: Carry) -> _Sum | None:
+    """Finds the terms that the iterations add to a carried value; None where they do more with it, or a term would have to be kept
+    for that alone.
+    """
+    if known.readers[carry.inner] != 1 or carry.following is carry.inner or carry.inner.spec.dtype == TAPE:
+        return None
+    summands: list[tuple[_Term, bool]] = []
+    adds: list[Node] = []
+    found = False
+    todo = [(carry.following, True)]
+    while todo:
+        symbol, added = todo.pop()
+        node = known.writers.get(symbol)
+        if symbol is carry.inner and added:
+            found = True
+        elif node is not None and node.command in terms and known.readers[symbol] == 1:
+            adds.append(node)
+            signs = zip(node.inputs, terms[node.command], strict=True)
+            todo += [(x, added == (sign > 0)) for x, sign in signs][::-1]
+        elif (term := _find_term(known, symbol)) is not None:
+            summands.append((term, added))
+        else:
+            return None
+    return _Sum(carry, tuple(summands), tuple(adds)) if found else None
+
+
+def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:
+    """A summand that can be summed over time without being made in each iteration."""
+    if not known.missing([symbol]):
+        return _Term((symbol,), None, (), known.loop.node.source)
+    views: list[Node] = []
+    at = symbol
+    while known.readers[at] == 1 and (node := known.writers.get(at)) is not None:
+        if is_short_sum(node) and all(map(known.varies, node.inputs)):
+            return _Term(node.inputs, node, tuple(reversed(views)), node.source)
+        if len(node.inputs) != 1 or not (is_view(node) or node.command in terms or node.command in joined):
+            return None  # others do not yield the sum of what they yield of its terms
+        views.append(node)
+        at = node.inputs[0]
+    return None
+
+
+def _total(rounds: AllRounds, known: KnownRows, x: _Sum, total: Symbol | None) -> Symbol:
+    """Adds the terms of all iterations to `total`."""
+    source = x.adds[-1].source
+    for term, added in x.terms:
+        value = _over_time(rounds, known, term)
+        if total is not None:
+            total = rounds.append(command("add" if added else "sub"), (total, value), source)
+        else:
+            total = value if added else rounds.append(command("neg"), (value,), source)
+    assert total is not None
+    return total
+
+
+def _over_time(rounds: AllRounds, known: KnownRows, term: _Term) -> Symbol:
+    """The sum of a summand over all iterations."""
+    for symbol in term.rows:
+        for node in known.chain(symbol):
+            rounds.run(node)
+    rows = tuple(map(rounds.rows, term.rows))
+    core, source = term.core, term.source
+    if core is None:
+        total = rounds.append(command("reduce_sum"), rows, source, axes=(0,))
+    elif is_sum(core.command):
+        total = rounds.append(core.command, rows, source, axes=(0, *_behind_time(core.params["axes"])))
+    else:
+        contract = tuple((0, *_behind_time(axes)) for axes in core.params["contract"])
+        batch = tuple(map(_behind_time, core.params["batch"]))
+        total = rounds.append(core.command, rows, source, contract=contract, batch=batch)
+    for node in term.views:
+        total = rounds.append(node.command, (total,), node.source, **node.params)
+    return total
+
+
+def _behind_time(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(axis + 1 for axis in axes)

@@ -1,0 +1,205 @@
+"""Runs nodes in the order that keeps the fewest bytes live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
+
+from nnc.commands.control import PRINTED
+from nnc.commands.rules import in_place_facts
+from nnc.dtypes import TAPE
+from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass
+from nnc.lower.alloc import ALIGNMENT
+from nnc.lower.passes.simplify.dce import has_effect
+from nnc.lower.plan.scheduling import OperationGraph, improve_order
+from nnc.lower.plan.stages import SymbolView
+from nnc.lower.plan.views import find_views
+from nnc.options import Options
+
+_Numbers = tuple[int, ...]
+_Row = tuple[_Numbers, _Numbers, tuple[tuple[int, int], ...]]  # reads, writes and overwrites of an operation
+_NOTHING: _Row = (), (), ()
+
+
+@register_pass("order", provides=("_description",))
+def order(graph: Graph, options: Options) -> Graph:
+    """Puts the nodes into an order whose largest live set is smaller, in sub-graphs, too.
+
+    Memory that views share counts once, outputs of the graph and inputs count as memory that is there all the time; in an iteration
+    of a loop, carried values end with their last reader. A node that can update a donated input in place follows the other readers
+    of it. Nodes with effects keep their order, and no node of an iteration crosses the test.
+
+    Requires: later passes keep the order; outputs have memory of their own.
+    Provides: `_description`, which tells later passes the facts about memory found here.
+    Ensures:  the largest live set is at most that of the given order, which stays where no better order is found.
+
+    Example:
+        a = f(x); b = f(y); c = sum(a); d = sum(b)  →  a = f(x); c = sum(a); b = f(y); d = sum(b)
+    """
+    return _Orderer(options.donated).top(graph)
+
+
+class _Orderer:
+    """One run of the pass; remembers each sub-graph's form, since many nodes may share a sub-graph."""
+
+    def __init__(self, donated: Sequence[int]) -> None:
+        self.donated = donated
+        self.known: dict[tuple[Graph, tuple[Symbol, ...], int], Graph] = {}
+
+    def top(self, graph: Graph) -> Graph:
+        """The ordered form of the graph that is called."""
+        donated = {graph.inputs[i] for i in self.donated}
+        description = Description(graph, donated=donated, free=graph.outputs)
+        return _with_nodes(graph, self._ordered(description)).with_attrs(_description=description)
+
+    def round(self, graph: Graph, carried: slice, before: int) -> Graph:
+        """The ordered form of a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
+        key = graph, graph.inputs[carried], before
+        if key not in self.known:
+            description = Description(graph, carried=key[1], before=before)
+            self.known[key] = _with_nodes(graph, self._ordered(description))
+        return self.known[key]
+
+    def _ordered(self, description: Description) -> tuple[Node, ...]:
+        nodes = (description.entries[i] for i in improve_order(description.operations()))
+        return tuple(self._inner(node) for node in nodes if node is not None)
+
+    def _inner(self, node: Node) -> Node:
+        if not node.graphs or node.command in PRINTED:
+            return node
+        params = node.params
+        first = (
+            1 + params["xs"] if "xs" in params else 0
+        )  # an iteration of a scan begins with its number and the elements
+        carried = slice(first, first + params.get("carries", 0))
+        graphs = tuple(self.round(graph, carried, params.get("before", 0)) for graph in node.graphs)
+        return node if graphs == node.graphs else node.update(graphs=graphs, params=params)
+
+
+class Description:
+    """A graph as operations on storages.
+
+    Args:
+        donated: inputs that may be overwritten.
+        free: symbols whose memory is no part of the arena.
+        carried: inputs that end with their last reader.
+        before: how many nodes must stay in front of the others.
+        known: the description of a graph that is called alike, and whose symbols, as far as they are in this one, lie
+            where they do here.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        donated: set[Symbol] | None = None,
+        free: Sequence[Symbol] = (),
+        carried: Sequence[Symbol] = (),
+        before: int = 0,
+        known: Description | None = None,
+    ) -> None:
+        self.views: dict[Symbol, SymbolView] = find_views(graph, known.views if known is not None else {})
+        self.graph, self.donated, self.carried = graph, donated or set(), carried
+        self.free = {self.views[symbol].base for symbol in free}
+        self.number: dict[Symbol, int] = dict(known.number) if known is not None else {}  # of what each symbol lies in
+        self._nbytes: list[int] = list(known._nbytes) if known is not None else []
+        self._rows: dict[Node, _Row] = known._rows if known is not None else {}
+        self._number_storages()
+        # an entry that is no node begins the iteration, another stands for the test
+        self.entries: list[Node | None] = [None, *graph.nodes[:before], None, *graph.nodes[before:]]
+
+    def _number_storages(self) -> None:
+        number, nbytes, free = self.number, self._nbytes, self.free
+        for symbol, view in islice(self.views.items(), len(number), None):  # known symbols stand in front
+            if view.base is symbol:
+                number[symbol] = len(nbytes)
+                nbytes.append(0 if symbol in free else padded_bytes(symbol.spec))
+            else:
+                number[symbol] = number[view.base]
+
+    def operations(self, *, stay: bool = False) -> OperationGraph:
+        """The entries as operations; if they `stay` where they are, without what each must follow."""
+        return self._operations([()] * len(self.entries) if stay else self._after())
+
+    def live_bytes(self) -> list[int]:
+        """The bytes that are live while each entry runs, in the given order."""
+        return self.operations(stay=True).live
+
+    def _operations(self, after: list[tuple[int, ...]]) -> OperationGraph:
+        known = self._rows
+        rows = [known.get(node) or self._row(node) if node is not None else _NOTHING for node in self.entries]
+        rows[0] = (), tuple(self.number[s] for s in self.carried), ()
+        reads, writes, overwrites = zip(*rows, strict=True)
+        kept = frozenset(self.number[s] for s in self.graph.outputs)
+        return OperationGraph(self._nbytes, reads, writes, after, overwrites, kept)
+
+    def _row(self, node: Node) -> _Row:
+        """The storages that a node reads and writes, and the pairs of them that may share memory; none for a view."""
+        number, views, free, outputs = self.number, self.views, self.free, node.outputs
+        writes = tuple([number[s] for s in outputs if views[s].base is s])
+        row = _NOTHING
+        if writes or not outputs:
+            reads = tuple([number[s] for s in node.inputs])
+            pairs = [(view.base, output) for view, output in overwritable(node, views)]
+            row = reads, writes, tuple([(number[a], number[b]) for a, b in pairs if (a in free) == (b in free)])
+        self._rows[node] = row
+        return row
+
+    def _after(self) -> list[tuple[int, ...]]:
+        """Returns for each entry the entries that it follows, beside the writers of the memory that it reads."""
+        views, donated = self.views, self.donated
+        tapes = {symbol for symbol in views if symbol.spec.dtype == TAPE}
+        writer: dict[Symbol, int] = {}
+        readers: dict[Symbol, list[int]] = {}
+        updater: dict[Symbol, int] = {}
+        last_effect = start = 0
+        result: list[tuple[int, ...]] = []
+        for i, node in enumerate(self.entries):
+            if node is None:
+                result.append(tuple(range(i)))
+                start = i
+                continue
+            after = [start, *[writer[s] for s in node.inputs if s in writer]]
+            if has_effect(node) or (tapes and not tapes.isdisjoint((*node.inputs, *node.outputs))):
+                after.append(last_effect)
+                last_effect = i
+            given = donated.intersection([views[s].base for s in node.inputs]) if donated else ()
+            for base in given:
+                readers.setdefault(base, []).append(i)
+                updater.pop(base, None)
+            if given:
+                updater |= {view.base: i for view, _ in overwritable(node, views) if view.base in given}
+            for s in node.outputs:
+                writer[s] = i
+            result.append(tuple(after))
+        for base, i in updater.items():  # the last reader in the given order, so this makes no circle
+            result[i] = (*result[i], *(j for j in readers[base] if j < i))
+        return result
+
+
+@lru_cache(maxsize=1 << 12)
+def padded_bytes(spec: TensorSpec) -> int:
+    """The bytes that a tensor takes of the arena."""
+    return 0 if spec.dtype == TAPE else -(-spec.nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def overwritable(node: Node, views: dict[Symbol, SymbolView]) -> list[tuple[SymbolView, Symbol]]:
+    """Returns pairs of an input of `node` and an output that may take over the input's whole memory."""
+    found: list[tuple[SymbolView, Symbol]] = []
+    pairs = in_place_facts(node.command, node.params).overwrite
+    if not pairs:
+        return found
+    inputs, outputs = node.inputs, node.outputs
+    for i, j in pairs:
+        if i < len(inputs) and j < len(outputs):
+            view, output = views[inputs[i]], outputs[j]
+            x, y = view.spec, output.spec
+            fits = x is y or (x.shape == y.shape and x.dtype.itemsize == y.dtype.itemsize)
+            if fits and views[output].base is output and (view.base is inputs[i] or view.is_whole):
+                found.append((view, output))
+    return found
+
+
+def _with_nodes(graph: Graph, nodes: tuple[Node, ...]) -> Graph:
+    return graph if nodes == graph.nodes else graph.update(nodes=nodes)

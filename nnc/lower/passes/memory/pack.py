@@ -1,0 +1,130 @@
+"""Brings weights into the blocked layouts of the kernels that read them, by nodes of their own.
+
+A kernel that wants a weight otherwise than it lies reorders it in each call. As a node, that is done once for all that want the
+same, before loops, and for constants while the program is made; the pass `keep` has it done once for many calls. Where it would
+be done as often, the kernel does it: that is no slower, and order and memory plan have nothing to care for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+import nnc.commands.conv  # noqa: F401  (registers commands that take packed operands)
+from nnc.commands.pack import pack as pack_command
+from nnc.commands.pack import packable
+from nnc.commands.roles import take_loop
+from nnc.devices import kind_of
+from nnc.graph import Graph, Node, Symbol, find_kernel, infer_specs, reference, register_pass
+from nnc.lower.passes.loops.licm import move_out
+from nnc.lower.passes.memory.keep_packed import lasting_inputs
+from nnc.lower.passes.once import OncePerGraph
+from nnc.options import Options
+
+
+@register_pass("pack")
+def pack(graph: Graph, options: Options) -> Graph:
+    """Puts `pack` nodes before nodes whose kernels would reorder an operand (column `kernel`, `layouts`), in sub-graphs, too.
+
+    Packed are lasting inputs, constants, what loops capture (before the loop), and what several nodes want in one layout. Where no
+    backend asks for it, nothing changes.
+
+    Requires: the pass `layout` ran, since what a kernel wants depends on its activations.
+    Ensures:  the same values; packed symbols have a spec with that layout, and the bytes that they take.
+
+    Example:
+        y = conv(x, w)  →  p = pack(w){layout=64x64x3x3:Acdb64a}; y = conv(x, p){packed=64x64x3x3:Acdb64a}
+    """
+    return _Packer(lasting_inputs(graph, options), kind_of(options.device)).graph(graph) if options.native else graph
+
+
+class _Packer(OncePerGraph):
+    """Packs weights, in inner loops first, so that a symbol that several capture is packed before all of them. `once` are symbols
+    of which one packed form serves many runs of its readers: lasting inputs, and captured symbols of loops. `device` is the kind
+    of device whose kernels are asked.
+    """
+
+    def __init__(self, lasting: Iterable[Symbol], device: str) -> None:
+        super().__init__()
+        self.once, self.device = set(lasting), device
+
+    def rewrite(self, graph: Graph) -> Graph:
+        return _Packed(graph, self).result()
+
+
+class _Packed:
+    """One graph that is rewritten. `known` are packed symbols, by what they are made of and how; `wishes` counts who wants them."""
+
+    def __init__(self, graph: Graph, packer: _Packer) -> None:
+        self.graph, self.packer = graph, packer
+        self.nodes: list[Node] = []
+        self.constants = dict(graph.constants)
+        self.known: dict[tuple[Symbol, str], Symbol] = {}
+        self.renamed: dict[Symbol, Symbol] = {}
+        self.lasting = packer.once.union(graph.constants)
+        self.layouts = {node: layouts for node in graph.nodes if (layouts := self._layouts(node))}
+        self.wishes = Counter(
+            (node.inputs[i], layout) for node, layouts in self.layouts.items() for i, layout in layouts.items()
+        )
+
+    def result(self) -> Graph:
+        """The graph with its `pack` nodes; the graph itself where there is none."""
+        for node in self.graph.nodes:
+            self._take(node)
+        if all(a is b for a, b in zip(self.nodes, self.graph.nodes, strict=False)):
+            return self.graph
+        return self.graph.update(nodes=tuple(self.nodes), constants=self.constants)
+
+    def _take(self, old: Node) -> None:
+        loop = take_loop(old)
+        if loop is not None:
+            self.packer.once.update(read.inner[0] for read in loop.captured)
+        node = self.packer.renew(old, self.renamed)
+        loop = take_loop(node)
+        if loop is not None:
+            before, loop = move_out(loop, self.constants, lambda inner, surely: inner.command is pack_command)
+            for made in before:
+                self._note(made)
+            self.nodes.append(self._renamed(loop.join() if before else node))
+        elif node.graphs:
+            self.nodes.append(node)
+        else:
+            self.nodes.append(self._packed(node, self.layouts.get(old, {})))
+
+    def _note(self, node: Node) -> None:
+        """Takes a `pack` node, unless there is an equal one."""
+        key = node.inputs[0], node.params["layout"]
+        if key in self.known:
+            self.renamed[node.outputs[0]] = self.known[key]
+            return
+        self.known[key] = node.outputs[0]
+        if node.inputs[0] in self.constants:
+            self.constants[node.outputs[0]] = reference[node.command](self.constants[node.inputs[0]], **node.params)
+        else:
+            self.nodes.append(node)
+
+    def _renamed(self, node: Node) -> Node:
+        inputs = tuple(self.renamed.get(symbol, symbol) for symbol in node.inputs)
+        return node if inputs == node.inputs else node.update(inputs=inputs)
+
+    def _packed(self, node: Node, layouts: Mapping[int, str]) -> Node:
+        """Returns the node on operands that are packed so, but for operands that nobody else reads packed."""
+        for position, layout in layouts.items():
+            source, params = node.inputs[position], MappingProxyType({"layout": layout})
+            if source not in self.lasting and self.wishes[source, layout] == 1:
+                continue
+            (spec,) = infer_specs(pack_command, (source.spec,), params)
+            self._note(Node(pack_command, (source,), (Symbol(spec, source.name),), params, source=node.source))
+            inputs = (*node.inputs[:position], self.known[source, layout], *node.inputs[position + 1 :])
+            node = node.update(inputs=inputs, params=MappingProxyType({**node.params, "packed": layout}))
+        return node
+
+    def _layouts(self, node: Node) -> Mapping[int, str]:
+        """How the kernel of a node would have its operands packed."""
+        if node.command not in packable or "packed" in node.params:
+            return {}
+        specs = tuple(symbol.spec for symbol in node.inputs)
+        kernel = find_kernel(node.command, specs, node.params, self.packer.device)
+        once = self.lasting.issuperset(node.inputs[i] for i in packable[node.command])
+        return kernel.layouts(specs, node.params, once) if kernel is not None else {}

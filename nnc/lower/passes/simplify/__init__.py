@@ -1,0 +1,1 @@
+"""Passes that compute the same with fewer or simpler nodes."""

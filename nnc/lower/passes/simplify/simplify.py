@@ -1,0 +1,72 @@
+"""Algebra: replaces what a rule says by something simpler that has the same value, bit for bit."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.facts import is_view
+from nnc.commands.rules import quotient
+from nnc.graph import Graph, Node, Symbol, apply_rules, command, register_pass
+from nnc.graph.graph import NDArray
+from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.simplify.algebra import ARITHMETIC
+from nnc.lower.passes.simplify.moves import MOVES
+from nnc.options import Options
+
+RULES = (*ARITHMETIC, *MOVES)
+
+
+@register_pass("simplify")
+def simplify(graph: Graph, options: Options) -> Graph:
+    """Applies the rules of algebra.py and moves.py until none fits, in sub-graphs, too; all are exact.
+
+    Requires: tensors of one number are in the form that `fold` gives them, else rules on numbers find nothing.
+    Ensures:  no rule applies; new nodes have the source line of what they replace.
+
+    Example:
+        a = neg(x); b = neg(a); c = stop_gradient(b); return c  →  return x
+    """
+    return apply_rules(_Reciprocals().graph(graph), RULES, exact=True)
+
+
+class _Reciprocals(OncePerGraph):
+    """Turns quotients by a power of two into products, which are faster and equal; a rule would be one for each number."""
+
+    def rewrite(self, graph: Graph) -> Graph:
+        constants = dict(graph.constants)
+        numbers: dict[Symbol, NDArray] = {
+            s: x for s, x in constants.items() if x.ndim == 0 and dtypes.is_known(x.dtype)
+        }
+        nodes: list[Node] = []
+        for node in graph.nodes:
+            if is_view(node) and node.inputs[0] in numbers:
+                numbers[node.outputs[0]] = numbers[node.inputs[0]]
+            divisor = numbers.get(node.inputs[1]) if quotient.get(node.command, False) else None
+            inverse = _exact_inverse(divisor) if divisor is not None else None
+            if inverse is not None:
+                factor = Symbol(node.outputs[0].spec.update(shape=()))
+                constants[factor] = inverse
+                if node.outputs[0].spec.ndim:
+                    spread = Symbol(node.outputs[0].spec)
+                    params = MappingProxyType({"shape": spread.shape, "axes": ()})
+                    nodes.append(Node(command("broadcast_to"), (factor,), (spread,), params, source=node.source))
+                    factor = spread
+                node = node.update(command=command("mul"), inputs=(node.inputs[0], factor))
+            nodes.append(self.renew(node, {}) if node.graphs else node)
+        if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
+            return graph
+        return graph.update(nodes=tuple(nodes), constants=constants)
+
+
+def _exact_inverse(divisor: NDArray) -> NDArray | None:
+    """1 / divisor where that is a power of two and both are normal numbers; None elsewhere."""
+    if not dtypes.is_float(divisor.dtype):
+        return None
+    value = float(divisor)
+    if not math.isfinite(value) or abs(math.frexp(value)[0]) != 0.5 or abs(math.frexp(value)[1]) > 14:
+        return None  # within 2^14 every dtype has both
+    return np.asarray(1 / value).astype(divisor.dtype)

@@ -1,0 +1,154 @@
+"""Splits sums over terms that depend on other sums: sums of the terms' parts need not wait for them, so memory is read once
+less.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import MappingProxyType
+from typing import NamedTuple
+
+from nnc import dtypes
+from nnc.commands.facts import is_addition, is_sum, multiplies, spread_axes
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command, register_pass
+from nnc.lower.passes.fusion.centred import Centred
+from nnc.lower.passes.once import OncePerGraph
+from nnc.options import Options
+
+_LEAST = 1 << 10  # elements for each sum's element; below, a sum is no work
+_TERMS = 4
+
+
+@register_pass("split_sums")
+def split_sums(graph: Graph, options: Options) -> Graph:
+    """Takes sums of products with row-wise factors apart, where the factors come from sums and the whole is read again.
+
+    The gradient of a batch norm is the case in point: with row sums f and g, ct · f + x · g is summed to be centred. As the sums
+    of ct and x do not wait for f and g, all sums of a norm's gradient are found in one pass over memory. The values differ by
+    rounding, also since the sum of centred values is 0.
+
+    Requires: dead code elimination must follow.
+    Ensures:  no `reduce_sum` over many elements reads a sum of products with broadcast factors of which one depends on another sum.
+
+    Example:
+        y = ct · broadcast(f) + x · broadcast(g); s = reduce_sum(y)  →  s = reduce_sum(ct) · f + reduce_sum(x) · g
+    """
+    return _Splitter().graph(graph)
+
+
+class _Splitter(OncePerGraph):
+    def rewrite(self, graph: Graph) -> Graph:
+        return _Split(self, graph).result()
+
+
+class _Term(NamedTuple):
+    """A product among the terms: a tensor, the commands of the products, and the factors without the axes that are summed."""
+
+    base: Symbol
+    factors: tuple[tuple[Command, Symbol], ...]
+
+
+class _Split:
+    """The new form of one graph."""
+
+    def __init__(self, splitter: _Splitter, graph: Graph) -> None:
+        self.splitter, self.graph = splitter, graph
+        self.writer = {symbol: node for node in graph.nodes for symbol in node.outputs}
+        self.centred = Centred(self.writer, graph.constants)
+        self.readers = Counter(symbol for node in graph.nodes for symbol in dict.fromkeys(node.inputs))
+        self.summed: set[Symbol] = set()  # what depends on a sum
+        self.nodes: list[Node] = []
+        self.made: list[Node] = []  # for the sum at hand
+
+    def result(self) -> Graph:
+        """The graph itself where nothing changes."""
+        changed = False
+        for old in self.graph.nodes:
+            node = self.splitter.renew(old, {})
+            parts = self._parts(node) if is_sum(node.command) else None
+            if is_sum(node.command) or not self.summed.isdisjoint(node.inputs):
+                self.summed.update(node.outputs)
+            changed |= node is not old or parts is not None
+            self.nodes += [node] if parts is None else parts
+        return self.graph.update(nodes=tuple(self.nodes)) if changed else self.graph
+
+    def _parts(self, node: Node) -> list[Node] | None:
+        """The nodes that stand for a sum; None where it stays."""
+        (whole,), (out,) = node.inputs, node.outputs
+        if self.readers[whole] < 2 or not dtypes.is_float(out.dtype) or whole.spec.size < _LEAST * out.spec.size:
+            return None
+        self.made = []
+        terms = self._terms(whole, node.params["axes"], out)
+        if not 2 <= len(terms) <= _TERMS or not all(term.factors for term in terms):
+            return None
+        if all(self.summed.isdisjoint((factor,)) for term in terms for _, factor in term.factors):
+            return None
+        total: Symbol | None = None
+        for term in terms:
+            if self.centred.total(term.base, node.params["axes"]) is not None:
+                continue
+            part = self._make("reduce_sum", (term.base,), out.spec, dict(node.params))
+            for product, factor in term.factors:
+                part = self._make(product, (part, factor), out.spec)
+            total = part if total is None else self._make("add", (total, part), out.spec)
+        if total is None:
+            return None
+        *others, last = self.made
+        return [*(n.update(source=node.source) for n in others), last.update(outputs=(out,), source=node.source)]
+
+    def _make(
+        self, name: Command | str, inputs: tuple[Symbol, ...], spec: TensorSpec, params: dict[str, object] | None = None
+    ) -> Symbol:
+        out = Symbol(spec)
+        self.made.append(Node(command(name), inputs, (out,), MappingProxyType(params or {})))
+        return out
+
+    def _terms(self, symbol: Symbol, axes: tuple[int, ...], out: Symbol) -> list[_Term]:
+        """Returns the terms of a sum."""
+        node = self.writer.get(symbol)
+        if node is not None and is_addition(node.command):
+            return [term for part in node.inputs for term in self._terms(part, axes, out)]
+        factors: list[tuple[Command, Symbol]] = []
+        while node is not None and multiplies(node):
+            rows = [self._row(part, axes, out) for part in node.inputs]
+            if (rows[0] is None) == (rows[1] is None):
+                break
+            symbol, row = (node.inputs[0], rows[1]) if rows[0] is None else (node.inputs[1], rows[0])
+            assert row is not None
+            factors.append((node.command, row))
+            node = self.writer.get(symbol)
+        return [_Term(symbol, tuple(factors))]
+
+    def _row(self, symbol: Symbol, axes: tuple[int, ...], out: Symbol) -> Symbol | None:
+        """A tensor that is the same along the axes, without them; None where it is not known to be."""
+        node = self.writer.get(symbol)
+        if node is None:
+            return None
+        if multiplies(node):
+            first, second = (self._row(part, axes, out) for part in node.inputs)
+            if first is None or second is None:
+                return None
+            row = self._make(node.command, (first, second), out.spec)
+            if not self.summed.isdisjoint((first, second)):
+                self.summed.add(row)
+            return row
+        places = spread_axes(node)
+        if places is None:
+            return None
+        (source,) = node.inputs
+        if any(place in axes and n != 1 for place, n in zip(places, source.shape, strict=True)):
+            return None
+        kept = [place for place in places if place not in axes]
+        shape = tuple(n for place, n in zip(places, source.shape, strict=True) if place not in axes)
+        flat = (
+            source
+            if shape == source.shape
+            else self._make("reshape", (source,), source.spec.update(shape=shape), {"shape": shape})
+        )
+        target = tuple(place - sum(axis < place for axis in axes) for place in kept)
+        row = flat
+        if shape != out.shape:
+            row = self._make("broadcast_to", (flat,), out.spec, {"shape": out.shape, "axes": target})
+        if source in self.summed:
+            self.summed.add(row)
+        return row

@@ -1,0 +1,166 @@
+"""Assigns steps to streams: list scheduling by the longest path that is left, on numbers alone.
+
+The ready step with the longest chain of work behind it goes where it can begin first (heterogeneous earliest finish time: Topcuoglu
+et al., 2002, on equal processors); reading what another stream wrote costs a signal. Same steps, same schedule, everywhere.
+O((steps + dependencies) · streams).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+
+from nnc.devices.cpu import cpu_target
+from nnc.lower.plan.schedule.types import Schedule, Signal
+from nnc.machine import usable_threads
+from nnc.options import Options
+
+_SCHEDULE = cpu_target().schedule
+
+
+_ROOM, _SPARE = (
+    1.25,
+    1 << 20,
+)  # the order, and then the lives of buffers, may each take so many times the memory, or bytes more
+
+Before = Sequence[Sequence[int]]
+
+
+def estimate_seconds(flops: int, nbytes: int) -> float:
+    """About how long a kernel of so many operations takes on one core if it reads and writes so many bytes."""
+    return _SCHEDULE.call_seconds + max(flops / _SCHEDULE.flops_per_second, nbytes / _SCHEDULE.bytes_per_second)
+
+
+def most_streams(options: Options) -> int:
+    """How many streams a program may have. "auto" takes the processors that kernels leave idle, and one where memory is limited."""
+    if options.streams != "auto":
+        return int(options.streams)
+    if options.memory_budget is not None or options.kernel_threads is None:
+        return 1
+    return max(1, usable_threads() // options.kernel_threads)
+
+
+def is_affordable(options: Options, given: int, wanted: int) -> bool:
+    """Whether streams may take `wanted` bytes where one stream takes `given`: a number of streams is an order."""
+    return options.streams != "auto" or wanted <= max(_ROOM * given, given + _SPARE)
+
+
+def choose_streams(
+    find_before: Callable[[], Before], seconds: Sequence[float], must_stay: Sequence[bool], options: Options
+) -> Schedule:
+    """The schedule that `options.streams` asks for.
+
+    1 is the recorded order, n are n streams at most. "auto" is 1 unless independent chains of steps of a millisecond or more save a
+    fifth of the time, and a millisecond at least.
+
+    Args:
+        find_before: finds the steps that each must follow.
+        seconds: how long each takes.
+        must_stay: which run in stream 0.
+    """
+    one, count = _recorded(seconds), most_streams(options)
+    if count == 1:
+        return one
+    if options.streams != "auto":
+        return assign(find_before(), seconds, must_stay, count)
+    must_stay = [stays or time < _SCHEDULE.heavy_seconds for stays, time in zip(must_stay, seconds, strict=True)]
+    if all(must_stay) or sum(seconds) - max(seconds) < _SCHEDULE.saved_seconds:
+        return one
+    found = assign(find_before(), seconds, must_stay, count)
+    saved = one.seconds - found.seconds
+    return found if saved >= max(_SCHEDULE.saved_seconds, _SCHEDULE.saved_part * one.seconds) else one
+
+
+def assign(before: Before, seconds: Sequence[float], must_stay: Sequence[bool], streams: int) -> Schedule:
+    """The list schedule of steps on so many streams at most.
+
+    Args:
+        before: the steps that each must follow.
+        must_stay: which run in the first stream.
+    """
+    left = _longest_paths(before, seconds)
+    planned = [(0.0, 0.0)] * len(before)
+    order: list[list[int]] = [[]]  # of the streams that have steps, and one that has none yet
+    free = [0.0]
+    stream_of = [0] * len(before)
+
+    def start(step: int, stream: int) -> float:
+        known = (planned[i][1] + (_SCHEDULE.signal_seconds if stream_of[i] != stream else 0.0) for i in before[step])
+        return max(free[stream], max(known, default=0.0))
+
+    def place(step: int) -> None:
+        begin, stream = min((start(step, k), k) for k in range(1 if must_stay[step] else len(order)))
+        stream_of[step], planned[step] = stream, (begin, begin + seconds[step])
+        free[stream] = begin + seconds[step]
+        order[stream].append(step)
+        if order[-1] and len(order) < streams:
+            order.append([])
+            free.append(0.0)
+
+    placed = _visit(before, lambda step: (-left[step], step), place)
+    used = [steps for k, steps in enumerate(order) if steps or not k]
+    return Schedule(tuple(map(tuple, used)), find_signals(before, used, placed), tuple(planned))
+
+
+def _recorded(seconds: Sequence[float]) -> Schedule:
+    planned, now = [], 0.0
+    for time in seconds:
+        planned.append((now, now + time))
+        now += time
+    return Schedule((tuple(range(len(seconds))),), (), tuple(planned))
+
+
+def _longest_paths(before: Before, seconds: Sequence[float]) -> list[float]:
+    """For each step the time of the longest chain that begins with it."""
+    left = list(seconds)
+    behind = [0.0] * len(seconds)
+    for step in reversed(range(len(seconds))):
+        left[step] = seconds[step] + behind[step]
+        for i in before[step]:
+            behind[i] = max(behind[i], left[step])
+    return left
+
+
+def _visit(before: Before, priority: Callable[[int], tuple[float, int]], visit: Callable[[int], None]) -> list[int]:
+    """Visits all steps, each after the steps before it, and of the steps that are ready the one of the least priority."""
+    waiting = [len(steps) for steps in before]
+    following: list[list[int]] = [[] for _ in before]
+    for step, steps in enumerate(before):
+        for i in steps:
+            following[i].append(step)
+    ready = [priority(step) for step, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    visited = []
+    while ready:
+        _, step = heapq.heappop(ready)
+        visit(step)
+        visited.append(step)
+        for j in following[step]:
+            waiting[j] -= 1
+            if not waiting[j]:
+                heapq.heappush(ready, priority(j))
+    return visited
+
+
+def find_signals(before: Before, streams: Sequence[Sequence[int]], order: Sequence[int]) -> tuple[Signal, ...]:
+    """The fewest signals for these streams: none between steps that are in order already.
+
+    Args:
+        order: all steps, each after the steps that it must follow and the steps that precede it in its stream.
+    """
+    place = {step: (k, n) for k, steps in enumerate(streams) for n, step in enumerate(steps, 1)}
+    clocks: dict[int, list[int]] = {}  # how many steps of each stream are done when a step is
+    done = [[0] * len(streams) for _ in streams]  # the same for the last step so far of each stream
+    turn = {step: i for i, step in enumerate(order)}
+    signals = []
+    for step in order:
+        stream, number = place[step]
+        clock = list(done[stream])
+        for i in sorted(before[step], key=turn.__getitem__, reverse=True):
+            other, count = place[i]
+            if clock[other] < count:
+                clock = list(map(max, clock, clocks[i]))
+                signals.append(Signal(i, step))
+        clock[stream] = number
+        clocks[step] = done[stream] = clock
+    return tuple(sorted(signals))

@@ -1,0 +1,206 @@
+"""Strides of views: which results need no memory of their own, since they show another's elements in another order.
+
+The column `restride` says how a view command moves offset and strides; the column `same_axes` says it for views that keep their
+axes whole. A command with neither is run, and copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import nnc.commands.shape  # noqa: F401  (registers the commands whose cells are filled here)
+from nnc.commands.rules import alias, in_place_facts, inplace, same_axes
+from nnc.graph import Attribute, Command, Graph, Node, Symbol, TensorSpec
+from nnc.lower.plan.stages import Strides, SymbolView, View, is_contiguous, row_major
+
+Axes = tuple[int, ...]
+Restride = Callable[..., tuple[int, Strides] | None]
+_EMPTY: Mapping[Symbol, SymbolView] = MappingProxyType({})
+
+restride: Attribute[Restride] = Attribute(
+    "restride", "(spec, out, strides, **params) -> (bytes to skip, strides), or None where only a copy will do"
+)
+
+
+def find_views(graph: Graph, known: Mapping[Symbol, SymbolView] = _EMPTY) -> dict[Symbol, SymbolView]:
+    """Finds the view of each symbol of `graph` (without its sub-graphs'); symbols that own memory view themselves.
+
+    Args:
+        known: views of symbols, some of which are in the graph; the result has all of them.
+    """
+    given = [symbol for symbol in (*graph.inputs, *graph.constants) if symbol not in known]
+    views = {**known, **{symbol: SymbolView.whole(symbol) for symbol in given}}
+    shares: dict[Command, bool] = {}
+    for node in graph.nodes:
+        command, outputs = node.command, node.outputs
+        if outputs and outputs[0] in known:
+            continue
+        if command not in shares:
+            shares[command] = _ever_shares(command)
+        shared = _shared_memory(node, views) if shares[command] else None
+        if shared is not None:
+            views[outputs[0]] = shared
+        else:
+            for symbol in outputs:
+                views[symbol] = SymbolView.whole(symbol)
+    return views
+
+
+def _shared_memory(node: Node, views: Mapping[Symbol, SymbolView]) -> SymbolView | None:
+    """The view that output 0 of a node is of the memory of an input; None where the node must run."""
+    sources = [views[symbol] for symbol in node.inputs]
+    place = _shared_place(node, sources)
+    return SymbolView(sources[place[0]].base, *place[1:]) if place is not None else None
+
+
+def runs(node: Node, views: Mapping[Symbol, SymbolView]) -> bool:
+    """Whether a node does something at run time: it is more than a view."""
+    for symbol in node.outputs:
+        if views[symbol].base is symbol:
+            return True
+    return not node.outputs
+
+
+def _ever_shares(command: Command) -> bool:
+    """Whether there are nodes of a command whose output may be a view of an input."""
+    facts = inplace.get(command, None)
+    return callable(facts) or bool(facts and facts.identity) or _is_view(command)
+
+
+def _is_view(command: Command) -> bool:
+    return alias.get(command, None) == "view" and command in restride
+
+
+def may_share(node: Node) -> bool:
+    """Whether output 0 of a node may be a view of an input: the command says so."""
+    if len(node.outputs) != 1 or node.graphs:
+        return False
+    return _is_view(node.command) or bool(in_place_facts(node.command, node.params).identity)
+
+
+def shared_view(node: Node, sources: Sequence[View]) -> View | None:
+    """The view of its inputs' memory that output 0 of `node` is; None where the node must run.
+
+    Args:
+        sources: where each input of the node lies.
+    """
+    place = _shared_place(node, sources)
+    return sources[place[0]].show(*place[1:]) if place is not None else None
+
+
+def _shared_place(
+    node: Node, sources: Sequence[View] | Sequence[SymbolView]
+) -> tuple[int, TensorSpec, int, Strides] | None:
+    """The input in whose memory output 0 of `node` is a view, and its spec, offset and strides there; None where it must run."""
+    if not may_share(node):
+        return None
+    identity = in_place_facts(node.command, node.params).identity
+    if identity:
+        same = sources[identity[0]]
+        return identity[0], same.spec, same.offset, same.strides
+    source, out = sources[0], node.outputs[0].spec
+    if out.size == 0:
+        return None
+    moved = restride[node.command](source.spec, out, source.strides, **node.params)
+    if moved is None:
+        return None
+    skipped, strides = moved
+    if is_contiguous(out, strides):
+        strides = row_major(out)
+    return 0, out, source.offset + skipped, strides
+
+
+def within(view: View, place: View) -> View | None:
+    """A view of a tensor that lies at `place`, as a view of what it lies in; None if its elements are not evenly spaced there."""
+    if place.is_dense:
+        return replace(view, buffer=place.buffer, offset=place.offset + view.offset)
+    if view.rounds:
+        return None
+    if view.covers(place.spec.nbytes):
+        moved = _reshape(place.spec, view.spec, place.strides, shape=view.spec.shape)
+        return place.show(view.spec, place.offset, moved[1]) if moved is not None else None
+    at, rest = place.offset, view.offset
+    room: dict[
+        int, tuple[int, int]
+    ] = {}  # by a dense tensor's stride: elements left along that axis, the stride at `place`
+    for n, dense, stride in zip(place.spec.shape, row_major(place.spec), place.strides, strict=True):
+        if n > 1:
+            index, rest = divmod(rest, dense)
+            at += index * stride
+            room[dense] = n - index, stride
+    strides = []
+    for n, step in zip(view.spec.shape, view.strides, strict=True):
+        if n == 1 or not step:
+            strides.append(0)
+            continue
+        axes = [dense for dense in room if dense <= step and step % dense == 0]
+        if not axes:
+            return None
+        times = step // max(axes)
+        left, stride = room.pop(max(axes))
+        if (n - 1) * times >= left:
+            return None
+        strides.append(stride * times)
+    return place.show(view.spec, at, tuple(strides))
+
+
+def _by_axes(command: Command) -> Restride:
+    """The rule of a view that keeps its axes whole."""
+
+    def rule(spec: TensorSpec, out: TensorSpec, strides: Strides, **params: Any) -> tuple[int, Strides] | None:
+        pairs = same_axes[command](spec, out, **params)
+        if pairs is None:
+            return None
+        result = [0] * out.ndim
+        for axis, place in pairs:
+            result[place] = strides[axis] if spec.shape[axis] == out.shape[place] else 0
+        return 0, tuple(result)
+
+    return rule
+
+
+def _slice(
+    spec: TensorSpec, out: TensorSpec, strides: Strides, *, start: Axes, limit: Axes, stride: Axes
+) -> tuple[int, Strides]:
+    skipped = sum(a * step for a, step in zip(start, strides, strict=True))
+    return skipped, tuple(s * step for s, step in zip(stride, strides, strict=True))
+
+
+def _flip(spec: TensorSpec, out: TensorSpec, strides: Strides, *, axes: Axes) -> tuple[int, Strides]:
+    flipped = {axis % spec.ndim for axis in axes}
+    skipped = sum((spec.shape[axis] - 1) * strides[axis] for axis in flipped)
+    return skipped, tuple(-step if axis in flipped else step for axis, step in enumerate(strides))
+
+
+def _reshape(spec: TensorSpec, out: TensorSpec, strides: Strides, *, shape: Axes) -> tuple[int, Strides] | None:
+    """Merges axes that lie evenly in memory into runs and cuts these into the new axes; None where one crosses runs."""
+    runs: list[tuple[int, int]] = []
+    for n, step in zip(spec.shape, strides, strict=True):
+        if n == 1:
+            continue
+        if runs and runs[-1][1] == n * step:
+            runs[-1] = (runs[-1][0] * n, step)
+        else:
+            runs.append((n, step))
+    result: list[int] = []
+    left, step, following = 1, spec.dtype.itemsize, iter(runs)
+    for n in out.shape:
+        if n == 1:
+            result.append(left * step)
+            continue
+        if left == 1:
+            left, step = next(following)
+        if left % n:
+            return None
+        left //= n
+        result.append(left * step)
+    return 0, tuple(result)
+
+
+same_axes.follow(lambda command: restride.set(command, _by_axes(command), priority=0))
+restride.set("slice", _slice)
+restride.set("flip", _flip)
+restride.set("reshape", _reshape)

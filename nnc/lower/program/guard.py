@@ -1,0 +1,266 @@
+"""Programs whose memory is guarded: red zones around every buffer, and poison wherever nothing was written.
+
+With `Options.guard` (environment: `NNC_GUARD=1`) steps run one by one, each by the compiled kernel that the program would call.
+Buffers share no memory: each one lies between red zones; so do inputs, constants, outputs and scratch memory. A kernel runs twice,
+on two patterns of poison in the red zones, in the outputs that it is the first to write, and in all buffers that are dead at that
+time. So kernels are held against the live ranges by which memory was planned, and each of these mistakes is an `InternalError` that
+names the step and the user's line: bytes written beside a buffer, or beside the part of it that belongs to the step; elements of a
+result that were not written, or that depend on memory to which nothing was written.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from nnc.commands.rules import effect
+from nnc.devices.cpu import aligned_bytes
+from nnc.errors import InternalError
+from nnc.lower.kernels.native import Function, Native, State
+from nnc.lower.plan.liveness import Liveness, walk
+from nnc.lower.plan.stages import Bound, Kind, NDArray, Step, Steps, View
+from nnc.lower.program.frame import Arrays, Frame, Run, as_bytes, make_view, result_of
+
+if TYPE_CHECKING:
+    from nnc.lower.program.program import Program
+
+ZONE = 256  # bytes of red zone in front of a buffer and behind it: four of the longest vectors
+# NaN, -1, True; then 0 and False. They differ in every dtype, and as an index neither leads far away.
+POISONS = (0xFF, 0x00)
+_ALIGNMENT = 64  # bytes; as an arena's buffers are aligned
+_SHOWN = 8  # elements that an error names at most
+
+Kernel = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where buffers lie in guarded memory: byte ranges, by buffer, and the bytes between them. `scratch` is memory for states."""
+
+    places: Mapping[int, slice]
+    scratch: slice
+    nbytes: int
+
+    @classmethod
+    def of(cls, bound: Bound, scratch: int) -> Layout:
+        """Gives each buffer that is no tape a range of its own, and one to scratch memory."""
+        places: dict[int, slice] = {}
+        at = ZONE
+        sizes = {i: buffer.nbytes for i, buffer in enumerate(bound.buffers) if buffer.kind is not Kind.TAPE}
+        for i, nbytes in [*sizes.items(), (-1, scratch)]:
+            places[i] = slice(at, at + nbytes)
+            at += -(-(nbytes + ZONE) // _ALIGNMENT) * _ALIGNMENT
+        return cls(places, places.pop(-1), at)
+
+    def zones(self) -> NDArray:
+        """The positions of all bytes of red zones."""
+        free = np.ones(self.nbytes, bool)
+        for place in (*self.places.values(), self.scratch):
+            free[place] = False
+        return np.flatnonzero(free)
+
+    def nearest(self, position: int) -> tuple[int | None, int]:
+        """The buffer (None: scratch memory) that a byte of a red zone is nearest to, and how far behind its end the byte lies; how
+        far in front of its start, as a negative number.
+        """
+        places: list[tuple[int | None, slice]] = [*self.places.items(), (None, self.scratch)]
+        found = [(i, position - (p.stop if position >= p.stop else p.start)) for i, p in places]
+        return min(found, key=lambda item: abs(item[1]))
+
+
+class Lives:
+    """Lives of buffers: the ones that are dead before a step, the ones that it is the first to write, and the ones that live on
+    behind it.
+    """
+
+    def __init__(self, bound: Bound) -> None:
+        self._intervals = bound.intervals
+        self._sizes = [buffer.nbytes for buffer in bound.buffers]
+        self._wanted = {view.buffer for view in bound.outputs}
+        self._kept = {i for i, buffer in enumerate(bound.buffers) if buffer.kind in (Kind.INPUT, Kind.CONSTANT)}
+        self._points: dict[int, list[int]] = {}
+        for point, step in enumerate(Liveness(bound.steps, self._sizes, self._wanted).points):
+            if step is not None:
+                self._points.setdefault(id(step), []).append(point)
+
+    def fresh(self, step: Step) -> set[int]:
+        """Returns the buffers that a step writes as a whole, without a look at their old content."""
+        whole = {view.buffer for view in step.outputs if view.covers(self._sizes[view.buffer])}
+        return whole - {view.buffer for view in step.inputs}
+
+    def dead(self, step: Step) -> set[int]:
+        """The buffers of the program's own that hold nothing while a step runs, wherever it stands."""
+        written = {view.buffer for view in step.outputs}
+        return set(range(len(self._intervals))) - self._kept - written - self._live(step, 0)
+
+    def after(self, step: Step) -> set[int]:
+        """The buffers that are read after a step."""
+        return self._live(step, 1) | self._wanted
+
+    def _live(self, step: Step, later: int) -> set[int]:
+        """The buffers that are live at the points of a step, or `later` by so many."""
+        points = [point + later for point in self._points[id(step)]]
+        return {i for i, lives in enumerate(self._intervals) if any(a <= p < b for a, b in lives for p in points)}
+
+
+class GuardedFrame(Frame):
+    """The guarded memory of one call at a time, on which steps run and are checked."""
+
+    __slots__ = ("_lives", "_natives", "_numbers", "_zones", "layout")
+
+    def __init__(self, program: Program) -> None:
+        natives, functions = program.natives, program.functions()
+        self.layout = Layout.of(program.bound, max((native.scratch for native in natives.values()), default=0))
+        self.arena = aligned_bytes(self.layout.nbytes)
+        self._zones = self.layout.zones()
+        self._lives = Lives(program.bound)
+        self._numbers = {id(step): i for i, step in enumerate(walk(program.bound.steps))}
+        scratch = self.arena.ctypes.data + self.layout.scratch.start
+        self._natives = {key: _Call(native, functions[key], scratch) for key, native in natives.items()}
+        super().__init__(program)
+
+    def _make_arena(self) -> NDArray:
+        return self.arena
+
+    def _memory(self, number: int) -> NDArray | None:
+        place = self.layout.places.get(number)
+        return None if place is None else self.arena[place]
+
+    def _program(self, steps: Steps) -> Callable[[], None]:
+        return self._block(steps)
+
+    def _run_checked(self, inputs: Sequence[NDArray]) -> list[NDArray]:
+        bound = self.program.bound
+        given = dict(enumerate(inputs))  # inputs are the first buffers
+        constants = {i: bound.constants[b.index] for i, b in enumerate(bound.buffers) if b.kind is Kind.CONSTANT}
+        known = {i: x for i, x in (given | constants).items() if i in self.layout.places}
+        self.arena[...] = POISONS[0]
+        for i, array in known.items():
+            self.arena[self.layout.places[i]] = as_bytes(array)
+        try:
+            self._run()
+        finally:
+            self._clear()
+        for i in bound.donated:
+            as_bytes(given[i])[...] = self.arena[self.layout.places[i]]
+        outputs = []
+        for view in bound.outputs:
+            memory = given[view.buffer] if view.buffer in given else self.arena[self.layout.places[view.buffer]]
+            outputs.append(result_of(view, memory) if view.buffer in given else make_view(memory, view).copy())
+        return outputs
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _step(self, step: Step) -> Run:
+        kernel, arguments, results, params = super()._step(step)
+        if step.region is not None:
+            return kernel, arguments, results, params
+        places, lives, native = self.layout.places, self._lives, self._natives.get(id(step))
+        run = kernel if native is None else partial(native, kernel)
+        # Effects happen at each run; NumPy's kernels write whole results that they made elsewhere.
+        poisons = POISONS if native is not None and step.command not in effect else POISONS[:1]
+        fresh, after = lives.fresh(step), lives.after(step)
+        dead = [places[i] for i in lives.dead(step) if i in places]
+        written = {view.buffer: self.arena[places[view.buffer]] for view in step.outputs if view.buffer in places}
+        read = {view.buffer: self.arena[places[view.buffer]] for view in step.inputs if view.buffer in places}
+        wanted = [view for view in step.outputs if view.buffer in after]
+
+        def guarded(inputs: Arrays, outputs: Arrays, params: Any) -> None:
+            """Runs the step and looks at the memory around what it wrote."""
+            before = {i: block.copy() for i, block in written.items() if i not in fresh}
+            found: list[list[bytes]] = []
+            for poison in poisons:
+                self.arena[self._zones] = poison
+                for place in (self.layout.scratch, *dead):
+                    self.arena[place] = poison
+                for i, block in written.items():
+                    block[...] = before.get(i, poison)
+                known = {i: before.get(i, poison) for i in written} | {i: read[i].copy() for i in read.keys() - written}
+                run(inputs, outputs, params)
+                self._check_zones(step, poison)
+                for i, block in (read | written).items():
+                    self._check_beside(step, i, outputs, block != known[i])
+                found.append([x.tobytes() for x, view in zip(outputs, step.outputs, strict=True) if view in wanted])
+            for other in found[1:]:
+                self._compare(step, wanted, found[0], other)
+
+        return guarded, arguments, results, params
+
+    def _check_zones(self, step: Step, poison: int) -> None:
+        """Raises where red zones were written to."""
+        spoilt = self._zones[self.arena[self._zones] != poison]
+        if spoilt.size:
+            near, distance = self.layout.nearest(int(spoilt[0]))
+            where = f"{distance} bytes behind the end" if distance >= 0 else f"{-distance} bytes in front"
+            name = "its scratch memory" if near is None else self._name(near)
+            self._fail(step, f"wrote {spoilt.size} bytes outside of all buffers, the first {where} of {name}")
+
+    def _check_beside(self, step: Step, number: int, outputs: Arrays, changed: NDArray) -> None:
+        """Raises where a step changed bytes of a buffer in a part that is not its own."""
+        start = self.arena.ctypes.data + self.layout.places[number].start
+        for x, view in zip(outputs, step.outputs, strict=True):
+            if view.buffer == number and x.size:
+                at = x.ctypes.data - start
+                np.ndarray((*x.shape, x.dtype.itemsize), bool, changed, at, (*x.strides, 1))[...] = False
+        if changed.any():
+            first = int(np.flatnonzero(changed)[0])
+            problem = (
+                f"wrote {int(changed.sum())} bytes beside its part of {self._name(number)}, the first at byte {first}"
+            )
+            self._fail(step, problem)
+
+    def _compare(self, step: Step, views: Sequence[View], one: Sequence[bytes], other: Sequence[bytes]) -> None:
+        """Raises where two runs of a step differ in more than the poison that they found."""
+        for view, x, y in zip(views, one, other, strict=True):
+            if x != y:
+                size = view.spec.dtype.itemsize
+                a, b = (np.frombuffer(text, np.uint8).reshape(-1, size) for text in (x, y))
+                places = np.flatnonzero((a != b).any(1))
+                shown = ", ".join(str(tuple(map(int, np.unravel_index(p, view.spec.shape)))) for p in places[:_SHOWN])
+                self._fail(
+                    step, f"did not write {places.size} elements of {self._name(view.buffer)}, or read memory that nothing was "
+                    f"written to for them: {shown} of {view.spec}",
+                )  # fmt: skip
+
+    def _name(self, number: int) -> str:
+        buffer = self.program.bound.buffers[number]
+        return f"buffer {number} ({buffer.kind.value} {buffer.symbol.spec})"
+
+    def _fail(self, step: Step, problem: str) -> NoReturn:
+        kernel = self.program.kernel_of(step)
+        name = f"step {self._numbers[id(step)]} ({step.command.name}, {kernel.backend})"
+        lines = [
+            f"{self.program.bound.name}: {name} {problem}.",
+            f"  inputs {', '.join(map(str, step.input_specs))}   outputs {', '.join(str(v.spec) for v in step.outputs)}",
+        ]
+        if step.source is not None:
+            lines.append(f"  at {step.source.describe()}")
+        raise InternalError("\n".join(lines))
+
+
+class _Call:
+    """A compiled kernel with its state."""
+
+    def __init__(self, native: Native, function: Function, scratch: int) -> None:
+        self._native, self._function = native, function
+        self._state: State | None = native.state(scratch) if native.state is not None else None
+
+    def __call__(self, kernel: Kernel, inputs: Arrays, outputs: Arrays, params: Any) -> None:
+        """Runs it on arrays; what it refuses, Python's kernel words."""
+        pointers = [x.ctypes.data for x in (*inputs, *outputs)]
+        state = [] if self._state is None else [self._state.address]
+        if self._call(pointers, state, self._native.numbers):
+            kernel(inputs, outputs, params)
+            raise InternalError("a compiled kernel refused operands that Python's kernel takes")
+
+    def _call(self, pointers: list[int], state: list[int], numbers: Sequence[int]) -> int:
+        if self._native.packed:
+            table = (ctypes.c_int64 * (len(numbers) + len(pointers)))(*numbers, *pointers)
+            pointers, numbers = [ctypes.addressof(table)], ()
+        given = [*pointers, *state, *numbers]  # addresses and sizes are words alike
+        return int(ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(given))(self._function.address)(*given))

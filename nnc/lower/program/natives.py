@@ -1,0 +1,165 @@
+"""Finds the compiled kernels of a program, and has them compiled before there is one: their texts are known long before.
+
+A kernel's text follows from the parameters, sub-graphs, specs and strides of its step. Texts of a graph's steps hardly
+change when buffers are bound, and texts of commands that no later pass touches are known before nodes are put into an order. So
+steps are *expected* as soon as they are known, which prints their kernels, and the compiler works on them meanwhile. An expectation
+that fails costs no more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nnc.commands.control import fused
+from nnc.commands.facts import has_companion
+from nnc.commands.rules import expansion, joined, takes_epilogue
+from nnc.context import timed
+from nnc.dtypes import TAPE
+from nnc.graph import Graph, Kernel, Node, find_kernel, kernel
+from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
+from nnc.lower.kernels.native import Compiler, Native, Remembered
+from nnc.lower.plan.bind import Emitted
+from nnc.lower.plan.emit import is_move
+from nnc.lower.plan.liveness import walk
+from nnc.lower.plan.stages import Buffer, Kind, Planned, Step, View
+from nnc.lower.plan.views import may_share
+from nnc.lower.program.arguments import is_layout_known
+from nnc.lower.program.entry import common
+
+
+class Natives:
+    """The compiled kernels of steps, each asked for once: steps with the same parameters and sub-graphs, by identity, share one if
+    their operands lie alike.
+
+    Args:
+        choose: gives the kernel of a step.
+    """
+
+    def __init__(self, choose: Callable[[Step], Kernel], compiler: Compiler) -> None:
+        self.compiler, self._choose = compiler, choose
+        self._known: dict[Any, tuple[Step, Native | None]] = {}  # holds a step, so that ids stay what they are
+
+    def begin(self) -> None:
+        """Announces a program: has the compiler begin with the functions that are in each."""
+        self.compiler.expect()
+        for native in common():
+            self.compiler.expect(native)
+
+    def expect(self, emitted: Emitted) -> None:
+        """Steps like these will be in the program: has their kernels compiled meanwhile.
+
+        Few moves stay moves, and tensors that are joined with others may come to lie among them.
+        """
+        steps = [step for step in walk(emitted.steps) if not is_move(step)]
+        joins = [step for step in steps if step.command in joined]
+        buffers = {view.buffer for step in joins for view in (*step.inputs, *step.outputs)}
+        if buffers:
+            steps = [s for s in steps if buffers.isdisjoint([view.buffer for view in (*s.inputs, *s.outputs)])]
+        self._find(steps, emitted.tensors, self._choose)
+
+    def of(self, planned: Planned, kernels: Mapping[int, Kernel]) -> dict[int, Native]:
+        """The compiled kernels of a program, by identity of the step; none where nothing is won."""
+        steps = list(walk(planned.bound.steps))
+        return self._find(steps, planned.bound.buffers, lambda step: kernels.get(id(step)))
+
+    def _find(
+        self, steps: Sequence[Step], buffers: Sequence[Buffer], choose: Callable[[Step], Kernel | None]
+    ) -> dict[int, Native]:
+        found: dict[int, Native] = {}
+        if not is_layout_known():
+            return found
+        with timed("printing kernels"):
+            for step in steps:
+                if step.region is None and not _touches_tape(step, buffers):
+                    native = self._native(step, choose)
+                    if native is not None:
+                        found[id(step)] = native
+        return found
+
+    def _native(self, step: Step, choose: Callable[[Step], Kernel | None]) -> Native | None:
+        inputs, outputs = (tuple([(v.spec, v.strides) for v in views]) for views in (step.inputs, step.outputs))
+        key = step.command, id(step.params), tuple(map(id, step.graphs)), inputs, outputs
+        known = self._known.get(key)
+        if known is None:
+            chosen = choose(step)
+            native: Native | None = None
+            if chosen is not None and chosen.native is not None:
+                native = chosen.native(step)
+            known = self._known[key] = step, native
+            if native is not None and not native.is_held:
+                self.compiler.expect(native)
+        return known[1]
+
+
+def _touches_tape(step: Step, buffers: Sequence[Buffer]) -> bool:
+    """Whether a step touches Python's objects, which compiled code does not."""
+
+    def is_tape(view: View) -> bool:
+        return view.spec.dtype == TAPE or buffers[view.buffer].kind is Kind.TAPE
+
+    return any(map(is_tape, step.inputs)) or any(map(is_tape, step.outputs))
+
+
+# -- nodes that will not change ----------------------------------------------------------------------------------------
+
+
+def settled(graph: Graph) -> Graph:
+    """Returns the nodes, also of sub-graphs, that no pass touches which comes after the form of a graph is settled, and the views
+    that they read through.
+
+    They run kernels that are printed once for all steps alike, and are neither computed element by element nor joined with others;
+    a product is if its first reader is computed so.
+    """
+    nodes = tuple(dict.fromkeys(graph.walk()))
+    known = {name: kernel.get(name, ()) for name in {node.command for node in nodes}}
+    printed = {name for name, kernels in known.items() if any(isinstance(each.native, Remembered) for each in kernels)}
+    kept = {node for node in nodes if node.command in printed and _stays(node)}
+    products = {node.outputs[0]: node for node in kept if node.command in takes_epilogue}
+    if products:
+        for node in nodes:
+            for product in [products.pop(symbol) for symbol in node.inputs if symbol in products]:
+                if can_fuse(node) and not is_view(node) and not is_reduction(node):
+                    kept.discard(product)
+    return _with_views(nodes, kept)
+
+
+def fused_alone(graph: Graph) -> Graph:
+    """Returns the kernels with sums, also of sub-graphs, that no pass touches which comes after `fuse`, and the views that they
+    read through. They are no epilogues of products, nor do others do the same to every element.
+    """
+    nodes = tuple(dict.fromkeys(graph.walk()))
+    products = {node.outputs[0] for node in nodes if node.command in takes_epilogue}
+    kept = {
+        node
+        for node in nodes
+        if node.command is fused and products.isdisjoint(node.inputs) and any(map(is_reduction, node.graphs[0].nodes))
+    }
+    return _with_views(nodes, kept)
+
+
+def _with_views(nodes: Sequence[Node], kept: set[Node]) -> Graph:
+    """The graph of some nodes, and of the views that they read through."""
+    writer = {symbol: node for node in nodes for symbol in node.outputs} if kept else {}
+    left = [symbol for node in kept for symbol in node.inputs]
+    while left:
+        view = writer.get(left.pop())
+        if view is not None and view not in kept and may_share(view):
+            kept.add(view)
+            left += view.inputs
+    part = tuple(node for node in nodes if node in kept)
+    written = {symbol for node in part for symbol in node.outputs}
+    read = dict.fromkeys(symbol for node in part for symbol in node.inputs if symbol not in written)
+    return Graph(tuple(read), (), part)
+
+
+def _stays(node: Node) -> bool:
+    """Whether a node will be a step as it is, if it is no product, with a kernel that is printed once."""
+    if node.graphs or node.command in expansion or can_fuse(node):
+        return False
+    if node.command in joined or has_companion(node.command):  # parts are put together, or nodes are
+        return False
+    if any(symbol.dtype == TAPE for symbol in (*node.inputs, *node.outputs)):
+        return False
+    found = find_kernel(node.command, tuple(symbol.spec for symbol in node.inputs), node.params)
+    return found is not None and isinstance(found.native, Remembered)

@@ -1,0 +1,157 @@
+"""Transposition: walks a linear graph backwards, from cotangents of its outputs to cotangents of its linear inputs.
+
+Some linear maps are known by their transpose alone (`pull_only`: custom vjps, recomputed functions). Backwards they are
+called; forwards the transpose is traced and transposed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from nnc.array import as_value
+from nnc.commands.control import pull_only
+from nnc.commands.rules import (
+    Cotangents,
+    Derivative,
+    Linear,
+    Tangents,
+    add_tangents,
+    derivative,
+    is_differentiable,
+    zeros,
+)
+from nnc.context import get_context, set_context
+from nnc.errors import UnsupportedError, user_error
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, bind
+from nnc.trace.core.staging import stage
+
+
+def transpose_graph(graph: Graph, linear: int, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """Cotangents of the first `linear` inputs of a graph that is linear in them.
+
+    Args:
+        values: values of the other inputs.
+        cotangents: of the outputs, None where zero.
+
+    Returns:
+        one cotangent for each linear input, None where it is zero.
+
+    Raises:
+        UnsupportedError: the graph is not linear in these inputs.
+    """
+    environment: dict[Symbol, Any] = dict(zip(graph.inputs[linear:], values, strict=True))
+    environment.update((symbol, as_value(value)) for symbol, value in graph.constants.items())
+    active = set(graph.inputs[:linear])
+    backward: list[Node] = []
+    for node in graph.nodes:
+        if active.isdisjoint(node.inputs):  # computes from values alone: run it now
+            with set_context(source=node.source):
+                results = bind(node.command, [environment[s] for s in node.inputs], dict(node.params), node.graphs)
+            environment.update(zip(node.outputs, results, strict=True))
+        else:
+            active.update(node.outputs)
+            backward.append(node)
+    sums: dict[Symbol, Any] = {}
+    for symbol, ct in zip(graph.outputs, cotangents, strict=True):
+        if symbol in active:
+            sums[symbol] = add_tangents(sums.get(symbol), ct)
+    for source, nodes in groupby(reversed(backward), attrgetter("source")):
+        with set_context(source=source):
+            for node in nodes:
+                cts = tuple([sums.pop(symbol, None) for symbol in node.outputs])
+                if any(ct is not None for ct in cts):
+                    _pull(node, cts, environment, active, sums)
+    return [sums.get(symbol) for symbol in graph.inputs[:linear]]
+
+
+def _pull(
+    node: Node,
+    cotangents: tuple[Any, ...],
+    environment: dict[Symbol, Any],
+    active: set[Symbol],
+    sums: dict[Symbol, Any],
+) -> None:
+    rule = derivative.get(node.command, None)
+    operands: list[Any] = []
+    decides = False
+    for symbol in node.inputs:
+        if symbol in active:
+            operands.append(Linear(symbol.spec))
+            decides = decides or not is_differentiable(symbol.spec)
+        else:
+            operands.append(environment[symbol])
+    if rule is None or rule.transpose is None or decides:
+        raise user_error(
+            UnsupportedError, node.command.name, "it is not linear, so it cannot be run backwards.",
+            operands={f"input {i}": s.spec for i, s in enumerate(node.inputs)},
+            fix="make the rule given to custom_jvp linear in its tangents (or the function given to linear_transpose linear).",
+        )  # fmt: skip
+    filled = tuple([zeros(s.spec) if ct is None else ct for s, ct in zip(node.outputs, cotangents, strict=True)])
+    static = {**node.params, "graphs": node.graphs} if node.graphs else node.params
+    found = rule.transpose(filled, tuple(operands), **static)
+    for symbol, operand, ct in zip(node.inputs, operands, found, strict=True):
+        if ct is not None and type(operand) is Linear:
+            sums[symbol] = add_tangents(sums.get(symbol), ct)
+
+
+def push_graph(graph: Graph, values: Sequence[Any]) -> list[Any]:
+    """Evaluates a linear graph forwards."""
+    return graph.evaluate(values, run=_run_forward)
+
+
+def _run_forward(
+    command: Command, operands: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]
+) -> Sequence[Any]:
+    if command is pull_only and not is_recording(operands):
+        return _push_by_transposing(operands, graphs, **params)
+    return bind(command, operands, params, graphs)
+
+
+def is_recording(tangents: Sequence[Any]) -> bool:
+    """Whether tangents are symbols of a linear graph, to be transposed later."""
+    return any(getattr(getattr(t, "owner", None), "linear", False) is True for t in tangents)
+
+
+def apply_pull_only(pull: Callable[..., Any], tangents: Sequence[Any], outputs: Sequence[TensorSpec]) -> list[Any]:
+    """Tangents of specs `outputs` under the linear map whose transpose is `pull(cotangents) -> cotangents`.
+
+    While something is staged, `pull` is traced at once: what it holds are symbols of the graph being staged, which the linear
+    graph, that loops and branches take over into graphs of their own, must name as operands.
+    """
+    if get_context().staging is None:
+        return list(_run_forward(pull_only, tangents, {"pull": pull, "outputs": tuple(outputs)}, ()))
+    staged = stage(lambda *cts: pull(cts), outputs, name="pull")
+    params = {"pull": None, "outputs": tuple(outputs)}
+    return list(_run_forward(pull_only, [*tangents, *staged.captured], params, (staged.graph,)))
+
+
+def _push_by_transposing(
+    operands: Sequence[Any], graphs: tuple[Graph, ...], pull: Callable[..., Any], outputs: Sequence[TensorSpec]
+) -> list[Any]:
+    """The same, computed: the transpose of the transpose."""
+    if graphs:
+        graph, captured = graphs[0], operands[len(operands) - len(graphs[0].inputs) + len(outputs) :]
+    else:
+        staged = stage(lambda *cts: pull(cts), outputs, name="pull")
+        graph, captured = staged.graph, staged.captured
+    found = transpose_graph(graph, len(outputs), captured, operands[: len(graph.outputs)])
+    return [zeros(spec) if t is None else t for t, spec in zip(found, outputs, strict=True)]
+
+
+def _pull_only_transpose(
+    cotangents: Cotangents,
+    operands: tuple[Any, ...],
+    pull: Callable[..., Any],
+    outputs: Any,
+    graphs: tuple[Graph, ...] = (),
+) -> Tangents:
+    count = len(graphs[0].outputs) if graphs else len(operands)
+    found = graphs[0].evaluate([*cotangents, *operands[count:]]) if graphs else pull(cotangents)
+    pulled = (ct if isinstance(x, Linear) else None for ct, x in zip(found, operands, strict=False))
+    return (*pulled, *[None] * (len(operands) - count))
+
+
+derivative.set(pull_only, Derivative(transpose=_pull_only_transpose))

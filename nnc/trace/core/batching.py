@@ -1,0 +1,75 @@
+"""vmap: values that carry a hidden leading batch axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nnc.array import as_value
+from nnc.commands.rules import batch
+from nnc.context import get_context, new_level, set_context
+from nnc.errors import UnsupportedError, user_error
+from nnc.graph import Command, Graph, bind
+from nnc.source import user_source
+from nnc.trace.core.tracer import Tracer
+
+
+class BatchTracer(Tracer):
+    """One row of `value`, whose first axis is the batch."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, trace: BatchTrace, value: Any, weak: bool = False) -> None:
+        super().__init__(trace, value.spec.update(shape=value.spec.shape[1:]), get_context().source, weak)
+        self.value = value
+
+
+class BatchTrace:
+    """Runs commands for all rows at once through their batching rules."""
+
+    differentiates = False
+
+    def __init__(self, level: int, size: int) -> None:
+        self.level, self.size = level, size
+        self.alive = True
+
+    def split(self, value: Any) -> tuple[Any, bool]:
+        """The value at the enclosing level, and whether it has the batch axis."""
+        if isinstance(value, BatchTracer) and value.owner is self:
+            return value.value, True
+        return as_value(value), False
+
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Sequence[Any]:
+        """Runs a command for all rows by its batching rule."""
+        pairs = [self.split(arg) for arg in args]
+        operands, batched = tuple(v for v, _ in pairs), tuple(b for _, b in pairs)
+        with set_context(source=get_context().source or user_source()):
+            if not any(batched):
+                return bind(command, operands, params, graphs)
+            rule = batch.get(command, None)
+            if rule is None:
+                raise user_error(
+                    UnsupportedError, command.name, "this command has no batching rule.",
+                    operands={f"input {i}": v.spec for i, v in enumerate(operands)},
+                    fix=f"register one: nnc.graph.attribute('batch').set({command.name!r}, rule), or use nnc.map.",
+                )  # fmt: skip
+            static = {**params, "graphs": graphs} if graphs else params
+            outputs, out_batched = rule(self.size, operands, batched, **static)
+            return [BatchTracer(self, x) if b else x for x, b in zip(outputs, out_batched, strict=True)]
+
+
+def run_batched(
+    fun: Callable[..., Sequence[Any]], size: int, values: Sequence[Any], batched: Sequence[bool]
+) -> tuple[list[Any], list[bool]]:
+    """Outputs of a flat function for all rows, and which of them have the batch axis (leading)."""
+    trace = BatchTrace(new_level(), size)
+    try:
+        with set_context(level=trace.level):
+            arguments = [as_value(v) for v in values]
+            outputs = fun(*[BatchTracer(trace, v, v.weak) if b else v for v, b in zip(arguments, batched, strict=True)])
+            pairs = [trace.split(x) for x in outputs]
+    finally:
+        trace.alive = False
+    return [v for v, _ in pairs], [b for _, b in pairs]

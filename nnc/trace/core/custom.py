@@ -1,0 +1,466 @@
+"""Functions with derivatives given by the user: custom_jvp and custom_vjp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import update_wrapper
+from typing import Any, Concatenate, Generic, Self, TypeVar, overload
+
+from nnc import tree
+from nnc.array import as_value
+from nnc.commands import control
+from nnc.commands.promote import astype, is_weak
+from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
+from nnc.context import activity, get_context
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    InternalError,
+    ShapeError,
+    UnsupportedError,
+    user_error,
+)
+from nnc.graph import Graph, TensorSpec, bind, find_interpreter
+from nnc.graph import command as get_command
+from nnc.trace.core.backward import apply_pull_only
+from nnc.trace.core.batching import run_batched
+from nnc.trace.core.dual import DualTrace, DualTracer
+from nnc.trace.core.eager import EagerInterpreter
+from nnc.trace.core.flat import FlatFunction, FlatTree, call_function, check_callable, check_positions, name_of
+from nnc.trace.core.specs import argument_spec, shapes_of
+from nnc.trace.core.staging import stage
+from nnc.trace.core.subgraphs import bind_for_rows, input_values
+from nnc.tracebacks import api_boundary
+from nnc.typing import P, Q, R, R_co, S
+
+Fun = Callable[..., Any]
+Rule = TypeVar("Rule", bound=Callable[..., Any])
+
+
+Fixed = dict[int, Any]  # arguments that are not differentiated, by position
+
+
+def _merge(fixed: Fixed, others: Sequence[Any]) -> list[Any]:
+    """All arguments in order."""
+    rest = iter(others)
+    return [fixed[i] if i in fixed else next(rest) for i in range(len(fixed) + len(others))]
+
+
+class _Custom(Generic[P, R_co]):
+    """A function whose derivative the user gives. `nondiff_argnums` are handed to the rules first, as they are."""
+
+    transform = ""
+
+    def __init__(self, fun: Callable[P, R_co], nondiff_argnums: int | Sequence[int] = ()) -> None:
+        check_callable(fun, f"nnc.{self.transform}")
+        update_wrapper(self, fun)
+        self.fun = fun
+        self.nondiff = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
+
+    def _split(self, args: tuple[Any, ...]) -> tuple[Fixed, tuple[Any, ...]]:
+        """The arguments that are not differentiated, by position, and the others."""
+        positions = check_positions(f"nnc.{self.transform}", "nondiff_argnums", self.nondiff, len(args))
+        return {i: args[i] for i in positions}, tuple(x for i, x in enumerate(args) if i not in positions)
+
+    def _whole(self, fixed: Fixed) -> Fun:
+        """`fun` of the other arguments alone."""
+
+        def part(*others: Any) -> Any:
+            return call_function(self.fun, _merge(fixed, others))
+
+        part.__name__ = name_of(self.fun)
+        return part
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(self: _Custom[Concatenate[S, Q], R], instance: S, owner: type | None = None) -> Callable[Q, R]: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        call: Any = self
+        return self if instance is None else lambda *args: call(instance, *args)
+
+    def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        if kwargs:
+            raise user_error(
+                ArgumentError, f"nnc.{self.transform}",
+                f"{name_of(self.fun)} was called with keyword arguments {', '.join(kwargs)}.",
+                fix="pass all arguments of a function with a custom derivative by position.",
+            )  # fmt: skip
+        return args
+
+    @api_boundary
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        fixed, others = self._split(self._positional(args, kwargs))
+        flat = FlatFunction.of(self._whole(fixed), others)
+        top = find_interpreter(flat.leaves)
+        if isinstance(top, EagerInterpreter):
+            result = call_function(self.fun, args)
+            if any(isinstance(x, DualTracer) for x in FlatTree(result).dynamic):
+                raise _captured_error(self.transform)
+            return result
+        rule = self._rule(fixed, flat)
+        leaves = flat.leaves
+        flat.arguments = FlatTree(shapes_of((others, {})))  # the rules keep `flat`, which must not keep the values
+        if isinstance(top, DualTrace):
+            pairs = [top.split(x) for x in leaves]
+            outputs, moved = rule([p for p, _ in pairs], [t for _, t in pairs])
+            if any(isinstance(x, DualTracer) and x.owner is top for x in outputs):
+                raise _captured_error(self.transform)
+            line = get_context().source
+            duals = [x if t is None else DualTracer(top, x, t, line) for x, t in zip(outputs, moved, strict=True)]
+            return flat.build_result(duals)
+        specs = [argument_spec(x) for x in leaves]
+        with activity(f"tracing {name_of(self.fun)} for {self.transform}"):
+            staged = stage(flat, specs, weak=[is_weak(x) for x in leaves], name=name_of(self.fun))
+        operands = [*input_values(leaves, specs), *staged.captured]
+        params = {"rule": rule, "args": len(specs)}
+        return flat.build_result(bind(get_command(self.transform), operands, params, (staged.graph,)))
+
+    def _rule(self, fixed: Fixed, flat: FlatFunction) -> Callable[..., Any]:
+        """The user's rules as one function `(primals, tangents) -> (outputs, tangents)` of flat values, None a zero tangent.
+
+        Raises:
+            UnsupportedError: the user has not defined them.
+        """
+        raise InternalError(f"{self.transform} is not to be used by itself")
+
+    def _missing(self, method: str) -> UnsupportedError:
+        return user_error(
+            UnsupportedError, f"nnc.{self.transform}", f"{name_of(self.fun)} has no derivative rule.",
+            fix=f"define it with {name_of(self.fun)}.{method}.",
+        )  # fmt: skip
+
+
+class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
+    """A function whose forward derivative you define; reverse mode follows by transposing it.
+
+    Args:
+        fun: the function.
+        nondiff_argnums: positions of arguments that are not differentiated; they are given to the rule first.
+
+    Example:
+        >>> @nnc.custom_jvp
+        ... def f(x):
+        ...     return nnp.sin(x)
+        >>> @f.defjvp
+        ... def f_jvp(primals, tangents):
+        ...     (x,), (t,) = primals, tangents
+        ...     return f(x), 10 * nnp.cos(x) * t
+        >>> nnc.grad(f)(0.0)
+        Array(10., dtype=float32)
+    """
+
+    transform = "custom_jvp"
+
+    @api_boundary
+    def __init__(self, fun: Callable[P, R_co], nondiff_argnums: int | Sequence[int] = ()) -> None:
+        super().__init__(fun, nondiff_argnums)
+        self.rule: Fun | None = None
+
+    def defjvp(self, rule: Rule) -> Rule:
+        """Sets the rule `(primals, tangents) -> (result, tangent)`; returns it, so it can decorate.
+
+        Args:
+            rule: (primals, tangents) -> (result, tangent).
+        """
+        self.rule = rule
+        return rule
+
+    def defjvps(self, *rules: Fun | None) -> None:
+        """Sets one rule `(t, result, *primals) -> tangent` for each argument; None where the derivative is zero.
+
+        Args:
+            *rules: for each argument (t, result, *primals) -> tangent, or None.
+
+        Raises:
+            ArgumentError: the function has `nondiff_argnums`.
+        """
+        if self.nondiff:
+            raise user_error(
+                ArgumentError, "defjvps", f"{name_of(self.fun)} has nondiff_argnums, which these rules would not get.",
+                fix="define one rule with defjvp; it is called as rule(*nondiff, primals, tangents).",
+            )  # fmt: skip
+
+        call: Any = self
+
+        def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+            result = call(*primals)
+            terms = [r(t, result, *primals) for r, t in zip(rules, tangents, strict=True) if r is not None]
+            total = terms[0] if terms else tree.map(lambda x: zeros(as_value(x).spec), result)
+            for term in terms[1:]:
+                total = tree.map(lambda a, b: a + b, total, term)
+            return result, total
+
+        self.rule = rule
+
+    def _rule(self, fixed: Fixed, flat: FlatFunction) -> Callable[..., Any]:
+        rule, where = self.rule, f"the jvp rule of {name_of(self.fun)}"
+        if rule is None:
+            raise self._missing("defjvp")
+        nondiff = "*nondiff, " if fixed else ""
+
+        def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            filled = [zeros(as_value(p).spec) if t is None else t for p, t in zip(primals, tangents, strict=True)]
+            with activity(f"running {where}"):
+                given = [*fixed.values(), flat.arguments.build(primals)[0], flat.arguments.build(filled)[0]]
+                result = call_function(rule, given, where=where, fix=f"define it as rule({nondiff}primals, tangents).")
+            result = _check_pair(
+                where, result, "return value, tangent — both with the structure of the function's result."
+            )
+            tree.check_same_structure(where, "the tangent", result[1], "the result", result[0])
+            out = FlatTree(result[0])
+            flat.out = out.skeleton()
+            outputs = [as_value(x) for x in out.dynamic]
+            pairs = zip(FlatTree(result[1]).dynamic, outputs, strict=True)
+            moved = [_fit(where, "the tangent", t, "the result", x.spec) for t, x in pairs]
+            return outputs, [t if is_differentiable(x.spec) else None for x, t in zip(outputs, moved, strict=True)]
+
+        return push
+
+
+class custom_vjp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
+    """A function whose reverse derivative you define.
+
+    Args:
+        fun: the function.
+        nondiff_argnums: positions of arguments that are not differentiated; they are given to `bwd` first, and to `fwd`
+            in their places.
+
+    Example:
+        >>> @nnc.custom_vjp
+        ... def f(x):
+        ...     return nnp.sin(x)
+        >>> f.defvjp(lambda x: (f(x), nnp.cos(x)), lambda cos_x, ct: (10 * cos_x * ct,))
+        >>> nnc.grad(f)(0.0)
+        Array(10., dtype=float32)
+    """
+
+    transform = "custom_vjp"
+
+    @api_boundary
+    def __init__(self, fun: Callable[P, R_co], nondiff_argnums: int | Sequence[int] = ()) -> None:
+        super().__init__(fun, nondiff_argnums)
+        self.rules: tuple[Fun, Fun] | None = None
+
+    def defvjp(self, fwd: Callable[P, tuple[object, object]], bwd: Callable[..., Sequence[object]]) -> None:
+        """Sets `fwd(*args) -> (result, residuals)` and `bwd(residuals, cotangent) -> tuple of cotangents of the arguments`.
+
+        Args:
+            fwd: (*args) -> (result, residuals).
+            bwd: (residuals, cotangent) -> tuple of cotangents, one for each argument.
+        """
+        check_callable(fwd, "defvjp")
+        check_callable(bwd, "defvjp")
+        self.rules = fwd, bwd
+
+    def _forward(
+        self, fwd: Fun, fixed: Fixed, flat: FlatFunction, primals: Sequence[Any]
+    ) -> tuple[list[Any], FlatTree]:
+        """Outputs and residuals; sets `flat.out`."""
+        where = f"the fwd rule of {name_of(self.fun)}"
+        with activity(f"running {where}"):
+            given = _merge(fixed, flat.arguments.build(primals)[0])
+            fix = f"define it with the parameters of {name_of(self.fun)}."
+            result = call_function(fwd, given, where=where, fix=fix)
+        result = _check_pair(where, result, "return result, residuals.")
+        out = FlatTree(result[0])
+        flat.out = out.skeleton()
+        return [as_value(x) for x in out.dynamic], FlatTree(result[1])
+
+    def _backward(
+        self,
+        bwd: Fun,
+        fixed: Fixed,
+        flat: FlatFunction,
+        residuals: Any,
+        outputs: Sequence[TensorSpec],
+        cts: Sequence[Any],
+    ) -> list[Any]:
+        """Returns cotangents of the argument leaves, zeros filled in; `cts` belong to the differentiable outputs."""
+        given = iter(cts)
+        filled = [next(given) if is_differentiable(spec) else zeros(spec) for spec in outputs]
+        args = flat.arguments.build(flat.leaves)[0]
+        where = f"the bwd rule of {name_of(self.fun)}"
+        with activity(f"running {where}"):
+            arguments = [*fixed.values(), residuals, flat.build_result(filled)]
+            fix = f"define it as bwd({'*nondiff, ' if fixed else ''}residuals, cotangent)."
+            result = call_function(bwd, arguments, where=where, fix=fix)
+        if not isinstance(result, (tuple, list)) or len(result) != len(args):
+            got = f"{len(result)} values" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
+            raise user_error(
+                ArgumentTypeError, where,
+                f"it must return a tuple of {len(args)} cotangents, one for each argument, it returns {got}.",
+                fix="return a tuple, with None for arguments that have no derivative.",
+            )  # fmt: skip
+        found: list[Any] = []
+        for arg, ct in zip(args, result, strict=True):
+            leaves = FlatTree(arg).dynamic
+            if ct is None:
+                found += [zeros(argument_spec(x)) for x in leaves]
+                continue
+            tree.check_same_structure(where, "the cotangent", ct, "the argument", arg)
+            for x, c in zip(leaves, FlatTree(ct).dynamic, strict=True):
+                spec = argument_spec(x)
+                floats = is_differentiable(spec)
+                found.append(_fit(where, "the cotangent", c, "the argument", spec) if floats else as_value(c))
+        return found
+
+    def _rule(self, fixed: Fixed, flat: FlatFunction) -> VjpRule:
+        if self.rules is None:
+            raise self._missing("defvjp")
+        fwd, bwd = self.rules
+
+        def forward(primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
+            return self._forward(fwd, fixed, flat, primals)
+
+        def backward(residuals: FlatTree, outputs: Sequence[TensorSpec], cts: Sequence[Any]) -> list[Any]:
+            return self._backward(bwd, fixed, flat, residuals.build(residuals.dynamic), outputs, cts)
+
+        return VjpRule(forward, backward)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VjpRule:
+    """The two rules of a custom vjp on flat values: `forward(primals) -> (outputs, residuals)` and
+    `backward(residuals, output specs, cotangents of the differentiable outputs) -> cotangents of the arguments`.
+    """
+
+    forward: Callable[[Sequence[Any]], tuple[list[Any], FlatTree]]
+    backward: Callable[[FlatTree, Sequence[TensorSpec], Sequence[Any]], list[Any]]
+
+    def __call__(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Outputs, and tangents that can only be transposed."""
+        outputs, residuals = self.forward(primals)
+        specs = [x.spec for x in outputs]
+
+        def pull(cts: Sequence[Any]) -> list[Any]:
+            found = self.backward(residuals, specs, cts)
+            return [ct for ct, t in zip(found, tangents, strict=True) if t is not None]
+
+        moved = [spec for spec in specs if is_differentiable(spec)]
+        pushed = iter(apply_pull_only(pull, [t for t in tangents if t is not None], moved))
+        return outputs, [next(pushed) if is_differentiable(spec) else None for spec in specs]
+
+
+def _check_pair(where: str, result: Any, fix: str) -> Any:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise user_error(
+            ArgumentTypeError, where, f"it must return a pair, it returns a {type(result).__name__}.", fix=fix
+        )
+    return result
+
+
+def _fit(where: str, left_name: str, value: Any, right_name: str, right: TensorSpec) -> Value:
+    """`value`, which must be like `right`; Python numbers take its dtype."""
+    left = as_value(value)
+    if is_weak(left) and is_differentiable(right):
+        left = as_value(astype(left, right.dtype, where))
+    if (left.spec.shape, left.spec.dtype) != (right.shape, right.dtype):
+        raise user_error(
+            ShapeError if left.spec.shape != right.shape else DTypeError, where,
+            f"{left_name} has another shape or dtype than {right_name}.", operands={left_name: left.spec, right_name: right},
+            fix=f"return {left_name} with the shape and dtype of {right_name}.",
+        )  # fmt: skip
+    return left
+
+
+# -- the rules of staged nodes -----------------------------------------------------------------------------------------
+
+
+def _captured_error(where: str) -> UnsupportedError:
+    return user_error(
+        UnsupportedError, where, "the function captures a value that is being differentiated; its rule knows nothing of it.",
+        fix="pass the value as an argument of the function, or nnc.stop_gradient(value) where no derivative is wanted.",
+    )  # fmt: skip
+
+
+def _check_captured(tangents: Tangents, args: int) -> None:
+    if any(t is not None for t in tangents[args:]):
+        raise _captured_error("custom derivative")
+
+
+def _by_rule(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], rule: Any, args: int
+) -> tuple[list[Value], Tangents]:
+    _check_captured(tangents, args)
+    outputs, moved = rule(list(primals[:args]), list(tangents[:args]))
+    return outputs, tuple(moved)
+
+
+def _batched_jvp(size: int, rule: Any, batched: tuple[bool, ...]) -> Callable[..., Any]:
+    def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        seeds = [(i, t) for i, t in enumerate(tangents) if t is not None]
+        counts: list[int] = []
+
+        def row(*values: Any) -> list[Any]:
+            given = dict(zip((i for i, _ in seeds), values[len(primals) :], strict=True))
+            outputs, moved = rule(list(values[: len(primals)]), [given.get(i) for i in range(len(primals))])
+            counts.append(len(outputs))
+            return [*outputs, *(zeros(x.spec) if t is None else t for x, t in zip(outputs, moved, strict=True))]
+
+        flags = [*batched, *(batched[i] for i, _ in seeds)]
+        results, out_batched = run_batched(row, size, [*primals, *(t for _, t in seeds)], flags)
+        led = [lead(size, x, b) for x, b in zip(results, out_batched, strict=True)]
+        outputs, moved = led[: counts[0]], led[counts[0] :]
+        return outputs, [t if is_differentiable(x.spec) else None for x, t in zip(outputs, moved, strict=True)]
+
+    return push
+
+
+def _batched_vjp(size: int, rule: VjpRule) -> VjpRule:
+    """The rules for all rows; every argument has the batch axis, so that its cotangent has it, too."""
+
+    def forward(primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
+        kept: list[Any] = []
+
+        def row(*values: Any) -> list[Any]:
+            outputs, residuals = rule.forward(values)
+            kept.extend((len(outputs), residuals))
+            return [*outputs, *residuals.dynamic]
+
+        results, flags = run_batched(row, size, primals, [True] * len(primals))
+        led = [lead(size, x, b) for x, b in zip(results, flags, strict=True)]
+        count, residuals = kept
+        return led[:count], residuals.with_values(led[count:])
+
+    def backward(residuals: FlatTree, outputs: Sequence[TensorSpec], cts: Sequence[Any]) -> list[Any]:
+        rows = [spec.update(shape=spec.shape[1:]) for spec in outputs]
+        count = len(residuals.dynamic)
+
+        def row(*values: Any) -> list[Any]:
+            return rule.backward(residuals.with_values(values[:count]), rows, values[count:])
+
+        values = [*residuals.dynamic, *cts]
+        found, flags = run_batched(row, size, values, [True] * len(values))
+        return [lead(size, x, b) for x, b in zip(found, flags, strict=True)]
+
+    return VjpRule(forward, backward)
+
+
+def _batch_jvp_node(
+    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...], rule: Any, args: int
+) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+    params = {"rule": _batched_jvp(size, rule, batched[:args]), "args": args}
+    return bind_for_rows(control.custom_jvp, size, operands, batched, params, graphs[0])
+
+
+def _batch_vjp_node(
+    size: int,
+    operands: tuple[Value, ...],
+    batched: tuple[bool, ...],
+    graphs: tuple[Graph, ...],
+    rule: VjpRule,
+    args: int,
+) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+    flags = [b or i < args for i, b in enumerate(batched)]
+    rows = [lead(size, x, b) if on else x for x, b, on in zip(operands, batched, flags, strict=True)]
+    params = {"rule": _batched_vjp(size, rule), "args": args}
+    return bind_for_rows(control.custom_vjp, size, rows, flags, params, graphs[0])
+
+
+derivative.set(control.custom_jvp, Derivative(push=_by_rule, linearize=_by_rule))
+batch.set(control.custom_jvp, _batch_jvp_node)
+derivative.set(control.custom_vjp, Derivative(push=_by_rule, linearize=_by_rule))
+batch.set(control.custom_vjp, _batch_vjp_node)

@@ -1,0 +1,162 @@
+"""Forward differentiation: values that carry a tangent.
+
+In `jvp` tangents are values of the enclosing level. In `linearize` they are symbols of a linear graph that is recorded on the
+side: what a jvp rule computes from primals alone runs at once, and only what the linear graph reads of it is kept. Reverse mode
+transposes that graph (Radul et al., "You only linearize once", 2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import as_value
+from nnc.commands.rules import derivative, zeros
+from nnc.context import get_context, new_level, set_context
+from nnc.errors import UnsupportedError, user_error
+from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
+from nnc.source import SourceLine, user_source
+from nnc.trace.core.backward import push_graph
+from nnc.trace.core.staging import Staged, StagingTrace
+from nnc.trace.core.tracer import Tracer
+
+NDArray = np.ndarray[Any, Any]
+
+
+class DualTracer(Tracer):
+    """A value of the enclosing level and its tangent."""
+
+    __slots__ = ("primal", "tangent")
+
+    def __init__(
+        self, trace: DualTrace, primal: Any, tangent: Any, source: SourceLine | None, weak: bool = False
+    ) -> None:
+        self.owner, self.spec, self.source, self.weak = trace, primal.spec, source, weak
+        self.primal, self.tangent = primal, tangent
+
+    def concrete(self, what: str, fix: str = "") -> NDArray:
+        """The primal's value, where it has one."""
+        if not self.owner.alive:
+            return super().concrete(what, fix)
+        value: NDArray = self.primal.concrete(what, fix)
+        return value
+
+
+class DualTrace:
+    """Runs commands on primals at the enclosing level and pushes tangents through their jvp rules."""
+
+    differentiates = True
+
+    def __init__(self, level: int, linear: StagingTrace | None) -> None:
+        self.level, self.linear = level, linear
+        self.alive = True
+
+    def split(self, value: Any) -> tuple[Any, Any]:
+        """Primal and tangent of a value of this or an enclosing level."""
+        if isinstance(value, DualTracer) and value.owner is self:
+            return value.primal, value.tangent
+        return as_value(value), None
+
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Sequence[Any]:
+        """Runs a command on primals and pushes the tangents through its rule."""
+        pairs = [self.split(arg) for arg in args]
+        primals, tangents = tuple([p for p, _ in pairs]), tuple([t for _, t in pairs])
+        source = get_context().source
+        if source is not None:
+            outputs, out_tangents = self._push(command, primals, tangents, params, graphs)
+        else:
+            source = user_source()
+            with set_context(source=source):
+                outputs, out_tangents = self._push(command, primals, tangents, params, graphs)
+        return [
+            x if t is None or not dtypes.is_inexact(spec_of(x).dtype) else DualTracer(self, x, t, source)
+            for x, t in zip(outputs, out_tangents, strict=True)
+        ]
+
+    def _push(
+        self, command: Command, primals: tuple[Any, ...], tangents: tuple[Any, ...], params: dict[str, Any],
+        graphs: tuple[Graph, ...],
+    ) -> tuple[Sequence[Any], Sequence[Any]]:  # fmt: skip
+        rule = derivative.get(command, None)
+        static = {**params, "graphs": graphs} if graphs else params
+        joint = None if rule is None else rule.push if self.linear is None else rule.linearize
+        if joint is not None:
+            return joint(primals, tangents, **static)
+        outputs = bind(command, primals, params, graphs)
+        if rule is None or rule.jvp is None:
+            if any(dtypes.is_inexact(spec_of(x).dtype) for x in outputs):
+                raise user_error(
+                    UnsupportedError, command.name, "this command has no derivative in this mode.",
+                    operands={f"input {i}": x.spec for i, x in enumerate(primals)},
+                    fix="wrap its use in nnc.custom_jvp or nnc.custom_vjp, or its input in nnc.stop_gradient.",
+                )  # fmt: skip
+            return outputs, [None] * len(outputs)
+        return outputs, rule.jvp(primals, tangents, tuple(outputs), **static)
+
+
+def run_jvp(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
+    """Values and tangents of a flat function; a tangent that is None is zero."""
+    trace = DualTrace(new_level(), None)
+    try:
+        with set_context(level=trace.level):
+            outputs = fun(*[_dual(trace, p, t) for p, t in zip(primals, tangents, strict=True)])
+            pairs = [trace.split(x) for x in outputs]
+    finally:
+        trace.alive = False
+    return [p for p, _ in pairs], [t for _, t in pairs]
+
+
+def _dual(trace: DualTrace, primal: Any, tangent: Any) -> Any:
+    primal = as_value(primal)
+    return primal if tangent is None else DualTracer(trace, primal, tangent, get_context().source, primal.weak)
+
+
+@dataclass(frozen=True, slots=True)
+class Linearized:
+    """The linear map at a point: a graph from tangents of the inputs to tangents of the outputs.
+
+    `staged.captured` are the values of the point that it reads; `nonzero` marks the outputs that it yields, the others'
+    tangents are zero.
+    """
+
+    staged: Staged
+    input_specs: tuple[TensorSpec, ...]
+    nonzero: tuple[bool, ...]
+    output_specs: tuple[TensorSpec, ...]
+
+    def push(self, tangents: Sequence[Any]) -> list[Any]:
+        """Tangents of the outputs; zero ones as zeros."""
+        values = iter(push_graph(self.staged.graph, [*tangents, *self.staged.captured]))
+        return [
+            next(values) if kept else zeros(spec) for kept, spec in zip(self.nonzero, self.output_specs, strict=True)
+        ]
+
+
+def run_linearize(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool]
+) -> tuple[list[Any], Linearized]:
+    """Values of a flat function and its linear map in the inputs that are `active`."""
+    level = new_level()
+    linear = StagingTrace("linear", linear=True)  # made second, so that it is the inner one
+    trace = DualTrace(level, linear)
+    values = [as_value(p) for p in primals]
+    try:
+        with set_context(level=linear.level):
+            seeds = [linear.input(v.spec) if on else None for v, on in zip(values, active, strict=True)]
+            outputs = fun(*[_dual(trace, v, t) for v, t in zip(values, seeds, strict=True)])
+            pairs = [trace.split(x) for x in outputs]
+            staged = linear.finish([t for _, t in pairs if t is not None]).without_unread()
+    finally:
+        trace.alive = linear.alive = False
+    specs = tuple(v.spec for v, on in zip(values, active, strict=True) if on)
+    return [p for p, _ in pairs], Linearized(
+        staged, specs, tuple(t is not None for _, t in pairs), tuple(p.spec for p, _ in pairs)
+    )

@@ -1,0 +1,153 @@
+"""Specialised eager calls (nnc.graph.specialise): a call traced by itself, on abstract operands, to a closed graph.
+
+Nothing that was made before can be found within that trace, so the graph reads its operands, and scalar constants. A value from
+elsewhere shows as a captured one, and the call is not specialised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.elementwise import convert
+from nnc.commands.promote import is_weak
+from nnc.commands.rules import effect
+from nnc.graph import Graph, Symbol, TensorSpec, spec_of
+from nnc.silence import silently
+from nnc.trace.core.eager_call import Cast, run_of
+from nnc.trace.core.staging import Staged, StagedTracer, stage
+
+_WIDE = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
+_NARROW = frozenset(dtypes.ALL) - {dtypes.float64, dtypes.complex128}
+_PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), TensorSpec})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpecialisedCall:
+    """A closed graph from operands to the result, which is `weak` or not; `casts` say how operands that are Python numbers are
+    converted, and `run` is the call on arrays.
+    """
+
+    graph: Graph
+    weak: bool
+    casts: tuple[Cast | None, ...]
+    run: Callable[[Sequence[Any]], Any]
+    known: dict[Any, Any] = field(default_factory=dict)  # what others found out about it, kept as long as it is
+
+
+def specialise(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], places: Sequence[int]
+) -> SpecialisedCall | None:
+    """The specialised form of an eager call; None where the function does more than to run commands on its arrays."""
+    operands = [x for i in places for x in (args[i] if isinstance(args[i], list) else (args[i],))]
+    numbers = [type(x) in _WIDE for x in operands]
+    weak = [number or is_weak(x) for x, number in zip(operands, numbers, strict=True)]
+    if operands and all(weak):
+        return None  # numbers by themselves have other dtypes than numbers that meet an array
+    results: list[Any] = []
+
+    def traced(*tracers: Any) -> list[Any]:
+        rest, given = iter(tracers), list(args)
+        for i in places:
+            given[i] = [next(rest) for _ in args[i]] if isinstance(args[i], list) else next(rest)
+        results[:] = [function(*given, **kwargs)]
+        return results
+
+    def staged_with(number_dtype: Callable[[Any], dtypes.DType]) -> Staged:
+        specs = [
+            TensorSpec((), number_dtype(x)) if number else spec_of(x)
+            for x, number in zip(operands, numbers, strict=True)
+        ]
+        return stage(traced, specs, weak=weak, name=function.__name__)
+
+    try:
+        staged = staged_with(lambda x: _WIDE[type(x)])
+        read = _read_dtypes(staged.graph, numbers)
+        if (
+            not all(map(_NARROW.issuperset, read))
+            and _read_dtypes(staged_with(dtypes.scalar_dtype).graph, numbers) != read
+        ):
+            return None  # numbers that meet no array have their default dtype, as in where(mask, 1.0, 0.0)
+    except (
+        Exception
+    ):  # it asks for a value, say; after any error the function itself does as it should, or words the mistake
+        return None
+    nodes, result = staged.graph.nodes, results[0]
+    if staged.captured or type(result) is not StagedTracer:
+        return None
+    if any(node.graphs or node.command in effect or not all(map(is_plain, node.params.values())) for node in nodes):
+        return None
+    narrowed = _narrowed(staged.graph, numbers)
+    if narrowed is None:
+        return None
+    graph, casts = narrowed
+    return SpecialisedCall(graph, result.weak, casts, run_of(graph, casts, result.weak))
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a parameter is known to hold nothing that was made outside of the call."""
+    kind = type(value)
+    if kind is tuple:
+        return all(map(is_plain, value))
+    return kind in _PLAIN or isinstance(value, (np.generic, np.dtype))
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def _read_dtypes(graph: Graph, numbers: Sequence[bool]) -> list[set[dtypes.DType]]:
+    """The dtypes in which each number among the inputs is read: the graph converts a wider one."""
+
+    def read(number: Symbol) -> set[dtypes.DType]:
+        readers = [node for node in graph.nodes if number in node.inputs]
+        found = {node.outputs[0].spec.dtype if node.command is convert else number.spec.dtype for node in readers}
+        return found or {number.spec.dtype}
+
+    return [read(x) if number else set() for x, number in zip(graph.inputs, numbers, strict=False)]
+
+
+def _narrowed(graph: Graph, numbers: Sequence[bool]) -> tuple[Graph, tuple[Cast | None, ...]] | None:
+    """The graph with numbers for inputs in the dtypes in which they are read, and how Python numbers become these.
+
+    None where one is read in several dtypes.
+    """
+    casts: list[Cast | None] = []
+    inputs, same = list(graph.inputs), dict[Symbol, Symbol]()
+    for i, (number, is_number) in enumerate(zip(graph.inputs, numbers, strict=True)):
+        if not is_number:
+            casts.append(None)
+            continue
+        readers = [node for node in graph.nodes if number in node.inputs]
+        dtype = readers[0].outputs[0].spec.dtype if readers and readers[0].command is convert else number.spec.dtype
+        inputs[i] = same[number] = Symbol(TensorSpec((), dtype))
+        for node in readers:
+            if (node.outputs[0].spec.dtype if node.command is convert else number.spec.dtype) != dtype:
+                return None
+            if node.command is convert:
+                same[node.outputs[0]] = inputs[i]
+        if number in graph.outputs and dtype != number.spec.dtype:
+            return None
+        casts.append(_cast(dtype))
+    if same:
+        nodes = [
+            node.update(inputs=tuple([same.get(symbol, symbol) for symbol in node.inputs]))
+            for node in graph.nodes
+            if node.outputs[0] not in same
+        ]
+        outputs = tuple([same.get(symbol, symbol) for symbol in graph.outputs])
+        graph = graph.update(inputs=tuple(inputs), nodes=tuple(nodes), outputs=outputs)
+    return graph, tuple(casts)
+
+
+def _cast(dtype: dtypes.DType) -> Cast:
+    """How a number becomes an array of a dtype."""
+    if dtypes.is_integer(dtype) or dtypes.is_bool(dtype):
+        return lambda x: np.array(x, dtype)
+    if dtype in (dtypes.float32, dtypes.float64):
+        most = float(np.finfo(dtype).max)
+        return lambda x: np.array(x, dtype) if -most <= x <= most else silently(np.array, x, dtype)
+    return lambda x: silently(np.array, x, dtype)

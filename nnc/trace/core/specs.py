@@ -1,0 +1,167 @@
+"""Traces functions for their graphs and their result's shapes."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, overload
+
+from nnc import dtypes
+from nnc.array import Array
+from nnc.collection import collection_paused
+from nnc.commands.promote import is_weak, to_dtype
+from nnc.context import activity
+from nnc.errors import ShapeError, TraceError, user_error
+from nnc.graph import Graph, TensorSpec, spec_of
+from nnc.trace.core.flat import FlatFunction, FlatTree, check_callable, name_of
+from nnc.trace.core.staging import Staged, stage
+from nnc.tracebacks import api_boundary
+
+
+@dataclass(frozen=True)
+class ShapeDtypeStruct:
+    """A shape and a dtype without a value, which may stand for an array where a function is only traced.
+
+    Args:
+        shape: size of each axis.
+        dtype: element type.
+
+    Raises:
+        ShapeError: the shape holds something that is no size.
+
+    Example:
+        >>> nnc.eval_shape(lambda x: x @ x.T, nnc.ShapeDtypeStruct((2, 3), "float32"))
+        ShapeDtypeStruct(shape=(2, 2), dtype=dtype('float32'))
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @api_boundary
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(map(_size, self.shape)))
+        object.__setattr__(self, "dtype", to_dtype(self.dtype, "nnc.ShapeDtypeStruct"))
+
+    @property
+    def spec(self) -> TensorSpec:
+        """The same as a TensorSpec."""
+        return TensorSpec(self.shape, self.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.spec.size
+
+
+def _size(number: Any) -> int:
+    try:
+        size = operator.index(number)
+    except TypeError:
+        size = -1
+    if not 0 <= size <= sys.maxsize:
+        raise user_error(
+            ShapeError,
+            "nnc.ShapeDtypeStruct",
+            f"{number!r} is no size of an axis.",
+            fix=f"give integers from 0 to {sys.maxsize}.",
+        )
+    return size
+
+
+def argument_spec(leaf: Any) -> TensorSpec:
+    """The spec of an argument; Python numbers have their default dtype."""
+    return TensorSpec((), dtypes.scalar_dtype(leaf)) if dtypes.is_scalar(leaf) else spec_of(leaf)
+
+
+def shapes_of(value: Any) -> Any:
+    """A pytree with shapes and dtypes in place of the arrays and numbers."""
+    flat = FlatTree(value)
+    specs = [argument_spec(leaf) for leaf in flat.dynamic]
+    return flat.build([ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs])
+
+
+def stage_function(
+    fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+) -> tuple[Staged, FlatFunction]:
+    """Traces `fun` on the specs of its arguments' leaves."""
+    flat = FlatFunction.of(fun, args, kwargs)
+    specs = [argument_spec(leaf) for leaf in flat.leaves]
+    return stage(flat, specs, weak=[is_weak(leaf) for leaf in flat.leaves], name=name_of(fun)), flat
+
+
+@api_boundary
+def make_graph(fun: Callable[..., object]) -> Callable[..., Graph]:
+    """The graph that `fun` traces to.
+
+    Args:
+        fun: a function of pytrees of arrays.
+
+    Returns:
+        a function of the same arguments (arrays, numbers or ShapeDtypeStructs) that returns the graph. Its inputs are
+        the arguments' leaves; arrays that `fun` captures are its constants.
+
+    Raises:
+        TraceError: `fun` needs a value that is known only at run time, or captures a value of an enclosing trace.
+
+    Example:
+        >>> print(make_graph(lambda x: x + 1)(nnp.ones(3)))  # doctest: +ELLIPSIS
+        <lambda>(%0: float32[3])
+        ...
+    """
+    check_callable(fun, "nnc.make_graph")
+
+    @wraps(fun)
+    @api_boundary
+    def traced(*args: Any, **kwargs: Any) -> Graph:
+        with activity(f"tracing {name_of(fun)} for make_graph"), collection_paused():
+            staged, _ = stage_function(fun, args, kwargs)
+        return close_graph(staged)
+
+    return traced
+
+
+def close_graph(staged: Staged) -> Graph:
+    """The graph with captured arrays as constants.
+
+    Raises:
+        TraceError: it captures a tracer.
+    """
+    graph, explicit = staged.graph, staged.num_explicit
+    for value in staged.captured:
+        if not isinstance(value, Array):
+            raise user_error(
+                TraceError, "make_graph", f"the function captures {value.spec}, a value of an enclosing trace.",
+                fix="pass it as an argument, so that it becomes an input of the graph.",
+            )  # fmt: skip
+    constants = {symbol: value.data for symbol, value in zip(graph.inputs[explicit:], staged.captured, strict=True)}
+    return graph.update(inputs=graph.inputs[:explicit], constants={**graph.constants, **constants})
+
+
+@overload
+def eval_shape(fun: Callable[..., Array], *args: object, **kwargs: object) -> ShapeDtypeStruct: ...
+@overload
+def eval_shape(fun: Callable[..., object], *args: object, **kwargs: object) -> object: ...
+@api_boundary
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Shapes and dtypes of the result of `fun`, without computing it.
+
+    Args:
+        fun: a function of pytrees.
+        *args: arrays, numbers or ShapeDtypeStructs.
+        **kwargs: arrays, numbers or ShapeDtypeStructs by name.
+
+    Returns:
+        the result's pytree with a ShapeDtypeStruct for each array.
+    """
+    check_callable(fun, "nnc.eval_shape")
+    with activity(f"tracing {name_of(fun)} for eval_shape"):
+        staged, flat = stage_function(fun, args, kwargs)
+    return flat.build_result([ShapeDtypeStruct(spec.shape, spec.dtype) for spec in staged.graph.output_specs])

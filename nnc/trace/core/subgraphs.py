@@ -1,0 +1,222 @@
+"""How commands that own a function as sub-graph are differentiated and batched: `call` and `checkpoint`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from nnc import dtypes
+from nnc.array import settled
+from nnc.commands.control import call
+from nnc.commands.control import checkpoint as checkpoint_command
+from nnc.commands.promote import is_weak
+from nnc.commands.rules import (
+    Cotangents,
+    Derivative,
+    Linear,
+    Tangents,
+    Value,
+    batch,
+    derivative,
+    is_differentiable,
+    lead,
+    zeros,
+)
+from nnc.context import activity, get_context
+from nnc.errors import UnsupportedError, user_error
+from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
+from nnc.spelling import spelled
+from nnc.trace.core.backward import apply_pull_only, push_graph, transpose_graph
+from nnc.trace.core.batching import run_batched
+from nnc.trace.core.dual import run_jvp, run_linearize
+from nnc.trace.core.flat import FlatFunction, call_function, check_callable, check_positions, name_of
+from nnc.trace.core.specs import argument_spec
+from nnc.trace.core.staging import stage
+from nnc.tracebacks import api_boundary
+from nnc.typing import P, R
+
+Fun = Callable[..., Any]
+
+
+# -- call: transparent to every transform ------------------------------------------------------------------------------
+
+
+def _push(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], barrier: bool = False
+) -> tuple[list[Value], Tangents]:
+    outputs, moved = run_jvp(lambda *values: graphs[0].evaluate(values), primals, tangents)
+    return outputs, tuple(moved)
+
+
+def _call_linearize(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], barrier: bool = False
+) -> tuple[list[Value], Tangents]:
+    active = [t is not None for t in tangents]
+    outputs, linear = run_linearize(lambda *values: graphs[0].evaluate(values), primals, active)
+    seeds = [t for t in tangents if t is not None]
+    moved = iter(push_graph(linear.staged.graph, [*seeds, *linear.staged.captured]))
+    return outputs, tuple(next(moved) if kept else None for kept in linear.nonzero)
+
+
+def _call_transpose(
+    cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], barrier: bool = False
+) -> Tangents:
+    graph = graphs[0]
+    linear = [i for i, x in enumerate(operands) if isinstance(x, Linear)]
+    others = [i for i, x in enumerate(operands) if not isinstance(x, Linear)]
+    ordered = graph.update(inputs=tuple(graph.inputs[i] for i in (*linear, *others)))
+    found = dict(
+        zip(linear, transpose_graph(ordered, len(linear), [operands[i] for i in others], cotangents), strict=True)
+    )
+    return tuple(found.get(i) for i in range(len(operands)))
+
+
+def batch_graphs(
+    size: int, operands: Sequence[Value], batched: Sequence[bool], graph: Graph
+) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+    """A sub-graph's outputs for all rows, and which of them have the batch axis."""
+    outputs, out_batched = run_batched(lambda *values: graph.evaluate(values), size, operands, batched)
+    return tuple(outputs), tuple(out_batched)
+
+
+def _call_batch(
+    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...], barrier: bool = False
+) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+    if not barrier:
+        return batch_graphs(size, operands, batched, graphs[0])
+    return bind_for_rows(call, size, operands, batched, {"barrier": True}, graphs[0])
+
+
+derivative.set(call, Derivative(transpose=_call_transpose, push=_push, linearize=_call_linearize))
+batch.set(call, _call_batch)
+
+
+# -- checkpoint: reverse mode recomputes -------------------------------------------------------------------------------
+
+
+@spelled
+def checkpoint(
+    fun: Callable[P, R], *, policy: Callable[..., bool] | None = None, static_argnums: Sequence[int] | int = ()
+) -> Callable[P, R]:
+    """`fun`, recomputed in the backward pass instead of kept: memory for time (rematerialisation).
+
+    Within a transform `fun` is traced, so it makes no Python decisions on values.
+
+    Args:
+        fun: function of pytrees.
+        policy: not offered.
+        static_argnums: arguments that are no arrays, such as flags.
+
+    Returns:
+        a function of the same arguments with the same value and derivatives.
+
+    Raises:
+        UnsupportedError: a policy is given.
+
+    Example:
+        >>> nnc.grad(nnc.checkpoint(lambda x: nnp.sin(nnp.sin(x))))(0.0)
+        Array(1., dtype=float32)
+    """
+    check_callable(fun, "nnc.checkpoint")
+    if policy is not None:
+        raise user_error(
+            UnsupportedError, "nnc.checkpoint", "policies that keep some values are not offered.",
+            fix="leave policy out, and wrap only the parts to recompute in nnc.checkpoint.",
+        )  # fmt: skip
+    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+
+    @wraps(fun)
+    @api_boundary
+    def checkpointed(*args: P.args, **kwargs: P.kwargs) -> Any:
+        fixed = check_positions("nnc.checkpoint", "static_argnums", static, len(args))
+
+        def part(*dynamic: Any, **keywords: Any) -> Any:
+            values = iter(dynamic)
+            return call_function(fun, [x if i in fixed else next(values) for i, x in enumerate(args)], keywords)
+
+        flat = FlatFunction.of(part, tuple(x for i, x in enumerate(args) if i not in fixed), kwargs)
+        if not _is_traced(flat.leaves):
+            return call_function(fun, args, kwargs)
+        with activity(f"tracing {name_of(fun)} for checkpoint"):
+            specs = [argument_spec(x) for x in flat.leaves]
+            staged = stage(flat, specs, weak=[is_weak(x) for x in flat.leaves], name=name_of(fun))
+        outputs = bind(
+            checkpoint_command,
+            [*input_values(flat.leaves, staged.graph.input_specs), *staged.captured],
+            {},
+            (staged.graph,),
+        )
+        return flat.build_result(outputs)
+
+    return checkpointed
+
+
+def _is_traced(leaves: Sequence[Any]) -> bool:
+    """Whether a transform is at work: on the leaves, or on what the function captures."""
+    return get_context().level > 0 or any(hasattr(x, "owner") for x in leaves)
+
+
+def input_values(leaves: Sequence[Any], specs: Sequence[TensorSpec]) -> list[Any]:
+    """The leaves as inputs of a graph: Python numbers get the dtype of the input."""
+    return [spec.dtype.type(x) if dtypes.is_scalar(x) else x for x, spec in zip(leaves, specs, strict=False)]
+
+
+def _checkpoint_linearize(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...]
+) -> tuple[list[Value], Tangents]:
+    """Runs the function as it is; the linear map keeps only its inputs and recomputes the rest when it is pulled back."""
+    graph = graphs[0]
+    active = tuple(t is not None for t in tangents)
+    outputs = list(bind(checkpoint_command, primals, {}, graphs))
+    moved = [i for i, x in enumerate(outputs) if is_differentiable(spec_of(x))]
+    primals = tuple(map(settled, primals))  # they are read again when the map is pulled back
+
+    def recompute(*values: Any) -> list[Any]:
+        points, cts = values[: len(primals)], values[len(primals) :]
+        _, linear = run_linearize(lambda *xs: graph.evaluate(xs), points, active)
+        kept = [ct for ct, i in zip(cts, moved, strict=True) if linear.nonzero[i]]
+        pulled = transpose_graph(linear.staged.graph, sum(active), linear.staged.captured, kept)
+        return [zeros(spec) if ct is None else ct for ct, spec in zip(pulled, linear.input_specs, strict=True)]
+
+    def pull(cts: Sequence[Any]) -> list[Any]:
+        specs = [spec_of(x) for x in (*primals, *cts)]
+        staged = stage(recompute, specs, name=f"recompute {graph.name}")
+        return list(bind(call, [*primals, *cts, *staged.captured], {"barrier": True}, (staged.graph,)))
+
+    seeds = [t for t in tangents if t is not None]
+    pushed = iter(apply_pull_only(pull, seeds, [spec_of(outputs[i]) for i in moved]))
+    return outputs, tuple(next(pushed) if i in moved else None for i in range(len(outputs)))
+
+
+def _checkpoint_batch(
+    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...]
+) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+    return bind_for_rows(checkpoint_command, size, operands, batched, {}, graphs[0])
+
+
+def bind_for_rows(
+    command: Command,
+    size: int,
+    operands: Sequence[Value],
+    batched: Sequence[bool],
+    params: dict[str, Any],
+    graph: Graph,
+) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+    """A command with the sub-graph `graph`, once for all rows; every output has the batch axis.
+
+    The sub-graph's constants become operands, behind the others.
+    """
+
+    def rows(*values: Any) -> list[Any]:
+        outputs, out_batched = batch_graphs(size, values, batched, graph)
+        return [lead(size, x, b) for x, b in zip(outputs, out_batched, strict=True)]
+
+    specs = [s.update(shape=(size, *s.shape)) if b else s for s, b in zip(graph.input_specs, batched, strict=True)]
+    staged = stage(rows, specs, name=graph.name)
+    outputs = tuple(bind(command, [*operands, *staged.captured], params, (staged.graph,)))
+    return outputs, (True,) * len(outputs)
+
+
+derivative.set(checkpoint_command, Derivative(push=_push, linearize=_checkpoint_linearize))
+batch.set(checkpoint_command, _checkpoint_batch)

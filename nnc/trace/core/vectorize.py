@@ -1,0 +1,190 @@
+"""vmap and chunking for users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from nnc import tree
+from nnc.array import as_value
+from nnc.commands.rules import Value, check_axis, lead
+from nnc.commands.shape import concatenate, slice_axis, transpose
+from nnc.context import activity
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.spelling import spelled
+from nnc.trace.core.batching import run_batched
+from nnc.trace.core.flat import FlatFunction, check_callable, name_of
+from nnc.tracebacks import api_boundary
+from nnc.typing import P, R
+
+Fun = Callable[..., Any]
+
+
+@spelled
+def vmap(
+    fun: Callable[P, R],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: str | None = None,
+    axis_size: int | None = None,
+    *,
+    chunk_size: int | None = None,
+) -> Callable[P, R]:
+    """Maps `fun` over an axis of its arguments, as one batched computation.
+
+    Args:
+        fun: function of pytrees.
+        in_axes: the axis of each positional argument to map over: an int, None (not mapped), or a pytree of them that
+            is a prefix of the arguments'.
+        out_axes: where the axis goes in the result, likewise.
+        axis_name: a name for the axis in messages.
+        axis_size: its size, needed where nothing is mapped.
+        chunk_size: how many rows to run at once.
+
+    Returns:
+        the mapped function; keyword arguments are mapped over axis 0.
+
+    Raises:
+        ShapeError: mapped sizes differ, or an axis does not exist.
+        ArgumentError: nothing is mapped.
+
+    Example:
+        >>> nnc.vmap(nnp.dot)(nnp.ones((3, 2)), nnp.ones((3, 2)))
+        Array([2., 2., 2.], dtype=float32)
+    """
+    check_callable(fun, "nnc.vmap")
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
+        raise user_error(
+            ArgumentError, "nnc.vmap", f"chunk_size is {chunk_size!r}.", fix="give a positive number of rows."
+        )
+    label = f"vmap{'' if axis_name is None else f' over {axis_name!r}'}"
+
+    @wraps(fun)
+    @api_boundary
+    def mapped(*args: P.args, **kwargs: P.kwargs) -> Any:
+        flat = FlatFunction.of(fun, args, kwargs)
+        axes = _leaf_axes(flat, in_axes, args, kwargs)
+        size = _mapped_size(flat, axes, axis_size)
+        rows = [_to_front(x, axis) if axis is not None else x for x, axis in zip(flat.leaves, axes, strict=True)]
+        batched = [axis is not None for axis in axes]
+        with activity(f"tracing {name_of(fun)} for {label}"):
+            outputs, mapped_outputs = run_chunks(flat, size, rows, batched, chunk_size or size)
+        targets = _spread(out_axes, flat.build_result(outputs), "out_axes")
+        where = flat.out.where if flat.out is not None else []
+        chosen = [targets[i] for i in where]
+        return flat.build_result(
+            [_place(x, on, axis, size) for x, on, axis in zip(outputs, mapped_outputs, chosen, strict=True)]
+        )
+
+    return mapped
+
+
+def run_chunks(
+    flat: Callable[..., Sequence[Any]], size: int, rows: Sequence[Any], batched: Sequence[bool], chunk: int
+) -> tuple[list[Value], list[bool]]:
+    """Outputs for all rows, `chunk` rows at a time, and which of them have the batch axis (first)."""
+    parts: list[tuple[int, list[Value], list[bool]]] = []
+    for start in range(0, max(size, 1), max(chunk, 1)):
+        stop = min(size, start + chunk)
+        whole = (start, stop) == (0, size)
+        some = [slice_axis(x, 0, start, stop) if b and not whole else x for x, b in zip(rows, batched, strict=True)]
+        outputs, out_batched = run_batched(flat, stop - start, some, batched)
+        parts.append((stop - start, outputs, out_batched))
+    flags = [any(column) for column in zip(*(b for _, _, b in parts), strict=True)]
+    if len(parts) == 1:
+        return parts[0][1], flags
+    joined = []
+    for i, on in enumerate(flags):
+        column = [lead(n, x[i], b[i]) if on else x[i] for n, x, b in parts]
+        joined.append(concatenate(*column, axis=0) if on else column[0])
+    return joined, flags
+
+
+class _NotMapped:
+    """Stands for None in a tree of axes, where None by itself would be a container without leaves."""
+
+    def __repr__(self) -> str:
+        return "None"
+
+
+_NOT_MAPPED = _NotMapped()
+
+
+def _spread(axes: Any, value: Any, name: str) -> list[int | None]:
+    """The axis that `axes`, a prefix of the tree `value`, gives for each leaf."""
+    marked = tree.map(lambda x: _NOT_MAPPED if x is None else x, axes, is_leaf=lambda x: x is None)
+    spread = tree.broadcast_prefix(marked, value, where=f"nnc.vmap: {name}")
+    for axis in spread:
+        if axis is not _NOT_MAPPED and (not isinstance(axis, int) or isinstance(axis, bool)):
+            raise user_error(
+                ArgumentTypeError, "nnc.vmap", f"{name} holds {axis!r}; an axis is an int or None.", fix="use ints and None."
+            )  # fmt: skip
+    return [None if axis is _NOT_MAPPED else axis for axis in spread]
+
+
+def _leaf_axes(flat: FlatFunction, in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:
+    """The mapped axis of each dynamic leaf, counted from the front."""
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        raise user_error(
+            ArgumentError, "nnc.vmap", f"in_axes has {len(in_axes)} entries for {len(args)} positional arguments.",
+            operands={"in_axes": in_axes}, fix="give one entry for each positional argument, or one for all.",
+        )  # fmt: skip
+    prefix = (in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args), dict.fromkeys(kwargs, 0))
+    spread = _spread(prefix, (args, kwargs), "in_axes")
+    result: list[int | None] = []
+    for i, leaf, path in zip(flat.arguments.where, flat.leaves, flat.paths(), strict=True):
+        axis = spread[i]
+        if axis is not None and np.ndim(leaf) == 0:
+            raise user_error(
+                ShapeError, "nnc.vmap", f"argument {path} is 0-d, so it has no axis {axis} to map over.",
+                operands={"argument": as_value(leaf).spec}, fix="give None for it in in_axes.",
+            )  # fmt: skip
+        result.append(None if axis is None else check_axis("nnc.vmap", axis, np.ndim(leaf)))
+    return result
+
+
+def _mapped_size(flat: FlatFunction, axes: list[int | None], axis_size: int | None) -> int:
+    sizes = {
+        path: np.shape(leaf)[axis]
+        for path, leaf, axis in zip(flat.paths(), flat.leaves, axes, strict=True)
+        if axis is not None
+    }
+    if not sizes and axis_size is None:
+        raise user_error(
+            ArgumentError, "nnc.vmap", "no argument is mapped, so the size of the axis is unknown.",
+            fix="give an int in in_axes for at least one argument, or pass axis_size.",
+        )  # fmt: skip
+    found = set(sizes.values()) | ({axis_size} if axis_size is not None else set())
+    if len(found) > 1:
+        shown: dict[str, Any] = dict(sizes) | ({"axis_size": axis_size} if axis_size is not None else {})
+        raise user_error(
+            ShapeError, "nnc.vmap", "the mapped axes have different sizes.", operands=shown,
+            fix="map axes of one size, or give None in in_axes for arguments that are shared.",
+        )  # fmt: skip
+    return int(found.pop())
+
+
+def _to_front(x: Any, axis: int) -> Value:
+    x = as_value(x)
+    return x if axis == 0 else transpose(x, permutation=(axis, *(i for i in range(x.spec.ndim) if i != axis)))
+
+
+def _place(x: Value, is_mapped: bool, axis: int | None, size: int) -> Value:
+    """An output with its batch axis where `out_axes` wants it."""
+    if axis is None:
+        if is_mapped:
+            raise user_error(
+                ArgumentError, "nnc.vmap", "out_axes is None for a result that differs from row to row.",
+                operands={"result": x.spec}, fix="give the axis at which the rows are to stand, such as out_axes=0.",
+            )  # fmt: skip
+        return x
+    x = lead(size, x, is_mapped)
+    axis = check_axis("nnc.vmap: out_axes", axis, x.spec.ndim)
+    order = list(range(1, x.spec.ndim))
+    order.insert(axis, 0)
+    return x if axis == 0 else transpose(x, permutation=tuple(order))

@@ -1,0 +1,501 @@
+"""The interpreter of a dynamic graph: commands run at once on the arrays that variables hold, and are recorded as they run.
+
+Each value of a variable is a symbol of its own (`Binding`), so the record is in SSA form however often variables are
+re-bound. Rules on the values to keep, and for how long, stand in dynamic_store.py.
+
+Threads may use one graph: its bookkeeping is behind a lock, which nothing that runs users' code holds. Variables may be
+collected at any moment, also while the lock is held; they only leave word, and the next thread at work does the rest.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any, NoReturn
+
+import numpy as np
+
+from nnc.array import Array, as_value, asarray, new_array, settled
+from nnc.bounded import BoundedCache
+from nnc.commands.promote import as_operand
+from nnc.context import get_context, observes_commands, with_mode
+from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, InternalError, TraceError, user_error
+from nnc.foreign import is_foreign
+from nnc.fork import new_lock
+from nnc.graph import Command, Graph, TensorSpec, structural_hash
+from nnc.graph.specialise import set_layers
+from nnc.trace.core.eager import Plan, exact_params, find_plan
+from nnc.trace.core.specialised import SpecialisedCall
+from nnc.trace.core.tracer import Tracer
+from nnc.trace.dynamic.alias import View, view_of
+from nnc.trace.dynamic.memo import Memo
+from nnc.trace.dynamic.routine import MakeProgram, Routine, routine_of, routine_of_call, runner
+from nnc.trace.dynamic.store import CONSTANT, Binding, Store
+from nnc.tracebacks import api_boundary
+
+NDArray = np.ndarray[Any, Any]
+_PLANS = 1024  # of commands with sub-graphs
+
+
+class Variable(Tracer):
+    """A place of a dynamic graph that holds an array and can be given another one.
+
+    Operators and functions of nnc.numpy take it like an array; what they compute are variables, too. `grad` is the sum of the
+    gradients that `backward` found since it was last None.
+    """
+
+    __slots__ = ("__weakref__", "_binding", "_grad", "_view", "constant", "declared")
+
+    owner: Recorder
+
+    def __init__(self, owner: Recorder, binding: Binding | None, constant: bool, declared: bool = False) -> None:
+        self.owner, self.source, self.weak = owner, None, False
+        self._binding, self.constant, self.declared = binding, constant, declared
+        self._view: View | None = None
+        self._grad: Array | None = None
+
+    # -- what it holds -------------------------------------------------------------------------------------------------
+
+    @property
+    def binding(self) -> Binding:
+        """The binding of the variable; an alias follows its base first.
+
+        Raises:
+            ArgumentError: it has not been written yet.
+        """
+        view = self._view
+        if view is not None:
+            base = view.base()
+            if base is None or not base.is_bound:
+                self._view = None  # nobody can re-bind the base any more
+            elif base.binding is not view.of:
+                shown, read = base.binding, view.read(base)
+                self.constant = read.constant
+                self.owner.exchange([self], [read.binding])
+                self._view = replace(view, of=shown)
+        if self._binding is None:
+            raise user_error(
+                ArgumentError, "variable", "it holds no array yet, or it has been freed.", fix="write it first: x.set(array)."
+            )  # fmt: skip
+        return self._binding
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it holds an array."""
+        return self._binding is not None
+
+    @property
+    def view(self) -> View | None:
+        """How it views another variable, if it does."""
+        return self._view
+
+    def show(self, view: View | None) -> None:
+        """Makes it an alias."""
+        self._view = view
+
+    @property
+    def spec(self) -> TensorSpec:  # type: ignore[override]
+        """Shape and dtype of what it holds now."""
+        binding = self._binding
+        return binding.spec if binding is not None and self._view is None else self.binding.spec
+
+    @property
+    def array(self) -> Array | None:
+        """The array that it holds now; None before it is first written."""
+        return self.binding.own_array() if self._binding is not None else None
+
+    def concrete(self, what: str = "", fix: str = "") -> NDArray:
+        """The elements as a NumPy array."""
+        return array_of(self.binding).data
+
+    @property
+    def grad(self) -> Array | None:
+        """The gradients found so far, added up; None where there are none. Set it to None to begin anew."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if value is None:
+            self._grad = None
+            return
+        array = asarray(value)
+        if array.spec != self.spec:
+            raise user_error(
+                ArgumentError, "x.grad = value", "a gradient has the shape and dtype of its variable.",
+                operands={"x": self.spec, "value": array.spec}, fix="convert it, or set x.grad = None to clear it.",
+            )  # fmt: skip
+        self.take_gradient(concrete_array(value, "x.grad = value"))
+
+    def take_gradient(self, gradient: Array) -> None:
+        """Sets the gradient to an array of its shape and dtype."""
+        self._grad = gradient
+        self.owner.graded[id(self)] = self
+
+    # -- changing it ---------------------------------------------------------------------------------------------------
+
+    @api_boundary
+    def set(self, value: Any) -> None:
+        """Binds the variable to another array, of any shape and dtype; values computed before stay as they are.
+
+        With a variable of the same graph as `value`, it takes over that one's history, too.
+
+        Raises:
+            ArgumentTypeError: it is an alias, or `value` is no array.
+        """
+        if isinstance(value, Variable) and value.owner is self.owner and value.constant == self.constant:
+            self._check_no_alias()
+            self.owner.exchange([self], [value.binding])
+        else:
+            self.owner.write([self], [concrete_array(value, "x.set")])
+
+    def _check_no_alias(self) -> None:
+        if self._view is not None:
+            raise user_error(
+                ArgumentTypeError, "x.set", "it is an alias, which shows what its base holds.",
+                fix="write to the base: base[1:3] = value, or base.set(...).",
+            )  # fmt: skip
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Binds it to a copy in which the elements at `index` are replaced; the copy depends on both."""
+        self.set(self.at[index].set(value))
+
+    @api_boundary
+    def detach(self) -> None:
+        """Makes the variable a constant: no derivative flows through it into values that are computed, or were computed, from it.
+
+        As long as it lives, `backward` can start at it, so its own history stays.
+        """
+        binding = self.binding
+        self.constant, self._view = True, None
+        self.owner.make_constant(binding)
+
+    @api_boundary
+    def free(self) -> None:
+        """Releases it, as deleting it does; it cannot be used any more until it is written again."""
+        self._grad = self._view = None
+        self.owner.exchange([self], [None])
+
+    def __del__(self) -> None:
+        binding = getattr(self, "_binding", None)
+        if binding is not None:
+            self.owner.leave_word(binding)
+
+    # -- being a value -------------------------------------------------------------------------------------------------
+
+    def __copy__(self) -> Variable:
+        twin = Variable(self.owner, None, self.constant)
+        self.owner.exchange([twin], [self.binding])
+        twin.weak = self.weak
+        return twin
+
+    def __reduce__(self) -> NoReturn:
+        raise user_error(
+            TraceError, "pickle", "a variable belongs to its dynamic graph, which cannot be stored.",
+            fix="store the array: x.array, or nnc.tree.map(lambda x: x.array, model).",
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        name = "constant" if self.constant else "variable"
+        return f"<{name} {self.array!r}>" if self.is_bound else f"<{name} without array>"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.array, spec) if self.is_bound else repr(self)
+
+
+class Recorder:
+    """Runs and records commands on variables. Level 0 puts it below all transforms, so that they nest around it."""
+
+    level = 0
+    alive = True
+    differentiates = False
+    is_recorder = True
+
+    def __init__(self, memo_bytes: int, make_program: MakeProgram) -> None:
+        self._make_program = make_program
+        self.store = Store()
+        self.memo = Memo(memo_bytes)
+        self.graded: weakref.WeakValueDictionary[int, Variable] = weakref.WeakValueDictionary()
+        self._lock = new_lock()
+        self._left: deque[Binding] = deque()
+        self._plans: BoundedCache[Any, Plan] = BoundedCache(_PLANS)
+        self._watched = threading.local()
+
+    # -- variables -----------------------------------------------------------------------------------------------------
+
+    def make(self, value: Any, constant: bool) -> Variable:
+        """A variable, bound to an array unless `value` is None.
+
+        Args:
+            value: anything nnc makes an array of, or None.
+            constant: no derivative flows through it.
+        """
+        variable = Variable(self, None, constant, declared=True)
+        if value is not None:
+            self.write([variable], [concrete_array(value, "variable")])
+        return variable
+
+    def write(self, variables: Sequence[Variable], arrays: Sequence[Array]) -> None:
+        """Binds each variable to another array.
+
+        Args:
+            variables: variables of this graph.
+            arrays: one for each.
+        """
+        for variable in variables:
+            variable._check_no_alias()
+        pairs = zip(variables, arrays, strict=True)
+        self.exchange(variables, [Binding(array.spec, array, variable.constant) for variable, array in pairs])
+
+    def exchange(self, variables: Sequence[Variable], bindings: Sequence[Binding | None]) -> None:
+        """Binds each variable to something else, or to nothing.
+
+        Args:
+            variables: variables of this graph.
+            bindings: one for each, or None.
+        """
+        with self._lock:
+            self._settle()
+            left = []
+            for variable, binding in zip(variables, bindings, strict=True):
+                old, variable._binding = variable._binding, binding
+                if binding is not None:
+                    self.store.hold(binding)
+                    others = [other for other in binding.variables if other() is not None]
+                    binding.variables = (*others, weakref.ref(variable))
+                if old is not None:
+                    left.append(old)
+            self.store.let_go(left)
+            self._settle()
+
+    def make_constant(self, binding: Binding) -> None:
+        """Lets no derivative through a binding any more.
+
+        Args:
+            binding: a tensor of the recorded graph, and the array it holds.
+        """
+        with self.locked():
+            self.store.make_constant(binding)
+
+    def leave_word(self, binding: Binding) -> None:
+        """Says that a variable is gone. It may be collected at any moment, so a busy thread is not waited for.
+
+        Args:
+            binding: a tensor of the recorded graph, and the array it holds.
+        """
+        self._left.append(binding)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._settle()
+            finally:
+                self._lock.release()
+
+    @contextmanager
+    def locked(self) -> Iterator[Store]:
+        """The store, for one thread at a time, with all that was left settled."""
+        with self._lock:
+            self._settle()
+            yield self.store
+            self._settle()
+
+    def _settle(self) -> None:
+        left = self._left
+        while left:
+            self.store.let_go([left.popleft()])
+        self.memo.drop_stale()
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Sequence[Any]:
+        """Runs a command on what the variables hold, and records it.
+
+        Args:
+            command: an operation.
+            args: variables, arrays and numbers.
+            params: static parameters by name.
+            graphs: sub-graphs of the command.
+        """
+        operands = [self.operand(arg) for arg in args]
+        specs = tuple([x.spec for x in operands])
+        plan = self._shared_plan(command, specs, params, graphs) if graphs else find_plan(command, specs, params)
+        routine = routine_of(plan)
+        return self.hand_out(routine, args, self.perform(routine, operands))
+
+    def follow(self, call: SpecialisedCall, values: Sequence[Any]) -> Any:
+        """The result of a public function whose commands are known, on variables, arrays and numbers.
+
+        Args:
+            call: the function's commands for such arguments.
+            values: arguments of the function: variables, arrays and numbers.
+
+        Raises:
+            GraphError: another thread has bound a variable to other shapes meanwhile.
+        """
+        routine, weak, casts = routine_of_call(call), call.weak, call.casts
+        place = routine.results[0]
+        if place < len(values) and casts[place] is None:
+            x = values[place]
+            return x if x.weak == weak else x.as_weak()
+        operands = [self.operand(x if cast is None else Array(cast(x))) for x, cast in zip(values, casts, strict=True)]
+        if tuple([x.spec for x in operands]) != routine.specs[: len(operands)]:
+            raise user_error(GraphError, routine.name, "a variable was written to while the function was called.")
+        bindings = self.perform(routine, operands)
+        if bindings[0].foreign:
+            return new_array(array_of(bindings[0]).memory, bindings[0].spec, weak)
+        (result,) = self.hand_out(routine, values, bindings)
+        result.weak = weak
+        return result
+
+    def hand_out(self, routine: Routine, values: Sequence[Any], bindings: Sequence[Binding]) -> list[Variable]:
+        """Variables that hold the results of a routine on these values.
+
+        Args:
+            routine: commands.
+            values: their operands: variables, arrays and numbers.
+            bindings: of the results.
+        """
+        results = []
+        for binding in bindings:
+            binding.foreign = False
+            results.append(Variable(self, binding, binding.constant))
+        if routine.views and isinstance(values[routine.viewed], Variable):
+            results[0].show(view_of(values[routine.viewed], routine.views))
+        return results
+
+    def operand(self, value: Any) -> Binding:
+        """Returns the binding of a value that a command takes.
+
+        Args:
+            value: a variable, an array or a number.
+
+        Raises:
+            TraceError: it belongs to another dynamic graph.
+        """
+        if isinstance(value, Variable):
+            if value.owner is self:
+                return value.binding
+            raise user_error(
+                TraceError, "dynamic graph", "a command takes variables of two dynamic graphs.",
+                operands={"the other": value.spec}, fix="pass the other one's array: x.array.",
+            )  # fmt: skip
+        array = settled(as_value(value))
+        return Binding(array.spec, array, constant=True, foreign=True)
+
+    def perform(self, routine: Routine, operands: Sequence[Binding]) -> list[Binding]:
+        """Runs commands, unless their results are known, and records them; returns what variables are to hold.
+
+        Where one raises, nothing is recorded.
+
+        Args:
+            routine: commands.
+            operands: bindings of their operands.
+        """
+        arrays, context = [array_of(x) for x in operands], get_context()
+        kinds = tuple([x.kind for x in operands])
+        record = routine.record(kinds if self not in context.modes else tuple([min(kind, CONSTANT) for kind in kinds]))
+        is_observed = bool(context.modes) and observes_commands(context)
+        key, found = None, None
+        if routine.is_pure and not is_observed:
+            key = self.memo.key(routine if len(routine.steps) == 1 else record, arrays)
+            if key is not None:
+                with self._lock:
+                    found = self.memo.find(key)
+        if found is None:
+            run = routine.run if is_observed else runner(routine, record, self._make_program)
+            made = run(arrays)
+        else:
+            made = found
+        results, operations = record.bind(routine, operands, (*arrays, *routine.constants, *made))
+        with self._lock:
+            if key is not None and found is None:
+                self.memo.keep(key, arrays, made, routine.nbytes)
+            for binding in results:
+                self.store.hold(binding)
+            if operations:
+                self.store.record(operations)
+            self._settle()
+        notes = getattr(self._watched, "notes", None)
+        if notes is not None:
+            notes.add(routine, operands, arrays, results)
+        return results
+
+    def _shared_plan(
+        self, command: Command, specs: tuple[TensorSpec, ...], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Plan:
+        """One plan for equal sub-graphs, which are traced anew whenever a loop or branch is called."""
+        if "unspecialised" in get_context().modes:
+            return find_plan(command, specs, params, graphs)
+        try:
+            key = command, specs, exact_params(params), tuple(map(structural_hash, graphs))
+            hash(key)
+        except (GraphError, TypeError):  # a parameter such as a function: no two are known to be equal
+            return find_plan(command, specs, params, graphs)
+        return self._plans.find(key) or self._plans.keep(key, find_plan(command, specs, params, graphs))
+
+    # -- watching ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def watch(self) -> Iterator[Notes]:
+        """Notes the commands that this thread runs within the block."""
+        outer = getattr(self._watched, "notes", None)
+        notes = self._watched.notes = Notes()
+        try:
+            with with_mode("watched"):
+                yield notes
+        finally:
+            self._watched.notes = outer
+
+
+class Notes:
+    """The record of the commands that ran, and on which operands: two runs with equal `lines` did the same."""
+
+    def __init__(self) -> None:
+        self.lines: list[Any] = []
+        self._numbers: dict[Binding, int] = {}
+
+    def add(
+        self, routine: Routine, operands: Sequence[Binding], arrays: Sequence[Array], results: Sequence[Binding]
+    ) -> None:
+        """Notes one routine. Variables are told apart by where they came up first, other operands by what they hold."""
+        read = [
+            sha256(array.data.tobytes()).digest() if x.foreign else self._numbers.setdefault(x, len(self._numbers))
+            for x, array in zip(operands, arrays, strict=True)
+        ]
+        self.lines.append((routine, *read))
+        for x in results:
+            self._numbers[x] = len(self._numbers)
+
+
+def array_of(binding: Binding) -> Array:
+    """The array of a binding that a variable holds."""
+    if binding.array is None:
+        raise InternalError("an array was released while it could still be read")
+    return binding.array
+
+
+def concrete_array(value: Any, where: str) -> Array:
+    """An array with a value: not one that stands for it. Memory that others can write to is copied.
+
+    Raises:
+        TraceError: the value is traced.
+        NncError: it is nothing nnc makes an array of.
+    """
+    is_view = isinstance(value, np.ndarray) and (value.flags.writeable or value.base is not None)
+    array = asarray(as_operand(value, where, "the value"), copy=is_view or is_foreign(type(value)) or None)
+    if isinstance(array, Variable):
+        return new_array(array_of(array.binding).data, array.spec)  # an array of its own, which may be donated
+    if not isinstance(array, Array):
+        raise user_error(
+            TraceError, where, f"{array.spec} is a traced value, and a variable holds arrays.",
+            fix="use dynamic graphs outside of compile, grad and vmap, or apply those to functions of variables.",
+        )  # fmt: skip
+    return Array(array.data) if array.weak else array
+
+
+set_layers(variable=Variable)

@@ -1,0 +1,78 @@
+"""A compiled function as one operation that can be differentiated: a forward part, and a linear part for the way back.
+
+The forward part returns, beside the function's results, the values that the linear part reads and that are neither operands
+nor results (*residuals*), so nothing is computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nnc.array import Array
+from nnc.commands.rules import is_differentiable, zeros
+from nnc.context import set_context
+from nnc.dtypes import TAPE
+from nnc.graph import Graph, TensorSpec
+from nnc.trace.core.backward import push_graph
+from nnc.trace.core.dual import run_linearize
+from nnc.trace.core.staging import Staged, StagedTracer, StagingTrace
+
+
+@dataclass(frozen=True, slots=True)
+class LinearPart:
+    """The linear part of a function at a point.
+
+    Its inputs are tangents of the operands for which `moving` is set, then `values`: positions among operands, results and
+    residuals, in this order, or arrays. Its outputs are tangents of the results for which `nonzero` is set.
+    """
+
+    graph: Graph
+    moving: tuple[bool, ...]
+    nonzero: tuple[bool, ...]
+    values: tuple[int | Array, ...]
+    results: int
+
+    def push(self, tangents: Sequence[Any], specs: Sequence[TensorSpec], value: Callable[[int], Any]) -> list[Any]:
+        """Tangents of the results, None where zero; `value` gives the value at a position."""
+        given = [
+            zeros(spec) if t is None else t for t, spec, on in zip(tangents, specs, self.moving, strict=True) if on
+        ]
+        read = [value(x) if isinstance(x, int) else x for x in self.values]
+        pushed = iter(push_graph(self.graph, [*given, *read]))
+        return [next(pushed) if on else None for on in self.nonzero]
+
+
+def split(graph: Graph, active: Sequence[bool]) -> tuple[Staged, LinearPart] | None:
+    """The forward part of a graph, which returns its results and residuals, and the linear part in the `active` inputs.
+
+    Returns:
+        None where a loop hands a tape over, which no program returns.
+    """
+    trace = StagingTrace(graph.name)
+    moving = tuple([on and is_differentiable(spec) for on, spec in zip(active, graph.input_specs, strict=True)])
+    try:
+        with set_context(staging=trace, level=trace.level, source=None):
+            inputs = [trace.input(spec) for spec in graph.input_specs]
+            outputs, linear = run_linearize(lambda *values: graph.evaluate(values), inputs, moving)
+            places = {x.symbol: i for i, x in enumerate(inputs)}
+            for i, x in enumerate(outputs):
+                if isinstance(x, StagedTracer):
+                    places.setdefault(x.symbol, len(inputs) + i)
+            residuals: list[StagedTracer] = []
+            values: list[int | Array] = []
+            for x in linear.staged.captured:
+                if not isinstance(x, StagedTracer):
+                    values.append(x)
+                    continue
+                if x.symbol not in places:
+                    places[x.symbol] = len(inputs) + len(outputs) + len(residuals)
+                    residuals.append(x)
+                values.append(places[x.symbol])
+            if any(x.spec.dtype == TAPE for x in residuals):
+                return None
+            forward = trace.finish([*outputs, *residuals])
+    finally:
+        trace.alive = False
+    return forward, LinearPart(linear.staged.graph, moving, linear.nonzero, tuple(values), len(outputs))

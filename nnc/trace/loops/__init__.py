@@ -1,0 +1,1 @@
+"""Loops and branches: traced once, with their derivatives and batches."""

@@ -1,0 +1,291 @@
+"""How `case_of` is differentiated and batched.
+
+Each branch is linearised by itself. Values that the linear parts read are handed over in slots that branches share where specs
+agree, so only the branch that ran fills them; the linear part is a `case_of` of the same index, and so is its transpose. With an
+index that differs from row to row, all branches run and the result is chosen row by row; branches that may raise see only rows that
+take them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from nnc.array import as_value
+from nnc.commands.elementwise import bitwise_and, convert, equal, greater_equal, less, select
+from nnc.commands.loop import case_of
+from nnc.commands.reduce import reduce_and, reduce_max, reduce_min, reduce_or
+from nnc.commands.rules import Cotangents, Derivative, Linear, Tangents, Value, batch, derivative, lead, zeros
+from nnc.commands.shape import broadcast_to
+from nnc.dtypes import TAPE, int64, is_integer
+from nnc.graph import Graph, Symbol, TensorSpec, bind
+from nnc.trace.core.backward import push_graph, transpose_graph
+from nnc.trace.core.batching import run_batched
+from nnc.trace.core.dual import Linearized, run_jvp, run_linearize
+from nnc.trace.core.staging import Staged, stage
+from nnc.trace.loops.rounds import Flags, choose_rows, fill, fill_zeros, flags_of, in_place_of_others, refuses_values
+
+
+def share_captures(parts: Sequence[Staged]) -> tuple[list[Value], tuple[Graph, ...]]:
+    """Returns all values that several graphs capture, and the graphs with all of them as their last inputs."""
+    captured = {id(value): value for part in parts for value in part.captured}
+    graphs = []
+    for part in parts:
+        own = {id(v): s for v, s in zip(part.captured, part.graph.inputs[part.num_explicit :], strict=True)}
+        hidden = tuple(own.get(key) or Symbol(value.spec, "unused") for key, value in captured.items())
+        graphs.append(part.graph.update(inputs=(*part.graph.inputs[: part.num_explicit], *hidden)))
+    return list(captured.values()), tuple(graphs)
+
+
+def _bind_staged(
+    index: Value, operands: Sequence[Value], branches: Sequence[Staged], checked: bool = True
+) -> list[Value]:
+    """Binds a `case_of` of traced branches, which may capture values. `checked` says that nobody has checked the index yet."""
+    captured, graphs = share_captures(branches)
+    return list(bind(case_of, [index, *operands, *captured], {"checked": checked}, graphs))
+
+
+def _push(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], checked: bool = True
+) -> tuple[list[Value], Tangents]:
+    index, operands, active = primals[0], primals[1:], flags_of(tangents[1:])
+    moving = _moving(graphs, active)
+
+    def branch(graph: Graph) -> Staged:
+        def run(*values: Any) -> list[Any]:
+            outputs, moved = run_jvp(
+                lambda *v: graph.evaluate(v),
+                values[: len(operands)],
+                fill(values[len(operands) :], active),
+            )
+            return [*outputs, *fill_zeros(outputs, moved, moving)]
+
+        return stage(run, [*graph.input_specs, *compress(graph.input_specs, active)], name=graph.name)
+
+    given = [t for t in tangents[1:] if t is not None]
+    results = _bind_staged(index, [*operands, *given], [branch(graph) for graph in graphs], checked)
+    return results[: len(moving)], tuple(fill(results[len(moving) :], moving))
+
+
+def _moving(graphs: tuple[Graph, ...], active: Flags) -> Flags:
+    """Returns which results have a tangent in some branch."""
+    found: list[Flags] = []
+    for graph in graphs:
+
+        def probe(*values: Any, graph: Graph = graph) -> list[Any]:
+            outputs, linear = run_linearize(lambda *v: graph.evaluate(v), values, active)
+            found.append(linear.nonzero)
+            return outputs
+
+        stage(probe, graph.input_specs)
+    return tuple(any(column) for column in zip(*found, strict=True))
+
+
+def _linearize(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], checked: bool = True
+) -> tuple[list[Value], Tangents]:
+    index, operands, active = primals[0], primals[1:], flags_of(tangents[1:])
+    traced = [_linearize_branch(graph, active) for graph in graphs]
+    moving = tuple(any(column) for column in zip(*(linear.nonzero for _, linear, _ in traced), strict=True))
+    slots, assigned = _share_slots([kept for _, _, kept in traced])
+    branches = [(staged, linear, places) for (staged, linear, _), places in zip(traced, assigned, strict=True)]
+    forward = [_with_slots(staged, len(graphs[0].outputs), places, slots) for staged, _, places in branches]
+    results = _bind_staged(index, operands, forward, checked)
+    count = len(graphs[0].outputs)
+    backward = [
+        _linear_branch(staged, linear, places, slots, active, moving, count) for staged, linear, places in branches
+    ]
+    given = [t for t in tangents[1:] if t is not None]
+    moved = _bind_staged(index, [*given, *operands, *results[count:]], backward, checked=False)
+    return results[:count], tuple(fill(moved, moving))
+
+
+def _linearize_branch(graph: Graph, active: Flags) -> tuple[Staged, Linearized, tuple[Symbol, ...]]:
+    """A branch that yields its results and what its linear part reads; the linear part; the symbols of what it reads that are
+    neither inputs nor captured.
+    """
+    box: list[Linearized] = []
+
+    def run(*values: Any) -> list[Any]:
+        outputs, linear = run_linearize(lambda *v: graph.evaluate(v), values, active)
+        box.append(linear)
+        return [*outputs, *linear.staged.captured]
+
+    staged = stage(run, graph.input_specs, name=graph.name)
+    outside = {*staged.graph.inputs, *staged.graph.constants}
+    kept = tuple(dict.fromkeys(s for s in staged.graph.outputs[len(graph.outputs) :] if s not in outside))
+    return staged, box[0], kept
+
+
+def _share_slots(kept: Sequence[Sequence[Symbol]]) -> tuple[list[TensorSpec], list[dict[int, Symbol]]]:
+    """Slots for what branches hand over, and the symbol that each branch puts into a slot.
+
+    Branches share slots where specs agree. Tapes have slots of their own: the specs of their rows, which may differ, are not known.
+    So have integers: in a batch, where rows choose, each branch reads its slots for all rows, and an index of another branch may
+    be out of range. 0, which others leave there, is not.
+    """
+    slots: list[TensorSpec] = []
+    assigned: list[dict[int, Symbol]] = []
+    for symbols in kept:
+        places: dict[int, Symbol] = {}
+        for symbol in symbols:
+            alone = symbol.spec.dtype == TAPE or is_integer(symbol.spec.dtype)
+            alike = (i for i, s in enumerate(slots) if not alone and s == symbol.spec and i not in places)
+            place = next(alike, len(slots))
+            if place == len(slots):
+                slots.append(symbol.spec)
+            places[place] = symbol
+        assigned.append(places)
+    return slots, assigned
+
+
+def _with_slots(staged: Staged, count: int, places: dict[int, Symbol], slots: Sequence[TensorSpec]) -> Staged:
+    """The branch with its slots filled and the others' zero."""
+    inner = staged.graph.update(outputs=(*staged.graph.outputs[:count], *places.values()))
+
+    def run(*values: Any) -> list[Any]:
+        results = inner.evaluate(values)
+        filled = dict(zip(places, results[count:], strict=True))
+        return [*results[:count], *(filled[i] if i in filled else zeros(spec) for i, spec in enumerate(slots))]
+
+    again = stage(run, inner.input_specs, name=staged.graph.name)
+    return Staged(again.graph, (*staged.captured, *again.captured))
+
+
+def _linear_branch(
+    staged: Staged, linear: Linearized, assigned: dict[int, Symbol], slots: Sequence[TensorSpec], active: Flags, moving: Flags,
+    count: int,
+) -> Staged:  # fmt: skip
+    """(tangents, operands, slots) -> tangents of the results that move in some branch."""
+    places = {symbol: i for i, symbol in assigned.items()}
+    explicit = staged.graph.inputs[: staged.num_explicit]
+    hidden = staged.graph.inputs[staged.num_explicit :]
+    reads = staged.graph.outputs[count:]
+    operand_specs = [s.spec for s in explicit]
+    seeds = list(compress(operand_specs, active))
+    result_specs = staged.graph.output_specs[:count]
+
+    def run(*values: Any) -> list[Any]:
+        tangents, rest = values[: len(seeds)], values[len(seeds) :]
+        known: dict[Symbol, Any] = dict(
+            zip((*explicit, *hidden), (*rest[: len(explicit)], *staged.captured), strict=True)
+        )
+        known.update((s, as_value(v)) for s, v in staged.graph.constants.items())
+        filled = rest[len(explicit) :]
+        residuals = [filled[places[s]] if s in places else known[s] for s in reads]
+        moved = iter(push_graph(linear.staged.graph, [*tangents, *residuals]))
+        found = [next(moved) if on else None for on in linear.nonzero]
+        return [zeros(spec) if t is None else t for t, spec, on in zip(found, result_specs, moving, strict=True) if on]
+
+    return stage(run, [*seeds, *operand_specs, *slots], name=f"linear {staged.graph.name}")
+
+
+def _transpose(
+    cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], checked: bool = True
+) -> Tangents:
+    index, rest = operands[0], operands[1:]
+    flags = tuple(isinstance(x, Linear) for x in rest)
+    fixed = [x for x in rest if not isinstance(x, Linear)]
+
+    def branch(graph: Graph) -> Staged:
+        linear = tuple(compress(graph.inputs, flags))
+        others = tuple(s for s, on in zip(graph.inputs, flags, strict=True) if not on)
+        ordered = graph.update(inputs=(*linear, *others))
+
+        def run(*values: Any) -> list[Any]:
+            found = transpose_graph(ordered, len(linear), values[: len(others)], values[len(others) :])
+            return [zeros(s.spec) if ct is None else ct for s, ct in zip(linear, found, strict=True)]
+
+        return stage(run, [*(s.spec for s in others), *graph.output_specs], name=f"transposed {graph.name}")
+
+    found = iter(_bind_staged(index, [*fixed, *cotangents], [branch(graph) for graph in graphs], checked=False))
+    return (None, *(next(found) if on else None for on in flags))
+
+
+def _batch(
+    size: int, operands: tuple[Value, ...], batched: Flags, graphs: tuple[Graph, ...], checked: bool = True
+) -> tuple[Sequence[Value], Sequence[bool]]:
+    index, rest, flags = operands[0], operands[1:], tuple(batched[1:])
+    if not batched[0]:
+        return _batch_branches(size, index, rest, flags, graphs, checked)
+    if checked:
+        index = _checked_rows(index, len(graphs))
+    results: list[Value] | None = None
+    for i, graph in enumerate(graphs):
+        chosen = equal(index, broadcast_to(as_value(np.int64(i)), shape=(size,)))
+        rows = (_batch_where if refuses_values(graph) else _batch_all)(size, chosen, rest, flags, graph)
+        if results is None:
+            results = rows
+            continue
+        results = [choose_rows(chosen, new, old) for new, old in zip(rows, results, strict=True)]
+    return results or [], (True,) * len(results or [])
+
+
+def _batch_all(size: int, chosen: Value, rest: Sequence[Value], flags: Flags, graph: Graph) -> list[Value]:
+    """A branch for all rows."""
+    outputs, found = run_batched(lambda *v: graph.evaluate(v), size, rest, flags)
+    return [lead(size, y, f) for y, f in zip(outputs, found, strict=True)]
+
+
+def _batch_where(size: int, chosen: Value, rest: Sequence[Value], flags: Flags, graph: Graph) -> list[Value]:
+    """A branch that may raise: it runs if a row takes it, and is given such a row in place of each that does not."""
+
+    def run(chosen: Any, *values: Any) -> list[Any]:
+        return _batch_all(size, chosen, in_place_of_others(chosen, values, flags), flags, graph)
+
+    specs = [chosen.spec, *_row_specs(graph, size, flags)]
+    taken = stage(run, specs, name=graph.name)
+    idle = stage(
+        lambda *_: [zeros(spec) for spec in taken.graph.output_specs], specs, name=f"no row takes {graph.name}"
+    )
+    some = convert(reduce_or(chosen, axes=(0,)), dtype=int64)
+    return _bind_staged(some, [chosen, *rest], [idle, taken], checked=False)
+
+
+def _checked_rows(index: Value, count: int) -> Value:
+    """The rows' indices, after a branch on them that exists only where all are in range: one that is not raises when run."""
+    low, high = as_value(np.int64(0)), as_value(np.int64(count))
+    inside = bitwise_and(
+        greater_equal(index, broadcast_to(low, shape=index.spec.shape)),
+        less(index, broadcast_to(high, shape=index.spec.shape)),
+    )
+    smallest, largest = reduce_min(index, axes=(0,)), reduce_max(index, axes=(0,))
+    worst = select(less(smallest, low), smallest, largest)
+    identity = stage(lambda x: [x], [index.spec], name="check")
+    return bind(case_of, [select(reduce_and(inside, axes=(0,)), low, worst), index], {}, (identity.graph,) * count)[0]
+
+
+def _batch_branches(
+    size: int, index: Value, rest: Sequence[Value], flags: Flags, graphs: tuple[Graph, ...], checked: bool
+) -> tuple[list[Value], Flags]:
+    """One index for all rows: the branch that is chosen runs for all of them."""
+    every: list[Flags] = []
+    for graph in graphs:
+
+        def probe(*values: Any, graph: Graph = graph) -> list[Any]:
+            outputs, found = run_batched(lambda *v: graph.evaluate(v), size, values, flags)
+            every.append(tuple(found))
+            return outputs
+
+        stage(probe, _row_specs(graph, size, flags))
+    together = tuple(any(column) for column in zip(*every, strict=True))
+
+    def branch(graph: Graph) -> Staged:
+        def run(*values: Any) -> list[Any]:
+            outputs, found = run_batched(lambda *v: graph.evaluate(v), size, values, flags)
+            return [lead(size, y, f) if on else y for y, f, on in zip(outputs, found, together, strict=True)]
+
+        return stage(run, _row_specs(graph, size, flags), name=graph.name)
+
+    return _bind_staged(index, rest, [branch(graph) for graph in graphs], checked), together
+
+
+def _row_specs(graph: Graph, size: int, flags: Flags) -> list[TensorSpec]:
+    return [s.update(shape=(size, *s.shape)) if on else s for s, on in zip(graph.input_specs, flags, strict=True)]
+
+
+derivative.set(case_of, Derivative(transpose=_transpose, push=_push, linearize=_linearize))
+batch.set(case_of, _batch)

@@ -1,0 +1,116 @@
+"""The values a loop carries, held against what its function returns; shared with branches, whose results must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnc import dtypes, tree
+from nnc.commands.promote import as_operand, astype, is_weak
+from nnc.commands.rules import Value
+from nnc.errors import ShapeError, TreeError, user_error
+from nnc.graph import TensorSpec
+from nnc.trace.core.flat import FlatTree, definition_of, name_of
+from nnc.trace.core.specs import argument_spec
+
+
+class Carry:
+    """The values a loop carries: a pytree whose structure, shapes and dtypes stay the same from iteration to iteration."""
+
+    def __init__(self, where: str, value: Any) -> None:
+        self.where = where
+        self.tree = FlatTree(value)
+        self.leaves = [as_operand(leaf, where, "a carried value") for leaf in self.tree.dynamic]
+        self._stays_weak = self.weak
+
+    @property
+    def specs(self) -> list[TensorSpec]:
+        """Spec of each value."""
+        return [argument_spec(leaf) for leaf in self.leaves]
+
+    @property
+    def weak(self) -> list[bool]:
+        """Which values take the dtype of arrays that they meet."""
+        return [is_weak(leaf) for leaf in self.leaves]
+
+    @property
+    def values(self) -> list[Value]:
+        """The values as operands."""
+        return [astype(leaf, spec.dtype, self.where) for leaf, spec in zip(self.leaves, self.specs, strict=True)]
+
+    def take(self, changed: Mapping[int, Any]) -> None:
+        """Gives weak starting values other dtypes."""
+        for i, dtype in changed.items():
+            self.leaves[i] = astype(self.leaves[i], dtype, self.where)
+
+    def accept(self, following: Any, fun: Any) -> tuple[list[Any], dict[int, Any]]:
+        """The leaves of the carry that `fun` returned, and the dtypes that weak starting values have to take first.
+
+        Raises:
+            TreeError: it has another structure.
+            ShapeError: a value has another shape or dtype; all are listed.
+        """
+        given, source, lines_of = FlatTree(following), name_of(fun), {name_of(fun): definition_of(fun)}
+        if given.treedef != self.tree.treedef:
+            raise tree.tree_mismatch(
+                self.where, "the initial carry", self.tree.build(self.leaves), f"the carry that {source} returns", following,
+                operands=lines_of, fix=f"let {source} return a carry of the structure it was given.",
+            )  # fmt: skip
+        check_settings(self.where, "the initial carry", self.tree, f"the carry that {source} returns", given)
+        result, lines = [], []
+        changed: dict[int, Any] = {}
+        for i, (path, leaf) in enumerate(zip(self.tree.paths(), given.dynamic, strict=True)):
+            value = as_operand(leaf, self.where, f"the carry that {source} returns")
+            want, have = argument_spec(self.leaves[i]), argument_spec(value)
+            weak = dtypes.is_scalar(value) or (
+                is_weak(value) and want.dtype != have.dtype and not is_weak(self.leaves[i])
+            )
+            if weak and takes(want.dtype, have.dtype):
+                value, have = astype(value, want.dtype, self.where), have.update(dtype=want.dtype)
+            if (
+                have.shape == want.shape
+                and have.dtype != want.dtype
+                and _yields(self.leaves[i], want.dtype, have.dtype)
+            ):
+                changed[i] = have.dtype
+            elif (have.shape, have.dtype) != (want.shape, want.dtype):
+                lines.append(f"  carry{path}: {want} at first, {have} after a round")
+            self._stays_weak[i] = is_weak(self.leaves[i]) and is_weak(value)
+            result.append(value)
+        if lines:
+            raise user_error(
+                ShapeError, self.where,
+                f"{source} returns a carry of other shapes or dtypes than the initial one:\n" + "\n".join(lines),
+                operands=lines_of,
+                fix=f"convert the initial values, or what {source} returns, with .astype(...) or nnp.broadcast_to.",
+            )  # fmt: skip
+        return result, changed
+
+    def build(self, results: Sequence[Any]) -> Any:
+        """The carry after the loop: a value is weak where the first one was, and the ones that the function returns are."""
+        pairs = zip(results, self._stays_weak, strict=True)
+        return self.tree.build([x.as_weak() if weak else x for x, weak in pairs])
+
+
+def check_settings(where: str, left_name: str, left: FlatTree, right_name: str, right: FlatTree) -> None:
+    """Raises unless two trees of one structure have arrays in the same places and equal settings in the others."""
+    lines = []
+    for path, a, b in zip(tree.paths(left.treedef), left.leaves, right.leaves, strict=True):
+        if tree.is_array(a) != tree.is_array(b) or not (tree.is_array(a) or a is b or bool(a == b)):
+            texts = ["an array" if tree.is_array(x) else repr(x) for x in (a, b)]
+            lines.append(f"  {''.join(path) or 'the value'}: {texts[0]} in {left_name}, {texts[1]} in {right_name}")
+    if lines:
+        raise user_error(
+            TreeError, where, f"{left_name} and {right_name} differ in what is no array:\n" + "\n".join(lines),
+            fix="what is no array is fixed when the function is traced: keep it as it is, or make it a number.",
+        )  # fmt: skip
+
+
+def _yields(leaf: Any, own: Any, other: Any) -> bool:
+    """Whether `leaf`, of dtype `own`, may become one of dtype `other` because it is weak."""
+    return is_weak(leaf) and takes(other, own)
+
+
+def takes(strong: Any, weak: Any) -> bool:
+    """Whether values of dtype `strong` keep it when they meet a weak one of dtype `weak`."""
+    return bool(dtypes.raise_kind(strong, weak) == strong)

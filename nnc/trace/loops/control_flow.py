@@ -1,0 +1,509 @@
+"""Loops for users: they trace their functions once, as a sub-graph of one node."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from nnc import dtypes, tree
+from nnc.array import Array, as_value
+from nnc.commands.elementwise import convert
+from nnc.commands.loop import ROUND, while_
+from nnc.commands.loop import scan as scan_command
+from nnc.commands.promote import as_operand
+from nnc.commands.replay import check_strategy
+from nnc.commands.rules import Value, check_axis
+from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis, transpose
+from nnc.context import activity
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TraceError, TreeError, user_error
+from nnc.graph import bind, spec_of
+from nnc.spelling import spelled
+from nnc.trace.core.flat import FlatTree, call_function, check_callable, name_of
+from nnc.trace.core.specs import argument_spec
+from nnc.trace.core.staging import stage
+from nnc.trace.core.vectorize import vmap
+from nnc.trace.loops.carry import Carry
+from nnc.trace.loops.rounds import nodes_so_far
+from nnc.typing import ArrayLike, C, Leaf, R, X, Y
+
+Fun = Callable[..., Any]
+
+
+def _call(fun: Fun, where: str, form: str, *args: Any) -> Any:
+    """The result of a user's function that a loop calls as `form` says."""
+    return call_function(fun, args, where=where, fix=f"define it as {form}.")
+
+
+# -- while and fori ----------------------------------------------------------------------------------------------------
+
+
+@overload
+def while_loop(
+    cond_fun: Callable[[Array], Leaf],
+    body_fun: Callable[[Array], Leaf],
+    init_val: Leaf,
+    *,
+    max_steps: int | None = None,
+    checkpoint: str | int | None = None,
+) -> Array: ...
+@overload
+def while_loop(
+    cond_fun: Callable[[C], Leaf],
+    body_fun: Callable[[C], C],
+    init_val: C,
+    *,
+    max_steps: int | None = None,
+    checkpoint: str | int | None = None,
+) -> C: ...
+@overload
+def while_loop(
+    cond_fun: Callable[[C], Leaf],
+    body_fun: Callable[[C], C],
+    init_val: object,
+    *,
+    max_steps: int | None = None,
+    checkpoint: str | int | None = None,
+) -> C: ...
+@spelled
+def while_loop(
+    cond_fun: Fun, body_fun: Fun, init_val: Any, *, max_steps: int | None = None, checkpoint: str | int | None = None
+) -> Any:
+    """Repeats `body_fun` while `cond_fun` holds. Differentiable in both modes, for any number of iterations.
+
+    Args:
+        cond_fun: carry -> bool scalar.
+        body_fun: carry -> carry of the same structure, shapes and dtypes.
+        init_val: the carry at first, a pytree.
+        max_steps: the most iterations there may be; memory for the reverse pass is then taken at once.
+        checkpoint: what the reverse pass keeps. None: of every iteration what its derivative needs. "sqrt": about the
+            square root of the number of iterations of carries, "binomial": about its logarithm, an int: at most so many;
+            iterations are run again from those.
+
+    Returns:
+        the carry for which `cond_fun` is false.
+
+    Raises:
+        TreeError, ShapeError: `body_fun` changes the carry's structure, shapes or dtypes.
+        ArgumentError: the condition still holds after `max_steps` iterations.
+        DTypeError: `cond_fun` returns no bool.
+
+    Example:
+        >>> newton = lambda a: nnc.while_loop(lambda x: abs(x * x - a) > 1e-6, lambda x: (x + a / x) / 2, a)
+        >>> newton(9.0), nnc.grad(newton)(9.0)
+        (Array(3., dtype=float32), Array(0.1666..., dtype=float32))
+    """
+    for fun, name in ((cond_fun, "cond_fun"), (body_fun, "body_fun")):
+        check_callable(fun, f"nnc.while_loop: {name}")
+    if max_steps is not None and (not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 0):
+        raise user_error(
+            ArgumentError, "nnc.while_loop", f"max_steps is {max_steps!r}.", fix="give a number of rounds, or None."
+        )
+    check_strategy("nnc.while_loop", checkpoint)
+    carry = Carry("nnc.while_loop", init_val)
+    while True:
+        box: list[Any] = []
+
+        def run(_: Any, *values: Any, box: list[Any] = box) -> list[Any]:
+            holds = _call(cond_fun, "nnc.while_loop", "cond_fun(carry)", carry.tree.build(values))
+            condition = _condition("nnc.while_loop", holds)
+            box.append(nodes_so_far())
+            result = _call(body_fun, "nnc.while_loop", "body_fun(carry)", carry.tree.build(values))
+            following, changed = carry.accept(result, body_fun)
+            box.append(changed)
+            return [condition, *following]
+
+        with activity(f"tracing {name_of(body_fun)} for while_loop"):
+            staged = stage(run, [ROUND, *carry.specs], weak=[False, *carry.weak], name=name_of(body_fun))
+        if not box[1]:
+            break
+        carry.take(box[1])
+    params = {"carries": len(carry.leaves), "before": box[0], "max_steps": max_steps, "checkpoint": checkpoint}
+    results = bind(while_, [*carry.values, *staged.captured], params, (staged.graph,))
+    return carry.build(results[: len(carry.leaves)])
+
+
+def _condition(where: str, value: Any) -> Value:
+    leaves = FlatTree(value)
+    if len(leaves.leaves) != 1 or not leaves.where or not tree.structure(value).is_leaf():
+        raise user_error(
+            TreeError, where, f"the condition must be one bool, it is {value!r}.",
+            fix="return a single comparison, or combine with &.",
+        )  # fmt: skip
+    x = as_value(value)
+    if x.spec.shape != () or not dtypes.is_bool(x.spec.dtype):
+        raise user_error(
+            ShapeError, where, "the condition must be a bool scalar.", operands={"condition": x.spec},
+            fix="compare a scalar, or reduce with .any() or .all().",
+        )  # fmt: skip
+    return x
+
+
+@overload
+def fori_loop(lower: Leaf, upper: Leaf, body_fun: Callable[[Array, Array], Leaf], init_val: Leaf) -> Array: ...
+@overload
+def fori_loop(lower: Leaf, upper: Leaf, body_fun: Callable[[Array, C], C], init_val: C) -> C: ...
+@overload
+def fori_loop(lower: Leaf, upper: Leaf, body_fun: Callable[[Array, C], C], init_val: object) -> C: ...
+@spelled
+def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
+    """Repeats `body_fun(i, carry)` for i from `lower` up to but without `upper`.
+
+    Where both bounds are Python ints, the number of iterations is static and the reverse pass takes its memory at once; else it is
+    a `while_loop`.
+
+    Args:
+        lower: first i, an int or an integer scalar.
+        upper: end of i, which is left out; likewise.
+        body_fun: (i, carry) -> carry.
+        init_val: the carry at first.
+
+    Returns:
+        the carry after the last iteration; `init_val` where there is none.
+
+    Example:
+        >>> nnc.fori_loop(0, 5, lambda i, x: x * 2 + i, 1.0)
+        Array(58., dtype=float32)
+    """
+    check_callable(body_fun, "nnc.fori_loop: body_fun")
+    for name, bound in (("lower", lower), ("upper", upper)):
+        spec = argument_spec(as_operand(bound, "nnc.fori_loop", name))
+        if spec.shape != () or not dtypes.is_integer(spec.dtype):
+            raise user_error(
+                ArgumentTypeError, "nnc.fori_loop", f"{name} must be an integer.", operands={name: spec},
+                fix="give an int, or convert with .astype(int).",
+            )  # fmt: skip
+    if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
+        start = int(lower)
+
+        def step(carry: Any, i: Any) -> Any:
+            return _call(body_fun, "nnc.fori_loop", "body_fun(i, carry)", i + start, carry), None
+
+        return _scan("nnc.fori_loop", step, init_val, _Index, max(0, int(upper) - start), False, body_fun)
+    first, last = as_value(lower), as_value(upper)
+    first, last = (convert(x, dtype=dtypes.int64) if x.spec.dtype != dtypes.int64 else x for x in (first, last))
+
+    def count(c: Any) -> Any:
+        return c[0] + 1, _call(body_fun, "nnc.fori_loop", "body_fun(i, carry)", c[0], c[1])
+
+    return while_loop(lambda c: c[0] < last, count, (first, init_val))[1]
+
+
+# -- scan, map ---------------------------------------------------------------------------------------------------------
+
+
+class _Index:
+    """In place of sequences: the iteration's number is the element."""
+
+
+@overload
+def scan(
+    f: Callable[[Array, Array], tuple[Leaf, Y]],
+    init: Leaf,
+    xs: ArrayLike,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> tuple[Array, Y]: ...
+@overload
+def scan(
+    f: Callable[[C, Array], tuple[C, Y]],
+    init: C,
+    xs: ArrayLike,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> tuple[C, Y]: ...
+@overload
+def scan(
+    f: Callable[[C, Array], tuple[C, Y]],
+    init: object,
+    xs: ArrayLike,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> tuple[C, Y]: ...
+@overload
+def scan(
+    f: Callable[[Array, X], tuple[Leaf, Y]],
+    init: Leaf,
+    xs: X = ...,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> tuple[Array, Y]: ...
+@overload
+def scan(
+    f: Callable[[C, X], tuple[C, Y]],
+    init: C,
+    xs: X = ...,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> tuple[C, Y]: ...
+@overload
+def scan(
+    f: Callable[[C, X], tuple[C, Y]],
+    init: object,
+    xs: X = ...,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> tuple[C, Y]: ...
+@spelled
+def scan(
+    f: Fun,
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> Any:
+    """Carries a value along sequences: `carry, y = f(carry, x)` for each row x of `xs`, and stacks the ys.
+
+    Args:
+        f: (carry, x) -> (carry, y), all pytrees.
+        init: the carry at first.
+        xs: sequences with one leading length, or None.
+        length: number of iterations, where xs is None.
+        reverse: from the last row to the first; ys keep their places.
+        unroll: iterations traced together.
+        checkpoint: what the reverse pass keeps, as in `while_loop`.
+
+    Returns:
+        (the last carry, ys stacked along a leading axis).
+
+    Raises:
+        TreeError, ShapeError: the carry changes; lengths differ.
+        ArgumentError: no length is known.
+
+    Example:
+        >>> nnc.scan(lambda c, x: (c + x, c * x), 0.0, nnp.asarray([1.0, 2.0, 3.0]))
+        (Array(6., dtype=float32), Array([0., 2., 9.], dtype=float32))
+    """
+    check_callable(f, "nnc.scan")
+    count = _length("nnc.scan", xs, length)
+    if not isinstance(unroll, int) or unroll < 1:
+        raise user_error(ArgumentError, "nnc.scan", f"unroll is {unroll!r}.", fix="give a positive number of rounds.")
+    check_strategy("nnc.scan", checkpoint)
+    if unroll == 1 or count < 2:
+        return _scan("nnc.scan", f, init, xs, count, reverse, f, checkpoint)
+    return _unrolled(f, init, xs, count, reverse, min(unroll, count), checkpoint)
+
+
+def _length(where: str, xs: Any, length: int | None) -> int:
+    sizes: dict[str, Any] = {}
+    sequences = FlatTree(xs)
+    for path, leaf in zip(sequences.paths(), sequences.dynamic, strict=True):
+        shape = np.shape(leaf)
+        if not shape:
+            raise user_error(
+                ShapeError, where, f"xs{path} is 0-d, so it has no rows.", operands={f"xs{path}": as_value(leaf).spec},
+                fix="give sequences with a leading axis; capture other values in f.",
+            )  # fmt: skip
+        sizes[f"xs{path}"] = shape[0]
+    if length is not None:
+        sizes["length"] = _checked_length(where, length)
+    if not sizes:
+        raise user_error(
+            ArgumentError, where, "neither xs nor length says how many rounds there are.", fix="pass length=n."
+        )
+    if len(set(sizes.values())) > 1:
+        raise user_error(ShapeError, where, "lengths differ.", operands=sizes, fix="give sequences of one length.")
+    return int(next(iter(sizes.values())))
+
+
+def _checked_length(where: str, length: Any) -> int:
+    try:
+        count = operator.index(length)
+    except TraceError:
+        raise
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise user_error(
+            ArgumentError, where, f"length is {length!r}; it must be an integer of 0 or more.",
+            fix="give the number of rounds.",
+        )  # fmt: skip
+    return count
+
+
+def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, user: Fun, checkpoint: Any = None) -> Any:
+    """`scan` of `count` iterations; with `_Index` for xs, the element is the iteration's number and only the carry is returned.
+
+    `user` is the function that the user gave, for messages.
+    """
+    carry, indexed, name = Carry(where, init), xs is _Index, name_of(user)
+    sequences = FlatTree(None if indexed else xs)
+    stacked = [as_value(as_operand(leaf, where, "xs")) for leaf in sequences.dynamic]
+    elements = [spec_of(x).update(shape=spec_of(x).shape[1:]) for x in stacked]
+    n = len(carry.leaves)
+    while True:
+        box: list[Any] = []
+
+        def run(step: Any, *values: Any, box: list[Any] = box) -> list[Any]:
+            element = step if indexed else sequences.build(values[: len(elements)])
+            result = _call(f, where, "f(carry, x)", carry.tree.build(values[len(elements) :]), element)
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise user_error(
+                    ArgumentTypeError, where, f"{name} must return a pair (carry, y), it returns a {type(result).__name__}.",
+                    fix="return carry, y — with None for y where there is nothing to stack.",
+                )  # fmt: skip
+            following, changed = carry.accept(result[0], user)
+            rows = FlatTree(result[1])
+            box.extend((changed, rows))
+            return [*following, *(as_value(as_operand(leaf, where, "y")) for leaf in rows.dynamic)]
+
+        with activity(f"tracing {name} for {where.removeprefix('nnc.')}"):
+            specs = [ROUND, *elements, *carry.specs]
+            staged = stage(run, specs, weak=[False] * (1 + len(elements)) + carry.weak, name=name)
+        if not box[0]:
+            break
+        carry.take(box[0])
+    params = {"xs": len(elements), "carries": n, "length": count, "reverse": bool(reverse), "checkpoint": checkpoint}
+    results = bind(scan_command, [*stacked, *carry.values, *staged.captured], params, (staged.graph,))
+    last = carry.build(results[:n])
+    return last if indexed else (last, box[1].build(results[n:]))
+
+
+def _unrolled(f: Fun, init: Any, xs: Any, count: int, reverse: bool, block: int, checkpoint: Any) -> Any:
+    """Runs iterations in blocks: one traced iteration does `block` of them; the ones left over are a scan of their own."""
+    whole = count // block * block
+    left_over = (0, count - whole) if reverse else (whole, count)
+    main = (count - whole, count) if reverse else (0, whole)
+
+    def rows(start: int, stop: int) -> Any:
+        return tree.map(lambda x: slice_axis(as_value(x), 0, start, stop), xs)
+
+    def blocks(x: Any) -> Any:
+        return reshape(x, shape=(whole // block, block, *x.spec.shape[1:]))
+
+    def step(carry: Any, part: Any) -> Any:
+        ys: list[Any] = [None] * block
+        for k in reversed(range(block)) if reverse else range(block):
+            carry, ys[k] = _call(f, "nnc.scan", "f(carry, x)", carry, tree.map(lambda x, k=k: x[k], part))
+        return carry, tree.map(lambda *y: _stack([as_value(v) for v in y]), *ys)
+
+    carry, ys = _scan("nnc.scan", step, init, tree.map(blocks, rows(*main)), whole // block, reverse, f, checkpoint)
+    ys = tree.map(lambda y: reshape(y, shape=(whole, *y.spec.shape[2:])), ys)
+    if left_over[0] == left_over[1]:
+        return carry, ys
+    carry, rest = _scan("nnc.scan", f, carry, rows(*left_over), count - whole, reverse, f, checkpoint)
+    pair = (rest, ys) if reverse else (ys, rest)
+    return carry, tree.map(lambda a, b: concatenate(a, b, axis=0), *pair)
+
+
+def _stack(values: Sequence[Value]) -> Value:
+    return concatenate(*[reshape(v, shape=(1, *v.spec.shape)) for v in values], axis=0)
+
+
+@overload
+def map(f: Callable[[Array], R], xs: ArrayLike, *, batch_size: int | None = None) -> R: ...
+@overload
+def map(f: Callable[[X], R], xs: X, *, batch_size: int | None = None) -> R: ...
+@spelled
+def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
+    """`f` for each row of `xs`, one after the other, with the results stacked; with `batch_size`, that many at a time.
+
+    Args:
+        f: pytree -> pytree.
+        xs: pytree of arrays with one leading length.
+        batch_size: rows vectorised together.
+
+    Example:
+        >>> nnc.map(lambda x: x * x, nnp.asarray([1.0, 2.0]))
+        Array([1., 4.], dtype=float32)
+    """
+    check_callable(f, "nnc.map")
+    count = _length("nnc.map", xs, None)
+    if batch_size is None:
+        return _scan("nnc.map", lambda _, x: (None, _call(f, "nnc.map", "f(x)", x)), None, xs, count, False, f)[1]
+    return vmap(f, chunk_size=batch_size)(xs)
+
+
+@spelled
+def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, axis: int = 0) -> X:
+    """All prefixes of a sequence combined by an associative function, in log2(n) steps (Blelloch, 1990).
+
+    Args:
+        fn: (a, b) -> c, associative, on pytrees like `elems` with any length along `axis`.
+        elems: pytree of arrays of one length along `axis`.
+        reverse: combine suffixes instead.
+        axis: the sequence's axis.
+
+    Returns:
+        a pytree like `elems`: element i combines elements 0 to i.
+
+    Example:
+        >>> nnc.associative_scan(nnp.add, nnp.asarray([1.0, 2.0, 3.0]))
+        Array([1., 3., 6.], dtype=float32)
+    """
+    check_callable(fn, "nnc.associative_scan")
+    flat = FlatTree(elems)
+    values = [as_value(as_operand(leaf, "nnc.associative_scan", "elems")) for leaf in flat.dynamic]
+    fronted = [_move_axis(x, check_axis("nnc.associative_scan", axis, x.spec.ndim), 0) for x in values]
+    _length("nnc.associative_scan", fronted, None)
+    ordered = [flip(x, axes=(0,)) if reverse else x for x in fronted]
+
+    def combine(a: list[Value], b: list[Value]) -> list[Value]:
+        result = FlatTree(_call(fn, "nnc.associative_scan", "fn(a, b)", flat.build(a), flat.build(b)))
+        if result.treedef != flat.treedef:
+            raise tree.tree_mismatch(
+                "nnc.associative_scan", "elems", flat.build(a), "fn's result", result.build(result.dynamic)
+            )
+        return [as_value(x) for x in result.dynamic]
+
+    scanned = _prefixes(combine, ordered)
+    restored = [flip(x, axes=(0,)) if reverse else x for x in scanned]
+    return flat.build([_move_axis(x, 0, axis % x.spec.ndim) for x in restored])
+
+
+def _prefixes(combine: Callable[[list[Value], list[Value]], list[Value]], xs: list[Value]) -> list[Value]:
+    """Pairs are combined, their prefixes found recursively; those are the odd results, and one step more gives the even ones."""
+    n = xs[0].spec.shape[0]
+    if n < 2:
+        return xs
+    evens, odds = [_every_other(x, 0, n) for x in xs], [_every_other(x, 1, n) for x in xs]
+    inner = _prefixes(combine, combine([slice_axis(x, 0, 0, n // 2) for x in evens], odds))
+    heads = [slice_axis(x, 0, 0, 1) for x in evens]
+    before = [slice_axis(x, 0, 0, (n - 1) // 2) for x in inner]
+    rest = [slice_axis(x, 0, 1, (n + 1) // 2) for x in evens]
+    later = combine(before, rest) if n > 2 else rest
+    firsts = [concatenate(a, b, axis=0) for a, b in zip(heads, later, strict=True)]
+    return [_interleave(a, b, n) for a, b in zip(firsts, inner, strict=True)]
+
+
+def _every_other(x: Value, start: int, n: int) -> Value:
+    rest = x.spec.shape[1:]
+    return slice_(x, start=(start, *(0,) * len(rest)), limit=(n, *rest), stride=(2, *(1,) * len(rest)))
+
+
+def _interleave(evens: Value, odds: Value, n: int) -> Value:
+    rest = evens.spec.shape[1:]
+    if evens.spec.shape[0] > odds.spec.shape[0]:  # pairs up; the padding is cut off again
+        odds = concatenate(odds, slice_axis(evens, 0, 0, 1), axis=0)
+    half = evens.spec.shape[0]
+    pairs = concatenate(*[reshape(x, shape=(half, 1, *rest)) for x in (evens, odds)], axis=1)
+    return slice_axis(reshape(pairs, shape=(2 * half, *rest)), 0, 0, n)
+
+
+def _move_axis(x: Value, source: int, target: int) -> Value:
+    order = [i for i in range(x.spec.ndim) if i != source]
+    order.insert(target, source)
+    return x if source == target else transpose(x, permutation=tuple(order))

@@ -1,0 +1,357 @@
+"""A loop's iteration, linearised once and abstractly; and the bookkeeping that `while` and `scan` share.
+
+The forward part of a linearised iteration runs in the loop and yields, besides the iteration's own outputs, rows for the linear
+part to read. Only what depends on carried values is kept so: elements of sequences are read again, and what depends on captured
+values alone is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import as_value
+from nnc.commands.constants import iota
+from nnc.commands.elementwise import convert, equal, select
+from nnc.commands.index import dynamic_slice
+from nnc.commands.loop import ROUND
+from nnc.commands.reduce import argmax
+from nnc.commands.rules import Tangents, Value, may_raise, zeros
+from nnc.commands.shape import broadcast_to, transpose
+from nnc.commands.tape import Handles, merge_tapes, spread_tape, sum_tape, tape_handles
+from nnc.context import get_context
+from nnc.dtypes import TAPE
+from nnc.graph import Graph, Symbol, TensorSpec, spec_of
+from nnc.trace.core.backward import push_graph
+from nnc.trace.core.batching import run_batched
+from nnc.trace.core.dual import run_linearize
+from nnc.trace.core.staging import Staged, stage
+
+Flat = Callable[..., Sequence[Any]]
+Flags = tuple[bool, ...]
+
+
+def nodes_so_far() -> int:
+    """How many nodes the graph being staged has: where the test of a `while` stands."""
+    return int(get_context().staging.builder.num_nodes)
+
+
+def prune(graph: Graph, keep: Sequence[int]) -> Graph:
+    """The graph with only these outputs and the nodes that they need."""
+    return graph.restrict(tuple(graph.outputs[i] for i in keep))
+
+
+def fill(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    """`values` at the places that `flags` marks, None elsewhere."""
+    rest = iter(values)
+    return [next(rest) if flag else None for flag in flags]
+
+
+# -- an iteration, linearised -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Linearization:
+    """An iteration, linearised.
+
+    `forward` yields the iteration's outputs and then rows to keep; it takes `captured` besides the iteration's inputs. `linear` is
+    the linear part for `scan`: (iteration, kept rows, elements read again, tangents of elements, tangents of carried values,
+    `shared`, tangents of captured values) -> tangents of carried values and of rows. `again` are the sequences whose elements it
+    reads again, `shared` the captured values that it needs, by position among the iteration's captured values and `captured`.
+    """
+
+    forward: Graph
+    before: int
+    kept: int
+    captured: tuple[Value, ...]
+    linear: Graph
+    again: tuple[int, ...]
+    shared: tuple[int, ...]
+    carries: Flags
+    rows: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """An iteration's function and the parts of its inputs and outputs.
+
+    `run(*inputs)` yields the first results (a condition), carried values, rows. `mark()` gives the node count at the test.
+    """
+
+    run: Flat
+    specs: tuple[TensorSpec, ...]
+    xs: int
+    carries: int
+    first: int = 0
+    mark: Callable[[], int] = lambda: 0
+
+    @property
+    def captures(self) -> int:
+        """How many values it captures."""
+        return len(self.specs) - 1 - self.xs - self.carries
+
+
+def moving_carries(part: Round, xs: Flags, carries: Flags, captured: Flags) -> tuple[Flags, Flags]:
+    """Returns which carried values and rows get tangents in some iteration: the least fixed point."""
+    while True:
+        active = (False, *xs, *carries, *captured)
+        found: list[Flags] = []
+
+        def probe(*values: Any, active: Flags = active, found: list[Flags] = found) -> list[Any]:
+            outputs, linear = run_linearize(part.run, values, active)
+            found.append(linear.nonzero[part.first :])
+            return outputs
+
+        stage(probe, part.specs)
+        following = tuple(a or b for a, b in zip(carries, found[0][: part.carries], strict=True))
+        if following == carries:
+            return carries, found[0][part.carries :]
+        carries = following
+
+
+def linearize_round(part: Round, xs: Flags, carries: Flags, captured: Flags) -> Linearization:
+    """Linearises an iteration in the inputs that are marked."""
+    moving = Moving(xs, *moving_carries(part, xs, carries, captured), captured)
+    box: list[tuple[int, Flags, Graph]] = []
+
+    def run(*values: Any) -> list[Any]:
+        outputs, linear = run_linearize(part.run, values, moving.inputs)
+        at = [i for i, kept in enumerate(linear.nonzero) if kept]
+        graph = prune(linear.staged.graph, [k for k, i in enumerate(at) if i >= part.first])
+        reads = graph.reads
+        hidden = zip(graph.inputs[len(linear.input_specs) :], linear.staged.captured, strict=True)
+        residuals = [(s, v) for s, v in hidden if s in reads]
+        inputs = (*graph.inputs[: len(linear.input_specs)], *(s for s, _ in residuals))
+        box.append((part.mark(), linear.nonzero[part.first :], graph.update(inputs=inputs)))
+        return [*outputs, *(v for _, v in residuals)]
+
+    staged = stage(run, part.specs, name="round")
+    before, nonzero, linear = box[0]
+    count = part.first + len(nonzero)
+    residuals = staged.graph.outputs[count:]
+    forward = staged.graph.update(outputs=staged.graph.outputs[:count])
+    sources = _sort(part, forward, residuals)
+    body = _linear_body(part, forward, sources, residuals, linear, nonzero, moving)
+    held = len(forward.inputs) - 1 - part.xs - part.carries
+    extra = tuple(range(held, held + len(body.captured)))
+    return Linearization(
+        forward=forward.update(outputs=(*forward.outputs, *sources.kept)),
+        before=before,
+        kept=len(sources.kept),
+        captured=(*staged.captured, *body.captured),
+        linear=_captures_as_shared(body, sum(captured)),
+        again=sources.again,
+        shared=(*sources.shared, *extra),
+        carries=moving.carries,
+        rows=moving.rows,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """The inputs and rows of an iteration that have tangents."""
+
+    xs: Flags
+    carries: Flags
+    rows: Flags
+    captured: Flags
+
+    @property
+    def inputs(self) -> Flags:
+        """The flags of all inputs, the iteration's number first."""
+        return (False, *self.xs, *self.carries, *self.captured)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Where the linear part gets what it reads: kept rows, sequences read again (by position), or `compute`, a graph of the
+    round's number and the captured values `shared` (by position) that yields `fixed`.
+    """
+
+    kept: tuple[Symbol, ...]
+    again: tuple[int, ...]
+    fixed: tuple[Symbol, ...]
+    shared: tuple[int, ...]
+    compute: Graph
+
+
+def _sort(part: Round, forward: Graph, residuals: tuple[Symbol, ...]) -> _Sources:
+    inputs = forward.inputs
+    elements, held = inputs[1 : 1 + part.xs], inputs[1 + part.xs + part.carries :]
+    varying = set(inputs[1 : 1 + part.xs + part.carries])
+    for node in forward.nodes:
+        if not varying.isdisjoint(node.inputs):
+            varying.update(node.outputs)
+    fixed = tuple(dict.fromkeys(s for s in residuals if s not in varying))
+    compute = prune(forward.update(outputs=fixed), range(len(fixed)))
+    needed = {s for node in compute.nodes for s in node.inputs} | set(fixed)
+    shared = tuple(i for i, s in enumerate(held) if s in needed)
+    return _Sources(
+        kept=tuple(dict.fromkeys(s for s in residuals if s in varying and s not in elements)),
+        again=tuple(i for i, s in enumerate(elements) if s in residuals),
+        fixed=fixed,
+        shared=shared,
+        compute=compute.update(inputs=(inputs[0], *(held[i] for i in shared))),
+    )
+
+
+def _linear_body(
+    part: Round,
+    forward: Graph,
+    sources: _Sources,
+    residuals: tuple[Symbol, ...],
+    linear: Graph,
+    nonzero: Flags,
+    moving: Moving,
+) -> Staged:
+    """The iteration of the linear `scan`; see `Linearization.linear` for its inputs."""
+    inputs = forward.inputs
+    elements, held = inputs[1 : 1 + part.xs], inputs[1 + part.xs + part.carries :]
+    carried = list(compress((s.spec for s in inputs[1 + part.xs : 1 + part.xs + part.carries]), moving.carries))
+    moved = [i for i, on in enumerate(nonzero) if on]
+
+    def run(step: Any, *values: Any) -> list[Any]:
+        rest = iter(values)
+        known = {s: next(rest) for s in (*sources.kept, *(elements[i] for i in sources.again))}
+        tangents = [next(rest) for _ in range(sum(moving.xs) + sum(moving.carries))]
+        shared = [next(rest) for _ in sources.shared]
+        known.update(zip(sources.fixed, sources.compute.evaluate([step, *shared]), strict=True))
+        results = push_graph(linear, [*tangents, *rest, *(known[s] for s in residuals)])
+        found = dict(zip(moved, results, strict=True))
+        following = compress((found.get(i) for i in range(part.carries)), moving.carries)
+        filled = [zeros(spec) if t is None else t for spec, t in zip(carried, following, strict=True)]
+        return [*filled, *(found[part.carries + i] for i, on in enumerate(moving.rows) if on)]
+
+    specs = [s.spec for s in sources.kept] + [elements[i].spec for i in sources.again]
+    specs += [*compress((s.spec for s in elements), moving.xs), *carried, *(held[i].spec for i in sources.shared)]
+    specs += compress((s.spec for s in held[: part.captures]), moving.captured)
+    return stage(run, [ROUND, *specs], name="linear round")
+
+
+def _captures_as_shared(body: Staged, tangents: int) -> Graph:
+    """The linear round with what it captures put among the shared inputs, before the tangents of captured values."""
+    explicit, hidden = body.graph.inputs[: body.num_explicit], body.graph.inputs[body.num_explicit :]
+    at = len(explicit) - tangents
+    return body.graph.update(inputs=(*explicit[:at], *hidden, *explicit[at:]))
+
+
+# -- tangents of groups of values ---------------------------------------------------------------------------------------
+
+
+def seeds_for(primals: Sequence[Any], tangents: Sequence[Any], flags: Flags) -> list[Any]:
+    """Tangents of the values that move in some iteration: zeros for values that do not at first."""
+    return [zeros(spec_of(p)) if t is None else t for p, t, on in zip(primals, tangents, flags, strict=True) if on]
+
+
+def flags_of(tangents: Sequence[Any]) -> Flags:
+    """Returns which tangents are not zero by construction."""
+    return tuple(t is not None for t in tangents)
+
+
+def separate(
+    results: list[Any], carries: int, moving: Flags, rows: int, moved_rows: Flags
+) -> tuple[list[Any], Tangents]:
+    """Outputs and tangents of a loop that yields (carried, their tangents, rows, their tangents)."""
+    at = carries + sum(moving)
+    outputs = [*results[:carries], *results[at : at + rows]]
+    return outputs, (*fill(results[carries:at], moving), *fill(results[at + rows :], moved_rows))
+
+
+def doubled_specs(specs: Sequence[TensorSpec], counts: Sequence[int], kinds: Sequence[Flags]) -> list[TensorSpec]:
+    """Specs of each group of inputs followed by the specs of its tangents."""
+    result, at = [], 1
+    for count, flags in zip(counts, kinds, strict=True):
+        group = specs[at : at + count]
+        result += [*group, *compress(group, flags)]
+        at += count
+    return result
+
+
+def interleave(
+    step: Any, values: Sequence[Any], counts: Sequence[int], kinds: Sequence[Flags]
+) -> tuple[list[Any], list[Any]]:
+    """(primals, tangents) of an iteration from groups of values, each followed by its tangents."""
+    primals, tangents, rest = [step], [None], iter(values)
+    for count, flags in zip(counts, kinds, strict=True):
+        primals += [next(rest) for _ in range(count)]
+        tangents += [next(rest) if on else None for on in flags]
+    return primals, tangents
+
+
+def fill_zeros(outputs: Sequence[Any], moved: Sequence[Any], flags: Flags) -> list[Any]:
+    """The tangents that `flags` marks, zeros where an iteration gives none."""
+    return [zeros(spec_of(p)) if t is None else t for p, t, on in zip(outputs, moved, flags, strict=True) if on]
+
+
+# -- batches of iterations -------------------------------------------------------------------------------------------------
+
+
+def batched_carries(
+    run: Flat, size: int, specs: Sequence[TensorSpec], xs: Flags, carries: Flags, captured: Flags
+) -> Flags:
+    """Returns which carried values have the batch axis in some iteration: the least fixed point."""
+    while True:
+        every = (False, *xs, *carries, *captured)
+        found: list[Flags] = []
+
+        def probe(*values: Any, every: Flags = every, found: list[Flags] = found) -> list[Any]:
+            outputs, flags = run_batched(run, size, values, every)
+            found.append(tuple(flags))
+            return outputs
+
+        stage(probe, [s.update(shape=(size, *s.shape)) if on else s for s, on in zip(specs, every, strict=True)])
+        following = tuple(a or b for a, b in zip(carries, found[0], strict=False))
+        if following == carries:
+            return carries
+        carries = following
+
+
+def batched_handles(size: int, handles: Handles, batched: Sequence[bool]) -> Handles:
+    """The handles of tapes of which some have the batch axis now."""
+    old = handles or ((),) * len(batched)
+    return tape_handles((size, *handle) if on else handle for handle, on in zip(old, batched, strict=True))
+
+
+def choose_rows(rows: Value, new: Value, old: Value) -> Value:
+    """`new` in the rows that are marked, `old` elsewhere; tapes are merged row by row."""
+    if new.spec.dtype == TAPE:
+        return merge_tapes(rows, new, old)
+    mask = broadcast_to(rows, shape=new.spec.shape, axes=(0,)) if new.spec.ndim > 1 else rows
+    return select(mask, new, old)
+
+
+def refuses_values(graph: Graph) -> bool:
+    """Whether a command of the graph may raise, so that rows which have no part in it must not be given to it."""
+    return any(map(may_raise, graph.walk()))
+
+
+def in_place_of_others(rows: Value, values: Sequence[Value], batched: Sequence[bool]) -> list[Value]:
+    """Batched values with the first marked row in place of the rows that are not marked; some row must be.
+
+    So a command that runs for all rows, though it is for the marked ones, raises only where it does for one of these.
+    """
+    if not rows.spec.size:
+        return list(values)
+    first = convert(argmax(rows, axis=0), dtype=dtypes.int64)
+    return [_repeat_row(rows, first, x) if on else x for x, on in zip(values, batched, strict=True)]
+
+
+def _repeat_row(rows: Value, first: Value, x: Value) -> Value:
+    size = x.spec.shape[0]
+    if x.spec.dtype == TAPE:
+        alone = equal(iota(shape=(size,), dtype=dtypes.int64, axis=0), broadcast_to(first, shape=(size,)))
+        row = sum_tape(merge_tapes(alone, x, zeros(x.spec)), count=size, axis=0)
+        return merge_tapes(rows, x, spread_tape(row, count=size, axis=0))
+    starts = [first, *[as_value(np.int64(0))] * (x.spec.ndim - 1)]
+    row = dynamic_slice(x, *starts, sizes=(1, *x.spec.shape[1:]), mode="clip")
+    return choose_rows(rows, x, broadcast_to(row, shape=x.spec.shape))
+
+
+def rows_first(x: Value) -> Value:
+    """The first two axes swapped."""
+    return transpose(x, permutation=(1, 0, *range(2, x.spec.ndim)))

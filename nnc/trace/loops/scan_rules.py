@@ -1,0 +1,424 @@
+"""How `scan` is differentiated, transposed and batched; and the loops that run their iterations again (`checkpoint=`).
+
+The linear part of a loop is a `scan` over the rows that its forward part kept. The transpose of a linear `scan` is a `scan` in the
+other direction, in which cotangents of captured values are carried and summed. Since `scan` has these rules itself, derivatives of
+every order exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+from nnc import dtypes
+from nnc.commands.constants import full_like
+from nnc.commands.elementwise import less
+from nnc.commands.loop import ROUND, scan
+from nnc.commands.reduce import reduce_max
+from nnc.commands.replay import pull_rounds
+from nnc.commands.rules import (
+    Cotangents,
+    Derivative,
+    Linear,
+    Tangents,
+    Value,
+    add_tangents,
+    batch,
+    derivative,
+    lead,
+    zeros,
+)
+from nnc.commands.shape import broadcast_to
+from nnc.commands.tape import Handles, tape_handles
+from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
+from nnc.trace.core.backward import apply_pull_only, transpose_graph
+from nnc.trace.core.batching import run_batched
+from nnc.trace.core.dual import run_jvp, run_linearize
+from nnc.trace.core.staging import Staged, stage
+from nnc.trace.loops.branch_rules import share_captures
+from nnc.trace.loops.rounds import (
+    Flags,
+    Linearization,
+    Round,
+    batched_carries,
+    batched_handles,
+    choose_rows,
+    doubled_specs,
+    fill,
+    fill_zeros,
+    flags_of,
+    in_place_of_others,
+    interleave,
+    linearize_round,
+    moving_carries,
+    refuses_values,
+    rows_first,
+    seeds_for,
+    separate,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOperands:
+    """The operands of a scan by role; `length` holds the length where it is dynamic."""
+
+    length: list[Any]
+    xs: tuple[Any, ...]
+    carries: tuple[Any, ...]
+    captured: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, operands: Sequence[Any], xs: int, carries: int, length: int | None) -> ScanOperands:
+        """Sorts the operands of a scan with these parameters."""
+        rest = tuple(operands)
+        head, rest = ([rest[0]], rest[1:]) if length is None else ([], rest)
+        return cls(head, rest[:xs], rest[xs : xs + carries], rest[xs + carries :])
+
+
+def linear_scan(
+    lin: Linearization, length: list[Any], kept: Sequence[Any], sequences: Sequence[Any], captured: Sequence[Any],
+    t_xs: Sequence[Any], t_carries: Sequence[Any], t_captured: Sequence[Any], params: dict[str, Any],
+) -> list[Any]:  # fmt: skip
+    """Runs the linear part of a loop; yields tangents of the carried values and rows that move."""
+    reads = [*kept, *(sequences[i] for i in lin.again), *t_xs]
+    everything = [*captured, *lin.captured]
+    operands = [*length, *reads, *t_carries, *(everything[i] for i in lin.shared), *t_captured]
+    return list(
+        bind(
+            scan,
+            operands,
+            {**params, "xs": len(reads), "carries": len(t_carries), "tangents_only": True},
+            (lin.linear,),
+        )
+    )
+
+
+# -- loops that keep only where they began -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The linear map of a loop whose iterations are run again when it is pulled back (`checkpoint=`)."""
+
+    part: Round
+    operands: ScanOperands
+    length: int | None
+    reverse: bool
+    checkpoint: str | int
+
+    def tangents(self, given: ScanOperands, specs: Sequence[TensorSpec]) -> list[Any]:
+        """Tangents of the last carried values and of rows (`specs`), from tangents of sequences, first and captured values."""
+        x, part = self.operands, self.part
+        flags = flags_of(given.xs), flags_of(given.carries), flags_of(given.captured)
+        moving, rows = moving_carries(part, *flags)
+        advance, back = self._graphs(flags[0], moving, flags[2], rows)
+        captured, graphs = share_captures((advance, back))
+        wanted = [spec for spec, on in zip(specs, (*moving, *rows), strict=True) if on]
+        sums = list(compress((v.spec for v in x.captured), flags[2]))
+
+        def pull(cts: Sequence[Any]) -> list[Any]:
+            ct_carries, ct_rows = cts[: sum(moving)], cts[sum(moving) :]
+            operands = [*x.length, *x.xs, *ct_rows, *x.carries, *ct_carries, *map(zeros, sums), *x.captured, *captured]
+            params = {
+                "xs": part.xs, "rows": len(ct_rows), "carries": part.carries, "pulled": len(ct_carries), "sums": len(sums),
+                "length": self.length, "checkpoint": self.checkpoint, "reverse": self.reverse,
+            }  # fmt: skip
+            results = bind(pull_rounds, operands, params, graphs)
+            first = dict(zip([i for i, on in enumerate(moving) if on], results, strict=False))
+            ct_first = [first[i] for i, on in enumerate(flags[1]) if on]
+            return [
+                *results[len(ct_carries) + len(sums) :],
+                *ct_first,
+                *results[len(ct_carries) : len(ct_carries) + len(sums)],
+            ]
+
+        seeds = [t for t in (*given.xs, *given.carries, *given.captured) if t is not None]
+        return fill(apply_pull_only(pull, seeds, wanted), (*moving, *rows))
+
+    def _graphs(self, xs: Flags, carries: Flags, captured: Flags, rows: Flags) -> tuple[Staged, Staged]:
+        """An iteration, and its pull-back: (iteration, elements, cotangents of rows, carried, cotangents, sums, captured
+        values).
+        """
+        part = self.part
+        elements, held = part.specs[1 : 1 + part.xs], part.specs[1 + part.xs + part.carries :]
+        carried = part.specs[1 + part.xs : 1 + part.xs + part.carries]
+        active = (False, *xs, *carries, *captured)
+
+        def forward(*values: Any) -> Sequence[Any]:
+            return part.run(*values)[part.first : part.first + part.carries]
+
+        advance = stage(forward, part.specs, name="round")
+        row_specs: list[TensorSpec] = []
+
+        def probe(*values: Any) -> Sequence[Any]:
+            outputs = part.run(*values)
+            row_specs.extend(spec_of(y) for y in outputs[part.first + part.carries :])
+            return outputs
+
+        stage(probe, part.specs)
+        ct_rows = list(compress(row_specs, rows))
+
+        def back(step: Any, *values: Any) -> list[Any]:
+            rest = iter(values)
+            x, ct_y = [next(rest) for _ in elements], [next(rest) for _ in ct_rows]
+            state, ct = [next(rest) for _ in carried], [next(rest) for _ in range(sum(carries))]
+            sums, fixed = [next(rest) for _ in range(sum(captured))], list(rest)
+            _, linear = run_linearize(part.run, [step, *x, *state, *fixed], active)
+            known = dict(zip([i for i, on in enumerate((*carries, *rows)) if on], (*ct, *ct_y), strict=True))
+            cts = [known.get(i - part.first) for i, on in enumerate(linear.nonzero) if on]
+            found = transpose_graph(linear.staged.graph, sum(active), linear.staged.captured, cts)
+            filled = [zeros(s) if v is None else v for v, s in zip(found, linear.input_specs, strict=True)]
+            a, b = sum(xs), sum(xs) + sum(carries)
+            return [*filled[a:b], *(add_tangents(s, v) for s, v in zip(sums, filled[b:], strict=True)), *filled[:a]]
+
+        specs = [*elements, *ct_rows, *carried, *compress(carried, carries), *compress(held, captured), *held]
+        return advance, stage(back, [ROUND, *specs], name="round back")
+
+
+# -- scan --------------------------------------------------------------------------------------------------------------
+
+
+def _scan_round(graph: Graph, xs: int, carries: int) -> Round:
+    return Round(lambda *values: graph.evaluate(values), graph.input_specs, xs, carries)
+
+
+def _scan_linearize(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
+    reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+) -> tuple[list[Value], Tangents]:  # fmt: skip
+    x, t = ScanOperands.of(primals, xs, carries, length), ScanOperands.of(tangents, xs, carries, length)
+    if checkpoint is not None:
+        plain = {"xs": xs, "carries": carries, "length": length, "reverse": reverse, "checkpoint": checkpoint}
+        outputs = list(bind(scan, primals, plain, graphs))
+        loop = Replay(_scan_round(graphs[0], xs, carries), x, length, reverse, checkpoint)
+        return outputs, tuple(loop.tangents(t, [y.spec for y in outputs]))
+    lin = linearize_round(
+        _scan_round(graphs[0], xs, carries), flags_of(t.xs), flags_of(t.carries), flags_of(t.captured)
+    )
+    params: dict[str, Any] = {"length": length, "reverse": reverse, "tangents_only": tangents_only}
+    own_handles = handles or ((),) * len(lin.rows)
+    forward = {"xs": xs, "carries": carries, "handles": tape_handles((*own_handles, *[()] * lin.kept))}
+    widened = [*primals, *lin.captured[: len(lin.forward.inputs) - len(graphs[0].inputs)]]
+    outputs = list(bind(scan, widened, {**params, **forward}, (lin.forward,)))
+    own, kept = outputs[: len(graphs[0].outputs)], outputs[len(graphs[0].outputs) :]
+    moved = linear_scan(
+        lin, x.length, kept, x.xs, x.captured, [v for v in t.xs if v is not None], seeds_for(x.carries, t.carries, lin.carries),
+        [v for v in t.captured if v is not None],
+        {**params, "handles": tape_handles(compress(own_handles, lin.rows))},
+    )  # fmt: skip
+    return own, tuple(fill(moved, (*lin.carries, *lin.rows)))
+
+
+def _scan_push(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
+    reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+) -> tuple[list[Value], Tangents]:  # fmt: skip
+    graph = graphs[0]
+    x, t = ScanOperands.of(primals, xs, carries, length), ScanOperands.of(tangents, xs, carries, length)
+    part = _scan_round(graph, xs, carries)
+    flags = flags_of(t.xs), flags_of(t.carries), flags_of(t.captured)
+    moving, rows = moving_carries(part, *flags)
+    kinds = (flags[0], moving, flags[2])
+
+    def run(step: Any, *values: Any) -> list[Any]:
+        outputs, moved = run_jvp(part.run, *interleave(step, values, (xs, carries, part.captures), kinds))
+        filled = fill_zeros(outputs[:carries], moved[:carries], moving)
+        wanted = [v for v, on in zip(moved[carries:], rows, strict=True) if on]
+        return [*outputs[:carries], *filled, *outputs[carries:], *wanted]
+
+    given = (
+        [v for v in t.xs if v is not None],
+        seeds_for(x.carries, t.carries, moving),
+        [v for v in t.captured if v is not None],
+    )
+    specs = doubled_specs(graph.input_specs, (xs, carries, part.captures), kinds)
+    staged = stage(run, [ROUND, *specs], name=graph.name)
+    operands = [*x.length, *x.xs, *given[0], *x.carries, *given[1], *x.captured, *given[2], *staged.captured]
+    own_handles = handles or ((),) * len(rows)
+    params: dict[str, Any] = {
+        "xs": xs + len(given[0]),
+        "carries": carries + len(given[1]),
+        "length": length,
+        "reverse": reverse,
+        "handles": tape_handles((*own_handles, *compress(own_handles, rows))),
+    }
+    params |= {"tangents_only": tangents_only, "checkpoint": checkpoint}
+    results = list(bind(scan, operands, params, (staged.graph,)))
+    return separate(results, carries, moving, len(graph.outputs) - carries, rows)
+
+
+def _scan_transpose(
+    cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
+    reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+) -> Tangents:  # fmt: skip
+    graph, parts = graphs[0], ScanOperands.of(operands, xs, carries, length)
+    if not tangents_only and not all(isinstance(x, Linear) for x in parts.carries):
+        return _transpose_of_some(cotangents, parts, graph, length, reverse)
+    x_on, c_on = (tuple(isinstance(x, Linear) for x in group) for group in (parts.xs, parts.captured))
+    flags = (False, *x_on, *(True,) * carries, *c_on)
+    linear = [s for s, on in zip(graph.inputs, flags, strict=True) if on]
+    others = [s for s, on in zip(graph.inputs, flags, strict=True) if not on]
+    ordered = graph.update(inputs=(*linear, *others))
+    reads, fixed = (
+        [x for x in parts.xs if not isinstance(x, Linear)],
+        [x for x in parts.captured if not isinstance(x, Linear)],
+    )
+    rows = len(graph.outputs) - carries
+
+    def run(step: Any, *values: Any) -> list[Any]:
+        rest = iter(values)
+        known_xs, ct_rows = [next(rest) for _ in reads], [next(rest) for _ in range(rows)]
+        ct_carries, sums = [next(rest) for _ in range(carries)], [next(rest) for _ in range(sum(c_on))]
+        found = transpose_graph(ordered, len(linear), [step, *known_xs, *rest], [*ct_carries, *ct_rows])
+        filled = [zeros(s.spec) if ct is None else ct for s, ct in zip(linear, found, strict=True)]
+        n = sum(x_on)
+        totals = [s if ct is None else add_tangents(s, ct) for s, ct in zip(sums, found[n + carries :], strict=True)]
+        return [*filled[n : n + carries], *totals, *filled[:n]]
+
+    held = [s.spec for s in graph.inputs[1 + xs + carries :]]
+    specs = [
+        *(s.spec for s, on in zip(graph.inputs[1 : 1 + xs], x_on, strict=True) if not on),
+        *graph.output_specs[carries:],
+    ]
+    specs += [
+        *graph.output_specs[:carries],
+        *compress(held, c_on),
+        *(s for s, on in zip(held, c_on, strict=True) if not on),
+    ]
+    staged = stage(run, [ROUND, *specs], name=f"transposed {graph.name}")
+    sums = [zeros(spec) for spec in compress(held, c_on)]
+    given = [*parts.length, *reads, *cotangents[carries:], *cotangents[:carries], *sums, *fixed, *staged.captured]
+    params: dict[str, Any] = {
+        "xs": len(reads) + rows,
+        "carries": carries + len(sums),
+        "length": length,
+        "reverse": not reverse,
+        "handles": tape_handles(x.spec.shape for x in compress(parts.xs, x_on)) if length is None else (),
+    }
+    params["tangents_only"] = True
+    results = list(bind(scan, given, params, (staged.graph,)))
+    ct_xs = fill(results[carries + len(sums) :], x_on)
+    nothing = [None] * len(parts.length)
+    return (*nothing, *ct_xs, *results[:carries], *fill(results[carries : carries + len(sums)], c_on))
+
+
+def _transpose_of_some(
+    cotangents: Cotangents, parts: ScanOperands, graph: Graph, length: int | None, reverse: bool
+) -> Tangents:
+    """Transposes a scan that carries values besides the ones that depend on the linear operands.
+
+    A scan of their own yields these, as sequences for the others, which start from zero or from a linear operand.
+    """
+    xs, carries = len(parts.xs), len(parts.carries)
+    elements, carried = graph.inputs[1 : 1 + xs], graph.inputs[1 + xs : 1 + xs + carries]
+    operands = (*parts.xs, *parts.carries, *parts.captured)
+    active = {s for s, x in zip(graph.inputs[1:], operands, strict=True) if isinstance(x, Linear)}
+    depends = _depends(graph, carried, active)
+    own = [i for i in range(carries) if not depends[i]]
+    known_xs = [(s, x) for s, x in zip(elements, parts.xs, strict=True) if s not in active]
+    known = [(s, x) for s, x in zip(graph.inputs[1 + xs + carries :], parts.captured, strict=True) if s not in active]
+    forward = graph.restrict((*(graph.outputs[i] for i in own), *(carried[i] for i in own))).update(
+        inputs=(graph.inputs[0], *(s for s, _ in known_xs), *(carried[i] for i in own), *(s for s, _ in known))
+    )
+    params: dict[str, Any] = {"length": length, "reverse": reverse}
+    values = [*parts.length, *(x for _, x in known_xs), *(parts.carries[i] for i in own), *(x for _, x in known)]
+    own_params = {**params, "xs": len(known_xs), "carries": len(own)}
+    found = list(bind(scan, values, own_params, (forward,)))[len(own) :] if own else []
+    moved = [i for i in range(carries) if depends[i]]
+    linear = graph.update(
+        inputs=(graph.inputs[0], *elements, *(carried[i] for i in (*own, *moved)), *graph.inputs[1 + xs + carries :]),
+        outputs=(*(graph.outputs[i] for i in moved), *graph.outputs[carries:]),
+    )
+    starts = [Linear(parts.carries[i].spec) for i in moved]
+    cts = _scan_transpose(
+        (*(cotangents[i] for i in moved), *cotangents[carries:]),
+        (*parts.length, *parts.xs, *found, *starts, *parts.captured),
+        (linear,), xs=xs + len(own), carries=len(moved), tangents_only=True, **params,
+    )  # fmt: skip
+    cts = cts[len(parts.length) :]
+    back = dict(zip(moved, cts[xs + len(own) :], strict=False))
+    ct_carries = [back[i] if isinstance(x, Linear) else None for i, x in enumerate(parts.carries)]
+    return (*[None] * len(parts.length), *cts[:xs], *ct_carries, *cts[xs + len(own) + len(moved) :])
+
+
+def _depends(graph: Graph, carried: Sequence[Symbol], active: set[Symbol]) -> Flags:
+    """Returns which carried values depend on the inputs `active` in some iteration: the least fixed point."""
+    while True:
+        reached = set(active)
+        for node in graph.nodes:
+            if not reached.isdisjoint(node.inputs):
+                reached.update(node.outputs)
+        more = {s for s, y in zip(carried, graph.outputs, strict=False) if y in reached}
+        if more <= active:
+            return tuple(s in active for s in carried)
+        active = active | more
+
+
+def _scan_batch(
+    size: int, operands: tuple[Value, ...], batched: Flags, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
+    reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+) -> tuple[tuple[Value, ...], Flags]:  # fmt: skip
+    graph, x, b = (
+        graphs[0],
+        ScanOperands.of(operands, xs, carries, length),
+        ScanOperands.of(batched, xs, carries, length),
+    )
+    per_row = length is None and bool(b.length[0])
+    counts = [x.length[0]] if per_row else []
+    flags = tuple(bool(f) or per_row for f in b.carries)
+    flags = batched_carries(
+        lambda *v: graph.evaluate(v),
+        size,
+        graph.input_specs,
+        tuple(map(bool, b.xs)),
+        flags,
+        tuple(map(bool, b.captured)),
+    )
+    box: list[Flags] = []
+
+    def run(step: Any, *values: Any) -> list[Any]:
+        own = values[: len(values) - len(counts)]
+        every = (False, *map(bool, b.xs), *flags, *map(bool, b.captured))
+        running = less(broadcast_to(step, shape=(size,)), values[-1]) if per_row else None
+        given = [step, *own]
+        if per_row and refuses_values(graph):
+            given = in_place_of_others(running, given, every)
+        outputs, found = run_batched(lambda *v: graph.evaluate(v), size, given, every)
+        carried = [lead(size, y, f) if on else y for y, f, on in zip(outputs[:carries], found, flags, strict=False)]
+        rows = [lead(size, y, f) if per_row else y for y, f in zip(outputs[carries:], found[carries:], strict=True)]
+        box.append(tuple(f or per_row for f in found[carries:]))
+        if per_row:
+            carried = [choose_rows(running, new, old) for new, old in zip(carried, own[xs : xs + carries], strict=True)]
+            rows = [choose_rows(running, row, full_like(row, 0)) for row in rows]
+        return [*carried, *rows]
+
+    def row_spec(spec: TensorSpec, on: bool) -> TensorSpec:
+        return spec.update(shape=(size, *spec.shape)) if on else spec
+
+    every = (False, *map(bool, b.xs), *flags, *map(bool, b.captured))
+    specs = [row_spec(s, on) for s, on in zip(graph.input_specs, every, strict=True)]
+    staged = stage(run, [*specs, *(TensorSpec((size,), dtypes.int64) for _ in counts)], name=graph.name)
+    sequences = [rows_first(v) if on and length is not None else v for v, on in zip(x.xs, b.xs, strict=True)]
+    carried = [lead(size, v, bool(o)) if on else v for v, o, on in zip(x.carries, b.carries, flags, strict=True)]
+    longest = [reduce_max(counts[0], axes=(0,)) if per_row else x.length[0]] if length is None else []
+    row_flags = box[-1]
+    params: dict[str, Any] = {
+        "xs": xs,
+        "carries": carries,
+        "length": length,
+        "reverse": reverse,
+        "handles": batched_handles(size, handles, row_flags) if length is None else (),
+    }
+    params |= {"tangents_only": tangents_only, "checkpoint": checkpoint}
+    results = list(
+        bind(scan, [*longest, *sequences, *carried, *x.captured, *counts, *staged.captured], params, (staged.graph,))
+    )
+    if length is not None:
+        results[carries:] = [rows_first(y) if on else y for y, on in zip(results[carries:], row_flags, strict=True)]
+    return tuple(results), (*flags, *row_flags)
+
+
+derivative.set(scan, Derivative(transpose=_scan_transpose, push=_scan_push, linearize=_scan_linearize))
+batch.set(scan, _scan_batch)

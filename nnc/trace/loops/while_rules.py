@@ -1,0 +1,250 @@
+"""How `while` is differentiated and batched.
+
+Its iterations are linearised as in a `scan`; their rows go to tapes, since their number is not known, and the linear part is a
+`scan` of that many iterations. The results of the last, unfinished iteration are differentiated by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+from nnc import dtypes
+from nnc.commands.elementwise import add, convert
+from nnc.commands.loop import ROUND, split_round, while_
+from nnc.commands.reduce import reduce_or
+from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, lead, zeros
+from nnc.commands.tape import Handles, tape_handles
+from nnc.graph import Graph, TensorSpec, bind
+from nnc.trace.core.backward import push_graph
+from nnc.trace.core.batching import run_batched
+from nnc.trace.core.dual import run_jvp, run_linearize
+from nnc.trace.core.staging import stage
+from nnc.trace.loops.rounds import (
+    Flags,
+    Round,
+    batched_carries,
+    batched_handles,
+    choose_rows,
+    doubled_specs,
+    fill,
+    fill_zeros,
+    flags_of,
+    in_place_of_others,
+    interleave,
+    linearize_round,
+    moving_carries,
+    nodes_so_far,
+    refuses_values,
+    seeds_for,
+)
+from nnc.trace.loops.scan_rules import Replay, ScanOperands, linear_scan
+
+
+@dataclass(frozen=True, slots=True)
+class _WhileParts:
+    """A `while` taken apart at its test."""
+
+    head: Graph
+    tail: Graph
+    specs: tuple[TensorSpec, ...]
+    carries: int
+    exits: int
+    tapes: int
+
+    @classmethod
+    def of(cls, graph: Graph, carries: int, before: int, tapes: int) -> _WhileParts:
+        exits = len(graph.outputs) - 1 - carries - tapes
+        head, tail = split_round(graph, carries, before, exits)
+        return cls(head, tail, graph.input_specs, carries, exits, tapes)
+
+    def round(self, with_exits: bool) -> Round:
+        """(condition, [exits,] carried values, tape rows) of an iteration, noting where the test stands."""
+        at: list[int] = []
+
+        def run(*values: Any) -> list[Any]:
+            condition, *known = self.head.evaluate(values)
+            at.append(nodes_so_far())
+            first = [condition, *(known[: self.exits] if with_exits else [])]
+            return [*first, *self.tail.evaluate([*values, *known[self.exits :]])]
+
+        first = 1 + (self.exits if with_exits else 0)
+        return Round(run, self.specs, 0, self.carries, first, lambda: at[-1])
+
+    def leave(self, *values: Any) -> list[Any]:
+        """The exits of an iteration that is left at its test."""
+        return self.head.evaluate(values)[1 : 1 + self.exits]
+
+
+def _while_linearize(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
+    max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
+) -> tuple[list[Value], Tangents]:  # fmt: skip
+    parts = _WhileParts.of(graphs[0], carries, before, tapes)
+    if checkpoint is not None:
+        return _while_replayed(primals, tangents, graphs, parts, before, max_steps, checkpoint)
+    flags = flags_of(tangents[:carries]), flags_of(tangents[carries:])
+    lin = linearize_round(parts.round(True), (), *flags)
+    condition, *outputs = lin.forward.outputs
+    exits, following, rows = outputs[: parts.exits], outputs[parts.exits :][:carries], outputs[parts.exits + carries :]
+    forward = lin.forward.update(outputs=(condition, *following, *exits, *rows))
+    widened = [*primals, *lin.captured[: len(forward.inputs) - len(graphs[0].inputs)]]
+    params: dict[str, Any] = {"carries": carries, "before": lin.before, "tapes": tapes + lin.kept}
+    own_handles = handles or ((),) * tapes
+    params |= {"max_steps": max_steps, "handles": tape_handles((*own_handles, *[()] * lin.kept))}
+    results = list(bind(while_, widened, params, (forward,)))
+    own = results[: carries + parts.exits + 1 + tapes]
+    kept, rounds = results[len(own) :], own[carries + parts.exits]
+    t_captured = [t for t in tangents[carries:] if t is not None]
+    moved = linear_scan(
+        lin, [rounds], kept, (), primals[carries:], (), seeds_for(primals[:carries], tangents[:carries], lin.carries), t_captured,
+        {"length": None, "reverse": False, "handles": tape_handles(compress(own_handles, lin.rows))},
+    )  # fmt: skip
+    t_carries, t_rows = fill(moved[: sum(lin.carries)], lin.carries), fill(moved[sum(lin.carries) :], lin.rows)
+    t_exits = _exit_tangents(parts, rounds, own[:carries], primals[carries:], t_carries, tangents[carries:])
+    return own, (*t_carries, *t_exits, None, *t_rows)
+
+
+def _while_replayed(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], parts: _WhileParts, before: int,
+    max_steps: int | None, checkpoint: str | int,
+) -> tuple[list[Value], Tangents]:  # fmt: skip
+    n = parts.carries
+    params = {"carries": n, "before": before, "max_steps": max_steps, "checkpoint": checkpoint}
+    outputs = list(bind(while_, primals, params, graphs))
+    rounds = outputs[n + parts.exits]
+    operands = ScanOperands([rounds], (), primals[:n], primals[n:])
+    loop = Replay(parts.round(False), operands, None, False, checkpoint)
+    t_carries = loop.tangents(ScanOperands([], (), tangents[:n], tangents[n:]), [y.spec for y in outputs[:n]])
+    t_exits = _exit_tangents(parts, rounds, outputs[:n], primals[n:], t_carries, tangents[n:])
+    return outputs, (*t_carries, *t_exits, None)
+
+
+def _exit_tangents(
+    parts: _WhileParts,
+    rounds: Any,
+    carried: Sequence[Any],
+    captured: Sequence[Any],
+    t_carries: Sequence[Any],
+    t_captured: Sequence[Any],
+) -> list[Any]:
+    """Tangents of what the last, unfinished iteration yields, at the final carried values."""
+    if not parts.exits:
+        return []
+    tangents = [None, *t_carries, *t_captured]
+    _, linear = run_linearize(parts.leave, [rounds, *carried, *captured], flags_of(tangents))
+    moved = push_graph(linear.staged.graph, [*(t for t in tangents if t is not None), *linear.staged.captured])
+    return fill(moved, linear.nonzero)
+
+
+def _while_push(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
+    max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
+) -> tuple[list[Value], Tangents]:  # fmt: skip
+    parts = _WhileParts.of(graphs[0], carries, before, tapes)
+    flags = flags_of(tangents[:carries]), flags_of(tangents[carries:])
+    part = parts.round(False)
+    moving, rows = moving_carries(part, (), *flags)
+    kinds, counts = (moving, flags[1]), (carries, part.captures)
+    box: list[Any] = []
+
+    def run(step: Any, *values: Any) -> list[Any]:
+        points, directions = interleave(step, values, counts, kinds)
+        known, t_known = run_jvp(lambda *v: parts.head.evaluate(v), points, directions)
+        box[:] = [nodes_so_far(), [t is not None for t in t_known[1 : 1 + parts.exits]]]
+        first = 1 + parts.exits
+        handed = [*points, *known[first:]], [*directions, *t_known[first:]]
+        outputs, moved = run_jvp(lambda *v: parts.tail.evaluate(v), *handed)
+        filled = fill_zeros(outputs[:carries], moved[:carries], moving)
+        exits = [*known[1 : 1 + parts.exits], *(t for t in t_known[1 : 1 + parts.exits] if t is not None)]
+        return [known[0], *outputs[:carries], *filled, *exits, *outputs[carries:], *compress(moved[carries:], rows)]
+
+    staged = stage(run, [ROUND, *doubled_specs(graphs[0].input_specs, counts, kinds)], name=graphs[0].name)
+    seeds = seeds_for(primals[:carries], tangents[:carries], moving)
+    t_captured = [t for t in tangents[carries:] if t is not None]
+    operands = [*primals[:carries], *seeds, *primals[carries:], *t_captured, *staged.captured]
+    params: dict[str, Any] = {"carries": carries + len(seeds), "before": box[0], "tapes": tapes + sum(rows)}
+    own_handles = handles or ((),) * tapes
+    moved_handles = tape_handles((*own_handles, *compress(own_handles, rows)))
+    params |= {"max_steps": max_steps, "handles": moved_handles, "checkpoint": checkpoint}
+    results = list(bind(while_, operands, params, (staged.graph,)))
+    at, moved_exits = carries + len(seeds), tuple(box[1])
+    after = at + parts.exits + sum(moved_exits)
+    outputs = [*results[:carries], *results[at : at + parts.exits], *results[after : after + 1 + tapes]]
+    t_exits = fill(results[at + parts.exits : after], moved_exits)
+    return outputs, (*fill(results[carries:at], moving), *t_exits, None, *fill(results[after + 1 + tapes :], rows))
+
+
+def _while_batch(
+    size: int, operands: tuple[Value, ...], batched: Flags, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
+    max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
+) -> tuple[tuple[Value, ...], Flags]:  # fmt: skip
+    """Where the condition is batched, iterations go on until all rows are done; rows that are done stay as they are."""
+    parts, own = _WhileParts.of(graphs[0], carries, before, tapes), graphs[0]
+    flags, captured = tuple(batched[:carries]), tuple(batched[carries:])
+    per_row = False
+    while True:
+        flags = batched_carries(lambda *v: own.evaluate(v)[1 : 1 + carries], size, own.input_specs, (), flags, captured)
+        if per_row or not _condition_is_batched(parts, size, (False, *flags, *captured)):
+            break
+        per_row, flags = True, (True,) * carries
+    box: list[Any] = []
+
+    def run(step: Any, *values: Any) -> list[Any]:
+        counts, rest = ([values[carries]], values[carries + 1 :]) if per_row else ([], values[carries:])
+        carried = values[:carries]
+        every = (per_row, *flags, *captured)
+        first = [*(counts or [step]), *carried, *rest]
+        known, found = run_batched(lambda *v: parts.head.evaluate(v), size, first, every)
+        condition = reduce_or(known[0], axes=(0,)) if per_row else known[0]
+        exits = [lead(size, y, f) for y, f in zip(known[1 : 1 + parts.exits], found[1:], strict=False)]
+        at = nodes_so_far()
+        handed = [*first, *known[1 + parts.exits :]], [*every, *found[1 + parts.exits :]]
+        if per_row and refuses_values(parts.tail):
+            handed = in_place_of_others(known[0], *handed), handed[1]
+        outputs, out_flags = run_batched(lambda *v: parts.tail.evaluate(v), size, *handed)
+        following = [
+            lead(size, y, f) if on else y for y, f, on in zip(outputs[:carries], out_flags, flags, strict=False)
+        ]
+        if per_row:
+            following = [choose_rows(known[0], new, old) for new, old in zip(following, carried, strict=True)]
+            following.append(add(counts[0], convert(known[0], dtype=dtypes.int64)))
+        rows = [lead(size, y, f) if per_row else y for y, f in zip(outputs[carries:], out_flags[carries:], strict=True)]
+        box[:] = [at, [per_row or f for f in out_flags[carries:]]]
+        return [condition, *following, *exits, *rows]
+
+    def row_spec(spec: TensorSpec, on: bool) -> TensorSpec:
+        return spec.update(shape=(size, *spec.shape)) if on else spec
+
+    counter = TensorSpec((size,), dtypes.int64)
+    specs = [row_spec(s, on) for s, on in zip(own.input_specs, (False, *flags, *captured), strict=True)]
+    staged = stage(run, [*specs[: 1 + carries], *([counter] if per_row else []), *specs[1 + carries :]], name=own.name)
+    carried = [lead(size, v, o) if on else v for v, o, on in zip(operands[:carries], batched, flags, strict=False)]
+    start = [*carried, *([zeros(counter)] if per_row else [])]
+    params = {
+        "carries": len(start), "before": box[0], "tapes": tapes, "max_steps": max_steps,
+        "handles": batched_handles(size, handles, box[1]), "checkpoint": checkpoint,
+    }  # fmt: skip
+    results = list(bind(while_, [*start, *operands[carries:], *staged.captured], params, (staged.graph,)))
+    n = len(start)
+    rounds = results[carries] if per_row else results[n + parts.exits]
+    outputs = (*results[:carries], *results[n : n + parts.exits], rounds, *results[n + parts.exits + 1 :])
+    return outputs, (*flags, *(True,) * parts.exits, per_row, *box[1])
+
+
+def _condition_is_batched(parts: _WhileParts, size: int, every: Flags) -> bool:
+    found: list[bool] = []
+
+    def probe(*values: Any) -> list[Any]:
+        outputs, flags = run_batched(lambda *v: parts.head.evaluate(v), size, values, every)
+        found.append(flags[0])
+        return outputs
+
+    stage(probe, [s.update(shape=(size, *s.shape)) if on else s for s, on in zip(parts.specs, every, strict=True)])
+    return found[0]
+
+
+derivative.set(while_, Derivative(push=_while_push, linearize=_while_linearize))
+batch.set(while_, _while_batch)
