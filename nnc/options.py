@@ -50,7 +50,7 @@ class Options:
         compact: kernels are fused only where that keeps nothing in memory for longer, as plans do by themselves where a budget
             demands it.
         contract: products that are only added are rounded once, with their sum.
-        flush_denormals: denormal numbers count as 0; None: in steps that compute nothing in float64.
+        flush_denormals: denormal numbers count as 0; None: in steps that compute nothing in float64. LAPACK keeps them.
         keeps: inputs of which the caller of the program keeps, between calls, the packed forms that the pass `keep` takes out.
 
     Example:

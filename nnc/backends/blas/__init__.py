@@ -1,1 +1,1 @@
-"""The BLAS and LAPACK that NumPy brings along, called from compiled programs: float64 products, factorisations, solvers."""
+"""The BLAS and LAPACK that NumPy brings along, called from compiled programs: factorisations, solvers."""

@@ -1,4 +1,5 @@
 """How this processor rounds, as LLVM's text: programs that flush denormals to 0 set it, and threads take over their caller's.
+Around calls of libraries whose threads do not take it over, denormals are kept (`nnc_keep_denormals`).
 
 x86: the word MXCSR, of which bits 6 and 15 take denormal operands as 0 and make denormal results 0. aarch64: FPCR, whose bit 24
 does both in float32 and float64. Conversions from and to float16 keep its denormals in either mode. On other processors nothing is
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import platform
 
-EXPORTS = ("nnc_float_mode", "nnc_set_float_mode", "nnc_flush_denormals")
+EXPORTS = ("nnc_float_mode", "nnc_set_float_mode", "nnc_flush_denormals", "nnc_keep_denormals")
 
 _X86 = """
 declare void @llvm.x86.sse.stmxcsr(ptr)
@@ -57,11 +58,18 @@ define void @nnc_set_float_mode(i64 %mode) nounwind {
 }
 """
 
-_FLUSH = """
+_SWITCHES = """
 define void @nnc_flush_denormals() nounwind {{
   %mode = call i64 @nnc_float_mode()
   %flushing = or i64 %mode, {bits}
   call void @nnc_set_float_mode(i64 %flushing)
+  ret void
+}}
+
+define void @nnc_keep_denormals() nounwind {{
+  %mode = call i64 @nnc_float_mode()
+  %keeping = and i64 %mode, {others}
+  call void @nnc_set_float_mode(i64 %keeping)
   ret void
 }}
 """
@@ -82,4 +90,4 @@ def flushes_denormals(machine: str | None = None) -> bool:
 def float_mode_text(machine: str | None = None) -> str:
     """The functions that read and set the mode, for a machine."""
     text, bits = _TEXTS.get(machine or platform.machine(), (_NONE, 0))
-    return text + _FLUSH.format(bits=bits)
+    return text + _SWITCHES.format(bits=bits, others=~bits)

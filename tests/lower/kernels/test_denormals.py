@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc import nn
 from nnc.backends.cpu.float_mode import flushes_denormals
 from nnc.errors import ArgumentTypeError
 
@@ -104,30 +104,113 @@ def test_float16_keeps_its_denormal_numbers(size: int) -> None:
     np.testing.assert_array_equal(np.asarray(nnc.compile(lambda x: x.astype("float16"))(x.astype(np.float32))), x)
 
 
-def test_products_of_matrices_flush_too() -> None:
-    x = np.full((64, 64), 1e-20, np.float32)
-    assert not np.asarray(nnc.compile(lambda x: x @ x)(x)).any()
+Function = Callable[..., Any]
+LEAST = {"float32": 2.0**-140, "float64": 2.0**-1050}  # exact, as are their halves
 
 
-_SOLVES = """
-import numpy as np
-import nnc
-import nnc.numpy as nnp
-
-a, b = 2 * np.eye(1500, dtype=np.float32), np.full((1500, 1500), 1e-39, np.float32)
-for threads, flush in ((1, True), (2, True), (2, False), (1, True)):
-    nnc.set_num_threads(threads)
-    got = np.asarray(nnc.compile(nnp.linalg.solve, flush_denormals=flush)(a, b))
-    print(threads, flush, bool(got.any()), bool(got.all()))
-"""
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], int]]:
+    """Sets the number of threads; the one before returns after the test."""
+    before = nnc.set_num_threads(1)
+    yield nnc.set_num_threads
+    nnc.set_num_threads(before)
 
 
-def test_solutions_flush_in_one_thread_and_keep_in_threads_of_blas_after_it() -> None:
-    """Threads of BLAS take no mode over, so with two of them a flushed solution may be of either kind."""
-    done = subprocess.run([sys.executable, "-c", _SOLVES], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    first, _, kept, last = done.stdout.splitlines()
-    assert (first, kept, last) == ("1 True False False", "2 False True True", "1 True False False")
+def results(function: Function, operands: Sequence[Any], flush: bool | None, threads: Callable[[int], int]) -> Any:
+    """The result of a compiled function, which must have the same bits with one and with two threads."""
+    compiled = nnc.compile(function, flush_denormals=flush)
+    found = []
+    for number in (1, 2):
+        threads(number)
+        found.append(np.asarray(compiled(*operands)))
+    assert found[0].tobytes() == found[1].tobytes()
+    return found[0]
+
+
+def tiny(n: int, dtype: str) -> Any:
+    return np.full((n, n), LEAST[dtype], dtype)
+
+
+def one(n: int, dtype: str) -> Any:
+    return np.eye(n, dtype=dtype)
+
+
+def diagonal(n: int, dtype: str) -> Any:
+    return np.diag(tiny(n, dtype)[0])
+
+
+def small_pivot(n: int, dtype: str) -> Any:
+    x = one(n, dtype)
+    x[1, 1] = LEAST[dtype]
+    return x
+
+
+# A function of matrices, its operands, and its result: of which a number, or a pivot on the way to it, is denormal.
+BY_LAPACK: dict[str, tuple[Function, Function, Function]] = {
+    "solve": (nnp.linalg.solve, lambda n, d: (2 * one(n, d), tiny(n, d)), lambda n, d: tiny(n, d) / 2),
+    "det": (nnp.linalg.det, lambda n, d: (small_pivot(n, d),), lambda n, d: LEAST[d]),
+    "slogdet": (lambda x: nnp.linalg.slogdet(x)[1], lambda n, d: (diagonal(n, d),), lambda n, d: n * np.log(LEAST[d])),
+    "cholesky": (nnp.linalg.cholesky, lambda n, d: (one(n, d) + tiny(n, d),), lambda n, d: one(n, d) + np.tril(tiny(n, d), -1)),
+    "small pivots": (nnp.linalg.cholesky, lambda n, d: (diagonal(n, d),), lambda n, d: np.sqrt(diagonal(n, d))),
+    "qr": (lambda x: nnp.linalg.qr(x)[1], lambda n, d: (diagonal(n, d),), diagonal),
+    "eigh": (lambda x: nnp.linalg.eigh(x)[0], lambda n, d: (diagonal(n, d),), lambda n, d: tiny(n, d)[0]),
+    "svd": (lambda x: nnp.linalg.svd(x)[1], lambda n, d: (diagonal(n, d),), lambda n, d: tiny(n, d)[0]),
+}  # fmt: skip
+BY_NNC: dict[str, tuple[Function, Function, Function]] = {
+    "matmul": (lambda x, y: x @ y, lambda n, d: (tiny(n, d), one(n, d)), tiny),
+    "matmul and bias": (lambda x, y: nn.relu(x @ y + x), lambda n, d: (tiny(n, d), one(n, d)), lambda n, d: 2 * tiny(n, d)),
+    "vector": (lambda x, y: x @ y, lambda n, d: (tiny(n, d), one(n, d)[0]), lambda n, d: tiny(n, d)[0]),
+    "triangular": (nnp.linalg.solve_triangular, lambda n, d: (2 * one(n, d), tiny(n, d)), lambda n, d: tiny(n, d) / 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flush", [None, True, False])
+@pytest.mark.parametrize("n", [8, 300])
+@pytest.mark.parametrize("dtype", LEAST)
+@pytest.mark.parametrize("name", BY_LAPACK)
+def test_lapack_keeps_denormal_numbers_whatever_the_option(
+    name: str, dtype: str, n: int, flush: bool | None, threads: Callable[[int], int]
+) -> None:
+    function, operands, wanted = BY_LAPACK[name]
+    got = results(function, operands(n, dtype), flush, threads)
+    np.testing.assert_allclose(got, wanted(n, dtype), rtol=0.01, atol=0)  # they have few digits
+
+
+@pytest.mark.parametrize("n", [8, 300])
+@pytest.mark.parametrize("dtype", LEAST)
+@pytest.mark.parametrize("name", BY_NNC)
+def test_products_follow_the_option_with_any_number_of_threads(
+    name: str, dtype: str, n: int, threads: Callable[[int], int]
+) -> None:
+    function, operands, wanted = BY_NNC[name]
+    assert not results(function, operands(n, dtype), True, threads).any()
+    np.testing.assert_array_equal(results(function, operands(n, dtype), False, threads), wanted(n, dtype))
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 5, 5), (4, 16, 32, 32)])
+def test_convolutions_follow_the_option_with_any_number_of_threads(
+    shape: tuple[int, ...], threads: Callable[[int], int]
+) -> None:
+    x, w = np.full(shape, LEAST["float32"], np.float32), np.zeros((16, shape[1], 3, 3), np.float32)
+    w[:, 0, 1, 1] = 1
+
+    def both(x: Any, w: Any) -> Any:
+        y, pull = nnc.vjp(lambda x, w: nn.conv(x, w, padding=1), x, w)
+        by_x, by_w = pull(y)
+        return nnp.concat([nnp.ravel(y), nnp.ravel(by_x[:, 0]), nnp.ravel(by_w)])
+
+    assert not results(both, (x, w), True, threads).any()
+    got = results(both, (x, w), False, threads)
+    pixels = x[:, 0].size
+    assert got[: 17 * pixels].all()
+    assert not got[17 * pixels :].any()  # for the weights: products of two denormal numbers each
+
+
+def test_a_solution_of_large_systems_is_the_same_for_both_settings(threads: Callable[[int], int]) -> None:
+    function, operands, wanted = BY_LAPACK["solve"]
+    for flush in (True, False):
+        got = results(function, operands(1500, "float32"), flush, threads)
+        np.testing.assert_array_equal(got, wanted(1500, "float32"))
 
 
 @pytest.mark.parametrize(("dtype", "least"), [("float32", 2.0**-126), ("float64", 2.0**-1022)])
