@@ -33,6 +33,7 @@ define internal void @part(ptr %work) nounwind {
   %n.at = getelementptr i8, ptr %work, i64 16
   %mode.at = getelementptr i8, ptr %work, i64 24
   %mode = load i64, ptr %mode.at
+  %own = call i64 @nnc_float_mode()
   call void @nnc_set_float_mode(i64 %mode)
   %fn = load ptr, ptr %work
   %args = load ptr, ptr %args.at
@@ -56,6 +57,7 @@ run:
   call void %fn(ptr %args, i64 %begin, i64 %end)
   br label %done
 done:
+  call void @nnc_set_float_mode(i64 %own)
   ret void
 }
 
@@ -85,7 +87,10 @@ share:
   %mode = call i64 @nnc_float_mode()
   store i64 %mode, ptr %mode.at
   %team.i32 = trunc i64 %team to i32
+  ; threads that OpenMP makes now have for good the mode in which they are made
+  call void @nnc_keep_denormals()
   call void @GOMP_parallel(ptr @part, ptr %work, i32 %team.i32, i32 0)
+  call void @nnc_set_float_mode(i64 %mode)
   ret void
 alone:
 """

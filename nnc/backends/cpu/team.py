@@ -6,11 +6,14 @@ of a job of the pool (`pool.py`). The caller runs those, too, that nobody has be
 for late threads only where it has barriers. As a team begins only if there are as many workers as it needs, and none of them
 leaves while the pool is taken, a thread that waits for another one waits for a worker that is free to come.
 
-Where the pool is taken, or is too small, the region is one of OpenMP's. Within a region a further one has one thread, as in OpenMP.
+Where the pool is taken, or is too small, the region is one of OpenMP's. Its threads take over the mode of floating-point arithmetic
+of the thread that begins it, as the pool's do, and have their own again behind it. Within a region a further one has one thread, as
+in OpenMP.
 
-Each thread has a number, 0 outside of a team:
+Each thread has a number, 0 outside of a team; within a region of OpenMP's, the thread that began it has a negative one:
 
     [ regions within this one: 16 | number of the thread: 24 | threads of the team: 24 ]
+    [ 1: 1 | address of the region's { function, data, mode, number of the thread before }: 63 ]
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ STANDINS: Mapping[str, str] = MappingProxyType(
         "omp_get_max_threads": "nnc_team_most",
     }
 )
-TEAM_CALLS = ("pthread_getspecific", "pthread_setspecific")
+TEAM_CALLS = ("pthread_getspecific", "pthread_setspecific", "malloc", "free")
 
 
 @cache
@@ -57,7 +60,7 @@ def _answer(name: str, theirs: str, mine: str, *lines: str) -> str:
 define i32 @{name}() nounwind {{
   %key = load i32, ptr @nnc_team_key
   %me = call i64 @pthread_getspecific(i32 %key)
-  %is.outside = icmp eq i64 %me, 0
+  %is.outside = icmp sle i64 %me, 0
   br i1 %is.outside, label %openmp, label %mine
 openmp:
   %theirs = call i32 @{theirs}()
@@ -94,7 +97,10 @@ declare i32 @omp_get_num_threads()
 declare i32 @omp_in_parallel()
 declare i64 @pthread_getspecific(i32)
 declare i32 @pthread_setspecific(i32, i64)
+declare ptr @malloc(i64)
+declare void @free(ptr)
 
+%nnc.team.region = type { ptr, ptr, i64, i64 } ; function, data, mode of floating-point arithmetic, number of the thread before
 @nnc_team_key = external global i32
 @nnc.team = internal global { ptr, ptr, i64 } zeroinitializer, align 128
 @nnc.team.met = internal global [32 x i32] zeroinitializer, align 128
@@ -104,7 +110,7 @@ declare i32 @pthread_setspecific(i32, i64)
 define void @nnc_team_start(ptr %fn, ptr %data, i32 %size) nounwind {
   %key = load i32, ptr @nnc_team_key
   %me = call i64 @pthread_getspecific(i32 %key)
-  %is.outside = icmp eq i64 %me, 0
+  %is.outside = icmp sle i64 %me, 0
   br i1 %is.outside, label %outside, label %within
 within:
   %deeper = add i64 %me, 281474976710656
@@ -130,7 +136,20 @@ release:
   store atomic i32 0, ptr @nnc.taken release, align 4
   br label %openmp
 openmp:
-  call void @GOMP_parallel_start(ptr %fn, ptr %data, i32 %size)
+  %mode = call i64 @nnc_float_mode()
+  %region = call ptr @malloc(i64 32)
+  %written = insertvalue %nnc.team.region poison, ptr %fn, 0
+  %with.data = insertvalue %nnc.team.region %written, ptr %data, 1
+  %with.mode = insertvalue %nnc.team.region %with.data, i64 %mode, 2
+  %whole = insertvalue %nnc.team.region %with.mode, i64 %me, 3
+  store %nnc.team.region %whole, ptr %region
+  %address = ptrtoint ptr %region to i64
+  %marked = or i64 %address, -9223372036854775808
+  %set.region = call i32 @pthread_setspecific(i32 %key, i64 %marked)
+  ; threads that OpenMP makes now have for good the mode in which they are made
+  call void @nnc_keep_denormals()
+  call void @GOMP_parallel_start(ptr @nnc.team.openmp, ptr %region, i32 %size)
+  call void @nnc_set_float_mode(i64 %mode)
   ret void
 begin:
   %threads = zext i32 %size to i64
@@ -159,13 +178,32 @@ define internal void @nnc.team.part(ptr %team, i64 %begin, i64 %end) nounwind {
   ret void
 }
 
+; What OpenMP's threads run, but for the one that began the region.
+define internal void @nnc.team.openmp(ptr %at) nounwind {
+  %region = load %nnc.team.region, ptr %at
+  %fn = extractvalue %nnc.team.region %region, 0
+  %data = extractvalue %nnc.team.region %region, 1
+  %mode = extractvalue %nnc.team.region %region, 2
+  %own = call i64 @nnc_float_mode()
+  call void @nnc_set_float_mode(i64 %mode)
+  call void %fn(ptr %data)
+  call void @nnc_set_float_mode(i64 %own)
+  ret void
+}
+
 define void @nnc_team_end() nounwind {
   %key = load i32, ptr @nnc_team_key
   %me = call i64 @pthread_getspecific(i32 %key)
-  %is.outside = icmp eq i64 %me, 0
+  %is.outside = icmp sle i64 %me, 0
   br i1 %is.outside, label %openmp, label %mine
 openmp:
   call void @GOMP_parallel_end()
+  %address = and i64 %me, 9223372036854775807
+  %region = inttoptr i64 %address to ptr
+  %before.at = getelementptr %nnc.team.region, ptr %region, i64 0, i32 3
+  %before = load i64, ptr %before.at
+  %set.before = call i32 @pthread_setspecific(i32 %key, i64 %before)
+  call void @free(ptr %region)
   ret void
 mine:
   %depth = lshr i64 %me, 48
@@ -185,7 +223,7 @@ finish:
 define void @nnc_team_barrier() nounwind {
   %key = load i32, ptr @nnc_team_key
   %me = call i64 @pthread_getspecific(i32 %key)
-  %is.outside = icmp eq i64 %me, 0
+  %is.outside = icmp sle i64 %me, 0
   br i1 %is.outside, label %openmp, label %mine
 openmp:
   call void @GOMP_barrier()

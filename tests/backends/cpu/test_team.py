@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from nnc.backends.cpu.engine import Engine
+from nnc.backends.cpu.float_mode import flushes_denormals
 from nnc.backends.cpu.jit import Jit
 from nnc.backends.cpu.object_cache import Objects
 from nnc.backends.cpu.openmp import find_openmp
@@ -169,6 +170,63 @@ def test_workers_that_leave_are_not_missed() -> None:
             pool.resize(number)
         stop.set()
         assert running.result(timeout=60) >= 3
+
+
+# Begins a region of `size` threads while denormal numbers are flushed, then one of OpenMP's own while they are kept. Each thread
+# writes the square of a small number at products[its number], in the second region 32 further.
+PRODUCTS = """\
+declare void @GOMP_parallel_start(ptr, ptr, i32)
+declare void @GOMP_parallel_end()
+declare void @GOMP_parallel(ptr, ptr, i32, i32)
+declare i32 @omp_get_thread_num()
+declare i64 @nnc_float_mode()
+declare void @nnc_set_float_mode(i64)
+declare void @nnc_flush_denormals()
+
+define internal void @KERNEL.region(ptr %products) {
+  %number = call i32 @omp_get_thread_num()
+  %small = alloca float
+  store volatile float 0x3BC79CA100000000, ptr %small ; 1e-20
+  %x = load volatile float, ptr %small
+  %product = fmul float %x, %x
+  %at = getelementptr float, ptr %products, i32 %number
+  store float %product, ptr %at
+  ret void
+}
+
+define i64 @KERNEL(ptr %products, i64 %size) {
+  %size.i32 = trunc i64 %size to i32
+  %mode = call i64 @nnc_float_mode()
+  call void @nnc_flush_denormals()
+  call void @GOMP_parallel_start(ptr @KERNEL.region, ptr %products, i32 %size.i32)
+  call void @KERNEL.region(ptr %products)
+  call void @GOMP_parallel_end()
+  call void @nnc_set_float_mode(i64 %mode)
+  %further = getelementptr float, ptr %products, i64 32
+  call void @GOMP_parallel(ptr @KERNEL.region, ptr %further, i32 %size.i32, i32 0)
+  ret i64 0
+}
+"""
+
+
+@pytest.mark.skipif(not flushes_denormals(), reason="the processor has no such mode that nnc knows")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_threads_of_a_region_flush_denormal_numbers_as_their_caller_does_and_not_behind_it(workers: int) -> None:
+    pool = Pool(ctypes.c_int32(1 + workers))
+    jit = Jit(ENGINE, Objects(ENGINE, None), Runtime(OPENMP, pool.count, pool))
+    symbols = {n: a for n, a in jit.standins.items() if n != "omp_get_max_threads"}
+    symbols["GOMP_parallel"] = ctypes.cast(OPENMP.library.GOMP_parallel, ctypes.c_void_p).value or 0
+    (function,) = jit.load([Native(PRODUCTS, symbols)])
+    products = np.ones(64, np.float32)
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(function.address)
+    wait_for_workers(pool)
+    with ThreadPoolExecutor(1) as caller:  # to a new thread OpenMP gives new ones, made while it flushes
+        for _ in range(5):
+            assert caller.submit(call, products.ctypes.data, 3).result() == 0
+            assert products[:3].tolist() == [0, 0, 0]
+            np.testing.assert_allclose(products[32:35], np.float32(1e-40))
+            products[:] = 1
+    pool.close()
 
 
 def test_outside_of_a_region_openmp_answers() -> None:

@@ -16,6 +16,7 @@ import pytest
 import nnc
 from nnc.backends.cpu import threads as threads_module
 from nnc.backends.cpu.engine import Engine
+from nnc.backends.cpu.float_mode import flushes_denormals
 from nnc.backends.cpu.jit import Jit
 from nnc.backends.cpu.object_cache import Objects
 from nnc.backends.cpu.openmp import Openmp, find_openmp, loaded_libraries
@@ -161,6 +162,64 @@ def test_libraries_take_the_number_in_whatever_thread_calls_them(openmp: Openmp)
     with ThreadPoolExecutor(1) as pool:  # a new thread, of which OpenMP knows nothing yet
         before, after = pool.submit(numbers).result()
     assert after == (3 if openmp.library is not None else before)
+
+
+# A loop over n items, each in a part of its own, while denormal numbers are flushed, then one of OpenMP's own. Each thread writes
+# the square of a small number at products[its number], in the second loop 32 further.
+PRODUCTS = """\
+declare void @nnc_parallel_for(ptr, ptr, i64, i64)
+declare void @GOMP_parallel(ptr, ptr, i32, i32)
+declare i32 @omp_get_thread_num()
+declare i64 @nnc_float_mode()
+declare void @nnc_set_float_mode(i64)
+declare void @nnc_flush_denormals()
+
+define internal void @KERNEL.region(ptr %products) {
+  %number = call i32 @omp_get_thread_num()
+  %small = alloca float
+  store volatile float 0x3BC79CA100000000, ptr %small ; 1e-20
+  %x = load volatile float, ptr %small
+  %product = fmul float %x, %x
+  %at = getelementptr float, ptr %products, i32 %number
+  store float %product, ptr %at
+  ret void
+}
+
+define internal void @KERNEL.part(ptr %products, i64 %begin, i64 %end) {
+  call void @KERNEL.region(ptr %products)
+  ret void
+}
+
+define i64 @KERNEL(ptr %products, i64 %n) {
+  %mode = call i64 @nnc_float_mode()
+  call void @nnc_flush_denormals()
+  call void @nnc_parallel_for(ptr @KERNEL.part, ptr %products, i64 %n, i64 1)
+  call void @nnc_set_float_mode(i64 %mode)
+  %further = getelementptr float, ptr %products, i64 32
+  %size = trunc i64 %n to i32
+  call void @GOMP_parallel(ptr @KERNEL.region, ptr %further, i32 %size, i32 0)
+  ret i64 0
+}
+"""
+
+
+@pytest.mark.skipif(not flushes_denormals(), reason="the processor has no such mode that nnc knows")
+def test_threads_of_openmp_have_the_mode_of_their_caller_and_behind_the_loop_their_own() -> None:
+    jit = Jit(ENGINE, Objects(ENGINE, None), Runtime(find_openmp(), ctypes.c_int32(3)))
+    library = ctypes.CDLL("libgomp.so.1")
+    symbols = {
+        name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+        for name in ("GOMP_parallel", "omp_get_thread_num")
+    }
+    (function,) = jit.load([Native(PRODUCTS, symbols)])
+    products = np.ones(64, np.float32)
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(function.address)
+    with ThreadPoolExecutor(1) as caller:  # to a new thread OpenMP gives new ones, made while it flushes
+        for _ in range(5):
+            assert caller.submit(call, products.ctypes.data, 3).result() == 0
+            assert products[:3].tolist() == [0, 0, 0]
+            np.testing.assert_allclose(products[32:35], np.float32(1e-40))
+            products[:] = 1
 
 
 def test_the_grain_is_what_fills_a_part() -> None:
