@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,22 @@ def test_convolutions_follow_the_option_with_any_number_of_threads(
     pixels = x[:, 0].size
     assert got[: 17 * pixels].all()
     assert not got[17 * pixels :].any()  # for the weights: products of two denormal numbers each
+
+
+def test_convolutions_of_python_threads_at_once_follow_the_option_of_each(threads: Callable[[int], int]) -> None:
+    """While one of them has nnc's threads, oneDNN works in OpenMP's for the others."""
+    threads(2)
+    x, w = np.full((8, 32, 32, 32), LEAST["float32"], np.float32), np.zeros((32, 32, 3, 3), np.float32)
+    w[:, 0, 1, 1] = 1
+    settings = [nnc.compile(lambda x, w: nn.conv(x, w, padding=1), flush_denormals=flush) for flush in (True, False)]
+    expected = [np.asarray(function(x, w)) for function in settings]
+
+    def work(i: int) -> bool:
+        return np.array_equal(np.asarray(settings[i % 2](x, w)), expected[i % 2])
+
+    assert not expected[0].any() and expected[1].all()
+    with ThreadPoolExecutor(3) as callers:
+        assert all(callers.map(work, range(120)))
 
 
 def test_a_solution_of_large_systems_is_the_same_for_both_settings(threads: Callable[[int], int]) -> None:
