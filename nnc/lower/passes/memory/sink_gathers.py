@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,7 +42,7 @@ def sink_gathers(graph: Graph, options: Options) -> Graph:
     Updates of few elements are added last, so that products and sums need not wait for them. The values are the same up to rounding
     and the sign of zero. An index out of range raises as before.
 
-    Requires: `combine`, which recognises softmax; dead code elimination must follow.
+    Requires: `combine`, which recognises softmax.
     Ensures:  no `gather` reads few elements of the result of an elementwise command, or softmax or its logarithm, that has no other
         reader.
 
@@ -54,6 +54,13 @@ def sink_gathers(graph: Graph, options: Options) -> Graph:
 
 class _Picks(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
+        """Goes on until nothing changes: a tensor that a new `gather` reads is in memory, so others are chosen from it."""
+        present = graph
+        while (found := self._once(present)) is not present:
+            present = found.restrict(found.outputs)
+        return present
+
+    def _once(self, graph: Graph) -> Graph:
         for keeps_checks in (False, True):  # a `scatter` may have been all that looked at indices
             found = _Picker(self, graph, keeps_checks).result()
             if found is graph or _checks(graph) <= _checks(found):
@@ -236,12 +243,9 @@ class _Picker(Remake):
         return all(self._stays(x, place) for x in node.inputs)
 
     def _is_known(self, symbol: Symbol, place: _Place) -> bool:
-        """Whether a tensor is the same along the axes that are indexed."""
+        """Whether the chosen elements are spread from elements of a smaller tensor."""
         node = self.writers.get(symbol)
-        if node is None or node.command.name != "broadcast_to":
-            return False
-        (x,) = node.inputs
-        return not any(p in place.axes and n != 1 for p, n in zip(_spread_axes(node), x.shape, strict=True))
+        return node is not None and node.command.name == "broadcast_to" and _smaller(node, place) is not None
 
     def _chosen(self, symbol: Symbol, place: _Place) -> Symbol:
         """The chosen elements of a tensor."""
@@ -282,11 +286,15 @@ class _Picker(Remake):
         return self.make("sub", chosen, spread)
 
     def _respread(self, node: Node, place: _Place) -> Symbol:
-        """The chosen elements of a tensor that is the same along the axes that are indexed."""
-        (x,), axes = node.inputs, _spread_axes(node)
-        kept = [(place.where[p], n) for p, n in zip(axes, x.shape, strict=True) if p not in place.axes]
-        flat = self.reshape(x, tuple(n for _, n in kept))
-        return self.make("broadcast_to", flat, shape=place.read, axes=tuple(p for p, _ in kept))
+        """The chosen elements of a tensor that is spread from a smaller one."""
+        (x,), axes, smaller = node.inputs, _spread_axes(node), _smaller(node, place)
+        if smaller is not None and smaller.axes:
+            x, first = self._chosen(x, smaller), (*range(len(place.chosen)),)
+            rest = [p for p in axes if p >= place.batch and p not in place.axes]
+        else:
+            x, first = self.reshape(x, tuple(n for p, n in zip(axes, x.shape, strict=True) if p not in place.axes)), ()
+            rest = [p for p in axes if p not in place.axes]
+        return self.make("broadcast_to", x, shape=place.read, axes=(*first, *(place.where[p] for p in rest)))
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -324,6 +332,9 @@ class _Picker(Remake):
 
     def _sum(self, name: str, x: Symbol, y: Symbol) -> Symbol | None:
         """Scatters updates of an operand into the sum instead; zeros that they are scattered into are not added."""
+        pair = self._scattered(x), self._scattered(y)
+        if pair[0] is not None and pair[1] is not None and pair[0][2] == pair[1][2]:
+            return self._merged(name, *pair[0], *pair[1][:2])
         for operand, other in ((x, y), (y, x)):
             scattered = self._scattered(operand)
             if scattered is None:
@@ -339,6 +350,12 @@ class _Picker(Remake):
                 rest = self._added(name, *((base, other) if operand is x else (other, base)))
             return self._scatter(rest, updates, place)
         return None
+
+    def _merged(self, name: str, base: Symbol, updates: Symbol, place: _Place, other: Symbol, others: Symbol) -> Symbol:
+        """Scatters once, where updates of both operands go to the same places."""
+        if self._number(other) != 0:
+            base = self._added(name, base, other)
+        return self._scatter(base, self.make(name, updates, others), place)
 
     def _added(self, name: str, x: Symbol, y: Symbol) -> Symbol:
         return self._sum(name, x, y) or self.make(name, x, y)
@@ -364,6 +381,8 @@ class _Picker(Remake):
     def _total(self, node: Node, base: Symbol, updates: Symbol, place: _Place) -> Symbol | None:
         """The sum over the axes that are indexed, and maybe others: each update is in it, wherever it went."""
         summed = set(node.params["axes"])
+        if summed.isdisjoint((*range(place.batch), *place.axes)):
+            return self._sums(node, base, updates, place)
         if self.keeps_checks or not summed.issuperset(place.axes):
             return None
         axes = [*range(place.batch, len(place.chosen)), *(place.where[axis] for axis in summed.difference(place.axes))]
@@ -371,6 +390,15 @@ class _Picker(Remake):
         if self._number(base) == 0:
             return total
         return self.make("add", self.make("reduce_sum", base, axes=node.params["axes"]), total)
+
+    def _sums(self, node: Node, base: Symbol, updates: Symbol, place: _Place) -> Symbol:
+        """Scatters sums of updates over axes that are not indexed into sums."""
+        axes = node.params["axes"]
+        kept = [axis for axis in range(len(place.shape)) if axis not in axes]
+        shape = tuple(place.shape[axis] for axis in kept)
+        rest = self.number(0, base, shape) if self._number(base) == 0 else self.make("reduce_sum", base, axes=axes)
+        total = self._reduced(updates, tuple(sorted(place.where[axis] for axis in axes)))
+        return self._scatter(rest, total, replace(place, shape=shape, axes=tuple(map(kept.index, place.axes))))
 
     def _narrowed(self, node: Node, base: Symbol, updates: Symbol, place: _Place) -> Symbol | None:
         """In a shorter dtype, before which a label of each row is compared with all classes: so nothing is made in the long one."""
@@ -398,6 +426,21 @@ def _spread_axes(node: Node) -> tuple[int, ...]:
     (x,), (out,) = node.inputs, node.outputs
     axes: tuple[int, ...] | None = node.params.get("axes")
     return axes if axes is not None else tuple(range(out.spec.ndim - x.spec.ndim, out.spec.ndim))
+
+
+def _smaller(node: Node, place: _Place) -> _Place | None:
+    """Where a broadcast tensor's operand is read for chosen elements; without axes if those are the same along all of these.
+
+    None if the operand has some of these axes alone, or is not much smaller.
+    """
+    (x,), axes = node.inputs, _spread_axes(node)
+    sizes = dict(zip(axes, x.shape, strict=True))
+    if all(sizes.get(p, 1) == 1 for p in place.axes):
+        return replace(place, shape=x.shape, axes=())
+    is_whole = all(sizes.get(p) == place.shape[p] for p in (*range(place.batch), *place.axes))
+    if not is_whole or _FEW * math.prod(x.shape) > math.prod(place.shape):
+        return None
+    return replace(place, shape=x.shape, axes=tuple(map(axes.index, place.axes)))
 
 
 def _is_over_rows(node: Node, place: _Place) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from nnc.commands import elementwise as ew
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.shape import broadcast_to
 from nnc.errors import ShapeError
-from nnc.graph import Graph, GraphBuilder
+from nnc.graph import PASSES, Graph, GraphBuilder
 from nnc.lower.phases import SIMPLIFYING, names_of
+from nnc.lower.pipeline import plan
+from nnc.options import Options
 from tests.lower.passes.tools import evaluate, names, run
 
 _RNG = np.random.default_rng(7)
@@ -232,6 +235,48 @@ def test_an_index_out_of_range_raises_although_only_sums_are_wanted(change: Call
     column = nnc.compile(lambda x, i: nnp.sum(nnp.zeros(9)[i] + x))
     with pytest.raises(IndexError):
         column(X[0, 0], np.asarray([9]))
+
+
+_ROWS = np.asarray([5, 2, 5, 61], np.int32)
+_WIDE = _RNG.normal(size=(K, K)).astype(np.float32)
+_TALL = _RNG.normal(size=(1024, K)).astype(np.float32)
+OF_ROWS: dict[str, Callable[..., Any]] = {
+    "gelu": nn.gelu,
+    "gelu with erf": lambda x: nn.gelu(x, approximate=False),
+    "silu": nn.silu,
+    "tanh": nnp.tanh,
+    "after a bias": lambda x: nn.gelu(x + WEIGHTS),
+    "softmax": nn.softmax,
+    "layer norm": nn.layer_norm,
+    "gelu of layer norm": lambda x: nn.gelu(nn.layer_norm(x)),
+}
+
+
+@pytest.mark.parametrize("function", OF_ROWS.values(), ids=OF_ROWS)
+def test_rows_of_a_layer_take_no_more_memory_with_their_gradients_than_all(
+    function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss = nnc.value_and_grad(lambda x, w, i: nnp.sum(function(x @ w)[i] ** 2), (0, 1))
+    lowered = nnc.compile(loss).lower(_TALL, _WIDE, _ROWS)
+    found, want = nnc.compile(loss)(_TALL, _WIDE, _ROWS), loss(_TALL, _WIDE, _ROWS)
+    for x, y in zip(nnc.tree.leaves(found), nnc.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-3)
+    peak = plan(lowered.graph, Options()).peak
+    monkeypatch.setitem(PASSES, "sink_gathers", replace(PASSES["sink_gathers"], function=lambda graph, _: graph))
+    assert peak <= plan(lowered.graph, Options()).peak
+
+
+def test_updates_of_the_same_places_are_scattered_once() -> None:
+    def function(x: Any, i: Any, u: Any) -> Any:
+        zeros = nnp.zeros_like(x)
+        return zeros.at[i].add(u) * x - zeros.at[i].add(2 * u) + x.at[i].add(u)
+
+    arguments = X, _ROWS, X[:4]
+    graph = picked(function, *arguments)
+    assert names(graph).count("scatter") == 1
+    np.testing.assert_allclose(
+        evaluate(graph, arguments)[0], np.asarray(function(*map(nnp.asarray, arguments))), rtol=1e-5
+    )
 
 
 def test_rounds_of_loops_read_few_elements_too() -> None:
