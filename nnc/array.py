@@ -155,7 +155,7 @@ class ArrayMethods(NamedMethods):
         """Functional updates: `x.at[i].set(v)`; see `AtPlace` for the other methods. Each returns a new array."""
         return AtIndexer(self)
 
-    def as_weak(self) -> Any:
+    def as_weak(self) -> Array:
         """The same value, taking the dtype of the array it meets, as a Python scalar does."""
         twin: Any = copy.copy(self)
         _set(twin, "weak", True)
@@ -464,7 +464,7 @@ class Array(_Unfinished):
         """Where the elements are."""
         return CPU
 
-    def to_device(self, device: Any, /, stream: Any = None) -> Array:
+    def to_device(self, device: object, /, stream: object = None) -> Array:
         """The array on another device.
 
         Args:
@@ -581,7 +581,9 @@ def _one_element(x: ArrayMethods, target: str) -> NDArray:
     return data.reshape(())
 
 
-def asarray(obj: ArrayLike, dtype: DTypeLike | None = None, *, device: Any = None, copy: bool | None = None) -> Array:
+def asarray(
+    obj: ArrayLike, dtype: DTypeLike | None = None, *, device: object = None, copy: bool | None = None
+) -> Array:
     """An nnc array of `obj`: an array, a number or nested lists of them.
 
     Memory of a NumPy array is shared unless `copy=True` or the dtype changes, so write to it no more.

@@ -53,6 +53,7 @@ _NO_TYPE = type(_ABSENT)  # of what tells nothing by its type
 TreeDef = optree.PyTreeSpec
 IsLeaf = Callable[[Any], bool] | None
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 def is_array(leaf: Any) -> bool:
@@ -78,7 +79,7 @@ is_array_type: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(
 )  # classes: more than programs have
 
 
-def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Array], TreeDef]:
     """The leaves of `tree` in order, and its structure.
 
     Args:
@@ -207,6 +208,10 @@ def all_leaves(leaves: Iterable[Any]) -> bool:
     return all(structure(leaf).is_leaf() for leaf in leaves)
 
 
+@overload
+def reduce(function: Callable[[Array, Array], Array], tree: object, *, is_leaf: IsLeaf = None) -> Array: ...
+@overload
+def reduce(function: Callable[[S, Array], S], tree: object, initializer: S, is_leaf: IsLeaf = None) -> S: ...
 @api_boundary
 def reduce(
     function: Callable[[Any, Any], Any],
@@ -236,7 +241,7 @@ def reduce(
     return functools.reduce(function, values, result)
 
 
-def flatten_with_path(tree: Any) -> list[tuple[str, Any]]:
+def flatten_with_path(tree: Any) -> list[tuple[str, Array]]:
     """Pairs (path, leaf), a path written as in Python: `["layers"][0].weight`.
 
     Args:

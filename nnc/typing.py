@@ -16,7 +16,18 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array
 
-__all__ = ["ArrayLike", "Axis", "DTypeLike", "ForeignArray", "Index", "Leaf", "Nested", "Shape", "ShapeLike"]
+__all__ = [
+    "ArrayLike",
+    "Axis",
+    "Convertible",
+    "DTypeLike",
+    "ForeignArray",
+    "Index",
+    "Leaf",
+    "Nested",
+    "Shape",
+    "ShapeLike",
+]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -59,8 +70,17 @@ class ForeignArray(Protocol):
 
 
 NumPyArray = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+
+
+class Convertible(Protocol):
+    """An object that NumPy makes an array of: a series or a table of pandas."""
+
+    def __array__(self) -> NumPyArray:
+        """The elements as a NumPy array."""
+
+
 Leaf = Array | NumPyArray | np.generic | complex  # complex stands for bool, int and float, too
-ArrayLike = Leaf | ForeignArray | Nested[Leaf]
+ArrayLike = Leaf | ForeignArray | Convertible | Nested[Leaf]
 DTypeLike = str | type | np.dtype[np.generic] | dtypes.NamedDType
 Axis = int | Sequence[int] | None
 Shape = tuple[int, ...]

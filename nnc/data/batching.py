@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic, Self, overload
 
 import numpy as np
 
@@ -19,16 +19,27 @@ from nnc.random import fold_in, permutation
 from nnc.random.keys import read_key
 from nnc.spelling import spelled
 from nnc.tracebacks import api_boundary
+from nnc.typing import A, ArrayLike, B
 
 WHERE = "nnc.data.batches"
 Transform = Callable[[Any, Any], Any]  # (key of the step, batch) -> batch
 
 
+@overload
+def batches(
+    arrays: A, batch: int, key: ArrayLike | None = None, prefetch: int = 0, *, epochs: int | None = 1, drop_last: bool = False,
+    step: int = 0, transform: None = None,
+) -> Batches[A]: ...  # fmt: skip
+@overload
+def batches(
+    arrays: A, batch: int, key: ArrayLike | None = None, prefetch: int = 0, *, epochs: int | None = 1, drop_last: bool = False,
+    step: int = 0, transform: Callable[[Any, A], B],
+) -> Batches[B]: ...  # fmt: skip
 @spelled
 def batches(
     arrays: Any, batch: int, key: Any = None, prefetch: int = 0, *, epochs: int | None = 1, drop_last: bool = False,
     step: int = 0, transform: Transform | None = None,
-) -> Batches:  # fmt: skip
+) -> Batches[Any]:  # fmt: skip
     """Iterates over arrays in batches: rows along the first axis of every leaf, in a new random order for each epoch.
 
     Args:
@@ -87,7 +98,7 @@ def batches(
     return Batches(arrays, batch, key, prefetch, length, per_epoch, epochs, step, transform)
 
 
-class Batches:
+class Batches(Generic[B]):
     """The result of `nnc.data.batches`: an iterator over batches. `step` counts the batches that were taken.
 
     Args:
@@ -131,12 +142,12 @@ class Batches:
             )
         return max(self._end - self.step, 0)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[B]:
         return self
 
     @api_boundary
-    def __next__(self) -> Any:
-        item = next(self._source)
+    def __next__(self) -> B:
+        item: B = next(self._source)
         self.step += 1
         return item
 
@@ -144,7 +155,7 @@ class Batches:
         """Ends the iteration, and the thread."""
         self._source.close()  # type: ignore[attr-defined]  # a generator and a Prefetch have it
 
-    def __enter__(self) -> Batches:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from nnc.io.layout import Layout, Node, describe, fill, leaf_value, rebuild, wal
 from nnc.paths import access, path_to_read, path_to_write
 from nnc.spelling import spelled
 from nnc.trace.dynamic.interpreter import Variable
+from nnc.typing import A
 
 NDArray = np.ndarray[Any, Any]
 PathLike = str | os.PathLike[str]
@@ -124,6 +125,10 @@ def _verify(part: Path, layout: Layout, arrays: Mapping[str, NDArray]) -> None:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
+@overload
+def load(path: PathLike, like: A) -> A: ...
+@overload
+def load(path: PathLike, like: None = None) -> Any: ...
 @spelled
 def load(path: PathLike, like: Any = None) -> Any:
     """Reads a pytree of arrays from a safetensors file.

@@ -26,6 +26,7 @@ from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
 from nnc.trace.core.subgraphs import checkpoint
 from nnc.trace.loops.control_flow import scan
+from nnc.typing import ArrayLike
 
 FEW = 16  # queries that share keys, below which the command's vectors are not full
 WIDE = 256  # features up to which its blocks stay in the caches
@@ -36,7 +37,7 @@ WHERE = "dot_product_attention"
 @spelled
 def dot_product_attention(
     query: Any,
-    key: Any,
+    key: ArrayLike,
     value: Any,
     bias: Any = None,
     mask: Any = None,

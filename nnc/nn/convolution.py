@@ -16,6 +16,7 @@ from nnc.nn.layers import check_features, draw_weights
 from nnc.nn.module import Module, field
 from nnc.nn.windows import PaddingLike, Sizes, parse_layout, per_axis
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 
 class _Convolution(Module):
@@ -32,7 +33,7 @@ class _Convolution(Module):
     layout: str
 
     def _set_up(
-        self, key: Any, channels: tuple[int, int], kernel: Sizes, use_bias: bool, dtype: Any, **options: Any
+        self, key: ArrayLike, channels: tuple[int, int], kernel: Sizes, use_bias: bool, dtype: DTypeLike, **options: Any
     ) -> None:
         """Assigns the fields; `channels` are the first two axes of the weight, were there no groups."""
         where = type(self).__name__
@@ -118,21 +119,21 @@ class Conv(_Convolution):
         out_features: int,
         kernel: Sizes,
         *,
-        key: Any,
+        key: ArrayLike,
         stride: Sizes = 1,
         padding: PaddingLike = 0,
         dilation: Sizes = 1,
         groups: int = 1,
         use_bias: bool = True,
         layout: str = "NCHW",
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         self._set_up(
             key, (out_features, in_features), kernel, use_bias, dtype, in_features=in_features, out_features=out_features,
             stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout,
         )  # fmt: skip
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """(N, in_features, *spatial) -> (N, out_features, *out), in the layout of the layer."""
         return convolve(self._channels(x), self.weight, self.bias, **self._options())
 
@@ -169,7 +170,7 @@ class ConvTranspose(_Convolution):
         out_features: int,
         kernel: Sizes,
         *,
-        key: Any,
+        key: ArrayLike,
         stride: Sizes = 1,
         padding: PaddingLike = 0,
         output_padding: Sizes = 0,
@@ -177,14 +178,14 @@ class ConvTranspose(_Convolution):
         groups: int = 1,
         use_bias: bool = True,
         layout: str = "NCHW",
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         self._set_up(
             key, (in_features, out_features), kernel, use_bias, dtype, in_features=in_features, out_features=out_features,
             stride=stride, padding=padding, output_padding=output_padding, dilation=dilation, groups=groups, layout=layout,
         )  # fmt: skip
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """(N, in_features, *spatial) -> (N, out_features, *out), in the layout of the layer."""
         options = {**self._options(), "output_padding": self.output_padding}
         return convolve_transpose(self._channels(x), self.weight, self.bias, **options)
@@ -221,7 +222,7 @@ class MaxPool(_Pool):
         (1, 3, 4, 4)
     """
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """(N, C, *spatial) -> (N, C, *out), in the layout of the layer."""
         return pooling.max_pool(x, **self._options())
 
@@ -245,7 +246,7 @@ class AvgPool(_Pool):
 
     count_include_pad: bool = True
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """(N, C, *spatial) -> (N, C, *out), in the layout of the layer."""
         return pooling.avg_pool(x, count_include_pad=self.count_include_pad, **self._options())
 
@@ -265,7 +266,7 @@ class AdaptiveAvgPool(Module):
     output_size: Sizes = field(static=True)
     layout: str = "NCHW"
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """(N, C, *spatial) -> (N, C, *output_size), in the layout of the layer."""
         return pooling.adaptive_avg_pool(x, self.output_size, layout=self.layout)
 
@@ -283,7 +284,7 @@ class GlobalAvgPool(Module):
 
     layout: str = "NCHW"
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """(N, C, *spatial) -> (N, C)."""
         return pooling.global_avg_pool(x, layout=self.layout)
 
@@ -301,6 +302,6 @@ class GlobalMaxPool(Module):
 
     layout: str = "NCHW"
 
-    def __call__(self, x: Any) -> Array:
+    def __call__(self, x: ArrayLike) -> Array:
         """(N, C, *spatial) -> (N, C)."""
         return pooling.global_max_pool(x, layout=self.layout)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import nnc.numpy as nnp
 from nnc import dtypes, random
@@ -82,7 +82,7 @@ def constant(value: ArrayLike, dtype: DTypeLike = dtypes.float32) -> Initializer
     """
     default = dtype
 
-    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Array:
+    def init(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = default) -> Array:
         return nnp.full(shape, value, dtype)
 
     return init
@@ -97,7 +97,7 @@ def normal(stddev: float = 1e-2, dtype: DTypeLike = dtypes.float32) -> Initializ
     """
     default = dtype
 
-    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Array:
+    def init(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = default) -> Array:
         return random.normal(key, shape, dtype) * stddev
 
     return init
@@ -116,7 +116,7 @@ def truncated_normal(
     """
     default = dtype
 
-    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Array:
+    def init(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = default) -> Array:
         return random.truncated_normal(key, lower, upper, shape, dtype) * stddev
 
     return init
@@ -131,7 +131,7 @@ def uniform(scale: float = 1e-2, dtype: DTypeLike = dtypes.float32) -> Initializ
     """
     default = dtype
 
-    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Array:
+    def init(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = default) -> Array:
         return random.uniform(key, shape, dtype) * scale
 
     return init
@@ -191,7 +191,7 @@ def variance_scaling(
     """
     default = dtype
 
-    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Array:
+    def init(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = default) -> Array:
         fan_in, fan_out = fans(shape, in_axis, out_axis, batch_axis)
         sizes = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
         if mode not in sizes or distribution not in ("normal", "truncated_normal", "uniform"):
@@ -312,7 +312,7 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: DTypeLike = dty
     """
     default = dtype
 
-    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Array:
+    def init(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = default) -> Array:
         shape = tuple(shape)
         if len(shape) < 2:
             raise user_error(

@@ -19,7 +19,7 @@ from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
 from nnc.trace.core.flat import call_function
 from nnc.trace.core.subgraphs import checkpoint
-from nnc.typing import ArrayLike, DTypeLike
+from nnc.typing import A, ArrayLike, DTypeLike
 
 
 def draw(key: ArrayLike, shape: Sequence[int], fan_in: int, dtype: DTypeLike) -> Array:
@@ -83,7 +83,13 @@ class Linear(Module):
 
     @spelled
     def __init__(
-        self, in_features: int, out_features: int, *, key: Any, use_bias: bool = True, dtype: Any = dtypes.float32
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        key: ArrayLike,
+        use_bias: bool = True,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         self.weight, self.bias = draw_weights(
             key, (out_features, in_features), (out_features,) if use_bias else None, in_features, dtype
@@ -119,7 +125,9 @@ class Embedding(Module):
     weight: Array
 
     @spelled
-    def __init__(self, num_embeddings: int, features: int, *, key: Any, dtype: Any = dtypes.float32) -> None:
+    def __init__(
+        self, num_embeddings: int, features: int, *, key: ArrayLike, dtype: DTypeLike = dtypes.float32
+    ) -> None:
         check_sizes("Embedding", (num_embeddings, features))
         self.weight = random.normal(key, (num_embeddings, features), dtype)
 
@@ -127,7 +135,7 @@ class Embedding(Module):
         """Integers of any shape -> (*shape, features)."""
         return nnp.take(self.weight, x, axis=0)
 
-    def attend(self, x: Any) -> Array:
+    def attend(self, x: ArrayLike) -> Array:
         """x · weightᵀ: (..., features) -> (..., num_embeddings), as for logits that share the table.
 
         Args:
@@ -170,7 +178,7 @@ class Lambda(Module):
         Array([0., 1.], dtype=float32)
     """
 
-    function: Callable[..., Any] = field(static=True)
+    function: Callable[[Array], Array] = field(static=True)
 
     def __call__(self, x: ArrayLike) -> Array:
         """Applies the function."""
@@ -180,7 +188,7 @@ class Lambda(Module):
 class Identity(Module):
     """Returns its input."""
 
-    def __call__(self, x: ArrayLike) -> Any:
+    def __call__(self, x: A) -> A:
         """Returns x."""
         return x
 
@@ -219,16 +227,17 @@ class Sequential(Module):
 
     layers: tuple[Module, ...]
 
-    def __init__(self, *layers: Any) -> None:
+    def __init__(self, *layers: object) -> None:
+        given: Sequence[Any] = layers
         if len(layers) == 1 and isinstance(layers[0], (list, tuple)):
-            layers = tuple(layers[0])
-        for i, layer in enumerate(layers):
+            given = layers[0]
+        for i, layer in enumerate(given):
             if not callable(layer):
                 raise user_error(
                     ArgumentTypeError, "Sequential", f"layer {i} is {layer!r} ({type(layer).__name__}), which cannot be called.",
                     fix="pass modules and functions of one argument.",
                 )  # fmt: skip
-        self.layers = tuple(layer if isinstance(layer, Module) else Lambda(layer) for layer in layers)
+        self.layers = tuple(layer if isinstance(layer, Module) else Lambda(layer) for layer in given)
 
     def __call__(self, x: ArrayLike, *, key: ArrayLike | None = None) -> Any:
         """Applies all layers, in their order."""
@@ -286,8 +295,8 @@ class MLP(Module):
     """
 
     layers: tuple[Linear, ...]
-    activation: Callable[..., Any] = field(static=True)
-    final_activation: Callable[..., Any] | None = field(static=True)
+    activation: Callable[[Array], Array] = field(static=True)
+    final_activation: Callable[[Array], Array] | None = field(static=True)
 
     @spelled
     def __init__(
@@ -297,11 +306,11 @@ class MLP(Module):
         width: int,
         depth: int,
         *,
-        key: Any,
-        activation: Callable[..., Any] = activations.relu,
-        final_activation: Callable[..., Any] | None = None,
+        key: ArrayLike,
+        activation: Callable[[Array], Array] = activations.relu,
+        final_activation: Callable[[Array], Array] | None = None,
         use_bias: bool = True,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         sizes = (in_features, *(width,) * depth, out_features)
         keys = random.split(key, len(sizes) - 1)

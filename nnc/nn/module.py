@@ -15,6 +15,7 @@ from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import spec_of
 from nnc.spelling import spelled
 from nnc.tracebacks import api_boundary, arguments_misfit
+from nnc.typing import A
 
 M = TypeVar("M", bound="Module")
 _LINE = 100
@@ -178,7 +179,7 @@ def is_container(value: Any) -> bool:
 
 
 @spelled
-def inference_mode(model: Any, value: bool = True) -> Any:
+def inference_mode(model: A, value: bool = True) -> A:
     """Returns the model with the field `inference` of every module that has one set: dropout off, running statistics used.
 
     Args:

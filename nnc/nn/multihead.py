@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import nnc.numpy as nnp
 from nnc import dtypes, random
@@ -14,7 +14,7 @@ from nnc.nn.attention import dot_product_attention
 from nnc.nn.layers import Linear
 from nnc.nn.module import Module
 from nnc.spelling import spelled
-from nnc.typing import ArrayLike
+from nnc.typing import ArrayLike, DTypeLike
 
 
 class KVCache(NamedTuple):
@@ -26,9 +26,9 @@ class KVCache(NamedTuple):
         length: how many steps are in it, a 0-d integer.
     """
 
-    keys: Any
-    values: Any
-    length: Any
+    keys: Array
+    values: Array
+    length: Array
 
 
 class MultiHeadAttention(Module):
@@ -71,14 +71,14 @@ class MultiHeadAttention(Module):
         features: int,
         num_heads: int,
         *,
-        key: Any,
+        key: ArrayLike,
         kv_heads: int | None = None,
         key_features: int | None = None,
         value_features: int | None = None,
         use_bias: bool = True,
         dropout_rate: float = 0.0,
         inference: bool = False,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         self.num_heads, self.kv_heads = num_heads, num_heads if kv_heads is None else kv_heads
         if num_heads < 1 or features % num_heads or self.kv_heads < 1 or num_heads % self.kv_heads:
@@ -95,6 +95,16 @@ class MultiHeadAttention(Module):
         )
         self.dropout_rate, self.inference = dropout_rate, inference
 
+    @overload
+    def __call__(
+        self, query: ArrayLike, keys: ArrayLike | None = None, values: ArrayLike | None = None, *,
+        mask: ArrayLike | None = None, is_causal: bool = False, cache: None = None, key: ArrayLike | None = None,
+    ) -> Array: ...  # fmt: skip
+    @overload
+    def __call__(
+        self, query: ArrayLike, keys: ArrayLike | None = None, values: ArrayLike | None = None, *,
+        mask: ArrayLike | None = None, is_causal: bool = False, cache: KVCache, key: ArrayLike | None = None,
+    ) -> tuple[Array, KVCache]: ...  # fmt: skip
     def __call__(
         self,
         query: ArrayLike,
@@ -145,7 +155,7 @@ class MultiHeadAttention(Module):
         out = self.out_proj(nnp.reshape(out, (*out.shape[:-2], -1)))
         return out if cache is None else (out, cache)
 
-    def make_cache(self, batch_shape: tuple[int, ...], size: int, dtype: Any = dtypes.float32) -> KVCache:
+    def make_cache(self, batch_shape: tuple[int, ...], size: int, dtype: DTypeLike = dtypes.float32) -> KVCache:
         """An empty cache for `size` steps.
 
         Args:
@@ -169,7 +179,7 @@ def _extend(cache: KVCache, k: Array, v: Array) -> tuple[KVCache, Array]:
             operands={"keys": spec_of(k), "cache.keys": spec_of(cache.keys)},
             fix="make a cache with the batch axes of the queries and room for all steps: layer.make_cache(batch_shape, size).",
         )  # fmt: skip
-    start = (*(0,) * (k.ndim - 3), cache.length, 0, 0)
+    start: Any = [*(0,) * (k.ndim - 3), cache.length, 0, 0]
     keys, values = (
         dynamic_update_slice(old, new.astype(spec_of(old).dtype), start)
         for old, new in ((cache.keys, k), (cache.values, v))

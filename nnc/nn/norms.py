@@ -14,7 +14,7 @@ from nnc.nn.layers import check_features
 from nnc.nn.module import Module, field
 from nnc.nn.windows import Sizes
 from nnc.spelling import spelled
-from nnc.typing import ArrayLike
+from nnc.typing import ArrayLike, DTypeLike
 
 
 class LayerNorm(Module):
@@ -45,7 +45,7 @@ class LayerNorm(Module):
         eps: float = 1e-5,
         use_scale: bool = True,
         use_bias: bool = True,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         self.features = (features,) if isinstance(features, int) else tuple(features)
         self.scale = nnp.ones(self.features, dtype) if use_scale else None
@@ -99,7 +99,7 @@ class _ChannelNorm(Module):
     axis: int
     eps: float
 
-    def _set_up(self, features: int, axis: int, eps: float, use_scale: bool, use_bias: bool, dtype: Any) -> None:
+    def _set_up(self, features: int, axis: int, eps: float, use_scale: bool, use_bias: bool, dtype: DTypeLike) -> None:
         self.features, self.axis, self.eps = features, axis, eps
         self.scale = nnp.ones(features, dtype) if use_scale else None
         self.bias = nnp.zeros(features, dtype) if use_bias else None
@@ -139,7 +139,7 @@ class GroupNorm(_ChannelNorm):
         eps: float = 1e-5,
         use_scale: bool = True,
         use_bias: bool = True,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         if groups < 1 or features % groups:
             raise user_error(
@@ -180,7 +180,7 @@ class InstanceNorm(_ChannelNorm):
         eps: float = 1e-5,
         use_scale: bool = False,
         use_bias: bool = False,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         self._set_up(features, axis, eps, use_scale, use_bias, dtype)
 
@@ -228,7 +228,7 @@ class BatchNorm(_ChannelNorm):
         use_scale: bool = True,
         use_bias: bool = True,
         inference: bool = False,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         self._set_up(features, axis, eps, use_scale, use_bias, dtype)
         self.mean, self.variance = nnp.zeros(features, dtype), nnp.ones(features, dtype)

@@ -16,12 +16,14 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from nnc import dtypes, tree
+from nnc.array import Array
 from nnc.commands.promote import dtype_of, to_dtype
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TreeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.module import Module, field, is_container
 from nnc.nn.running import is_stateful, takes_key
 from nnc.tracebacks import api_boundary
+from nnc.typing import A, ArrayLike, DTypeLike
 
 Patterns = str | Sequence[str]
 PLAIN_KEY = re.compile(r"(?!-?\d+$)[^.\"]+")  # names that need no quotes: without a dot, and unlike a place in a list
@@ -40,7 +42,7 @@ def walk(value: Any, path: str = "") -> Iterator[tuple[str, Module]]:
         yield from walk(part, join(path, name))
 
 
-def join(path: str, key: Any) -> str:
+def join(path: str, key: object) -> str:
     """The path of a part within the part at `path`."""
     plain = not isinstance(key, str) or PLAIN_KEY.fullmatch(key)
     text = str(key) if plain else json.dumps(key, ensure_ascii=False)
@@ -123,7 +125,7 @@ def _trained(model: Any, names: Sequence[str], leaves: Sequence[Any]) -> set[str
 
 
 @api_boundary
-def parameters(model: Any, paths: Patterns | None = None) -> dict[str, Any]:
+def parameters(model: object, paths: Patterns | None = None) -> dict[str, Array]:
     """The parameters of a model by path: its floating-point arrays, but for states such as running averages.
 
     Args:
@@ -146,7 +148,7 @@ def parameters(model: Any, paths: Patterns | None = None) -> dict[str, Any]:
 
 
 @api_boundary
-def trainable(model: Any, *, freeze: Patterns = ()) -> Any:
+def trainable(model: A, *, freeze: Patterns = ()) -> A:
     """A tree like the model with True for each leaf that is trained: a mask for `nnc.nn.partition` and `nnc.optim.masked`.
 
     Args:
@@ -169,7 +171,7 @@ def trainable(model: Any, *, freeze: Patterns = ()) -> Any:
 
 
 @api_boundary
-def partition(model: Any, where: Any = None) -> tuple[Any, Any]:
+def partition(model: A, where: object = None) -> tuple[A, A]:
     """Two trees like the model, with None in place of what the other one has; `nnc.nn.combine` puts them together.
 
     So a gradient can be taken of some leaves alone: an optimizer sees no leaf where there is None.
@@ -205,7 +207,7 @@ def partition(model: Any, where: Any = None) -> tuple[Any, Any]:
 
 
 @api_boundary
-def combine(first: Any, *others: Any) -> Any:
+def combine(first: A, *others: A) -> A:
     """Returns the tree that takes each leaf from the first of the trees that has one there, not None.
 
     Args:
@@ -231,7 +233,7 @@ def combine(first: Any, *others: Any) -> Any:
 
 
 @api_boundary
-def cast(model: Any, dtype: Any, paths: Patterns = "*") -> Any:
+def cast(model: A, dtype: DTypeLike, paths: Patterns = "*") -> A:
     """The model with its floating-point leaves in another dtype; of a complex dtype, its complex leaves.
 
     Args:
@@ -266,14 +268,14 @@ def cast(model: Any, dtype: Any, paths: Patterns = "*") -> Any:
     )
 
 
-def _in_dtype(leaf: Any, dtype: Any) -> Any:
+def _in_dtype(leaf: Any, dtype: dtypes.DType) -> Any:
     if hasattr(leaf, "astype"):
         return leaf.astype(dtype)
     return dataclasses.replace(leaf, dtype=dtype) if hasattr(leaf, "dtype") else dtype.type(leaf)
 
 
 @api_boundary
-def assign(model: Any, values: Mapping[str, Any]) -> Any:
+def assign(model: A, values: Mapping[str, ArrayLike | None]) -> A:
     """Returns the model with other arrays at some paths, each of the shape and dtype of the array that it replaces.
 
     Args:
@@ -338,7 +340,7 @@ class Tied(Module):
         at = dict(zip(names, leaves, strict=True))
         return assign(self.model, {target: at[source] for target, source in self.pairs})
 
-    def __call__(self, *args: Any, key: Any = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, key: ArrayLike | None = None, **kwargs: Any) -> Any:
         """Calls the model."""
         model = self.whole()
         if key is not None and takes_key(model):
@@ -348,7 +350,7 @@ class Tied(Module):
 
 
 @api_boundary
-def tie(model: Any, pairs: Mapping[str, str]) -> Tied:
+def tie(model: object, pairs: Mapping[str, str]) -> Tied:
     """The model with arrays that stand in several places, each kept once.
 
     The places of a shared array hold None until the model is called, so that there is one leaf for an optimizer, one entry in

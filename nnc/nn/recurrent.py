@@ -8,7 +8,8 @@ of the gates is computed for all steps at once, so the scan holds one product wi
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import nnc.numpy as nnp
 from nnc import dtypes, random, tree
@@ -23,7 +24,7 @@ from nnc.nn.ranges import read_lengths
 from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
 from nnc.trace.loops.control_flow import scan
-from nnc.typing import ArrayLike
+from nnc.typing import ArrayLike, DTypeLike
 
 
 class LSTMState(NamedTuple):
@@ -34,11 +35,14 @@ class LSTMState(NamedTuple):
         cell: (..., hidden_features).
     """
 
-    hidden: Any
-    cell: Any
+    hidden: Array
+    cell: Array
 
 
-class _Cell(Module):
+State = TypeVar("State")  # of a cell: an array, or an LSTMState
+
+
+class _Cell(Module, Generic[State]):
     """One step. `project` is what the inputs give to the gates, `step` takes it from there."""
 
     weight_ih: Array
@@ -51,7 +55,13 @@ class _Cell(Module):
 
     @spelled
     def __init__(
-        self, in_features: int, hidden_features: int, *, key: Any, use_bias: bool = True, dtype: Any = dtypes.float32
+        self,
+        in_features: int,
+        hidden_features: int,
+        *,
+        key: ArrayLike,
+        use_bias: bool = True,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         rows = self.gates * hidden_features
         bias_shape = (rows,) if use_bias else None
@@ -62,12 +72,12 @@ class _Cell(Module):
         )
         self.in_features, self.hidden_features = in_features, hidden_features
 
-    def __call__(self, x: ArrayLike, state: Any = None) -> Any:
+    def __call__(self, x: ArrayLike, state: State | None = None) -> State:
         """(..., in_features) and a state -> the next state; without a state it starts from zeros."""
         gates = self.project(x)
         return self.step(gates, self.read_state(state, gates))
 
-    def project(self, x: Any) -> Array:
+    def project(self, x: ArrayLike) -> Array:
         """(..., in_features) -> (..., gates · hidden_features).
 
         Args:
@@ -107,7 +117,7 @@ class _Cell(Module):
         return LSTMState(*values) if isinstance(start, LSTMState) else values[0]
 
     @abstractmethod
-    def step(self, gates: Array, state: Any) -> Any:
+    def step(self, gates: Array, state: State) -> State:
         """The next state, for what the inputs give to the gates.
 
         Args:
@@ -120,7 +130,7 @@ class _Cell(Module):
         return out if self.bias_hh is None else out + self.bias_hh
 
 
-class RNNCell(_Cell):
+class RNNCell(_Cell[Array]):
     """h' = tanh(W_ih · x + b_ih + W_hh · h + b_hh) (Elman, 1990).
 
     Args:
@@ -136,7 +146,7 @@ class RNNCell(_Cell):
         (2, 4)
     """
 
-    activation: Any = field(static=True, default=nnp.tanh)
+    activation: Callable[[Array], Array] = field(static=True, default=nnp.tanh)
 
     @spelled
     def __init__(
@@ -144,15 +154,15 @@ class RNNCell(_Cell):
         in_features: int,
         hidden_features: int,
         *,
-        key: Any,
-        activation: Any = nnp.tanh,
+        key: ArrayLike,
+        activation: Callable[[Array], Array] = nnp.tanh,
         use_bias: bool = True,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         super().__init__(in_features, hidden_features, key=key, use_bias=use_bias, dtype=dtype)
         self.activation = activation
 
-    def step(self, gates: Array, state: Any) -> Any:
+    def step(self, gates: Array, state: Array) -> Array:
         """The next hidden state.
 
         Args:
@@ -162,7 +172,7 @@ class RNNCell(_Cell):
         return self.activation(gates + self._recur(state))
 
 
-class LSTMCell(_Cell, init=False):
+class LSTMCell(_Cell[LSTMState], init=False):
     """i, f, g, o = W_ih · x + b_ih + W_hh · h + b_hh; c' = σ(f) · c + σ(i) · tanh(g); h' = σ(o) · tanh(c') (Gers et al., 2000).
 
     Args:
@@ -189,7 +199,7 @@ class LSTMCell(_Cell, init=False):
         zeros = super().initial_state(gates)
         return LSTMState(zeros, zeros)
 
-    def step(self, gates: Array, state: Any) -> LSTMState:
+    def step(self, gates: Array, state: LSTMState) -> LSTMState:
         """The next hidden and cell.
 
         Args:
@@ -202,7 +212,7 @@ class LSTMCell(_Cell, init=False):
         return LSTMState(activations.sigmoid(leave) * nnp.tanh(cell), cell)
 
 
-class GRUCell(_Cell, init=False):
+class GRUCell(_Cell[Array], init=False):
     """r, z = σ(W_ih · x + W_hh · h + b); n = tanh(W_in · x + b_in + r · (W_hn · h + b_hn)); h' = (1 - z) · n + z · h.
 
     The form of Cho et al. (2014) in which the reset gate acts after the product, as in cuDNN and PyTorch.
@@ -221,7 +231,7 @@ class GRUCell(_Cell, init=False):
 
     gates: ClassVar[int] = 3
 
-    def step(self, gates: Array, state: Any) -> Any:
+    def step(self, gates: Array, state: Array) -> Array:
         """The next hidden state.
 
         Args:
@@ -236,13 +246,13 @@ class GRUCell(_Cell, init=False):
         return (1 - update) * new + update * state
 
 
-class _Recurrent(Module):
+class _Recurrent(Module, Generic[State]):
     """Layers of cells, each scanned over time; with `bidirectional` a second cell runs from the end."""
 
     layers: tuple[tuple[Any, ...], ...]  # for each layer the forward cell, and the backward one where there is one
     dropout_rate: float
     inference: bool
-    cell: ClassVar[type[_Cell]]
+    cell: ClassVar[type[_Cell[Any]]]
 
     @spelled
     def __init__(
@@ -250,19 +260,19 @@ class _Recurrent(Module):
         in_features: int,
         hidden_features: int,
         *,
-        key: Any,
+        key: ArrayLike,
         num_layers: int = 1,
         bidirectional: bool = False,
         use_bias: bool = True,
         dropout_rate: float = 0.0,
         inference: bool = False,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         self._set_up((in_features, hidden_features), key, num_layers, bidirectional, dropout_rate, inference,
                      use_bias=use_bias, dtype=dtype)  # fmt: skip
 
     def _set_up(
-        self, features: tuple[int, int], key: Any, num_layers: int, bidirectional: bool, dropout_rate: float,
+        self, features: tuple[int, int], key: ArrayLike, num_layers: int, bidirectional: bool, dropout_rate: float,
         inference: bool, **options: Any,
     ) -> None:  # fmt: skip
         """Assigns the fields; `options` are those of the cells."""
@@ -287,7 +297,7 @@ class _Recurrent(Module):
         lengths: ArrayLike | None = None,
         mask: ArrayLike | None = None,
         key: ArrayLike | None = None,
-    ) -> tuple[Array, Any]:
+    ) -> tuple[Array, tuple[tuple[State, ...], ...]]:
         """Runs over the axis before the last.
 
         Args:
@@ -322,7 +332,7 @@ class _Recurrent(Module):
             states.append(tuple(state for _, state in runs))
         return x, tuple(states)
 
-    def _run(self, i: int, j: int, cell: _Cell, x: Array, initial: Any, valid: Array | None) -> tuple[Array, Any]:
+    def _run(self, i: int, j: int, cell: _Cell[Any], x: Array, initial: Any, valid: Array | None) -> tuple[Array, Any]:
         """The outputs and the last state of a cell; direction 1 runs from the end."""
         gates = nnp.moveaxis(cell.project(x), -2, 0)
         state = cell.read_state(None if initial is None else self._pick(initial, i, j), gates[0])
@@ -377,7 +387,7 @@ def _where(valid: Array, new: Any, old: Any) -> Any:
     return nnp.where(valid, new, old)
 
 
-class RNN(_Recurrent):
+class RNN(_Recurrent[Array]):
     """Layers of RNNCell over time.
 
     Args:
@@ -398,7 +408,7 @@ class RNN(_Recurrent):
         ((2, 5, 4), (2, 4))
     """
 
-    cell: ClassVar[type[_Cell]] = RNNCell
+    cell: ClassVar[type[_Cell[Any]]] = RNNCell
 
     @spelled
     def __init__(
@@ -406,20 +416,20 @@ class RNN(_Recurrent):
         in_features: int,
         hidden_features: int,
         *,
-        key: Any,
+        key: ArrayLike,
         num_layers: int = 1,
         bidirectional: bool = False,
-        activation: Any = nnp.tanh,
+        activation: Callable[[Array], Array] = nnp.tanh,
         use_bias: bool = True,
         dropout_rate: float = 0.0,
         inference: bool = False,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         self._set_up((in_features, hidden_features), key, num_layers, bidirectional, dropout_rate, inference,
                      use_bias=use_bias, activation=activation, dtype=dtype)  # fmt: skip
 
 
-class GRU(_Recurrent, init=False):
+class GRU(_Recurrent[Array], init=False):
     """Layers of GRUCell over time; the arguments are those of `nnc.nn.RNN`.
 
     Args:
@@ -439,10 +449,10 @@ class GRU(_Recurrent, init=False):
         (2, 5, 4)
     """
 
-    cell: ClassVar[type[_Cell]] = GRUCell
+    cell: ClassVar[type[_Cell[Any]]] = GRUCell
 
 
-class LSTM(_Recurrent, init=False):
+class LSTM(_Recurrent[LSTMState], init=False):
     """Layers of LSTMCell over time; the arguments are those of `nnc.nn.RNN`.
 
     Args:
@@ -463,4 +473,4 @@ class LSTM(_Recurrent, init=False):
         ((2, 5, 8), (2, 4))
     """
 
-    cell: ClassVar[type[_Cell]] = LSTMCell
+    cell: ClassVar[type[_Cell[Any]]] = LSTMCell

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import nnc.numpy as nnp
 from nnc import random, tree
@@ -12,11 +11,17 @@ from nnc.commands.rules import check_axes
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 
 @spelled
 def dropout(
-    key: Any, x: Any, rate: float, *, deterministic: bool = False, shared_axes: int | Sequence[int] = ()
+    key: ArrayLike | None,
+    x: ArrayLike,
+    rate: float,
+    *,
+    deterministic: bool = False,
+    shared_axes: int | Sequence[int] = (),
 ) -> Array:
     """Returns x with each element set to 0 with probability `rate`, the others divided by 1 - rate (Srivastava et al., 2014).
 

@@ -16,6 +16,7 @@ from nnc.nn.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from nnc.nn.paths import assign, join
 from nnc.nn.recurrent import GRU, LSTM, RNN
 from nnc.spelling import spelled
+from nnc.typing import A, ArrayLike
 
 NORMS = (BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm)
 OF_NORMS = {"scale": "weight", "bias": "bias", "mean": "running_mean", "variance": "running_var"}
@@ -25,7 +26,7 @@ Entry = tuple[
 
 
 @spelled
-def load_torch(model: Any, state: Mapping[str, Any], *, rename: Callable[[str], str] | None = None) -> Any:
+def load_torch(model: A, state: Mapping[str, ArrayLike], *, rename: Callable[[str], str] | None = None) -> A:
     """The model with the arrays of a PyTorch `state_dict`.
 
     Names are the fields' names, with PyTorch's words where nnc has others: `weight`, `running_mean` … of norms,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import nnc.numpy as nnp
 from nnc import dtypes, random
@@ -16,7 +16,7 @@ from nnc.nn.multihead import KVCache, MultiHeadAttention
 from nnc.nn.norms import LayerNorm
 from nnc.nn.running import Run
 from nnc.spelling import spelled
-from nnc.typing import ArrayLike
+from nnc.typing import ArrayLike, DTypeLike
 
 Activation = Callable[..., Any]
 
@@ -60,14 +60,14 @@ class TransformerEncoderLayer(Module):
         num_heads: int,
         hidden_features: int | None = None,
         *,
-        key: Any,
+        key: ArrayLike,
         activation: Activation = activations.relu,
         norm_first: bool = False,
         dropout_rate: float = 0.0,
         use_bias: bool = True,
         eps: float = 1e-5,
         inference: bool = False,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         keys = random.split(key, 3)
         hidden = hidden_features or 4 * features
@@ -79,6 +79,16 @@ class TransformerEncoderLayer(Module):
         self.dropout = Dropout(dropout_rate, inference)
         self.activation, self.norm_first = activation, norm_first
 
+    @overload
+    def __call__(
+        self, x: ArrayLike, *, mask: ArrayLike | None = None, is_causal: bool = False,
+        cache: None = None, key: ArrayLike | None = None,
+    ) -> Array: ...  # fmt: skip
+    @overload
+    def __call__(
+        self, x: ArrayLike, *, mask: ArrayLike | None = None, is_causal: bool = False,
+        cache: KVCache, key: ArrayLike | None = None,
+    ) -> tuple[Array, KVCache]: ...  # fmt: skip
     def __call__(
         self,
         x: ArrayLike,
@@ -150,14 +160,14 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         num_heads: int,
         hidden_features: int | None = None,
         *,
-        key: Any,
+        key: ArrayLike,
         activation: Activation = activations.relu,
         norm_first: bool = False,
         dropout_rate: float = 0.0,
         use_bias: bool = True,
         eps: float = 1e-5,
         inference: bool = False,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         own, shared = random.split(key)
         drops: dict[str, Any] = {"dropout_rate": dropout_rate, "inference": inference}
@@ -168,7 +178,17 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         self.multihead_attn = MultiHeadAttention(features, num_heads, key=own, use_bias=use_bias, dtype=dtype, **drops)
         self.norm3 = LayerNorm(features, eps=eps, use_bias=use_bias, dtype=dtype)
 
-    def __call__(  # type: ignore[override]
+    @overload  # type: ignore[override]
+    def __call__(
+        self, x: ArrayLike, memory: ArrayLike, *, mask: ArrayLike | None = None, memory_mask: ArrayLike | None = None,
+        is_causal: bool = False, cache: None = None, key: ArrayLike | None = None,
+    ) -> Array: ...  # fmt: skip
+    @overload
+    def __call__(
+        self, x: ArrayLike, memory: ArrayLike, *, mask: ArrayLike | None = None, memory_mask: ArrayLike | None = None,
+        is_causal: bool = False, cache: KVCache, key: ArrayLike | None = None,
+    ) -> tuple[Array, KVCache]: ...  # fmt: skip
+    def __call__(
         self,
         x: ArrayLike,
         memory: ArrayLike,
@@ -216,6 +236,16 @@ class TransformerEncoder(Module):
     layers: Sequence[TransformerEncoderLayer]
     norm: LayerNorm | None = None
 
+    @overload
+    def __call__(
+        self, x: ArrayLike, *, mask: ArrayLike | None = None, is_causal: bool = False,
+        caches: None = None, key: ArrayLike | None = None,
+    ) -> Array: ...  # fmt: skip
+    @overload
+    def __call__(
+        self, x: ArrayLike, *, mask: ArrayLike | None = None, is_causal: bool = False,
+        caches: Sequence[KVCache], key: ArrayLike | None = None,
+    ) -> tuple[Array, list[KVCache]]: ...  # fmt: skip
     def __call__(
         self,
         x: ArrayLike,
@@ -246,6 +276,16 @@ class TransformerDecoder(Module):
     layers: Sequence[TransformerDecoderLayer]
     norm: LayerNorm | None = None
 
+    @overload
+    def __call__(
+        self, x: ArrayLike, memory: ArrayLike, *, mask: ArrayLike | None = None, memory_mask: ArrayLike | None = None,
+        is_causal: bool = False, caches: None = None, key: ArrayLike | None = None,
+    ) -> Array: ...  # fmt: skip
+    @overload
+    def __call__(
+        self, x: ArrayLike, memory: ArrayLike, *, mask: ArrayLike | None = None, memory_mask: ArrayLike | None = None,
+        is_causal: bool = False, caches: Sequence[KVCache], key: ArrayLike | None = None,
+    ) -> tuple[Array, list[KVCache]]: ...  # fmt: skip
     def __call__(
         self,
         x: ArrayLike,
@@ -262,7 +302,12 @@ class TransformerDecoder(Module):
 
 
 def _stacked(
-    module: Any, x: Any, others: tuple[Any, ...], caches: Sequence[KVCache] | None, key: Any, **options: Any
+    module: Any,
+    x: Any,
+    others: tuple[Any, ...],
+    caches: Sequence[KVCache] | None,
+    key: ArrayLike | None,
+    **options: Any,
 ) -> Any:
     run = Run(module, key=key)
     new: list[KVCache] = []

@@ -22,6 +22,7 @@ from nnc.spelling import spelled
 from nnc.trace.core.flat import call_function
 from nnc.trace.core.vectorize import vmap
 from nnc.tracebacks import api_boundary
+from nnc.typing import ArrayLike
 
 __all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "vectorize"]
 
@@ -44,11 +45,12 @@ def fromfunction(function: Fun, shape: Any, *, dtype: Any = None, **kwargs: Any)
                [1, 2]], dtype=int64)
     """
     wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, "fromfunction")
-    return call_function(function, indices(to_shape(shape, "fromfunction"), wanted), kwargs, where="fromfunction")
+    grids = indices(to_shape(shape, "fromfunction"), wanted)
+    return call_function(function, tuple(grids), kwargs, where="fromfunction")
 
 
 @api_boundary
-def apply_along_axis(func1d: Fun, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+def apply_along_axis(func1d: Fun, axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
     """Returns `func1d(vector, *args, **kwargs)` for the vectors of `arr` along `axis`, whose axes stand in its place.
 
     Args:

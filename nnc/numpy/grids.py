@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from nnc.numpy.manipulation import reshape
 from nnc.numpy.operands import check_not_inplace, static_int, to_shape, to_value
 from nnc.numpy.searching import nonzero
 from nnc.spelling import spelled
-from nnc.typing import ArrayLike, DTypeLike
+from nnc.typing import ArrayLike, DTypeLike, No, Yes
 
 __all__ = [
     "c_", "diag_indices", "diag_indices_from", "fill_diagonal", "index_exp", "indices", "ix_", "mask_indices", "meshgrid",
@@ -64,6 +64,10 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy", sparse: bool = False) -> 
     return grids
 
 
+@overload
+def indices(dimensions: ArrayLike, dtype: DTypeLike | None = None, sparse: No = False) -> Array: ...
+@overload
+def indices(dimensions: ArrayLike, dtype: DTypeLike | None = None, *, sparse: Yes) -> tuple[Array, ...]: ...
 @spelled
 def indices(dimensions: ArrayLike, dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
     """Returns the index of each element of an array of shape `dimensions`: one grid for each axis, stacked (or, sparse, a tuple).
@@ -123,7 +127,7 @@ def ix_(*args: Any) -> tuple[Array, ...]:
 
 
 @spelled
-def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """Returns the rows and columns of the elements on and below the diagonal `k` of an n by m matrix.
 
     Args:
@@ -135,7 +139,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
 
 
 @spelled
-def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """Returns the rows and columns of the elements on and above the diagonal `k` of an n by m matrix.
 
     Args:
@@ -153,7 +157,7 @@ def _triangle_indices(where: str, function: Callable[..., Any], n: Any, k: Any, 
 
 
 @spelled
-def tril_indices_from(x: ArrayLike, k: int = 0) -> tuple[Any, ...]:
+def tril_indices_from(x: ArrayLike, k: int = 0) -> tuple[Array, Array]:
     """Returns the rows and columns of the elements of the matrix `x` on and below its diagonal `k`.
 
     Args:
@@ -165,7 +169,7 @@ def tril_indices_from(x: ArrayLike, k: int = 0) -> tuple[Any, ...]:
 
 
 @spelled
-def triu_indices_from(x: ArrayLike, k: int = 0) -> tuple[Any, ...]:
+def triu_indices_from(x: ArrayLike, k: int = 0) -> tuple[Array, Array]:
     """Returns the rows and columns of the elements of the matrix `x` on and above its diagonal `k`.
 
     Args:

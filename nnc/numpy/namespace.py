@@ -56,7 +56,7 @@ class NamespaceInfo:
         """The devices of this machine."""
         return all_devices()
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, dtypes.DType]:
+    def default_dtypes(self, *, device: object = None) -> dict[str, dtypes.DType]:
         """The dtypes of new arrays."""
         return {
             "real floating": dtypes.DEFAULT_FLOAT,
@@ -65,7 +65,7 @@ class NamespaceInfo:
             "indexing": dtypes.int64,
         }
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, dtypes.DType]:
+    def dtypes(self, *, device: object = None, kind: Any = None) -> dict[str, dtypes.DType]:
         """The standard's dtypes of a kind (see `isdtype`), by name: not float16 and bfloat16."""
         return {
             name: dtype

@@ -6,7 +6,7 @@ How many distinct elements there are depends on values; `size=` fixes the shape,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from nnc.numpy.reductions import any as any_
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.searching import argsort, flatnonzero, lexsort, sort
 from nnc.spelling import spelled
-from nnc.typing import ArrayLike
+from nnc.typing import ArrayLike, No, Yes
 
 __all__ = [
     "intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all", "unique_counts", "unique_inverse",
@@ -111,6 +111,16 @@ def _starts(rows: Array, equal_nan: bool) -> Array:
     return concatenate([constants.full(shape=(1,), dtype=dtypes.bool_, value=True), any_(differ, 1)])
 
 
+@overload
+def unique(
+    x: ArrayLike, return_index: No = False, return_inverse: No = False, return_counts: No = False, axis: int | None = None,
+    *, equal_nan: bool = True, size: int | None = None, fill_value: ArrayLike | None = None,
+) -> Array: ...  # fmt: skip
+@overload
+def unique(
+    x: ArrayLike, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None,
+    *, equal_nan: bool = True, size: int | None = None, fill_value: ArrayLike | None = None,
+) -> tuple[Array, ...]: ...  # fmt: skip
 @spelled
 def unique(
     x: ArrayLike, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None,
@@ -295,6 +305,16 @@ def setxor1d(
     )  # fmt: skip
 
 
+@overload
+def intersect1d(
+    x1: ArrayLike, x2: ArrayLike, assume_unique: bool = False, return_indices: No = False, *, size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array: ...  # fmt: skip
+@overload
+def intersect1d(
+    x1: ArrayLike, x2: ArrayLike, assume_unique: bool = False, *, return_indices: Yes, size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> tuple[Array, Array, Array]: ...  # fmt: skip
 @spelled
 def intersect1d(
     x1: ArrayLike, x2: ArrayLike, assume_unique: bool = False, return_indices: bool = False, *, size: int | None = None,

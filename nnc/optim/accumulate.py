@@ -25,6 +25,7 @@ from nnc.optim.moments import Correction, average, check_decays, zeros_state
 from nnc.optim.precision import select_tree
 from nnc.optim.transforms import zero_count, zeros_for
 from nnc.spelling import spelled
+from nnc.typing import A, DTypeLike
 
 # -- moving averages ---------------------------------------------------------------------------------------------------
 
@@ -42,7 +43,7 @@ class EmaState(NamedTuple):
 
 
 @spelled
-def ema(decay: Scalar, debias: bool = True, accumulator_dtype: Any = None) -> GradientTransformation:
+def ema(decay: Scalar, debias: bool = True, accumulator_dtype: DTypeLike | None = None) -> GradientTransformation:
     """Replaces updates by their running mean; given parameters in place of updates it averages those.
 
     m ← decay · m + (1 − decay) · u,    u' = m / (1 − decayᵗ),  or m where debias is False
@@ -85,7 +86,7 @@ def ema(decay: Scalar, debias: bool = True, accumulator_dtype: Any = None) -> Gr
 
 
 @spelled
-def incremental_update(new_tensors: Any, old_tensors: Any, step_size: Scalar) -> Any:
+def incremental_update(new_tensors: A, old_tensors: A, step_size: Scalar) -> A:
     """Moves one tree towards another: step_size · new + (1 − step_size) · old, as target networks and averaged weights do.
 
     Args:
@@ -171,7 +172,7 @@ class MultiSteps:
         grads = make_state("MultiSteps", lambda p: zeros_for(p, self._dtype), params)
         return MultiStepsState(zero_count(), zero_count(), self._opt.init(params), grads)
 
-    def update(self, updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+    def update(self, updates: A, state: MultiStepsState, params: Any = None, **extra: Any) -> tuple[A, MultiStepsState]:
         """Updates that are 0 but for every k-th call, and the next state.
 
         Args:

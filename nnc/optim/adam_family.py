@@ -27,6 +27,7 @@ from nnc.optim.moments import (
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
 from nnc.spelling import spelled
+from nnc.typing import DTypeLike
 
 # -- NAdam -------------------------------------------------------------------------------------------------------------
 
@@ -49,7 +50,11 @@ class ScaleByNadamState(NamedTuple):
 
 @spelled
 def scale_by_nadam(
-    b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, momentum_decay: Scalar = 4e-3, mu_dtype: Any = None
+    b1: Scalar = 0.9,
+    b2: Scalar = 0.999,
+    eps: Scalar = 1e-8,
+    momentum_decay: Scalar = 4e-3,
+    mu_dtype: DTypeLike | None = None,
 ) -> GradientTransformation:
     """Adam with Nesterov momentum that warms up (Dozat, "Incorporating Nesterov momentum into Adam", 2016).
 
@@ -104,7 +109,7 @@ def scale_by_nadam(
 @spelled
 def nadam(
     learning_rate: Scalar | Schedule, b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0,
-    mu_dtype: Any = None, *, nesterov: bool = True, momentum_decay: Scalar | None = None,
+    mu_dtype: DTypeLike | None = None, *, nesterov: bool = True, momentum_decay: Scalar | None = None,
 ) -> GradientTransformation:  # fmt: skip
     """NAdam, Adam with Nesterov momentum (Dozat, 2016). As in Optax: `adam(..., nesterov=True)`.
 
@@ -297,7 +302,7 @@ class ScaleByLionState(NamedTuple):
 
 
 @spelled
-def scale_by_lion(b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: Any = None) -> GradientTransformation:
+def scale_by_lion(b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: DTypeLike | None = None) -> GradientTransformation:
     """Signs of a mean of gradients (Chen et al., "Symbolic discovery of optimization algorithms", 2023).
 
     u = sign(b1 · m + (1 − b1) · g),    m ← b2 · m + (1 − b2) · g
@@ -330,7 +335,7 @@ def scale_by_lion(b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: Any = None) -> 
 
 @spelled
 def lion(
-    learning_rate: Scalar | Schedule, b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: Any = None,
+    learning_rate: Scalar | Schedule, b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: DTypeLike | None = None,
     weight_decay: Scalar = 1e-3, mask: Mask = None,
 ) -> GradientTransformation:  # fmt: skip
     """Lion (Chen et al., "Symbolic discovery of optimization algorithms", 2023): every step has the size of the rate.

@@ -19,6 +19,7 @@ from nnc.optim.base import GradientTransformation, make_state, map_trainable, nu
 from nnc.optim.clipping import squared_magnitude
 from nnc.optim.transforms import zero_count, zeros_for
 from nnc.spelling import spelled
+from nnc.typing import DTypeLike
 
 
 class ScaleByAdamState(NamedTuple):
@@ -80,7 +81,7 @@ class ScaleByStddevState(NamedTuple):
 # -- moments -----------------------------------------------------------------------------------------------------------
 
 
-def zeros_state(where: str, params: Any, dtype: Any = None) -> Any:
+def zeros_state(where: str, params: Any, dtype: DTypeLike | None = None) -> Any:
     """Zeros for each trainable leaf, where means of gradients are kept."""
     return make_state(where, lambda p: zeros_for(p, dtype), params)
 
@@ -155,7 +156,7 @@ def check_decays(where: str, **decays: Scalar) -> None:
 
 @spelled
 def scale_by_adam(
-    b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0, mu_dtype: Any = None, *,
+    b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0, mu_dtype: DTypeLike | None = None, *,
     nesterov: bool = False,
 ) -> GradientTransformation:  # fmt: skip
     """Divides the mean of past gradients by their root mean square (Kingma and Ba, "Adam", 2015).
@@ -212,7 +213,7 @@ def divide(m: Array, v: Array, eps: Scalar, eps_root: Scalar, dtype: dtypes.DTyp
 
 @spelled
 def scale_by_amsgrad(
-    b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0, mu_dtype: Any = None, *,
+    b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0, mu_dtype: DTypeLike | None = None, *,
     correct_greatest: bool = False,
 ) -> GradientTransformation:  # fmt: skip
     """Adam whose divisor never falls (Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018).

@@ -18,6 +18,7 @@ from nnc.optim.partition import multi_transform
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
 from nnc.spelling import spelled
+from nnc.typing import DTypeLike
 
 Coefficients = tuple[float, float, float]
 QUINTIC: Coefficients = (3.4445, -4.7750, 2.0315)  # steepest at 0 among coefficients that keep singular values near 1
@@ -75,8 +76,8 @@ class MuonState(NamedTuple):
 
 @spelled
 def scale_by_muon(
-    ns_coeffs: Coefficients = QUINTIC, ns_steps: int = 5, beta: Scalar = 0.95, eps: Scalar = 1e-8, mu_dtype: Any = None, *,
-    nesterov: bool = True, adaptive: bool = False,
+    ns_coeffs: Coefficients = QUINTIC, ns_steps: int = 5, beta: Scalar = 0.95, eps: Scalar = 1e-8,
+    mu_dtype: DTypeLike | None = None, *, nesterov: bool = True, adaptive: bool = False,
 ) -> GradientTransformation:  # fmt: skip
     """Orthogonalised momentum of matrices (Jordan et al., "Muon: an optimizer for hidden layers", 2024).
 
@@ -149,7 +150,7 @@ def scale_by_shape(consistent_rms: Scalar | None = None, *, output_axis: int = 1
 @spelled
 def muon(
     learning_rate: Scalar | Schedule, ns_coeffs: Coefficients = QUINTIC, ns_steps: int = 5, beta: Scalar = 0.95,
-    eps: Scalar = 1e-8, weight_decay: Scalar = 0.0, weight_decay_mask: Mask = None, mu_dtype: Any = None, *,
+    eps: Scalar = 1e-8, weight_decay: Scalar = 0.0, weight_decay_mask: Mask = None, mu_dtype: DTypeLike | None = None, *,
     nesterov: bool = True, adaptive: bool = False, adam_b1: Scalar = 0.9, adam_b2: Scalar = 0.999,
     adam_eps_root: Scalar = 0.0, adam_weight_decay: Scalar = 0.0, adam_learning_rate: Scalar | Schedule | None = None,
     consistent_rms: Scalar | None = None, output_axis: int = 1,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar
 from nnc.optim.base import GradientTransformation, chain
@@ -12,12 +10,13 @@ from nnc.optim.partition import masked
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, scale_by_trust_ratio, trace
 from nnc.spelling import spelled
+from nnc.typing import DTypeLike
 
 
 @spelled
 def sgd(
     learning_rate: Scalar | Schedule, momentum: Scalar | None = None, nesterov: bool = False,
-    accumulator_dtype: Any = None, *, dampening: Scalar = 0.0, weight_decay: Scalar = 0.0,
+    accumulator_dtype: DTypeLike | None = None, *, dampening: Scalar = 0.0, weight_decay: Scalar = 0.0,
 ) -> GradientTransformation:  # fmt: skip
     """Stochastic gradient descent, with momentum (Sutskever et al., "On the importance of initialization and momentum", 2013).
 
@@ -62,7 +61,7 @@ def sgd(
 @spelled
 def adam(
     learning_rate: Scalar | Schedule, b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0,
-    mu_dtype: Any = None, *, nesterov: bool = False, amsgrad: bool = False,
+    mu_dtype: DTypeLike | None = None, *, nesterov: bool = False, amsgrad: bool = False,
 ) -> GradientTransformation:  # fmt: skip
     """Adam (Kingma and Ba, "Adam: a method for stochastic optimization", 2015).
 
@@ -105,7 +104,7 @@ def adam(
 @spelled
 def adamw(
     learning_rate: Scalar | Schedule, b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0,
-    mu_dtype: Any = None, weight_decay: Scalar = 1e-4, mask: Mask = None, *, nesterov: bool = False,
+    mu_dtype: DTypeLike | None = None, weight_decay: Scalar = 1e-4, mask: Mask = None, *, nesterov: bool = False,
 ) -> GradientTransformation:  # fmt: skip
     """Adam with decoupled weight decay (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019).
 

@@ -34,6 +34,7 @@ from nnc.optim.base import (
 from nnc.optim.transforms import zero_count
 from nnc.spelling import spelled
 from nnc.tracebacks import api_boundary
+from nnc.typing import A, ArrayLike
 
 
 @spelled
@@ -55,7 +56,7 @@ def all_finite(values: Any) -> Array:
 
 
 @spelled
-def select_tree(pred: Any, on_true: Any, on_false: Any) -> Any:
+def select_tree(pred: ArrayLike, on_true: A, on_false: A) -> A:
     """The tree `on_true` where `pred` is True, else `on_false`, which has its structure; leaves that are no arrays stay.
 
     Args:
@@ -107,7 +108,7 @@ class StaticLossScale:
         check_scalar("StaticLossScale", "loss_scale", self.loss_scale, positive=True)
         object.__setattr__(self, "loss_scale", _float(self.loss_scale))
 
-    def scale(self, values: Any) -> Any:
+    def scale(self, values: A) -> A:
         """A loss, or a tree, times the scale.
 
         Args:
@@ -115,7 +116,7 @@ class StaticLossScale:
         """
         return _times("scale", values, self.loss_scale)
 
-    def unscale(self, values: Any) -> Any:
+    def unscale(self, values: A) -> A:
         """Gradients divided by the scale; 16-bit ones become float32, in which nothing is lost.
 
         Args:

@@ -16,6 +16,7 @@ from nnc.optim.base import GradientTransformation, make_state, map_trainable, nu
 from nnc.optim.clipping import norm
 from nnc.optim.schedules import Schedule
 from nnc.spelling import spelled
+from nnc.typing import DTypeLike
 
 
 def scaled(where: str, updates: Any, factor: Scalar) -> Any:
@@ -120,7 +121,7 @@ class TraceState(NamedTuple):
 
 @spelled
 def trace(
-    decay: Scalar, nesterov: bool = False, accumulator_dtype: Any = None, *, dampening: Scalar = 0.0
+    decay: Scalar, nesterov: bool = False, accumulator_dtype: DTypeLike | None = None, *, dampening: Scalar = 0.0
 ) -> GradientTransformation:
     """Adds momentum (Polyak 1964; Sutskever et al., "On the importance of initialization and momentum", 2013).
 
@@ -165,7 +166,7 @@ def trace(
     return GradientTransformation(init_fn, update_fn)
 
 
-def zeros_for(p: Array, dtype: Any = None) -> Array:
+def zeros_for(p: Array, dtype: DTypeLike | None = None) -> Array:
     """Zeros that accumulate updates of the parameter `p`: written here, so that no step has to wait for their memory."""
     return Array(np.full(p.shape, 0, dtypes.accumulator(p.dtype) if dtype is None else dtypes.as_dtype(dtype)))
 

@@ -1,27 +1,70 @@
-"""Type checkers see what functions take and return: mypy reads three programs of users, once for all tests here."""
+"""Type checkers see what functions take and return: mypy reads four programs of users, once for all tests here."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_overloads
 
 import pytest
 
-from tests.typing import training
+import nnc
+import nnc.nn.initializers
+import nnc.nn.models
+import nnc.numpy.fft
+import nnc.numpy.linalg
+import nnc.typing
+from tests.typing import modelling, training
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+PROGRAMS = ("training", "modelling")
 LINE = re.compile(r"tests/typing/(?P<file>\w+)\.py:(?P<line>\d+): (?P<kind>error|note): (?P<text>.*)")
+
+
+NAMESPACES: tuple[Any, ...] = (
+    nnc, nnc.numpy, nnc.numpy.linalg, nnc.numpy.fft, nnc.nn, nnc.nn.initializers, nnc.nn.models, nnc.optim, nnc.random,
+    nnc.tree, nnc.io, nnc.data, nnc.debug, nnc.testing, nnc.view, nnc.errors, nnc.typing,
+)  # fmt: skip
+ANY = {  # results that Python's types cannot describe, by reason
+    *("nnc.numpy.ndarray.item", "nnc.numpy.ndarray.tolist"),  # numbers of the dtype, as in NumPy
+    "nnc.numpy.gradient",  # one array for a vector, else a list
+    "nnc.numpy.einsum_path",  # as in NumPy: a list that begins with a string
+    "nnc.numpy.vectorize",  # the function's results, or a decorator
+    *("nnc.nn.Sequential.__call__", "nnc.nn.models.VGG.__call__"),  # with stateful layers, also the new module
+    *("nnc.nn.Checkpoint.__call__", "nnc.nn.Tied.__call__", "nnc.nn.Tied.whole"),  # the wrapped module's
+    *("nnc.nn.Run.result", "nnc.nn.field"),
+    *("nnc.tree.unflatten", "nnc.tree.transpose", "nnc.tree.broadcast_prefix", "nnc.io.load"),  # read from a structure
+    "nnc.DynamicGraph.evaluate",
+    "nnc.optim.value_and_grad_from_state",
+    "nnc.testing.central_difference",  # a tree of NumPy arrays
+}
+
+
+def results_of_type_any(module: Any) -> Iterator[str]:
+    """Yields the names of public functions and methods of which an overload returns Any."""
+    for name in module.__all__:
+        value = getattr(module, name)
+        methods = {**vars(value)} if inspect.isclass(value) else {}
+        public = {f"{name}.{key}": method for key, method in methods.items() if key == "__call__" or key[0] != "_"}
+        for path, function in ({name: value} | public).items():
+            function = inspect.unwrap(getattr(function, "fget", None) or getattr(function, "__func__", function))
+            if inspect.isfunction(function):
+                forms = get_overloads(function) or [function]
+                if any(re.search(r"\bAny\b", str(form.__annotations__.get("return"))) for form in forms):
+                    yield f"{module.__name__}.{path}"
 
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], list[str]]:
     """Runs mypy, and returns its messages by (file, line)."""
     cache = tmp_path_factory.mktemp("mypy")
-    files = [str(HERE / f"{name}.py") for name in ("training", "reveals", "mistakes")]
+    files = [str(HERE / f"{name}.py") for name in (*PROGRAMS, "reveals", "mistakes")]
     command = [
         sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent", "--explicit-package-bases",
         "--disable-error-code=empty-body", f"--cache-dir={cache}", *files,
@@ -58,8 +101,9 @@ def shortened(revealed: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_users_program_has_no_errors_and_no_any(said: dict[tuple[str, int], list[str]]) -> None:
-    assert errors(said, "training") == {}
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_users_program_has_no_errors_and_no_any(said: dict[tuple[str, int], list[str]], program: str) -> None:
+    assert errors(said, program) == {}
 
 
 @pytest.mark.slow
@@ -87,8 +131,21 @@ def test_mistakes_are_found_by_type_checkers(said: dict[tuple[str, int], list[st
     assert missed == {}
 
 
-def test_the_users_program_runs() -> None:
+def test_the_users_programs_run() -> None:
     assert training.main() < 0.3
+    loss, zero, root, counted = modelling.main()
+    assert loss < 1.0 and zero == 0 and counted == 64 * (4 * 16 + 16 + 16 * 3 + 3) + 4
+    assert abs(root - 2**0.5) < 1e-6
+
+
+def test_results_of_public_functions_have_types() -> None:
+    found = {name for module in NAMESPACES for name in results_of_type_any(module)}
+    assert found == ANY
+
+
+def test_public_namespaces_list_public_names_alone() -> None:
+    for module in NAMESPACES:
+        assert dir(module) == sorted(module.__all__), module.__name__
 
 
 def test_the_package_says_that_it_is_typed() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import nnc.numpy as nnp
 from nnc import dtypes, random
+from nnc.array import Array
 from nnc.nn.activations import relu
 from nnc.nn.convolution import AvgPool, Conv, MaxPool
 from nnc.nn.layers import Linear
@@ -15,6 +16,7 @@ from nnc.nn.norms import BatchNorm
 from nnc.nn.pooling import global_avg_pool
 from nnc.nn.running import Run
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 
 class DenseLayer(Module):
@@ -25,13 +27,13 @@ class DenseLayer(Module):
     norm2: BatchNorm
     conv2: Conv
 
-    def __init__(self, in_features: int, growth: int, *, key: Any, dtype: Any = dtypes.float32) -> None:
+    def __init__(self, in_features: int, growth: int, *, key: ArrayLike, dtype: DTypeLike = dtypes.float32) -> None:
         keys, inner = random.split(key), 4 * growth
         self.norm1, self.norm2 = BatchNorm(in_features, dtype=dtype), BatchNorm(inner, dtype=dtype)
         self.conv1 = Conv(in_features, inner, 1, key=keys[0], use_bias=False, dtype=dtype)
         self.conv2 = Conv(inner, growth, 3, key=keys[1], padding=1, use_bias=False, dtype=dtype)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> tuple[Array, Self]:
         """(N, in_features, H, W) -> ((N, growth, H, W), new self)."""
         run = Run(self)
         out = run.conv1(relu(run.norm1(x)))
@@ -51,13 +53,15 @@ class DenseBlock(Module):
 
     layers: tuple[DenseLayer, ...]
 
-    def __init__(self, in_features: int, growth: int, depth: int, *, key: Any, dtype: Any = dtypes.float32) -> None:
+    def __init__(
+        self, in_features: int, growth: int, depth: int, *, key: ArrayLike, dtype: DTypeLike = dtypes.float32
+    ) -> None:
         keys = random.split(key, depth)
         self.layers = tuple(
             DenseLayer(in_features + i * growth, growth, key=keys[i], dtype=dtype) for i in range(depth)
         )
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> tuple[Array, Self]:
         """(N, in_features, H, W) -> ((N, in_features + depth · growth, H, W), new self)."""
         run = Run(self)
         for layer in run.layers:
@@ -72,12 +76,12 @@ class Transition(Module):
     conv: Conv
     pool: AvgPool
 
-    def __init__(self, in_features: int, *, key: Any, dtype: Any = dtypes.float32) -> None:
+    def __init__(self, in_features: int, *, key: ArrayLike, dtype: DTypeLike = dtypes.float32) -> None:
         self.norm = BatchNorm(in_features, dtype=dtype)
         self.conv = Conv(in_features, in_features // 2, 1, key=key, use_bias=False, dtype=dtype)
         self.pool = AvgPool(2)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> tuple[Array, Self]:
         """(N, in_features, H, W) -> ((N, in_features / 2, H / 2, W / 2), new self)."""
         run = Run(self)
         return run.result(run.pool(run.conv(relu(run.norm(x)))))
@@ -116,11 +120,11 @@ class DenseNet(Module):
         growth: int,
         depths: Sequence[int],
         *,
-        key: Any,
+        key: ArrayLike,
         width: int = 64,
         num_classes: int = 1000,
         in_features: int = 3,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         first, last, for_blocks, for_transitions = random.split(key, 4)
         block_keys, transition_keys = (random.split(k, len(depths)) for k in (for_blocks, for_transitions))
@@ -137,7 +141,7 @@ class DenseNet(Module):
         self.norm5 = BatchNorm(width, dtype=dtype)
         self.classifier = Linear(width, num_classes, key=last, dtype=dtype)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> tuple[Array, Self]:
         """(N, in_features, H, W) -> ((N, num_classes), new self)."""
         run = Run(self)
         x = run.pool0(relu(run.norm0(run.conv0(x))))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Self
 
 import nnc.numpy as nnp
 from nnc import dtypes, random
+from nnc.array import Array
 from nnc.nn.activations import relu
 from nnc.nn.convolution import Conv, MaxPool
 from nnc.nn.layers import Dropout, Linear, Sequential
@@ -14,6 +15,7 @@ from nnc.nn.norms import BatchNorm
 from nnc.nn.pooling import global_avg_pool
 from nnc.nn.running import Run
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 # channels of the branches: alone, before and after width 3, before and after the wide one, after the pool; None is a pool
 BLOCKS = (
@@ -31,14 +33,21 @@ class ConvNorm(Module):
     bn: BatchNorm
 
     def __init__(
-        self, in_features: int, features: int, kernel: int, *, key: Any, stride: int = 1, dtype: Any = dtypes.float32
+        self,
+        in_features: int,
+        features: int,
+        kernel: int,
+        *,
+        key: ArrayLike,
+        stride: int = 1,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         self.conv = Conv(
             in_features, features, kernel, key=key, stride=stride, padding=kernel // 2, use_bias=False, dtype=dtype
         )
         self.bn = BatchNorm(features, eps=1e-3, dtype=dtype)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> tuple[Array, Self]:
         """(N, in_features, H, W) -> ((N, features, H / stride, W / stride), new self)."""
         run = Run(self)
         return run.result(relu(run.bn(run.conv(x))))
@@ -73,9 +82,9 @@ class InceptionBlock(Module):
         in_features: int,
         features: tuple[int, int, int, int, int, int],
         *,
-        key: Any,
+        key: ArrayLike,
         wide: int = 5,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         keys = iter(random.split(key, 6))
         alone, before3, after3, before_wide, after_wide, pooled = features
@@ -88,7 +97,7 @@ class InceptionBlock(Module):
         self.branch3 = Sequential(conv(in_features, before_wide, 1), conv(before_wide, after_wide, wide))
         self.branch4 = Sequential(MaxPool(3, stride=1, padding=1), conv(in_features, pooled, 1))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> tuple[Array, Self]:
         """(N, in_features, H, W) -> ((N, channels of all branches, H, W), new self)."""
         run = Run(self)
         branches = (run.branch1, run.branch2, run.branch3, run.branch4)
@@ -121,12 +130,12 @@ class GoogLeNet(Module):
     def __init__(
         self,
         *,
-        key: Any,
+        key: ArrayLike,
         num_classes: int = 1000,
         in_features: int = 3,
         wide: int = 5,
         dropout_rate: float = 0.2,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         keys = random.split(key, len(BLOCKS) + 4)
         self.conv1 = ConvNorm(in_features, 64, 7, key=keys[-1], stride=2, dtype=dtype)
@@ -145,7 +154,7 @@ class GoogLeNet(Module):
         self.dropout = Dropout(dropout_rate)
         self.fc = Linear(width, num_classes, key=keys[-4], dtype=dtype)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: ArrayLike, *, key: ArrayLike | None = None) -> tuple[Array, Self]:
         """(N, in_features, H, W) -> ((N, num_classes), new self)."""
         run = Run(self, key=key)
         x = run.pool(run.conv3(run.conv2(run.pool(run.conv1(x)))))

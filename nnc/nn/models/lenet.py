@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes, random
+from nnc.array import Array
 from nnc.nn.activations import relu
 from nnc.nn.convolution import Conv, MaxPool
 from nnc.nn.layers import Linear
 from nnc.nn.module import Module, field
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 
 class LeNet(Module):
@@ -36,18 +37,18 @@ class LeNet(Module):
     fc1: Linear
     fc2: Linear
     fc3: Linear
-    activation: Callable[..., Any] = field(static=True)
+    activation: Callable[[Array], Array] = field(static=True)
 
     @spelled
     def __init__(
         self,
         *,
-        key: Any,
+        key: ArrayLike,
         num_classes: int = 10,
         in_features: int = 1,
         image_size: int = 28,
-        activation: Callable[..., Any] = relu,
-        dtype: Any = dtypes.float32,
+        activation: Callable[[Array], Array] = relu,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         keys = random.split(key, 5)
         self.conv1 = Conv(in_features, 6, 5, key=keys[0], padding=2, dtype=dtype)
@@ -58,7 +59,7 @@ class LeNet(Module):
         self.fc3 = Linear(84, num_classes, key=keys[4], dtype=dtype)
         self.activation = activation
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> Array:
         """(N, in_features, image_size, image_size) -> (N, num_classes)."""
         x = self.pool(self.activation(self.conv1(x)))
         x = self.pool(self.activation(self.conv2(x)))

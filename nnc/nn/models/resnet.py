@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from nnc import dtypes, random
+from nnc.array import Array
 from nnc.nn.activations import relu
 from nnc.nn.convolution import Conv, MaxPool
 from nnc.nn.layers import Identity, Linear, Sequential
@@ -14,9 +15,10 @@ from nnc.nn.norms import BatchNorm
 from nnc.nn.pooling import global_avg_pool
 from nnc.nn.running import Run
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 
-def _conv(m: int, n: int, kernel: int, key: Any, dtype: Any, stride: int = 1) -> Conv:
+def _conv(m: int, n: int, kernel: int, key: ArrayLike, dtype: DTypeLike, stride: int = 1) -> Conv:
     return Conv(m, n, kernel, key=key, stride=stride, padding=kernel // 2, use_bias=False, dtype=dtype)
 
 
@@ -26,7 +28,7 @@ class _Block(Module):
     downsample: Sequential | None
     expansion: ClassVar[int]
 
-    def _shortcut(self, m: int, n: int, stride: int, key: Any, dtype: Any) -> Sequential | None:
+    def _shortcut(self, m: int, n: int, stride: int, key: ArrayLike, dtype: DTypeLike) -> Sequential | None:
         if stride == 1 and m == n:
             return None
         return Sequential(_conv(m, n, 1, key, dtype, stride), BatchNorm(n, dtype=dtype))
@@ -52,14 +54,16 @@ class BasicBlock(_Block):
     bn2: BatchNorm
     expansion: ClassVar[int] = 1
 
-    def __init__(self, in_features: int, features: int, stride: int, *, key: Any, dtype: Any = dtypes.float32) -> None:
+    def __init__(
+        self, in_features: int, features: int, stride: int, *, key: ArrayLike, dtype: DTypeLike = dtypes.float32
+    ) -> None:
         keys = random.split(key, 3)
         self.conv1 = _conv(in_features, features, 3, keys[0], dtype, stride)
         self.conv2 = _conv(features, features, 3, keys[1], dtype)
         self.bn1, self.bn2 = (BatchNorm(features, dtype=dtype) for _ in range(2))
         self.downsample = self._shortcut(in_features, features, stride, keys[2], dtype)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> tuple[Array, Self]:
         """(N, in_features, H, W) -> ((N, features, H / stride, W / stride), new self)."""
         run = Run(self)
         out = relu(run.bn1(run.conv1(x)))
@@ -85,7 +89,9 @@ class Bottleneck(_Block):
     bn3: BatchNorm
     expansion: ClassVar[int] = 4
 
-    def __init__(self, in_features: int, features: int, stride: int, *, key: Any, dtype: Any = dtypes.float32) -> None:
+    def __init__(
+        self, in_features: int, features: int, stride: int, *, key: ArrayLike, dtype: DTypeLike = dtypes.float32
+    ) -> None:
         keys, out = random.split(key, 4), 4 * features
         self.conv1 = _conv(in_features, features, 1, keys[0], dtype)
         self.conv2 = _conv(features, features, 3, keys[1], dtype, stride)
@@ -93,7 +99,7 @@ class Bottleneck(_Block):
         self.bn1, self.bn2, self.bn3 = (BatchNorm(n, dtype=dtype) for n in (features, features, out))
         self.downsample = self._shortcut(in_features, out, stride, keys[3], dtype)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> tuple[Array, Self]:
         """(N, in_features, H, W) -> ((N, 4 · features, H / stride, W / stride), new self)."""
         run = Run(self)
         out = relu(run.bn1(run.conv1(x)))
@@ -135,11 +141,11 @@ class ResNet(Module):
         block: type[BasicBlock] | type[Bottleneck],
         depths: Sequence[int],
         *,
-        key: Any,
+        key: ArrayLike,
         num_classes: int = 1000,
         in_features: int = 3,
         small_images: bool = False,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         keys = random.split(key, 6)
         self.conv1 = _conv(in_features, 64, 3 if small_images else 7, keys[0], dtype, 1 if small_images else 2)
@@ -155,7 +161,7 @@ class ResNet(Module):
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
         self.fc = Linear(width, num_classes, key=keys[5], dtype=dtype)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> tuple[Array, Self]:
         """(N, in_features, H, W) -> ((N, num_classes), new self)."""
         run = Run(self)
         x = run.maxpool(relu(run.bn1(run.conv1(x))))

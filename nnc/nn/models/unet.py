@@ -4,10 +4,11 @@ down.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Self
 
 import nnc.numpy as nnp
 from nnc import dtypes, random
+from nnc.array import Array
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.activations import relu
@@ -17,9 +18,10 @@ from nnc.nn.module import Module
 from nnc.nn.norms import BatchNorm
 from nnc.nn.running import Run
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 
-def _two_convs(m: int, n: int, key: Any, dtype: Any) -> Sequential:
+def _two_convs(m: int, n: int, key: ArrayLike, dtype: DTypeLike) -> Sequential:
     layers = []
     for features, conv_key in zip((m, n), random.split(key), strict=True):
         layers += [
@@ -61,10 +63,10 @@ class UNet(Module):
         in_features: int,
         num_classes: int,
         *,
-        key: Any,
+        key: ArrayLike,
         width: int = 64,
         depth: int = 4,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         ends, *stages = random.split(key, (depth + 1, 3))
         sizes = [width * 2**i for i in range(depth + 1)]
@@ -76,7 +78,7 @@ class UNet(Module):
         self.up = tuple(ConvTranspose(n, m, 2, key=keys[1], stride=2, dtype=dtype) for m, n, keys in reversed(pairs))
         self.merge = tuple(_two_convs(n, m, keys[2], dtype) for m, n, keys in reversed(pairs))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> tuple[Array, Self]:
         """(N, in_features, H, W), multiples of 2**depth -> ((N, num_classes, H, W), new self)."""
         x = nnp.asarray(x)
         if any(n % 2 ** len(self.down) for n in x.shape[-2:]):

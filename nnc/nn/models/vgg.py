@@ -15,6 +15,7 @@ from nnc.nn.module import Module
 from nnc.nn.norms import BatchNorm
 from nnc.nn.running import Run
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 # channels of the convolutions of each stage; a pool follows every stage
 STAGES = {
@@ -53,14 +54,14 @@ class VGG(Module):
         self,
         depth: int,
         *,
-        key: Any,
+        key: ArrayLike,
         num_classes: int = 1000,
         in_features: int = 3,
         image_size: int = 224,
         hidden_features: int = 4096,
         batch_norm: bool = False,
         dropout_rate: float = 0.5,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         if depth not in STAGES:
             raise user_error(ArgumentError, "VGG", f"depth is {depth}.", fix="use 11, 13, 16 or 19.")
@@ -79,11 +80,11 @@ class VGG(Module):
         first, second, third = (Linear(m, n, key=next(keys), dtype=dtype) for m, n in pairwise(sizes))
         self.classifier = Sequential(first, relu, Dropout(dropout_rate), second, relu, Dropout(dropout_rate), third)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: ArrayLike, *, key: ArrayLike | None = None) -> Any:
         """(N, in_features, image_size, image_size) -> (N, num_classes), with the new self where there are batch norms."""
         run = Run(self, key=key)
-        x = run.features(x)
-        return run.result(run.classifier(nnp.reshape(x, (x.shape[0], -1))))
+        found = run.features(x)
+        return run.result(run.classifier(nnp.reshape(found, (found.shape[0], -1))))
 
 
 def vgg11(**options: Any) -> VGG:

@@ -16,9 +16,10 @@ from nnc.nn.norms import LayerNorm
 from nnc.nn.running import Run
 from nnc.nn.transformer import TransformerEncoder, TransformerEncoderLayer
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike, DTypeLike
 
 
-def exact_gelu(x: Any) -> Any:
+def exact_gelu(x: ArrayLike) -> Array:
     """gelu by the error function, as in torchvision and the original.
 
     Args:
@@ -62,7 +63,7 @@ class ViT(Module):
     def __init__(
         self,
         *,
-        key: Any,
+        key: ArrayLike,
         image_size: int = 224,
         patch_size: int = 16,
         features: int = 768,
@@ -72,7 +73,7 @@ class ViT(Module):
         num_classes: int = 1000,
         in_features: int = 3,
         dropout_rate: float = 0.0,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
     ) -> None:
         if image_size % patch_size:
             raise user_error(
@@ -95,7 +96,7 @@ class ViT(Module):
         self.encoder = TransformerEncoder(layers, LayerNorm(features, eps=1e-6, dtype=dtype))
         self.head = Linear(features, num_classes, key=keys[2], dtype=dtype)
 
-    def __call__(self, x: Any, *, key: Any = None) -> Any:
+    def __call__(self, x: ArrayLike, *, key: ArrayLike | None = None) -> Array:
         """(N, in_features, image_size, image_size) -> (N, num_classes)."""
         run = Run(self, key=key)
         patches = run.conv_proj(x)

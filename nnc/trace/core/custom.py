@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any, Concatenate, Generic, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, Self, overload
 
 from nnc import tree
 from nnc.array import as_value
@@ -36,8 +36,6 @@ from nnc.tracebacks import api_boundary
 from nnc.typing import P, Q, R, R_co, S
 
 Fun = Callable[..., Any]
-Rule = TypeVar("Rule", bound=Callable[..., Any])
-
 
 Fixed = dict[int, Any]  # arguments that are not differentiated, by position
 
@@ -159,7 +157,7 @@ class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
         super().__init__(fun, nondiff_argnums)
         self.rule: Fun | None = None
 
-    def defjvp(self, rule: Rule) -> Rule:
+    def defjvp(self, rule: Callable[Q, R]) -> Callable[Q, R]:
         """Sets the rule `(primals, tangents) -> (result, tangent)`; returns it, so it can decorate.
 
         Args:

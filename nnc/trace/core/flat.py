@@ -117,6 +117,9 @@ class FlatTree:
 
     __slots__ = ("dynamic", "leaves", "treedef", "where")
 
+    leaves: list[Any]
+    dynamic: list[Any]
+
     def __init__(
         self, value: Any, fun: Callable[..., Any] | None = None, left_out: frozenset[int] = frozenset()
     ) -> None:
