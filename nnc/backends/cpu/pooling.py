@@ -422,7 +422,7 @@ def _in_vectors(code: Code, n: int, most: int, body: Callable[[Bound, int], None
                 body(i, lanes)
         elif end > at:
             body(at, lanes)
-        at, lanes = end, lanes // 2 if lanes // 2 >= _LEAST_LANES else 1
+        at, lanes = end, lanes // 2
 
 
 # -- gradients ---------------------------------------------------------------------------------------------------------

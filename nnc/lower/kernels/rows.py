@@ -408,6 +408,12 @@ class Rows(Values):
             self.store(operand, value, block)
 
 
+def _has_short_floats(nest: Nest) -> bool:
+    """Whether there are 16-bit floats, which processors flush where LLVM makes numbers of vectors of one."""
+    symbols = (symbol for node in nest.graph.nodes for symbol in (*node.inputs, *node.outputs))
+    return any(dtypes.is_float(symbol.dtype) and symbol.dtype.itemsize == 2 for symbol in symbols)
+
+
 def _choose_lanes(nest: Nest, vector_bytes: int) -> tuple[int, int]:
     """How many lanes a vector has, and how many vectors are worked on at once."""
     if nest.vector is None:
@@ -416,6 +422,16 @@ def _choose_lanes(nest: Nest, vector_bytes: int) -> tuple[int, int]:
     lanes = most
     while lanes >= 2 * n and lanes > 2:
         lanes //= 2
+    whole = n & -n  # the most lanes of vectors that fill a row
+    if (
+        whole < lanes
+        and n <= 4 * most
+        and not nest.in_row
+        and nest.size > n
+        and (whole > 1 or not _has_short_floats(nest))
+    ):
+        # A masked store must have reached memory before the next row is read, since that begins in its vector: 8 ns a row in place.
+        return whole, n // whole if n // whole * nest.work <= _LOOPS.inline_instructions else 1
     most = _LOOPS.unrolled_instructions
     copies = 4 if nest.work <= most // 4 else 2 if nest.work <= most // 2 else 1
     while copies > 1 and copies * lanes > n:
