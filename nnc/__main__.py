@@ -1,4 +1,4 @@
-"""`python -m nnc doctor`: what this machine has for nnc."""
+"""`python -m nnc doctor`: prints which libraries and processor features nnc uses here."""
 
 from __future__ import annotations
 

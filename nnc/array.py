@@ -311,7 +311,7 @@ class ArrayMethods(NamedMethods):
     def __delitem__(self, index: Never) -> None:
         raise user_error(
             ArgumentTypeError, "del x[...]", "nnc arrays are immutable.", operands={"x": self.spec},
-            fix="select what stays, with x[mask] or nnp.delete.",
+            fix="select the rest, with x[mask] or nnp.delete.",
         )  # fmt: skip
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
@@ -485,8 +485,8 @@ class Array(_Unfinished):
         """The elements as a NumPy array; tracers raise here, with the remedy `fix`.
 
         Args:
-            what: the function that asks, for messages of tracers.
-            fix: what to do, for messages of tracers.
+            what: the function that asks for the values, for the error of a tracer.
+            fix: the remedy, for the error of a tracer.
         """
         return self.data
 

@@ -3,7 +3,7 @@
 Facts about a call are remembered so that an equal call need not find them out again. All such memories follow one rule:
 
 - The key holds everything that the answer depends on: specs, weakness, settings and structure, exactly. Two calls of one key cannot
-  be told apart by what they compute.
+  be told apart by their results.
 - The answer is the one that the call itself gives. Calls with an effect, and draws, are never remembered.
 - A mode that looks at commands switches all of them off (`nnc.context.remembers_calls`), and so does "unspecialised", with which
   generated programs hold every answer against the call's own.
@@ -36,17 +36,17 @@ V = TypeVar("V")
 class BoundedCache(Generic[K, V]):
     """The values that were asked for most recently, by key.
 
-    Threads may share one: an operation of theirs may miss what another one just added or removed. Where values have sizes, callers
-    hold a lock, so that the sum is right.
+    Threads may share one: an operation of one may miss an entry that another one just added or removed. Where values have sizes,
+    callers hold a lock, so that the sum is right.
 
     Args:
         entries: how many values there may be.
-        limit: what their sizes may add up to.
+        limit: largest sum of the sizes.
         size: the size of a value.
 
     Attributes:
         glance: the value of a key, or None; it does not count as being asked for. The shortest way to ask.
-        total: what the sizes add up to now.
+        total: the present sum of the sizes.
 
     Example:
         >>> from nnc.bounded import BoundedCache

@@ -1,4 +1,4 @@
-"""The one ambient value of nnc: who is tracing, on whose behalf, and for which line of the user's program.
+"""The one ambient value of nnc: the present trace, the transform that needs it, and the line of the user's program.
 
 Everything else is passed as an argument. The value is frozen; a `with` block swaps it for another one and back, so threads
 and coroutines never see each other's traces.

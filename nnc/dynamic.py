@@ -1,4 +1,4 @@
-"""The dynamic graph for users: the recorder of nnc.trace joined with lowering, which runs what it differentiates."""
+"""The dynamic graph for users: the recorder of nnc.trace joined with lowering, which runs the derivatives."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DynamicGraph(Recorder):
     runs, as `nnc.compile` would, and keeps the program for equal graphs. Values that no live variable can need are forgotten:
     freeing or detaching a variable, or leaving it to Python's garbage collector, releases the operations and arrays behind it.
 
-    Slices, reshapes and transposes of a variable are aliases: they show what it holds now. Threads may share a graph; each
+    Slices, reshapes and transposes of a variable are aliases: they show its present value. Threads may share a graph; each
     call is atomic. `no_grad` and the like hold for the thread that enters them.
 
     Args:
@@ -130,7 +130,7 @@ class DynamicGraph(Recorder):
 
         Args:
             f: a variable, or a list of them, whose gradients add up.
-            df: what to multiply the derivatives by, like `f`; left out for losses, which are 0-d.
+            df: the cotangent of the result, like `f`; left out for losses, which are 0-d.
             inputs: variables to differentiate with respect to, also computed ones; by default all that `variable` made
                 and `f` depends on.
 
@@ -230,7 +230,7 @@ class DynamicGraph(Recorder):
         Args:
             f: a 0-d variable, or a list of them.
             optimizer: any GradientTransformation.
-            inputs: what to move; by default all that `variable` made and `f` depends on.
+            inputs: the variables to move; by default all that `variable` made and `f` depends on.
         """
         self._apply(optimizer, self._backward(f, None, inputs))
 
@@ -238,7 +238,7 @@ class DynamicGraph(Recorder):
         if not callable(getattr(optimizer, "init", None)) or not callable(getattr(optimizer, "update", None)):
             raise user_error(
                 ArgumentTypeError, "apply_gradients", f"the optimizer is {optimizer!r}, which has no init and update.",
-                fix="pass what a function such as nnc.optim.sgd(0.1) returns.",
+                fix="pass the result of a function such as nnc.optim.sgd(0.1).",
             )  # fmt: skip
         if not variables:
             raise user_error(
@@ -379,7 +379,7 @@ class DynamicGraph(Recorder):
             if not isinstance(x, Variable) or x.owner is not self:
                 raise user_error(
                     ArgumentTypeError, where, f"{name} holds {x!r}, which is no variable of this graph.",
-                    fix="pass variables made by g.variable(...), or what was computed from them.",
+                    fix="pass variables made by g.variable(...), or values computed from them.",
                 )  # fmt: skip
         return listed
 
@@ -448,9 +448,9 @@ def _check_any(chosen: Sequence[Variable], losses: Sequence[Variable]) -> None:
     """Raises ArgumentError where there is nothing to differentiate with respect to."""
     if not chosen:
         raise user_error(
-            ArgumentError, "backward", "f depends on no variable: on constants alone, on what was computed within no_grad, or on "
+            ArgumentError, "backward", "f depends on no variable: on constants alone, on values computed within no_grad, or on "
             "variables that have been freed.", operands={"f": losses[0].spec if losses else "empty"},
-            fix="make what you differentiate by with g.variable(...), and keep it.",
+            fix="make the inputs to differentiate by with g.variable(...), and keep them.",
         )  # fmt: skip
 
 

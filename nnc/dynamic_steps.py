@@ -67,7 +67,7 @@ class Update:
             raise user_error(
                 ArgumentError, "apply_gradients", "the optimizer keeps a state for other variables than these.",
                 operands={"before": len(self._variables), "of them alive": len(mine), "now": len(variables)},
-                fix="make a new optimizer for another set of variables, and keep those of one set alive.",
+                fix="make a new optimizer for another set of variables, and keep the variables of one set alive.",
             )  # fmt: skip
         params = [array_of(x.binding) for x in mine]
         grads = [_gradient(x, p, id(x) in given) for x, p in zip(mine, params, strict=True)]

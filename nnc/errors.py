@@ -86,7 +86,7 @@ class IndexingError(NncError, IndexError):
 
 
 class LinAlgError(NncError, ValueError):
-    """A matrix has not what an operation needs: it is singular, not positive definite, or holds NaN."""
+    """A matrix lacks a property that an operation needs: it is singular, not positive definite, or holds NaN."""
 
 
 class GraphError(NncError, ValueError):

@@ -200,7 +200,7 @@ def check_private(descriptor: int, path: str) -> None:
     Raises:
         ExposedError: it does not, or somebody can.
     """
-    if not _HAS_OWNERS:  # Windows: folders of a user's profile are private by what they inherit
+    if not _HAS_OWNERS:  # Windows: folders of a user's profile inherit private permissions
         return
     facts, user = os.fstat(descriptor), os.geteuid()
     if facts.st_uid != user:

@@ -1,7 +1,7 @@
 """Makes locks, threads and helper processes anew in a forked process, and lets forks wait for other threads.
 
 `os.fork` copies the memory of a process, but of its threads only the one that called it. In the child, locks that other threads
-held stay locked for ever, and what those threads did is never finished. So
+held stay locked for ever, and the work of those threads is never finished. So
 
 - a lock is made by `new_lock` or `new_rlock`: it is free in the child, unless the thread that forked holds it;
 - an object with threads, processes or unfinished work gets `reset_after_fork`: its `after_fork` is called in the child;

@@ -96,7 +96,7 @@ def compile(
         contract: products that are only added are rounded once, together with the sum (one instruction, as XLA has it),
             in float32 and float64: results differ from eager results in the last digit.
         flush_denormals: whether numbers below the smallest normal one count as 0, with which processors compute ten
-            times as fast; by default in all that computes nothing in float64. Never in what LAPACK computes.
+            times as fast; by default in all that computes nothing in float64. Never in LAPACK's kernels.
         max_traces: how many traces are allowed; without it, `nnc.errors.RetraceWarning` tells of the 8th, 16th and so
             on.
 

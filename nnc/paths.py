@@ -32,7 +32,7 @@ def path_to_read(where: str, path: Any) -> Path:
         mode = os.stat(place).st_mode
     if stat.S_ISDIR(mode):
         raise user_error(MissingFileError, where, f"{_shown(place)} is a directory.", fix="name a file in it.")
-    _check_regular(where, place, mode, "copy what it yields to a file, and read that.")
+    _check_regular(where, place, mode, "copy its bytes to a file, and read that.")
     return place
 
 

@@ -37,7 +37,7 @@ class Change:
     fix: str
 
 
-_PAD = "pad it to one of a few sizes, with a mask for what is padding"
+_PAD = "pad it to one of a few sizes, with a mask for the padding"
 _DTYPE = "convert it to one dtype before the call, for example with .astype(...)"
 _WEAK = "always pass an array, for example nnp.asarray(x), or always a Python number"
 _STRUCTURE = "give it the same containers, keys and lengths in each call"

@@ -1,4 +1,4 @@
-"""Calls of compiled functions taken apart: which arguments are static or donated, and what selects a program."""
+"""Calls of compiled functions taken apart: which arguments are static or donated, and the key that selects a program."""
 
 from __future__ import annotations
 

@@ -103,8 +103,8 @@ def arguments_misfit(
         name: its name.
         args: its arguments by position.
         kwargs: its arguments by name.
-        where: who called it, where that was not the user.
-        fix: what to do; by default, to call it as its signature says.
+        where: the caller, where that was not the user.
+        fix: the remedy; by default, to call it as its signature says.
     """
     traceback = error.__traceback__
     if not isinstance(error, TypeError) or isinstance(error, NncError) or traceback is None or traceback.tb_next:

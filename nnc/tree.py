@@ -49,7 +49,7 @@ CHILDREN = "_tree_children"  # the attribute that holds which fields of a datacl
 _CHILDREN = frozenset({list, tuple, dict, type(None)})  # whose objects are never settings
 _NUMERIC = (np.ndarray, np.generic, bool, int, float, complex)
 _ABSENT = object()
-_NO_TYPE = type(_ABSENT)  # of what tells nothing by its type
+_NO_TYPE = type(_ABSENT)  # of objects whose type decides nothing
 TreeDef = optree.PyTreeSpec
 IsLeaf = Callable[[Any], bool] | None
 T = TypeVar("T")
@@ -143,7 +143,7 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
 
 
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Array]:
-    """The leaves of `tree` in order: arrays, and whatever else the tree has for leaves, which types leave out.
+    """The leaves of `tree` in order: arrays, and any other leaves, which types leave out.
 
     Args:
         tree: a pytree.
@@ -525,7 +525,7 @@ def tree_mismatch(
         left: a pytree.
         right_name: the second tree's name in messages.
         right: a pytree.
-        fix: what to do.
+        fix: the remedy.
         operands: name -> spec or value, shown on lines of their own.
     """
     return user_error(

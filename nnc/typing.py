@@ -1,4 +1,4 @@
-"""Types for annotations: what functions take as an array, a number or a dtype.
+"""Types for annotations: arguments that stand for an array, a number or a dtype.
 
 `nnc.Array` is the static type of every value, also where a function is traced: tracers have the operators and methods of arrays,
 so that a function annotated with `nnc.Array` type-checks once for all transforms. Python's types cannot say "the same tree with
@@ -34,7 +34,7 @@ T_co = TypeVar("T_co", covariant=True)
 # for signatures of functions that take functions
 A = TypeVar("A")  # an argument, a pytree
 B = TypeVar("B")
-C = TypeVar("C")  # what a loop carries
+C = TypeVar("C")  # the carry of a loop
 X = TypeVar("X")
 Y = TypeVar("Y")
 R = TypeVar("R")  # a result

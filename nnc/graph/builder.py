@@ -41,8 +41,8 @@ Row = tuple[Command, tuple[int, ...], tuple[TensorSpec, ...], Mapping[str, Any],
 class InlineGraph:
     """Nodes in the form in which they are added to other graphs in the shortest time.
 
-    Symbols are numbered: inputs, then what the nodes write, one after the other. A row is a command, the numbers of what it reads,
-    the specs of what it writes, parameters and sub-graphs. Nodes of the command `replaced` are made by the caller.
+    Symbols are numbered: inputs, then the nodes' outputs, one after the other. A row is a command, the numbers of its inputs,
+    the specs of its outputs, parameters and sub-graphs. Nodes of the command `replaced` are made by the caller.
 
     Args:
         rows: a row for each node; operands are numbers of symbols.
@@ -58,7 +58,7 @@ class InlineGraph:
     def of(
         cls, inputs: Iterable[Symbol], nodes: Sequence[Node], outputs: Iterable[Symbol], replaced: Command
     ) -> InlineGraph:
-        """The form of nodes that read nothing but inputs and what they write.
+        """The form of nodes that read nothing but inputs and each other's outputs.
 
         Args:
             inputs: symbols that the nodes read.
@@ -169,7 +169,7 @@ class GraphBuilder:
         return symbol
 
     def tensor(self, shape: Sequence[int] | TensorSpec, dtype: Any = None, *, name: str = "") -> Symbol:
-        """A tensor that will be written through aliases; what no alias covers is 0.
+        """A tensor that will be written through aliases; elements that no alias covers are 0.
 
         Args:
             shape: size of each axis, or a spec.
@@ -247,7 +247,7 @@ class GraphBuilder:
         self, command: Command, read: tuple[Symbol, ...], params: Mapping[str, Any], graphs: tuple[Graph, ...],
         source: SourceLine | None,
     ) -> tuple[Symbol, ...]:  # fmt: skip
-        """Appends a node that reads symbols known to have their values in this graph, and returns what it writes.
+        """Appends a node that reads symbols known to have their values in this graph, and returns its outputs.
 
         Args:
             command: an operation.
@@ -304,11 +304,11 @@ class GraphBuilder:
         return self._constants[symbol]
 
     def inline(self, graph: InlineGraph, symbols: list[Symbol], source: SourceLine | None, replace: Replace) -> None:
-        """Appends nodes for which `symbols` stand for their inputs, and adds what they write to that list.
+        """Appends nodes for which `symbols` stand for their inputs, and adds their outputs to that list.
 
         Args:
             graph: nodes in this form.
-            symbols: stand for their inputs; what they write is added.
+            symbols: stand for their inputs; their outputs are added.
             source: the user's line that all nodes come from.
             replace: gives the symbol of a node of `graph.replaced`, for its first operand, parameters and line.
         """
@@ -421,7 +421,7 @@ def infer_specs(
     """
     for value in params.values():
         if type(value) not in _PLAIN and not isinstance(value, np.dtype):
-            break  # it may not be kept: functions hold on to what they capture
+            break  # it may not be kept: a function keeps its captured values alive
     else:
         if not graphs:
             try:

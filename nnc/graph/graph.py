@@ -136,7 +136,8 @@ def new_node(
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Graph:
-    """Nodes in topological order from `inputs` and `constants` to `outputs`; `attrs` maps a name to what a pass computed.
+    """Nodes in topological order from `inputs` and `constants` to `outputs`; `attrs` maps a name to an attribute that a pass
+    computed.
 
     Attributes whose names begin with an underscore are notes for the passes that follow: they have no stored form.
 
@@ -147,7 +148,7 @@ class Graph:
         outputs: symbols whose values are asked for.
         nodes: in topological order.
         constants: symbol -> value.
-        attrs: what passes computed, by name.
+        attrs: attributes that passes computed, by name.
         name: in the readable form.
 
     Example:
@@ -248,7 +249,7 @@ class Graph:
             with set_context(source=node.source):
                 results = run(node.command, operands, dict(node.params), node.graphs)
             environment.update(zip(node.outputs, results, strict=True))
-            for symbol in node.inputs:  # frees what nothing reads any more
+            for symbol in node.inputs:  # frees values after their last use
                 if last_use[symbol] == i and symbol not in kept:
                     environment.pop(symbol, None)
         return [environment[symbol] for symbol in self.outputs]

@@ -1,7 +1,8 @@
 """The registry of passes and the runner of pipelines.
 
 A pass is a function `(graph, options) -> graph` that needs attributes of the graph and provides others (NNVM's passes).
-An attribute describes the nodes it was computed from, so a pass that returns other nodes loses what it does not preserve.
+An attribute describes the nodes it was computed from, so a pass that returns other nodes drops the attributes that it does not
+preserve.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ LOG = "passes"
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A registered pass: what it needs and provides, which attributes stay true when it changes nodes, and the commands that it
-    `concerns`, without any of which it changes nothing (none are named: it looks at every graph).
+    """A registered pass: the attributes it needs and provides, which attributes stay true when it changes nodes, and the commands
+    that it `concerns`, without any of which it changes nothing (none are named: it looks at every graph).
 
     Args:
         name: in pipelines.
@@ -73,7 +74,7 @@ def register_pass(
     name: str, *, needs: Sequence[str] = (), provides: Sequence[str] = (), preserves: Sequence[str] = (),
     concerns: Iterable[str] | Attribute[Any] = (),
 ) -> Callable[[PassFunction], PassFunction]:  # fmt: skip
-    """Registers the decorated function as the pass `name`; the function itself stays what it is.
+    """Registers the decorated function as the pass `name`; the function itself is unchanged.
 
     Args:
         name: in pipelines.
@@ -127,8 +128,8 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
 
     Raises:
         RegistryError: no such pass.
-        GraphError: an attribute that a pass needs is missing, a pass does not provide what it promised, or the graph it
-            returned breaks an invariant.
+        GraphError: an attribute that a pass needs is missing, a pass does not provide an attribute that it promised, or the graph
+            it returned breaks an invariant.
     """
     pipeline = [find_pass(name) for name in names]
     lost: dict[str, str] = {}

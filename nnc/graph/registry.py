@@ -122,7 +122,7 @@ class Attribute(dict[Command, T]):
         Args:
             target: the command or its name.
             value: of the cell.
-            priority: values of a higher one replace those of a lower one.
+            priority: values of a higher priority replace values of a lower one.
 
         Raises:
             RegistryError: the command is unknown, the cell holds a value of the same or a higher priority, or the value is wrong.
@@ -288,7 +288,7 @@ class Kernel:
         lanes: (specs, params) -> how many channels of the result its vectors hold, so that fewer leave lanes idle; 0 where
             vectors hold something else.
         in_place: whether an output may lie where an operand of its epilogue does.
-        expect: says that it will perhaps be asked for, so that what it needs can be loaded meanwhile.
+        expect: announces that the kernel may be asked for, so that its libraries can be loaded meanwhile.
     """
 
     backend: str

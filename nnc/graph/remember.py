@@ -1,4 +1,4 @@
-"""Remembers what functions find out about graphs, for as long as the graphs live."""
+"""Caches results of functions of graphs, for as long as the graphs live."""
 
 from __future__ import annotations
 

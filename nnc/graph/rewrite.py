@@ -91,7 +91,7 @@ def _match(form: Form, root: Node, writers: Mapping[Symbol, Node], numbers: Mapp
 
 
 def _agrees(equation: Equation, pattern: Pattern, match: _Match, constants: Mapping[Symbol, NDArray]) -> bool:
-    """Whether what matches a pattern is a left side, also in all specs, parameters, sub-graphs and constants."""
+    """Whether nodes that match a pattern are a left side, also in all specs, parameters, sub-graphs and constants."""
     if equation.form.steps != pattern.form.steps:
         return False
     for wanted, node in zip(equation.nodes, match.nodes, strict=True):

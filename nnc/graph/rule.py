@@ -59,7 +59,7 @@ Kind = tuple[Command | None, Any]
 
 
 def kind_of(writer: Command, inputs: Sequence[Any], numbers: Mapping[Any, Any]) -> Kind:
-    """The kind of what a command writes, by the numbers that are known of constants."""
+    """The kind of a command's output, by the numbers that are known of constants."""
     return writer, numbers.get(inputs[0]) if inputs else None
 
 
@@ -140,14 +140,14 @@ class Rule:
 
     `function(*variables, **statics)` returns both sides; `when(*specs, **statics)` is a side condition; `exact` says that
     both sides are equal bit for bit; `samples` show the forms of the left side and serve to check the rule; `sole` says that it
-    is used only where nobody else reads what the left side computes on the way, which would be computed besides.
+    is used only where no other node reads intermediate values of the left side, which would be computed besides.
 
     Args:
         function: (*variables, **statics) -> (left, right).
         when: side condition, or None.
         exact: both sides are equal bit for bit.
         samples: specs that the commands take.
-        sole: used only where nobody else reads what the left side computes on the way.
+        sole: used only where no other node reads intermediate values of the left side.
     """
 
     function: Callable[..., tuple[Any, Any]]
@@ -245,8 +245,8 @@ class Rule:
         """The error for a mistake in this rule.
 
         Args:
-            problem: what is wrong.
-            fix: what to do.
+            problem: the mistake, a sentence.
+            fix: the remedy, a sentence.
             operands: name -> spec or value, shown on lines of their own.
         """
         return user_error(RuleError, f"rule {self.name}", problem, operands=operands, fix=fix)
@@ -265,7 +265,7 @@ def rewrite_rule(
         exact: both sides are equal bit for bit, for all inputs.
         samples: specs that the commands take, at least one for each form of the left side: commands, wiring, names of
             parameters. If numbers in it vary with the specs, samples must show that. 2x3 float32 by default.
-        sole: use it only where nobody else reads what the left side computes on the way.
+        sole: use it only where no other node reads intermediate values of the left side.
 
     Raises:
         ArgumentError: there are static parameters, but no samples.

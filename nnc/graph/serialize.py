@@ -1,8 +1,8 @@
 """The versioned JSON form of graphs.
 
 A document holds tables of the distinct specs, source lines and graphs (sub-graphs before the graphs that own them, the
-graph itself last); nodes refer to them by position, so what a graph shares is stored once. Parameters and attributes keep
-their Python types: what JSON lacks is an object with a single key, the tag.
+graph itself last); nodes refer to them by position, so an object that a graph shares is stored once. Parameters and attributes keep
+their Python types: a type that JSON lacks is an object with a single key, the tag.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ _LAYERS = _Layers()
 
 
 def set_layers(**layers: Any) -> None:
-    """Installs the types of arrays and variables, what specialises a call, and what records one while something is staged."""
+    """Installs the types of arrays and variables, the specialiser of calls, and the recorder of calls while something is staged."""
     for name, layer in layers.items():
         setattr(_LAYERS, name, layer)
 

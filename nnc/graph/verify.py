@@ -131,7 +131,7 @@ class _Check:
         if symbol in symbols:
             return "is read before the node that writes it."
         if any(symbol in outer for outer in enclosing):
-            return "belongs to an enclosing graph; a sub-graph is closed and takes what it needs as inputs."
+            return "belongs to an enclosing graph; a sub-graph is closed and takes outer values as inputs."
         return "is written nowhere in this graph."
 
     def error(

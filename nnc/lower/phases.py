@@ -1,6 +1,6 @@
 """The phases of lowering: which passes make a graph ready for its memory plan, in which order, and why that order holds.
 
-A phase says what must be true of a graph before it and what is true after it; the runner refuses another order. Needs of a single
+A phase states its requirements of a graph and its guarantees; the runner refuses another order. Needs of a single
 pass, beyond those of its phase, stand in its docstring.
 """
 
@@ -31,7 +31,7 @@ class Phase:
     provides: frozenset[str] = frozenset()
 
     def without(self, name: str) -> Phase:
-        """Returns the phase without a pass, to see what the pass is worth."""
+        """Returns the phase without a pass, to measure the benefit of the pass."""
         return replace(self, passes=tuple(each for each in self.passes if each != name))
 
 

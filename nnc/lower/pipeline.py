@@ -49,7 +49,7 @@ def lower(
         options: see Options.
         choose_kernel: the kernel for a command on inputs of these specs.
         compiler: of kernels and programs; without one, steps run from Python.
-        expect: is told what calls need, before code is compiled or loaded.
+        expect: is told the memory needs of calls before code is compiled or loaded.
 
     Raises:
         MemoryBudgetError: a call would allocate more than `options.memory_budget`.
@@ -93,7 +93,7 @@ class _Lowering:
         self._inner = options.update(memory_budget=None, donated=(), streams=1)
 
     def new_program(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None) -> Program:
-        """The program of the graph; `expect` is told what calls need once memory is planned."""
+        """The program of the graph; `expect` is told the memory needs of calls once memory is planned."""
         natives = self._natives()
         if natives is not None:
             natives.begin()
@@ -158,7 +158,7 @@ def plan(
 
     Args:
         workspace: bytes that the kernel of a node needs while it runs.
-        natives: is told what kernels to expect.
+        natives: is told which kernels to expect.
     """
     rewritten = run_phases(graph, SETTLING, options)
     if natives is not None:

@@ -1,7 +1,7 @@
 """Finds tensors that may share memory, so that moves cost nothing; `rewrite` puts steps onto the buffers that this leaves.
 
 Two sets of tensors may become one buffer unless both hold something at the same time. At the same time they may hold one value
-(one is a move of the other), or meet in a single step that may write over its input. In this order: what loops carry (on which
+(one is a move of the other), or meet in a single step that may write over its input. In this order: loop carries (on which
 the number of their copies rests), all other moves, joins that are parts of joins, commands that may write over an input, all other
 parts that are joined, and donated arguments for results. Moves that did not work out stay copies.
 """
@@ -160,7 +160,7 @@ class Classes:
     def _same_value(self, source: int, target: int, first: int, end: int) -> bool:
         """Whether the two, one a move of the other, hold the same value from `first` to `end`.
 
-        The target holds what the source did when it was last moved; so it is enough that meanwhile nothing else is written to
+        The target holds the value that the source had at the last move; so it is enough that meanwhile nothing else is written to
         either, nor to a class of theirs by a step that may read both.
         """
         live, both = self.live, (source, target)
@@ -244,7 +244,7 @@ class Classes:
     # -- attempts to share ---------------------------------------------------------------------------------------------
 
     def share_carried(self, pairs: Sequence[tuple[View, View]]) -> bool:
-        """Lets what loops carry stay in its place; False if some of it cannot."""
+        """Lets loop carries stay in place; False if one of them cannot."""
         shared = [self.share(x.buffer, y.buffer, (x.buffer, y.buffer)) for x, y in pairs]
         return all(shared)
 
@@ -362,7 +362,7 @@ class Classes:
         return join(ranges)
 
     def _lives(self, root: int) -> Iterator[tuple[int, int]]:
-        """When a class, or what lies in it, is there."""
+        """The live range of a class and of the tensors that lie in it."""
         yield from self.intervals[root]
         for tensor in self._members[root]:
             for roots in self._lying.get(tensor, {}).values():

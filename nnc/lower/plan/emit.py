@@ -1,7 +1,7 @@
 """Binds a graph, with all its sub-graphs, to steps on tensors that each have memory of their own.
 
-Nothing is clever here: what a loop carries, what a branch yields and what the graph returns is *moved* (a `copy` step) to where it
-is wanted, and views are views. `coalesce` then lets the two sides of a move share memory where that is safe, which drops the
+Nothing is clever here: loop carries, results of branches and results of the graph are *moved* (a `copy` step) to where they
+are wanted, and views are views. `coalesce` then lets the two sides of a move share memory where that is safe, which drops the
 move. So one rule makes loops, branches, outputs, joins and in-place updates free of copies.
 """
 
@@ -275,7 +275,7 @@ def planned_tapes(graph: Graph) -> set[Symbol]:
     for symbol in graph.outputs:
         tapes.pop(symbol, None)
     readers = [node for node in graph.nodes if any(symbol.dtype == TAPE for symbol in node.inputs)]
-    while True:  # who needs one real tape needs all of its own to be real
+    while True:  # a consumer that needs one real tape needs all of its own to be real
         refused = {s for node in readers if not _reads_rows(node, tapes) for s in node.inputs if s in tapes}
         refused |= {s for outputs in written if any(o not in tapes for o in outputs) for s in outputs if s in tapes}
         if not refused:
@@ -295,7 +295,7 @@ def _reads_rows(node: Node, tapes: Mapping[Symbol, TensorSpec]) -> bool:
 
 
 class _LoopEmitter:
-    """Emits one loop: copies of its iteration, such that what a copy yields is where the next one takes it."""
+    """Emits one loop: copies of its iteration, such that the results of a copy lie where the next one reads them."""
 
     def __init__(
         self, emitter: Emitter, body: Body, operands: Sequence[View], targets: Sequence[View | None],
@@ -332,7 +332,7 @@ class _LoopEmitter:
     # -- the whole -----------------------------------------------------------------------------------------------------
 
     def emit(self, peel: Sequence[bool], ring: int | None) -> tuple[Steps, list[View]]:
-        """The steps (what enters is moved first) and the places of the results."""
+        """The steps (operands are moved first) and the places of the results."""
         body = self.body
         if body.length == 0:
             return (), [*self.start, *self.stacks]
@@ -383,7 +383,9 @@ class _LoopEmitter:
         return (*entering, step), [*results, *self.stacks]
 
     def _results(self) -> list[View]:
-        """Places for what a loop of unknown length yields: carried values; of a `while` also exits and the number of iterations."""
+        """Places for the results of a loop of unknown length: carried values; of a `while` also exits and the number of
+        iterations.
+        """
         specs = [view.spec for view in self.start]
         if self.body.head is not None:
             specs += [symbol.spec for symbol in self.body.head.outputs[1 : 1 + self.body.exits]]

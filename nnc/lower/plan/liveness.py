@@ -18,7 +18,7 @@ Live = dict[int, int]  # tensor -> the end of its present range
 
 
 class Timeline:
-    """How many points of time steps take, and what they touch.
+    """The number of points of time that steps take, and the buffers that they touch.
 
     A region takes a point to enter, an iteration of a loop one to begin. Each block of steps within a region ends with a point of
     its own, at which what its followers need is live: so what a block reads last, and others need after it, does not seem to end
@@ -188,7 +188,7 @@ class Liveness:
     def _loop(self, region: Loop, stop: int, wanted: set[int]) -> set[int]:
         again = region.length is None or region.length > len(region.copies)
         around: set[int] = set()
-        if again:  # what the copy after the last needs, found by a walk that records nothing
+        if again:  # needs of the copy after the last, found by a walk that records nothing
             recorded, self._found = self._found, None
             around = self._copies(region, stop, wanted, around)[region.first]
             self._found = recorded

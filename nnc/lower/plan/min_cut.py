@@ -12,7 +12,7 @@ INFINITE = 1 << 60
 
 
 class MinCut:
-    """Collects costs; `second` then says who gets the second label. Things are numbered from 0."""
+    """Collects costs; `second` then returns the items with the second label. Things are numbered from 0."""
 
     def __init__(self, count: int) -> None:
         self._count = count

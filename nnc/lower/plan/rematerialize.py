@@ -103,7 +103,7 @@ def squeeze(problem: Problem) -> Schedule:
 
 
 class _Run:
-    """A run under a limit. `now` is the operation of the given order that is next; others run to compute again what it reads."""
+    """A run under a limit. `now` is the operation of the given order that is next; others run to recompute its inputs."""
 
     def __init__(self, problem: Problem, limit: int, patience: float) -> None:
         graph = problem.graph
@@ -225,7 +225,7 @@ class _Run:
             return False
         return self.graph.nbytes[s] > self.small and self._missing_use(s) is None
 
-    # -- what to give up -----------------------------------------------------------------------------------------------
+    # -- values to drop -------------------------------------------------------------------------------------------------
 
     def _victim(self, reads: Mapping[int, None], overwritten: set[int]) -> int | None:
         """The storage to give up next: not one that is read now, unless a result can lie in its place."""

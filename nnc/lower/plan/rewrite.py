@@ -63,7 +63,7 @@ class _Rewriter:
         return Step(step.command, inputs, outputs, step.params, step.graphs, step.source, step.region)
 
     def _single_moves(self, step: Step) -> list[Step]:
-        """The moves of a step that are left, one by one, each before what it reads is written over."""
+        """The moves of a step that are left, one by one, each before its source is overwritten."""
         moves = [(x, y, self.place(x), self.place(y)) for x, y in zip(step.inputs, step.outputs, strict=True)]
         moves = [each for each in moves if each[2] != each[3]]
         find = self._classes.find

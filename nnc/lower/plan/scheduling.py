@@ -117,7 +117,7 @@ class OperationGraph:
 
     @cached_property
     def live(self) -> list[int]:
-        """The bytes that are live while each operation runs, in the given order: what `live_bytes` finds, in one pass."""
+        """The bytes that are live while each operation runs, in the given order: the results of `live_bytes`, in one pass."""
         nbytes, last = self.nbytes, [_NEVER] * len(self.nbytes)
         for i, read in enumerate(self.reads):
             for s in read:
@@ -229,8 +229,8 @@ def frugal_order(graph: OperationGraph) -> Order:
 
 
 def _candidates(graph: OperationGraph) -> Iterator[Callable[..., _Placed | None]]:
-    """Orders by different rules, each also with operations that free at least what they take run as soon as they can. They are
-    functions of `below`, the peak that they must stay below to be of use.
+    """Orders by different rules, each also with operations that free at least as many bytes as they take run as soon as they can.
+    They are functions of `below`, the peak that they must stay below to be of use.
     """
     given = list(range(len(graph.reads)))
     yield partial(_scheduled, graph, given, eager=True)
@@ -342,13 +342,13 @@ def _positions(order: Sequence[int]) -> list[int]:
 
 
 def _depth_first(graph: OperationGraph) -> Order:
-    """Each operation after what it needs, that with the largest results first, from the last operations backwards."""
+    """Each operation after its producers, the one with the largest results first, from the last operations backwards."""
     n = len(graph.reads)
     rank = [added * n - i for i, (added, _) in enumerate(graph.written)]
     seen = [False] * n
     order: Order = []
     for root in (i for i, following in enumerate(graph.following) if not following):
-        stack = [root]  # operations, and ~i for one that runs when what it needs has run
+        stack = [root]  # operations, and ~i for one that runs when its producers have run
         while stack:
             i = stack.pop()
             if i < 0:
@@ -452,7 +452,7 @@ def _moves(placed: _Placed, peak: int) -> Iterator[_Move]:
         if writer not in needed:  # it and operations that follow from it go behind the peak
             yield _Move(start, peak + 1, _reached([writer], graph.following, position, range(start, peak)))
         readers = [reader for reader in graph.readers[s] if position[reader] > peak]
-        if s not in graph.kept and following.isdisjoint(readers):  # they and what they need go before the peak
+        if s not in graph.kept and following.isdisjoint(readers):  # they and their producers go before the peak
             group = _reached(readers, graph.before, position, range(peak, last + 1))
             yield _Move(peak, last + 1, group, in_front=True)
 

@@ -114,7 +114,9 @@ def _shared_place(
 
 
 def within(view: View, place: View) -> View | None:
-    """A view of a tensor that lies at `place`, as a view of what it lies in; None if its elements are not evenly spaced there."""
+    """A view of a tensor that lies at `place`, as a view of the enclosing tensor; None if its elements are not evenly spaced
+    there.
+    """
     if place.is_dense:
         return replace(view, buffer=place.buffer, offset=place.offset + view.offset)
     if view.rounds:

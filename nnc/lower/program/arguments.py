@@ -21,7 +21,7 @@ from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import NDArray
 
-_HEAD = object.__basicsize__  # what each object begins with: references and type
+_HEAD = object.__basicsize__  # bytes of the reference count and the type, with which each object begins
 TYPE = _HEAD - 8
 _SIZE, _ITEMS = _HEAD, _HEAD + 8  # of a list
 _DATA, _NDIM, _SHAPE, _DTYPE, _FLAGS = (_HEAD + at for at in (0, 8, 16, 40, 48))  # of an array

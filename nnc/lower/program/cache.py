@@ -1,4 +1,4 @@
-"""A cache on disk that processes share: values and bytes in files, found by what they depend on.
+"""A cache on disk that processes share: values and bytes in files, keyed by everything that they depend on.
 
 An entry is a file named by a digest of its kind and key. Readers see all of it or nothing, even if processes crash or many
 write at once (`nnc/files.py`). It holds its kind, the whole key, its content, and before them a checksum of all of that: a file
@@ -40,7 +40,7 @@ _MOST_BYTES_ELSE = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Entries of several kinds in a folder, which need not exist. Keys and values are what JSON can hold.
+    """Entries of several kinds in a folder, which need not exist. Keys and values are JSON values.
 
     Example:
         >>> import tempfile
@@ -200,7 +200,7 @@ def _room(cache: Cache, kind: str) -> _Room:
 
 
 def _shrink(folder: Folder, most: int) -> None:
-    """Removes what killed writers left, and the oldest entries until the others take at most so many bytes."""
+    """Removes files that killed writers left, and the oldest entries until the others take at most so many bytes."""
     folder.remove_left_over()
     found = sorted(_ages(folder))
     left = sum(nbytes for _, nbytes, _ in found)

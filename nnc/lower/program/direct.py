@@ -41,7 +41,7 @@ class _Method(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class ArrayLayout:
-    """How objects that stand for arrays are laid out: their type, and how many bytes behind their begin they hold what they do."""
+    """The layout of objects that stand for arrays: their type, and the offset in bytes of each field."""
 
     kind: type
     places: tuple[int, int, int]  # of memory, spec and whether it is weak

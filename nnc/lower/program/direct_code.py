@@ -1,7 +1,7 @@
 """Prints how compiled programs are called on arrays without Python in between: a function that CPython itself can call.
 
 It takes the list of a call's arrays, as Python's objects, finds the memory of each, makes the arrays for the results, runs the
-program and wraps what it computed. All that it touches of objects it does through CPython's published functions, but for what
+program and wraps its results. All that it touches of objects it does through CPython's published functions, but for what
 `arguments.py` reads anyway; where anything is not as it expects, it leaves the call to Python.
 """
 
@@ -104,7 +104,7 @@ def _make_memory(code: Code, table: str, made: str, drop: str) -> None:
 
 
 def _run(code: Code, table: str, made: str) -> Value:
-    """Runs the program, while other threads run Python; what its entry returns."""
+    """Runs the program, while other threads run Python; returns its entry's result."""
     frame, entry = (pointer(code, word(code, table, place)) for place in (FRAME, ENTRY))
     for place, listed in ((FrameLayout.given_at, "%leaves"), (FrameLayout.made_at, made)):
         code.store(code.offset(frame, 8 * place), _address(code, listed))

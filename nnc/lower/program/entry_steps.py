@@ -34,10 +34,10 @@ _MOST_ROUNDS = 1 << 22  # between two looks for interrupts
 
 
 class Failure(IntEnum):
-    """Why a program stopped; with a number it makes up what its entry returns."""
+    """Why a program stopped; with a number it makes up the entry's result."""
 
     REFUSED = 1  # an input is not as it should be: its number
-    KERNEL = 2  # a kernel refused what it was given: number of the step
+    KERNEL = 2  # a kernel refused its operands: number of the step
     PYTHON = 3  # Python raised: number of the block of steps
     LIMIT = 4  # a loop is longer than it may be: number of the step
     BRANCH = 5  # there is no such branch: number of the step
@@ -49,7 +49,7 @@ class Failure(IntEnum):
 
     @staticmethod
     def of(code: int) -> tuple[Failure, int]:
-        """Kind and number of what an entry returned."""
+        """Kind and number of an entry's result."""
         return Failure(code % 8), code // 8
 
 
@@ -213,8 +213,8 @@ class StepCode(Code):
         self.signatures[native.name] = f"declare i64 @{native.name}({', '.join(kinds)})"
 
     def _table(self, sizes: Sequence[str], views: Sequence[View]) -> str:
-        """Numbers and where views begin, in a row on the stack; only what moves with the iterations of loops is written there
-        again.
+        """Numbers and starts of views, in a row on the stack; only those that move with the iterations of loops are
+        written there again.
 
         The stores are volatile: LLVM takes ten times as long where it tries to join thousands of them.
         """
@@ -382,7 +382,7 @@ class StepCode(Code):
         self.jump(begin)
 
     def _reads_rounds(self, step: Step, region: Loop) -> bool:
-        """Whether somebody may look which iteration of a loop is the present one: steps in Python, or who words an error."""
+        """Whether the number of the present iteration of a loop may be read: by steps in Python, or for the text of an error."""
         natives = (self.outline.natives.get(id(inner)) for inner in walk((step,)) if inner.region is None)
         inner_regions = sum(inner.region is not None for inner in walk((step,)))
         return (

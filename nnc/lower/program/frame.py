@@ -1,4 +1,4 @@
-"""One arena and everything bound to it: what a single call of a program runs on.
+"""One arena and everything bound to it: the memory of a single call of a program.
 
 All that does not change is made once: views into the arena and the constants, and the argument lists of the kernels. A call sets
 the views of its inputs and outputs in those lists, an iteration of a loop the views that move with its number.

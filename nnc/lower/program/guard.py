@@ -171,7 +171,7 @@ class GuardedFrame(Frame):
         wanted = [view for view in step.outputs if view.buffer in after]
 
         def guarded(inputs: Arrays, outputs: Arrays, params: Any) -> None:
-            """Runs the step and looks at the memory around what it wrote."""
+            """Runs the step and checks the memory around its outputs."""
             before = {i: block.copy() for i, block in written.items() if i not in fresh}
             found: list[list[bytes]] = []
             for poison in poisons:
@@ -251,7 +251,7 @@ class _Call:
         self._state: State | None = native.state(scratch) if native.state is not None else None
 
     def __call__(self, kernel: Kernel, inputs: Arrays, outputs: Arrays, params: Any) -> None:
-        """Runs it on arrays; what it refuses, Python's kernel words."""
+        """Runs it on arrays; where it refuses them, Python's kernel words the error."""
         pointers = [x.ctypes.data for x in (*inputs, *outputs)]
         state = [] if self._state is None else [self._state.address]
         if self._call(pointers, state, self._native.numbers):

@@ -127,7 +127,7 @@ class _Memory:
         return self.view(view, self.moved(view)) if array is None else array
 
     def clear(self) -> None:
-        """Lets go of what tapes hold."""
+        """Frees the rows of tapes."""
         for handle in self._tapes.values():
             handle[...] = None
 
@@ -337,7 +337,7 @@ class NativeFrame:
         memory = self._memory
         return [result_of(result.view, memory.whole(result)) for result in self.entry.outside.results]
 
-    # -- what went wrong -----------------------------------------------------------------------------------------------
+    # -- failures ------------------------------------------------------------------------------------------------------
 
     def _fail(self, code: int) -> None:
         """Raises the error for which the entry stopped: the one that Python would have raised."""

@@ -38,7 +38,7 @@ class Natives:
 
     def __init__(self, choose: Callable[[Step], Kernel], compiler: Compiler) -> None:
         self.compiler, self._choose = compiler, choose
-        self._known: dict[Any, tuple[Step, Native | None]] = {}  # holds a step, so that ids stay what they are
+        self._known: dict[Any, tuple[Step, Native | None]] = {}  # holds a step, so that its id stays its own
 
     def begin(self) -> None:
         """Announces a program: has the compiler begin with the functions that are in each."""

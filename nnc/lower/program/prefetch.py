@@ -1,4 +1,4 @@
-"""Defines what a compiler may do for the memory of a call while its program is made."""
+"""The protocol of blocks that prefetch the memory of a first call while its program is compiled."""
 
 from __future__ import annotations
 

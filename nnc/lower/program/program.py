@@ -168,7 +168,7 @@ class Program:
 
     @property
     def memory_plan(self) -> MemoryPlan:
-        """Where each tensor lies, and what that costs; it is known before anything runs."""
+        """The address of each tensor, and the bytes in total; it is known before anything runs."""
         return make_memory_plan(self.planned)
 
     @property

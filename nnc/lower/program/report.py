@@ -22,7 +22,7 @@ _SHOWN = 5
 class MemoryRow:
     """One life of a tensor: from step `first` to step `last` it takes `size` bytes at `offset` (of the arena; None elsewhere).
 
-    A tensor that is dead in between, such as what only one branch reads, has a row for each of its lives.
+    A tensor that is dead in between, such as the operand of a single branch, has a row for each of its live ranges.
     """
 
     name: str
@@ -40,7 +40,7 @@ class MemoryPlan:
     """The memory of a call, in bytes.
 
     `arena_bytes` holds all that only the call itself needs; `lower_bound` is the largest set of bytes that are live at
-    once in it, which no plan can beat. `peak` is what a call allocates, arena and outputs; `memory_budget` limits it.
+    once in it, which no plan can beat. `peak` is the allocation of a call, arena and outputs; `memory_budget` limits it.
     `kept_bytes` are packed forms of inputs, made once and read by all calls with the same arrays; the first of these allocates
     them, too. `recomputed` is the work of the commands that run once more so that the plan fits into that.
     """

@@ -1,6 +1,6 @@
 """Lowered programs in files, so that the next process that compiles the same function skips passes, planning and printing.
 
-A program is found by all that it depends on: what the traced graph says, options, the files of nnc, versions of libraries and the
+A program is found by all that it depends on: the traced graph, options, the files of nnc, versions of libraries and the
 processor. Source lines are not among it: the stored program names them by their positions in the graph, so it points to the lines
 of the present trace, wherever these moved.
 """
@@ -45,7 +45,7 @@ _MOST_CONSTANTS = 1 << 20  # bytes of constants that are kept with a program
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """By what a program is found, the source lines of its graph, and the commands of which other packages say something."""
+    """The key of a program, the source lines of its graph, and the commands of which other packages say something."""
 
     key: dict[str, Any]
     sources: tuple[SourceLine, ...]
@@ -56,7 +56,7 @@ class Name:
 class Place:
     """Where the program of a graph is kept.
 
-    Where nothing was kept yet, what a program would be found by is not found out before one is kept, beside the first steps.
+    Where nothing was kept yet, the key is not computed before a program is kept, beside the first steps.
     Constants may lie in memory of the user's, who may have written to it by then; such a program is not kept.
 
     Args:
@@ -94,8 +94,8 @@ class Place:
 
     @cached_property
     def name(self) -> Name | None:
-        """By what the program is found; None where it is not: a parameter has no stable form, files of nnc have changed, somebody
-        else's package says what a command means.
+        """The key of the program; None where it has none: a parameter has no stable form, files of nnc have changed, somebody
+        else's package defines a command.
         """
         files, foreign = files_digest(), foreign_commands(REGISTRY.version)
         if files is None or (foreign and any(node.command.name in foreign for node in self.graph.walk())):
@@ -125,7 +125,7 @@ def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> 
 
     Args:
         native: whether the program is compiled.
-        choice: who chooses kernels.
+        choice: the function that chooses kernels.
     """
     if options.cache_folder is None or options.verify_passes or options.guard:
         return None

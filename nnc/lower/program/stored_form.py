@@ -1,8 +1,8 @@
 """The stored form of a lowered program: its plan, its schedule and the texts printed for the compiler, but no code.
 
 It has two parts. The *head* holds all that a program needs to run, texts of kernels included, the *body*, compressed, all that can
-be asked about it. There specs, source lines, graphs, views and steps stand in tables, so what a program shares is stored once,
-and are read when they are first wanted; graphs, which are long, are bytes until then. Kernels with addresses or a state, and
+be asked about it. There specs, source lines, graphs, views and steps stand in tables, so an object that a program shares is stored
+once, and are read when they are first wanted; graphs, which are long, are bytes until then. Kernels with addresses or a state, and
 kernels that run in Python, are chosen and made anew, by which a stored program notices that it does not belong here.
 """
 

@@ -118,7 +118,7 @@ def is_recording(tangents: Sequence[Any]) -> bool:
 def apply_pull_only(pull: Callable[..., Any], tangents: Sequence[Any], outputs: Sequence[TensorSpec]) -> list[Any]:
     """Tangents of specs `outputs` under the linear map whose transpose is `pull(cotangents) -> cotangents`.
 
-    While something is staged, `pull` is traced at once: what it holds are symbols of the graph being staged, which the linear
+    While something is staged, `pull` is traced at once: its values are symbols of the graph being staged, which the linear
     graph, that loops and branches take over into graphs of their own, must name as operands.
     """
     if get_context().staging is None:

@@ -169,7 +169,7 @@ def _show(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """One value from outside: how to read it again, what it is called, and what it was."""
+    """One value from outside: how to read it again, its name, and its fingerprint."""
 
     read: Callable[[], Any]
     name: str
@@ -189,12 +189,12 @@ class Snapshot:
         return not self.values and not self.arrays
 
     def changes(self) -> list[str]:
-        """A line for each value that is not what it was."""
+        """A line for each value that has changed."""
         lines = [line for value in self.values for line in _changes(value.name, value.read(), value.seen)]
         return lines + [f"the elements of captured {name} changed" for name, x in self.arrays if not _same_elements(x)]
 
     def unchanged(self) -> bool:
-        """Whether every value is what it was."""
+        """Whether every value is unchanged."""
         for value in self.values:
             now = value.read()
             if now is not value.seen and not _same(now, value.seen):
@@ -248,7 +248,7 @@ def take_snapshot(fun: Any, arguments: Iterable[Pair] = (), hidden: Iterable[np.
 
 
 class _Walk:
-    """One walk through everything that is within reach of a function, given what the code within reach reads of objects."""
+    """One walk through everything within reach of a function, given the attributes that the code within reach reads."""
 
     def __init__(self, reads: Reads) -> None:
         self.known, self.reads = reads, reads
@@ -275,7 +275,7 @@ class _Walk:
             except RecursionError:
                 raise user_error(
                     TreeError, name, f"the captured {type(value).__name__} is nested too deeply to be compared between calls.",
-                    fix="put what the function reads of it into a flat list or dict.",
+                    fix="put the values that the function reads into a flat list or dict.",
                 ) from None  # fmt: skip
         self._pending.append((value, name))
 

@@ -1,8 +1,8 @@
 """Forward differentiation: values that carry a tangent.
 
 In `jvp` tangents are values of the enclosing level. In `linearize` they are symbols of a linear graph that is recorded on the
-side: what a jvp rule computes from primals alone runs at once, and only what the linear graph reads of it is kept. Reverse mode
-transposes that graph (Radul et al., "You only linearize once", 2022).
+side: operations of a jvp rule on primals alone run at once, and only their results that the linear graph reads are kept. Reverse
+mode transposes that graph (Radul et al., "You only linearize once", 2022).
 """
 
 from __future__ import annotations

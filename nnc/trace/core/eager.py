@@ -49,8 +49,8 @@ class Plan:
     outputs: tuple[TensorSpec, ...]
     run: Callable[[Arrays], Sequence[NDArray]]
     function: Callable[..., Any] | None = None  # what `run` calls, where that is one call of NumPy
-    facts: tuple[Any, ...] = ()  # what the registry said when the plan was made
-    known: dict[Any, Any] = field(default_factory=dict)  # what others found out about it, kept as long as it is
+    facts: tuple[Any, ...] = ()  # the registry's answer when the plan was made
+    known: dict[Any, Any] = field(default_factory=dict)  # facts that others cache about it, for as long as it lives
 
 
 class EagerInterpreter:
@@ -185,7 +185,7 @@ def _numpy_function(
 def _one_result(
     function: Callable[..., Any], output: TensorSpec, is_view: bool
 ) -> Callable[[Arrays], Sequence[NDArray]]:
-    """NumPy's function as what a plan runs."""
+    """NumPy's function in the form that a plan runs."""
     if not output.ndim:  # NumPy returns a scalar, no array
         return lambda arrays: (np.asarray(silently(function, *arrays)),)
     if is_view:

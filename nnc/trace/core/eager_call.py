@@ -67,7 +67,7 @@ def run_of(graph: Graph, casts: Sequence[Cast | None], weak: bool) -> Callable[[
 class _Steps:
     """The nodes of a graph that its output depends on, as plans that run on a growing list of values.
 
-    With `broadcasts`, what NumPy's functions do by themselves is left to them.
+    With `broadcasts`, conversions that NumPy's functions do by themselves are left to them.
     """
 
     def __init__(self, graph: Graph, broadcasts: bool = True) -> None:

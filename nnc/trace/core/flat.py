@@ -63,7 +63,7 @@ def call_function(
         args: its arguments by position.
         kwargs: its arguments by name.
         where: which function of nnc chose the arguments; None where the user did.
-        fix: what to do where they do not fit.
+        fix: the remedy where they do not fit.
 
     Raises:
         ArgumentTypeError: the arguments do not fit the function's signature.

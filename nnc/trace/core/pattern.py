@@ -18,7 +18,7 @@ from nnc import tree
 Take = Callable[[Any, list[Any]], None]  # appends the leaves of a tree to a list; raises where its structure is another
 Parts = Callable[[Any], Sequence[Any]]
 
-MISMATCHES = (ValueError, KeyError, AttributeError)  # what a pattern raises
+MISMATCHES = (ValueError, KeyError, AttributeError)  # the error that a pattern raises
 
 
 def make_pattern(value: Any) -> Take | None:

@@ -36,7 +36,7 @@ class SpecialisedCall:
     weak: bool
     casts: tuple[Cast | None, ...]
     run: Callable[[Sequence[Any]], Any]
-    known: dict[Any, Any] = field(default_factory=dict)  # what others found out about it, kept as long as it is
+    known: dict[Any, Any] = field(default_factory=dict)  # facts that others cache about it, for as long as it lives
 
 
 def specialise(

@@ -3,7 +3,7 @@
 A network applies its layers, and an optimizer its formula, to operands of few shapes many times over. Of calls with one key the
 first runs the function. Its nodes are cut out of the trace, and nodes of tangents out of the linear graph beside it, in a form in
 which later calls of the trace record them. While the first call runs, the trace finds nothing that was made before, so that all
-that its nodes read shows: operands, constants, and what they make; a call that reads anything else is not recorded again.
+that its nodes read shows: operands, constants, and results of its own nodes; a call that reads anything else is not recorded again.
 A function that may close over values of the trace is traced by itself, where these show as captured ones.
 """
 
@@ -36,7 +36,7 @@ def record_call(function: Callable[..., Any], may_capture: bool, args: tuple[Any
     if (
         type(trace) is not StagingTrace
         or trace.is_recording
-        or context.meter is not None  # which counts what rules keep
+        or context.meter is not None  # which counts the residuals of rules
         or (context.modes and observes_commands(context))
     ):
         return function(*args, **kwargs)
@@ -146,7 +146,7 @@ class _Site:
     def _tangents(
         self, call: StagedCall, graph: InlineGraph, values: Sequence[StagedTracer], source: SourceLine | None
     ) -> list[StagedTracer | None]:
-        """Tangents of the results, or None: what the linear part records in the linear graph."""
+        """Tangents of the results, or None, as the linear part records them in the linear graph."""
         linear: Any = self.linear
         read = [linear.symbol_of(values[x]) if type(x) is int else x for x in call.reads]
         moved = iter(linear.inline(graph, [*self.tangents, *read], source))
@@ -157,10 +157,10 @@ class _Site:
 class StagedCall:
     """The nodes that a call recorded.
 
-    Inputs of `graph` are operands, then `others`: constants, captured arrays, and what the function holds. Its outputs are results,
-    then values that the linear part reads; each of `results` is its weakness, and the operand that it is, if it is one. Inputs of
-    the linear part are tangents, then `reads`: places among operands and outputs, or symbols. It yields tangents of the results
-    that `moves`.
+    Inputs of `graph` are operands, then `others`: constants, captured arrays, and the function's own arrays. Its outputs are
+    results, then values that the linear part reads; each of `results` is its weakness, and the operand that it is, if it is one.
+    Inputs of the linear part are tangents, then `reads`: places among operands and outputs, or symbols. It yields tangents of the
+    results that `moves`.
     """
 
     graph: InlineGraph
@@ -250,7 +250,7 @@ class _Run:
             return None
         outputs = [x.primal.symbol if type(x) is DualTracer else x.symbol for x in results]
         tangents = [x.tangent.symbol for x in results if type(x) is DualTracer]
-        beside = _outside(moved, site.tangents, tangents)  # what the linear part reads
+        beside = _outside(moved, site.tangents, tangents)  # residuals of the linear part
         reads: list[int | Symbol] = []
         place = {symbol: i for i, symbol in reversed([*enumerate((*inputs, *outputs))])}
         for symbol in beside:
@@ -281,7 +281,7 @@ def _are_plain(nodes: Sequence[Node]) -> bool:
 
 
 def _outside(nodes: Sequence[Node], inputs: Sequence[Symbol], outputs: Sequence[Symbol]) -> list[Symbol]:
-    """The symbols that nodes, or outputs, read beside inputs and what the nodes write."""
+    """The symbols that nodes, or outputs, read beside inputs and results of the nodes."""
     known, found = {*inputs}, []
     for node in nodes:
         for symbol in node.inputs:

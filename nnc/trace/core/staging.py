@@ -95,7 +95,7 @@ class StagingTrace:
         return found
 
     def hide_spreads(self) -> dict[tuple[Any, ...], Symbol]:
-        """Lets the commands that follow find no broadcast that was recorded before, so that their nodes read what they are given.
+        """Lets the commands that follow find no broadcast that was recorded before, so that their nodes read their own operands.
 
         Returns:
             The argument of `show_spreads`.

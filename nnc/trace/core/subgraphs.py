@@ -153,7 +153,7 @@ def checkpoint(
 
 
 def _is_traced(leaves: Sequence[Any]) -> bool:
-    """Whether a transform is at work: on the leaves, or on what the function captures."""
+    """Whether a transform is at work: on the leaves, or on captured values."""
     return get_context().level > 0 or any(hasattr(x, "owner") for x in leaves)
 
 

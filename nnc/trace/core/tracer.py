@@ -19,7 +19,7 @@ NDArray = np.ndarray[Any, Any]
 
 
 class Tracer(ArrayMethods):
-    """A value of a trace. Subclasses say what it is made of; `concrete` gives its value where it has one."""
+    """A value of a trace. Subclasses define its parts; `concrete` gives its value where it has one."""
 
     __slots__ = ("owner", "source", "spec", "weak")
 

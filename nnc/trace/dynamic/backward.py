@@ -208,7 +208,7 @@ def _find_needs(plan: Plan, active: tuple[bool, ...]) -> Needs:
     try:
         with set_context(modes=get_context().modes - {"check_finite"}):
             backward = differentiate(structure, [None])
-    except NncError:  # there is no derivative, which who asks for it is told
+    except NncError:  # there is no derivative: whichever call asks for it gets the error
         return Needs(tuple(range(count)), tuple(range(len(floats))), floats)
     moved = dict(zip(targets, backward.moved, strict=True))
     read = backward.feeds

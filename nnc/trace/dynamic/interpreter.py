@@ -45,7 +45,7 @@ _PLANS = 1024  # of commands with sub-graphs
 class Variable(Tracer):
     """A place of a dynamic graph that holds an array and can be given another one.
 
-    Operators and functions of nnc.numpy take it like an array; what they compute are variables, too. `grad` is the sum of the
+    Operators and functions of nnc.numpy take it like an array; their results are variables, too. `grad` is the sum of the
     gradients that `backward` found since it was last None.
     """
 
@@ -59,7 +59,7 @@ class Variable(Tracer):
         self._view: View | None = None
         self._grad: Array | None = None
 
-    # -- what it holds -------------------------------------------------------------------------------------------------
+    # -- its value ----------------------------------------------------------------------------------------------------
 
     @property
     def binding(self) -> Binding:
@@ -100,7 +100,7 @@ class Variable(Tracer):
 
     @property
     def spec(self) -> TensorSpec:  # type: ignore[override]
-        """Shape and dtype of what it holds now."""
+        """Shape and dtype of its present value."""
         binding = self._binding
         return binding.spec if binding is not None and self._view is None else self.binding.spec
 
@@ -156,7 +156,7 @@ class Variable(Tracer):
     def _check_no_alias(self) -> None:
         if self._view is not None:
             raise user_error(
-                ArgumentTypeError, "x.set", "it is an alias, which shows what its base holds.",
+                ArgumentTypeError, "x.set", "it is an alias, which shows the value of its base.",
                 fix="write to the base: base[1:3] = value, or base.set(...).",
             )  # fmt: skip
 
@@ -313,7 +313,7 @@ class Recorder:
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
-        """Runs a command on what the variables hold, and records it.
+        """Runs a command on the values of the variables, and records it.
 
         Args:
             command: an operation.
@@ -388,7 +388,7 @@ class Recorder:
         return Binding(array.spec, array, constant=True, foreign=True)
 
     def perform(self, routine: Routine, operands: Sequence[Binding]) -> list[Binding]:
-        """Runs commands, unless their results are known, and records them; returns what variables are to hold.
+        """Runs commands, unless their results are known, and records them; returns the new values of variables.
 
         Where one raises, nothing is recorded.
 
@@ -462,7 +462,7 @@ class Notes:
     def add(
         self, routine: Routine, operands: Sequence[Binding], arrays: Sequence[Array], results: Sequence[Binding]
     ) -> None:
-        """Notes one routine. Variables are told apart by where they came up first, other operands by what they hold."""
+        """Notes one routine. Variables are told apart by where they came up first, other operands by their values."""
         read = [
             sha256(array.data.tobytes()).digest() if x.foreign else self._numbers.setdefault(x, len(self._numbers))
             for x, array in zip(operands, arrays, strict=True)

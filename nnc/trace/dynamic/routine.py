@@ -49,8 +49,8 @@ class Record:
     """The record of a routine for operands of certain kinds.
 
     `made` are places whose values get a binding, with their kinds, and whether the arrays are kept; `operations` are commands
-    with the places of what they take, of what they yield, and of what their derivatives read. `seconds` is how long it ran so far,
-    by estimate, `run` how it runs since that was enough to compile it.
+    with the places of their operands, of their results, and of the operands of their derivatives. `seconds` is how long it ran so
+    far, by estimate, `run` how it runs since that was enough to compile it.
     """
 
     made: tuple[tuple[int, int, bool], ...]
@@ -92,7 +92,7 @@ class Routine:
     views: tuple[Plan, ...]
     name: str
     is_pure: bool  # running it again gives the same, does nothing else, and is more than a view
-    nbytes: int  # of what the steps yield
+    nbytes: int  # of the results of the steps
     seconds: float  # that a run takes, by estimate, where a program would take less
     _records: dict[Kinds, Record] = field(default_factory=dict)
 
@@ -128,7 +128,7 @@ class Routine:
         return self.operands + len(self.constants)
 
     def placed(self) -> Iterator[tuple[Plan, Places, Places]]:
-        """The steps with the places of what they take and of what they yield."""
+        """The steps with the places of their operands and of their results."""
         first = self.first
         for plan, places in self.steps:
             yield plan, places, tuple(range(first, first + len(plan.outputs)))
@@ -210,7 +210,7 @@ def runner(routine: Routine, record: Record, make: MakeProgram) -> Run:
 
 
 def _compiled(routine: Routine, record: Record, make: MakeProgram) -> Run:
-    """The routine as a program with a view of what it yields for each view that is kept."""
+    """The routine as a program that returns a view of a result for each view that is kept."""
     first = routine.first
     makers = {place: (plan, places) for plan, places, outputs in routine.placed() for place in outputs}
     yielded: list[int] = []

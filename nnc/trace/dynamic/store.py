@@ -1,14 +1,14 @@
 """The memory of a dynamic graph, and when it forgets.
 
 A *binding* is one value that a variable had; it stands for one symbol, written once. An *operation* is a command that made
-bindings of others. Two rules say what stays:
+bindings of others. Two rules decide which records stay:
 
 - A binding is *active* if a derivative with respect to it can be asked for: it is no constant, and a live variable holds it or
   an operation made it.
 - An operation stays while one of its inputs is active, and one of its outputs is held by a live variable or, unless it has
   become a constant, read by an operation that stays.
 
-So an operation goes when nobody can start at its outputs, and when nobody can ask for what its inputs were. Everything is
+So an operation goes when nobody can start at its outputs, and when nobody can ask for the values of its inputs. Everything is
 followed with a list of things to look at again, never by recursion: chains of any length come and go.
 """
 
@@ -51,7 +51,7 @@ class Binding:
         self.spec, self.array = spec, array
         self.constant = constant
         self.is_shared = is_shared  # the array is a result, which memoisation may give to other bindings, too
-        self.foreign = foreign  # no variable holds it: what a command was given from outside, or a residual
+        self.foreign = foreign  # no variable holds it: an operand from outside, or a residual
         self.active = False
         self.handles = 0  # live variables that hold it
         self.readers = 0  # operations whose derivative reads the array
@@ -66,7 +66,7 @@ class Binding:
         return ACTIVE if self.active else FOREIGN if self.foreign else CONSTANT
 
     def own_array(self) -> Array:
-        """The array, for somebody who may donate it: one that no other binding holds, on the same memory."""
+        """The array, for a caller that may donate it: one that no other binding holds, on the same memory."""
         if self.array is None:
             raise InternalError("an array was released while it could still be read")
         if self.is_shared:
@@ -83,7 +83,7 @@ class Binding:
 
 
 class Operation:
-    """A command that ran: what it took, what it made, and of which of these its derivative reads the arrays."""
+    """A command that ran: its operands, its results, and which of these its derivative reads."""
 
     __slots__ = ("active", "inputs", "number", "outputs", "plan", "reads", "source")
 
@@ -133,7 +133,7 @@ class Store:
     # -- forgetting ----------------------------------------------------------------------------------------------------
 
     def let_go(self, bindings: Iterable[Binding]) -> None:
-        """Counts, for each binding, one variable less that holds it, and forgets what nobody can need any more."""
+        """Counts, for each binding, one variable less that holds it, and forgets operations that nobody can need any more."""
         again = []
         for binding in bindings:
             binding.handles -= 1

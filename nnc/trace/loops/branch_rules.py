@@ -104,7 +104,7 @@ def _linearize(
 
 
 def _linearize_branch(graph: Graph, active: Flags) -> tuple[Staged, Linearized, tuple[Symbol, ...]]:
-    """A branch that yields its results and what its linear part reads; the linear part; the symbols of what it reads that are
+    """A branch that yields its results and the residuals of its linear part; the linear part; the symbols of residuals that are
     neither inputs nor captured.
     """
     box: list[Linearized] = []
@@ -121,7 +121,7 @@ def _linearize_branch(graph: Graph, active: Flags) -> tuple[Staged, Linearized, 
 
 
 def _share_slots(kept: Sequence[Sequence[Symbol]]) -> tuple[list[TensorSpec], list[dict[int, Symbol]]]:
-    """Slots for what branches hand over, and the symbol that each branch puts into a slot.
+    """Slots for the residuals of branches, and the symbol that each branch puts into a slot.
 
     Branches share slots where specs agree. Tapes have slots of their own: the specs of their rows, which may differ, are not known.
     So have integers: in a batch, where rows choose, each branch reads its slots for all rows, and an index of another branch may

@@ -1,4 +1,4 @@
-"""The values a loop carries, held against what its function returns; shared with branches, whose results must agree."""
+"""The values a loop carries, compared with the results of its function; shared with branches, whose results must agree."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def while_loop(
         body_fun: carry -> carry of the same structure, shapes and dtypes.
         init_val: the carry at first, a pytree.
         max_steps: the most iterations there may be; memory for the reverse pass is then taken at once.
-        checkpoint: what the reverse pass keeps. None: of every iteration what its derivative needs. "sqrt": about the
+        checkpoint: the residuals that are kept for the reverse pass. None: those of every iteration. "sqrt": about the
             square root of the number of iterations of carries, "binomial": about its logarithm, an int: at most so many;
             iterations are run again from those.
 
@@ -284,7 +284,7 @@ def scan(
         length: number of iterations, where xs is None.
         reverse: from the last row to the first; ys keep their places.
         unroll: iterations traced together.
-        checkpoint: what the reverse pass keeps, as in `while_loop`.
+        checkpoint: the residuals that are kept for the reverse pass, as in `while_loop`.
 
     Returns:
         (the last carry, ys stacked along a leading axis).

@@ -1,8 +1,8 @@
 """A loop's iteration, linearised once and abstractly; and the bookkeeping that `while` and `scan` share.
 
 The forward part of a linearised iteration runs in the loop and yields, besides the iteration's own outputs, rows for the linear
-part to read. Only what depends on carried values is kept so: elements of sequences are read again, and what depends on captured
-values alone is computed again.
+part to read. Only values that depend on carried ones are kept so: elements of sequences are read again, and values that depend on
+captured values alone are computed again.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Moving:
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """Where the linear part gets what it reads: kept rows, sequences read again (by position), or `compute`, a graph of the
+    """Where the linear part gets its residuals: kept rows, sequences read again (by position), or `compute`, a graph of the
     round's number and the captured values `shared` (by position) that yields `fixed`.
     """
 
@@ -234,7 +234,7 @@ def _linear_body(
 
 
 def _captures_as_shared(body: Staged, tangents: int) -> Graph:
-    """The linear round with what it captures put among the shared inputs, before the tangents of captured values."""
+    """The linear round with its captured values among the shared inputs, before the tangents of captured values."""
     explicit, hidden = body.graph.inputs[: body.num_explicit], body.graph.inputs[body.num_explicit :]
     at = len(explicit) - tangents
     return body.graph.update(inputs=(*explicit[:at], *hidden, *explicit[at:]))

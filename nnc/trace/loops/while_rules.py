@@ -130,7 +130,7 @@ def _exit_tangents(
     t_carries: Sequence[Any],
     t_captured: Sequence[Any],
 ) -> list[Any]:
-    """Tangents of what the last, unfinished iteration yields, at the final carried values."""
+    """Tangents of the results of the last, unfinished iteration, at the final carried values."""
     if not parts.exits:
         return []
     tangents = [None, *t_carries, *t_captured]

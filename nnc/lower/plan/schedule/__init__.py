@@ -1,1 +1,1 @@
-"""Streams: which thread runs which steps of a program, and who waits for whom."""
+"""Streams: which thread runs which steps of a program, and which steps wait for others."""

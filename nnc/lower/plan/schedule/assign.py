@@ -1,8 +1,8 @@
 """Assigns steps to streams: list scheduling by the longest path that is left, on numbers alone.
 
 The ready step with the longest chain of work behind it goes where it can begin first (heterogeneous earliest finish time: Topcuoglu
-et al., 2002, on equal processors); reading what another stream wrote costs a signal. Same steps, same schedule, everywhere.
-O((steps + dependencies) · streams).
+et al., 2002, on equal processors); reading a buffer that another stream wrote costs a signal. Same steps, same schedule,
+everywhere. O((steps + dependencies) · streams).
 """
 
 from __future__ import annotations

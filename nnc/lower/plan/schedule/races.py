@@ -76,7 +76,7 @@ def find_race(accesses: Sequence[Sequence[Access]], schedule: Schedule, clocks: 
     """Two steps that touch the same bytes, one writing, the first of which need not be done when the second begins.
 
     Args:
-        accesses: what each step touches, in the recorded order, which conflicting steps must keep.
+        accesses: the buffers that each step touches, in the recorded order, which conflicting steps must keep.
         clocks: see `happened_before`.
     """
     by_memory: dict[int, list[Access]] = {}

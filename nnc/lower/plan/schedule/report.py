@@ -41,7 +41,7 @@ class ScheduleRow:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleReport:
-    """When each step of a call runs, in the order of `start`: estimates, or what one run took where `measured`."""
+    """When each step of a call runs, in the order of `start`: estimates, or the times of one run where `measured`."""
 
     name: str
     streams: int

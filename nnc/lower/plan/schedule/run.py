@@ -1,6 +1,6 @@
 """Runs a schedule on threads: the caller's for stream 0, one worker for each of the others.
 
-A mistake leaves what the recorded order would have left: when a step fails, steps that come after it in that order are not begun
+A failure leaves memory as the recorded order would have: when a step fails, steps that come after it in that order are not begun
 any more, those before it still run, and the error of the first is raised where the program was called.
 """
 
@@ -28,7 +28,7 @@ class _Item:
 
 
 class _Progress:
-    """How far the streams of one call have come, and what went wrong. Steps from `limit` on are not begun any more."""
+    """The progress of the streams of one call, and the first failure. Steps from `limit` on are not begun any more."""
 
     def __init__(self, streams: int, steps: int) -> None:
         self.limit = steps

@@ -1,4 +1,4 @@
-"""The schedule of a program: a value that says what each stream runs, and who waits for whom."""
+"""The schedule of a program: the steps of each stream, and which steps wait for others."""
 
 from __future__ import annotations
 
