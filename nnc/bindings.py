@@ -54,7 +54,7 @@ class Inputs:
             kept: makes the packed inputs, which stand last.
         """
         made: Sequence[Any] = ()
-        if kept is not None:  # which looks at who else has references to arrays, so before there are more
+        if kept is not None:  # which counts other references to arrays, so before there are more
             made = kept.arrays([*(leaves[i] for i, _ in self.reads), *self.captured])
         found: list[Any]
         try:

@@ -1,7 +1,7 @@
 """Puts Python's garbage collection off while nnc makes many objects that stay.
 
 Tracing and lowering make some hundred thousand objects, few of them garbage. The collector would go through all of them, and
-through what the program holds beside, time and again: a tenth of the seconds of a compilation, a third where the program is found
+through the program's other objects, time and again: a tenth of the seconds of a compilation, a third where the program is found
 in a file. Nor does it go through them when it begins again: they count as old.
 """
 

@@ -21,12 +21,12 @@ class Context(NamedTuple):
 
     `staging` is the innermost trace that records every command (none when running eagerly), `level` the level of
     the innermost trace (0: none), `source` the user's line on whose behalf a rule runs (a derivative points at the line that
-    was differentiated), `activity` what the user asked for, outermost first, as in "tracing loss for grad", `meter` the counter of
-    the bytes that loops keep for their reverse pass, `clock` the holder of the seconds of each part of a compilation, `background`
-    the function that takes tasks that a call can do without (none: they are done at once), `modes` the modes that are switched on
-    ("eager", "check_finite", "promotion" and "trace_errors" of nnc.debug; "watched" where a dynamic graph notes what a function
-    does; "unspecialised" where functions run as they are, since nothing will be alike or a test wants it; a dynamic graph that
-    records nothing stands for itself).
+    was differentiated), `activity` the transforms that the user asked for, outermost first, as in "tracing loss for grad", `meter`
+    the counter of the bytes that loops keep for their reverse pass, `clock` the holder of the seconds of each part of a
+    compilation, `background` the function that takes tasks that a call can do without (none: they are done at once), `modes` the
+    modes that are switched on ("eager", "check_finite", "promotion" and "trace_errors" of nnc.debug; "watched" where a dynamic
+    graph records a function's commands; "unspecialised" where functions run as they are, since nothing will be alike or a test
+    wants it; a dynamic graph that records nothing stands for itself).
     """
 
     staging: Any = None

@@ -155,7 +155,7 @@ def user_error(
         where: the function the user called.
         problem: the mistake, with the values.
         operands: name -> spec or value, shown on a line of their own.
-        fix: what to do.
+        fix: the remedy, a sentence.
         source: the user's line, where it is not the present one.
 
     Returns:
@@ -185,7 +185,7 @@ def user_error(
 def word_anew(run: Callable[[], Any], source: SourceLine | None) -> None:
     """Runs once more a function that has just failed, so that its error names the user's line `source`.
 
-    To name the line beforehand would cost every call what only a failing one needs.
+    To find the line beforehand would cost time in every call; only a failing one needs it.
     """
     with set_context(source=source):
         try:

@@ -1,4 +1,4 @@
-"""Facts about this machine and the libraries on it: what `doctor` prints, and what measured choices depend on."""
+"""Facts about this machine and the libraries on it: printed by `doctor`, and part of the keys of measured choices."""
 
 from __future__ import annotations
 

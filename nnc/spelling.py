@@ -168,7 +168,7 @@ def check_flag(value: Any, where: str, name: str) -> None:
 
 def missing_name(module: str, name: str, names: Mapping[str, str]) -> MissingNameError:
     """Builds the error for a name that a module does not have; `names` has nnc's names for other libraries' names."""
-    fix = f"use {names[name]}." if name in names else f"see dir({module}) for what there is."
+    fix = f"use {names[name]}." if name in names else f"see dir({module}) for its names."
     return user_error(MissingNameError, module, f"it has no {name!r}.", fix=fix)
 
 

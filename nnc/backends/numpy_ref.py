@@ -1,6 +1,6 @@
 """The reference as a backend: runs any command through NumPy, writing into memory that is there already.
 
-Commands that are one NumPy function write their result in place; the others copy what their reference returns.
+Commands that are one NumPy function write their result in place; the others copy the result of their reference.
 Callers of these kernels silence NumPy's floating-point warnings around them, once for many.
 """
 

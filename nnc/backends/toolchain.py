@@ -1,4 +1,4 @@
-"""Finds what turns graphs into programs of a device: its kernels and its compiler."""
+"""Finds the toolchain of a device: its kernels and its compiler."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ class AtIndexer:
 class AtPlace:
     """`x.at[index]`: each method returns a new array. Repeated indices count each time (`set`: the last value stays).
 
-    `mode` says what an index out of range does (see `getitem`, `set_at`). `unique_indices` promises that no element is indexed
-    twice, `indices_are_sorted` that indices rise; a program may rely on promises.
+    `mode` sets the treatment of an index out of range (see `getitem`, `set_at`). `unique_indices` promises that no element is
+    indexed twice, `indices_are_sorted` that indices rise; a program may rely on promises.
 
     Example:
         >>> x = nnp.zeros(4)
@@ -118,7 +118,7 @@ class AtPlace:
         unique_indices: bool = False,
         indices_are_sorted: bool = False,
     ) -> Array:
-        """`x[index]`, with a choice of what an index out of range reads: with mode "fill" it is `fill_value`.
+        """`x[index]`, with a choice of the value read at an index out of range: with mode "fill" it is `fill_value`.
 
         Raises:
             ArgumentError: a `fill_value` with another mode.

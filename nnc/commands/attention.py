@@ -45,7 +45,7 @@ BIAS = 3  # the number of this operand in `wrt`
 
 
 class Operands(NamedTuple):
-    """The operands of attention by what they are, whether they are specs, arrays or values."""
+    """The operands of attention by name, whether they are specs, arrays or values."""
 
     q: Any
     k: Any
@@ -111,7 +111,7 @@ def _check_results(name: str, x: Operands, given: dict[str, TensorSpec]) -> None
                 name,
                 f"{label} must be {expected}.",
                 operands={label: spec},
-                fix="pass what attention gave.",
+                fix="pass the results of attention.",
             )
 
 
@@ -186,7 +186,7 @@ class _Blocks:
         return np.asarray((grouped @ y).reshape(*batch, heads, rows, y.shape[-1]))
 
     def group_sum(self, x: NDArray) -> NDArray:
-        """Of what heads of q contribute to the head of k that they share; heads are behind tokens again."""
+        """The sum of the contributions of the heads of q to the head of k that they share; heads are behind tokens again."""
         *batch, heads, tokens, n = x.shape
         shape = (*batch, self.heads, heads // max(1, self.heads), tokens, n)
         return np.asarray(x.reshape(shape).sum(-3).swapaxes(-2, -3))

@@ -69,7 +69,7 @@ class _Blocks:
                 yield x.tangent, axis
 
     def _round(self, summed: Sequence[TensorSpec]) -> tuple[Graph, list[Part]]:
-        """The formula for one block, and what it yields there."""
+        """The formula for one block, and its results there."""
         b = GraphBuilder("block of queries")
         number = b.input(ROUND)
         elements = iter([b.input(self._element(x.spec, axis)) for x, axis in self._values() if axis is not None])

@@ -55,7 +55,7 @@ def _resized(name: str, x: TensorSpec, axis: int, size: int) -> TensorSpec:
 
 
 def _sums(x: NDArray, axis: int, intervals: Intervals) -> NDArray:
-    """Sums over intervals, as a product with a small matrix of zeros and ones where that is finite: so is then what was added."""
+    """Sums over intervals, as a product with a small matrix of zeros and ones where that is finite: then the summands are, too."""
     wide = x.astype(dtypes.accumulator(x.dtype), copy=False)
     with np.errstate(all="ignore"):
         total = _by_product(wide, axis, intervals) if intervals[0].size * x.shape[axis] <= _MATRIX else None
@@ -65,7 +65,7 @@ def _sums(x: NDArray, axis: int, intervals: Intervals) -> NDArray:
 
 
 def _by_product(x: NDArray, axis: int, intervals: Intervals) -> NDArray:
-    """Sums over intervals; what is not finite spreads to others."""
+    """Sums over intervals; infinities and NaNs spread to other intervals."""
     starts, ends = intervals
     places, shape = np.arange(x.shape[axis]), x.shape
     held = ((places >= starts[:, None]) & (places < ends[:, None])).astype(x.dtype)

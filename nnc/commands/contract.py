@@ -31,7 +31,7 @@ AxesPair = tuple[Axes, Axes]
 
 
 class Roles(NamedTuple):
-    """The axes of one operand of `dot` by what happens to them."""
+    """The axes of one operand of `dot` by their role."""
 
     batch: Axes
     free: Axes

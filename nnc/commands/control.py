@@ -1,6 +1,6 @@
 """Commands that own sub-graphs. Their derivative and batching rules trace those, so they stand in nnc/trace.
 
-Each computes what its first sub-graph computes (column `inlines`), so lowering may put the sub-graph's nodes in its place;
+Each computes the results of its first sub-graph (column `inlines`), so lowering may put the sub-graph's nodes in its place;
 they differ in how they are differentiated.
 """
 
@@ -14,7 +14,7 @@ from nnc.commands.roles import branches
 from nnc.commands.rules import InPlace, cost
 from nnc.graph import Attribute, Command, Graph, TensorSpec, register
 
-inlines: Attribute[bool] = Attribute("inlines", "the command computes what its first sub-graph computes")
+inlines: Attribute[bool] = Attribute("inlines", "the command computes the results of its first sub-graph")
 
 
 def _infer(name: str) -> Any:
@@ -35,7 +35,7 @@ def _register(name: str, **attributes: Any) -> Command:
 
 call = _register(
     "call", roles=lambda node: branches(node, 0)
-)  # graphs: (function,); barrier=True: it recomputes on purpose what exists already
+)  # graphs: (function,); barrier=True: it recomputes existing values on purpose
 checkpoint = _register("checkpoint")  # graphs: (function,); reverse mode recomputes it
 # Commands that users' rules run are not known before the rules are asked, so they may raise.
 custom_jvp = _register("custom_jvp", refuses=True)  # rule: (primals, tangents) -> (outputs, tangents)

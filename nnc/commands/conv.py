@@ -146,7 +146,7 @@ def _weight_grad_infer(
 
 
 def _rows(n: int, elements: int) -> Iterator[slice]:
-    """The batch in parts of which each gathers about COLUMN_ELEMENTS; `elements` is what one row gathers."""
+    """The batch in parts of which each gathers about COLUMN_ELEMENTS; `elements` is the number that one row gathers."""
     step = max(1, COLUMN_ELEMENTS // max(1, elements))
     return (slice(i, i + step) for i in range(0, n, step))
 

@@ -1,6 +1,6 @@
 """Commands that look at values while a program runs. They have an effect, so no pass drops, merges or reorders them.
 
-They yield nothing: what they do cannot change a result. Derivatives pass them by, and under vmap they run row by row.
+They yield nothing: their effects cannot change a result. Derivatives pass them by, and under vmap they run row by row.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _callback_rows(
     return (), ()
 
 
-# function: called with the operands as NumPy arrays; what it returns is ignored
+# function: called with the operands as NumPy arrays; its result is ignored
 callback = register(
     "callback", None, None, infer=lambda *specs, function: (), reference=_run_callback, batch=_callback_rows,
     effect="debug",

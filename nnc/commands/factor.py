@@ -160,7 +160,9 @@ def _eig_reference(x: NDArray) -> Any:
 
 
 def _eig_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
-    """dw = diag(G), dV = V (F ∘ G) with G = V⁻¹ dX V and F as for eigh, less what changes the vectors' length (Boeddeker, 2017)."""
+    """dw = diag(G), dV = V (F ∘ G) with G = V⁻¹ dX V and F as for eigh, less the part that changes the vectors' length (Boeddeker,
+    2017).
+    """
     (w, v), t = outputs, tangents[0]
     inner = solve(v, matmul(convert(t, dtype=v.spec.dtype), v))
     of_columns = _columns(w, v.spec.shape)

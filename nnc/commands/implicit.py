@@ -1,6 +1,6 @@
 """Draws that move with the parameter of their distribution: identities of the draw, whose derivative is the implicit one.
 
-A draw x of the distribution with the function F(x; a) moves so that F stays what it is: dx/da = −(∂F/∂a) / (∂F/∂x)
+A draw x of the distribution with the function F(x; a) moves so that F stays constant: dx/da = −(∂F/∂a) / (∂F/∂x)
 (Figurnov et al., "Implicit reparameterization gradients", 2018). How it was drawn does not matter.
 """
 

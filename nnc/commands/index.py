@@ -6,7 +6,7 @@ shared (B), the index arrays have shape B + I, and
     gather:   out[b, i, r] = x[b, index(b, i), r]             scatter:   x[b, index(b, i), r] op= updates[b, i, r]
 
 where r runs over the axes of x that are neither shared nor indexed, in their order. Indices count from the front; negative
-ones are out of range. `mode` says what an index out of range does: "error" raises, "clip" takes the nearest position,
+ones are out of range. `mode` sets the treatment of an index out of range: "error" raises, "clip" takes the nearest position,
 "wrap" counts modulo the size, "drop" reads 0 and writes nothing, "fill" (gather only) reads NaN, in integers the least
 signed or the greatest unsigned value, in bools True.
 """

@@ -49,7 +49,7 @@ _Entry = int | slice | None | EllipsisType | _Mask | Picked
 
 
 def read_entry(entry: Any, where: str) -> _Entry:
-    """One part of an index, sorted by what it means; numbers that are known are ints."""
+    """One part of an index, sorted by its kind; numbers that are known are ints."""
     if entry is None or entry is Ellipsis or isinstance(entry, slice):
         return entry
     if isinstance(entry, (bool, np.bool_)):
@@ -137,7 +137,7 @@ class Plan:
 
     @property
     def result(self) -> Shape:
-        """Shape of what the index selects."""
+        """Shape of the selected elements."""
         return (*self.rest[: self.at], *self.picked, *self.rest[self.at :])
 
 

@@ -45,7 +45,7 @@ def getitem(x: Value, index: Any, mode: str = "error") -> Value:
 
     Args:
         index: integers, slices, None, `...`, integer arrays, boolean masks whose values are known, or a tuple of them.
-        mode: what an index out of range does: "error", "clip", "wrap", "drop" (reads 0), "fill" (reads NaN, or the
+        mode: treatment of an index out of range: "error", "clip", "wrap", "drop" (reads 0), "fill" (reads NaN, or the
             least signed, the greatest unsigned integer).
 
     Returns:
@@ -179,7 +179,7 @@ def fit_values(x: Value, values: Any, where: str) -> Value:
     """`values` in the dtype of `x`.
 
     Raises:
-        DTypeError: that would lose what the dtype of x cannot hold.
+        DTypeError: the dtype of x cannot hold the update.
     """
     news = as_operand(values, where, "values")
     dtype, given = spec_of(x).dtype, dtype_of(news)

@@ -1,7 +1,7 @@
 """Loops and branches: `while`, `scan` and `case_of`.
 
 All state their sub-graphs' inputs in one order: the iteration (int64, counted from 0), elements of the sequences read, carried
-values, captured values; and their outputs likewise: carried values of the next iteration, then what else an iteration yields: rows,
+values, captured values; and their outputs likewise: carried values of the next iteration, then other results of an iteration: rows,
 of tapes (`tape.py`) where the number of iterations is not known. How they are differentiated and batched stands in nnc/trace:
 scan_rules.py, while_rules.py, branch_rules.py.
 """
@@ -61,7 +61,8 @@ def check_carried(name: str, carried: Sequence[TensorSpec], following: Sequence[
         if (before.shape, before.dtype) != (after.shape, after.dtype):
             raise user_error(
                 ShapeError, name, f"carried value {i} changes its shape or dtype from round to round.",
-                operands={"before": before, "after": after}, fix="make the round return what it takes, for example with .astype.",
+                operands={"before": before, "after": after},
+                fix="make the round return values of the specs that it takes, for example with .astype.",
             )  # fmt: skip
 
 
@@ -105,9 +106,10 @@ def _while_infer(
 
 @remembered
 def split_round(body: Graph, carries: int, before: int, exits: int) -> tuple[Graph, Graph]:
-    """An iteration as two graphs: up to the test (yields the condition, the exits and what it hands over), and from there on.
+    """An iteration as two graphs: up to the test (yields the condition, the exits and values for the second graph), and from there
+    on.
 
-    The second takes the iteration's inputs and what the first hands over, and yields the carried values and tape rows.
+    The second takes the iteration's inputs and the values from the first, and yields the carried values and tape rows.
     """
     head_nodes, tail_nodes = body.nodes[:before], body.nodes[before:]
     later = body.outputs[1 : 1 + carries] + body.outputs[1 + carries + exits :]
@@ -151,7 +153,9 @@ def check_steps(step: int, limit: int | None) -> None:
 
 
 def _while_rewritten(params: Mapping[str, Any], old: tuple[Graph, ...], new: tuple[Graph, ...]) -> Mapping[str, Any]:
-    """The test stays behind all that stood before it and is still there, and behind what the condition and the exits need."""
+    """The test stays behind all that stood before it and is still there, and behind the nodes that the condition and the exits
+    need.
+    """
     before, outputs = params["before"], new[0].outputs
     early = {symbol for node in old[0].nodes[:before] for symbol in node.outputs}
     late = 1 + params["carries"]

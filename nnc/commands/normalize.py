@@ -1,4 +1,4 @@
-"""Softmax and its relatives as single commands: what lowering makes of the many small ones that functions of users are traced to.
+"""Softmax and its relatives as single commands, by which lowering replaces the many small ones that users' functions are traced to.
 
 With the largest element m of each row (0 where that is infinite) and T = sum of exp(x - m) over `axes` (1 where that is 0):
 
@@ -193,7 +193,7 @@ pick_log_softmax = register(
 )
 
 
-# -- what printed kernels make of them -----------------------------------------------------------------------------------
+# -- their form in printed kernels -----------------------------------------------------------------------------------
 
 
 def _expanded_parts(x: Value, axes: Axes) -> tuple[Value, Value, Value, Value]:

@@ -189,7 +189,7 @@ def _check_places(where: str, places: TensorSpec, pooled: TensorSpec, window: Sh
     if places != expected:
         raise user_error(
             ShapeError, where, f"the places are {places}, those of these windows are {expected}.",
-            operands={"places": places}, fix="pass what max_pool_places gives for the same windows.",
+            operands={"places": places}, fix="pass the result of max_pool_places for the same windows.",
         )  # fmt: skip
 
 

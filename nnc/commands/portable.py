@@ -93,7 +93,7 @@ def log(x: Number) -> Number:
 
 
 def log1p(x: Number) -> Number:
-    """log(1 + x): what 1 + x loses is added again."""
+    """log(1 + x): the rounding error of 1 + x is added again."""
     u = x + 1
     lost = (x.intrinsic("fabs") < 1).choose(x - (u - 1), 1 - (u - x))
     return (u < math.inf).choose((u > 0).choose(log(u) + lost / u, log(u)), u)

@@ -52,7 +52,7 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
     """`x` itself where it is an array or a number; nested lists become arrays (stacked, where they hold tracers).
 
     Args:
-        dtype: what a list is going to be converted to, so that its numbers need not fit into the defaults.
+        dtype: the dtype that a list will be converted to, so that its numbers need not fit into the defaults.
 
     Raises:
         DTypeError, ArgumentTypeError: `x` is nothing nnc makes an array of.

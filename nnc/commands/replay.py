@@ -44,7 +44,7 @@ def check_strategy(where: str, checkpoint: Any) -> None:
     if isinstance(checkpoint, bool) or not isinstance(checkpoint, int) or checkpoint < 1:
         raise user_error(
             ArgumentError, where, f"checkpoint is {checkpoint!r}.",
-            fix='use "sqrt", "binomial", a positive number of states to keep, or None to keep what every round needs.',
+            fix='use "sqrt", "binomial", a positive number of states to keep, or None to keep the residuals of every round.',
         )  # fmt: skip
 
 

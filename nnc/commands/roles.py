@@ -26,7 +26,7 @@ class Read(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """A carried value: what it starts as, an iteration's input, the value for the next iteration, the result."""
+    """A carried value: its initial value, an iteration's input, the value for the next iteration, the result."""
 
     operand: Symbol
     inner: Symbol

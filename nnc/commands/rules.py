@@ -31,7 +31,7 @@ class Linear:
 
 
 # `(primals, tangents, outputs, **params) -> tangents of the outputs`. A rule reads of `primals` and `outputs` only what it
-# needs: what it does not touch is not kept for the backward pass. Commands with sub-graphs get `graphs=` among the params.
+# needs: values that it does not touch are not kept for the backward pass. Commands with sub-graphs get `graphs=` among the params.
 JvpRule = Callable[..., Tangents]
 
 # `(cotangents, operands, **params) -> cotangents of the operands`. `operands` holds `Linear` where a cotangent is wanted and a
@@ -107,7 +107,7 @@ alias: Attribute[str] = Attribute(
 joined: Attribute[Callable[..., Sequence[tuple[int, ...]]]] = Attribute(
     "joined",
     "(*specs, **params) -> where in the result each operand begins, for commands that put their operands together; the operands do "
-    "not overlap there, and what none of them covers is 0",
+    "not overlap there, and elements that none of them covers are 0",
 )
 together: Attribute[tuple[Command, Command]] = Attribute(
     "together",
@@ -122,8 +122,8 @@ expansion: Attribute[Callable[..., Value]] = Attribute(
 cost: Attribute[Callable[..., int]] = Attribute("cost", "(*specs, **params) -> floating-point operations")
 weight: Attribute[int] = Attribute(
     "weight",
-    "work for one element of the result of an elementwise command that takes an instruction or two: 1 for what is done while a "
-    "kernel waits for memory, so that it is no more than a read, else 2. Commands without a cell are expensive",
+    "work for one element of the result of an elementwise command that takes an instruction or two: 1 for work that is done while "
+    "a kernel waits for memory, so that it is no more than a read, else 2. Commands without a cell are expensive",
 )
 terms: Attribute[tuple[int, ...]] = Attribute(
     "terms",
@@ -184,7 +184,7 @@ effect: Attribute[str] = Attribute(
 example: Attribute[Callable[[np.random.Generator], tuple[Sequence[Any], dict[str, Any]]]] = Attribute(
     "example",
     "(random generator) -> operands and params on which the command is defined: an array where its elements matter, else a spec. "
-    "Generated programs (nnc.testing.fuzz) take it; a command without one is tried on what is at hand",
+    "Generated programs (nnc.testing.fuzz) take it; a command without one is tried on the values at hand",
 )
 surrogate: Attribute[bool] = Attribute(
     "surrogate", "True where the derivative is by definition not that of the values: differences do not approximate it"
@@ -319,7 +319,8 @@ def not_linear(command: str, where: str, operands: Mapping[str, TensorSpec]) -> 
     """The error for transposing a command that is not linear `where`."""
     return user_error(
         UnsupportedError, command, f"it is not linear {where}.", operands=operands,
-        fix="make the function given to linear_transpose, or the rule given to custom_jvp, linear in what it differentiates.",
+        fix="make the function given to linear_transpose, or the rule given to custom_jvp, linear in the "
+        "arguments that it differentiates.",
     )  # fmt: skip
 
 

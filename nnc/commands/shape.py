@@ -182,7 +182,7 @@ transpose: Command = register(
     cost=_no_cost,
 )
 
-# The same elements as `transpose` shows, written anew in their new order: what lowering puts where kernels read them often.
+# The same elements as `transpose` shows, written anew in their new order: lowering inserts it where kernels read them often.
 reorder: Command = register(
     "reorder",
     infer=_transpose_infer,

@@ -83,7 +83,7 @@ class Tape:
         return tape
 
     def each(self, numbers: Callable[..., NDArray], tapes: Callable[..., NDArray], *others: Tape) -> Tape | int:
-        """A tape of what `numbers` makes of all rows, or, where the rows are tapes, `tapes` of one after the other."""
+        """A tape of the results of `numbers` for all rows, or, where the rows are tapes, `tapes` of one after the other."""
         rows = [tape.rows() for tape in (self, *others)]
         if self._rows.dtype != TAPE:
             return Tape.of(numbers(*rows))
@@ -125,7 +125,7 @@ def _row(content: Any, index: int, spec: TensorSpec) -> NDArray:
 
 def _add_tapes(x: NDArray, y: NDArray) -> NDArray:
     total = _as_handle(0, x.shape)
-    sums: dict[tuple[int, int], Any] = {}  # all elements of a batch are one tape, and so is what they sum to
+    sums: dict[tuple[int, int], Any] = {}  # all elements of a batch are one tape, and so is their sum
     for place in np.ndindex(x.shape):
         key = id(x[place]), id(y[place])
         if key not in sums:
@@ -216,8 +216,8 @@ def _tape_axis(params: dict[str, Any]) -> dict[str, Any]:
     return {**params, "axis": params["axis"] + 1}
 
 
-# A tape of no batch among tapes of one: it gets the axis, of which its rows have one element that stands for all; and what the
-# cotangents of all elements sum to.
+# A tape of no batch among tapes of one: it gets the axis, of which its rows have one element that stands for all; and the
+# sum of the cotangents of all elements.
 spread_tape: Command = register(
     "spread_tape",
     1,

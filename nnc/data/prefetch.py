@@ -73,7 +73,7 @@ def _fill(make: Callable[[], Iterator[Any]], items: queue.Queue[tuple[str, Any]]
 def _end(thread: threading.Thread, items: queue.Queue[tuple[str, Any]], stop: threading.Event) -> None:
     stop.set()
     while thread.is_alive():
-        while not items.empty():  # what the thread waits to put finds room, then it sees the flag
+        while not items.empty():  # the batch that the thread waits to put finds room, then it sees the flag
             items.get_nowait()
         if thread is threading.current_thread():
             return

@@ -171,7 +171,7 @@ def progress(
         iterable: the elements to iterate over; None to call `update` instead.
         total: how many there will be; default the length of the iterable, if it has one.
         description: of the work.
-        unit: of what there are `total`.
+        unit: the name of the things that are counted by `total`.
         style: "tqdm", "rich" or "plain"; default the first that is installed.
         file: where to, in place of standard error.
 

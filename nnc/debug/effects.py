@@ -23,7 +23,7 @@ def callback(callback: Callable[..., object], *args: Any, ordered: bool = True, 
     `grad` the function sees the values and is differentiated past. Code that runs twice (a checkpointed function) calls twice.
 
     Args:
-        callback: takes the arguments with arrays in place of tracers; what it returns is ignored.
+        callback: takes the arguments with arrays in place of tracers; its result is ignored.
         *args: pytrees.
         ordered: accepted for other frameworks' sake; calls are always in order.
         **kwargs: pytrees.

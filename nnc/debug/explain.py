@@ -28,6 +28,6 @@ def explain(compiled: Any) -> str:
     if not isinstance(compiled, (Compiled, BoundMethod)):
         raise user_error(
             ArgumentTypeError, "nnc.debug.explain", f"{compiled!r} is no compiled function.",
-            fix="pass what nnc.compile returned.",
+            fix="pass the result of nnc.compile.",
         )  # fmt: skip
     return str(compiled.explain())

@@ -29,7 +29,7 @@ class TapeMemory:
 
 @contextmanager
 def tape_memory() -> Iterator[TapeMemory]:
-    """Measures what loops keep for their reverse pass, tapes and states, within the block.
+    """Measures the memory that loops keep for their reverse pass, tapes and states, within the block.
 
     Example:
         >>> loop = lambda x: nnc.while_loop(lambda c: c[0] < 100, lambda c: (c[0] + 1, nnp.sin(c[1])), (0, x))[1]

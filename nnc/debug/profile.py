@@ -37,7 +37,7 @@ def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> ScheduleReport:
     if not isinstance(compiled, Compiled):
         raise user_error(
             ArgumentTypeError, "nnc.debug.profile", f"{compiled!r} is no compiled function.",
-            fix="pass what nnc.compile returned, then its arguments.",
+            fix="pass the result of nnc.compile, then its arguments.",
         )  # fmt: skip
     executable, leaves = compiled.find(*args, **kwargs)
     if executable is None:

@@ -28,7 +28,7 @@ def find_device(name: Any, where: str) -> Device:
 
     Args:
         name: as `devices` lists it, or an object that is printed so.
-        where: who asks, for the error.
+        where: the function the user called, for the error.
 
     Raises:
         UnsupportedError: there is no such device.
@@ -47,7 +47,7 @@ def check_device(name: Any, where: str) -> None:
 
     Args:
         name: as for `find_device`; None stands for the default.
-        where: who asks, for the error.
+        where: the function the user called, for the error.
 
     Raises:
         UnsupportedError: there is no such device.

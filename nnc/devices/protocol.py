@@ -1,9 +1,9 @@
-"""Defines what a program needs of a device: memory, streams of work, events between them, and copies.
+"""The interface of a device: memory, streams of work, events between them, and copies.
 
 A memory plan gives offsets within an arena, and a schedule gives streams and signals; neither knows where the arena lies. An
 executor binds both to a device: it takes a block of the device's pool, puts the steps of each stream into one of the device's
 streams, and turns signals into events. Work is asynchronous: a function that takes a stream returns before the work is done,
-and the order between streams is what events say, and nothing else. On a CPU all work is done when the function returns.
+and the order between streams is set by events, and by nothing else. On a CPU all work is done when the function returns.
 
 Kernels and compilers are chosen by the *kind* of a device, and stand in `nnc.backends`.
 """

@@ -1,4 +1,4 @@
-"""The algebra of boxes: which part of a tensor an alias views, what aliases cover together, and where two of them meet.
+"""The algebra of boxes: the part of a tensor that an alias views, the union of aliases, and the overlap of two of them.
 
 Everything is computed on the corners, never on cells, so neither the number of axes nor the sizes matter.
 """

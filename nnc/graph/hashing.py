@@ -17,7 +17,7 @@ from nnc.graph.spec import TensorSpec
 
 
 def structural_hash(graph: Graph) -> str:
-    """The SHA-256, in hexadecimal, of what `graph` computes and how.
+    """The SHA-256, in hexadecimal, of the computation of `graph`.
 
     Depends on commands, parameters, specs, wiring, order of the nodes, bytes of the constants and sub-graphs; not on names,
     source lines, attributes, or the identity of symbols.

@@ -345,7 +345,7 @@ infer: Attribute[Callable[..., Any]] = Attribute(
 )
 reference: Attribute[Callable[..., Any]] = Attribute(
     "reference",
-    "(*numpy arrays, **params) -> array or tuple: what the command means; a command with sub-graphs also gets `graphs` and "
+    "(*numpy arrays, **params) -> array or tuple: the definition of the command; a command with sub-graphs also gets `graphs` and "
     "`run(graph, arrays) -> list of arrays`",
 )
 rewritten: Attribute[Callable[..., Mapping[str, Any]]] = Attribute(

@@ -208,7 +208,9 @@ def _weak_array(x: Any) -> Any:
 
 
 def exact_setting(value: Any) -> Any:
-    """A setting as part of a key: equal only to what no function can tell from it (1, 1.0 and True; 0.0 and -0.0)."""
+    """A setting as part of a key: equal only to settings that no function can tell apart (so 1, 1.0 and True differ, and 0.0 and
+    -0.0).
+    """
     kind = type(value)
     if kind in _EXACT:
         return value

@@ -78,7 +78,7 @@ def _tensors(layout: Layout) -> tuple[dict[str, NDArray], dict[str, str]]:
         if hasattr(leaf.value, "spec") and not isinstance(leaf.value, (Array, Variable)):
             raise user_error(
                 TraceError, "nnc.io.save", f"{leaf.name} is {leaf.value.spec}, a traced value that has no elements yet.",
-                fix="save outside the traced function, from what it returns.",
+                fix="save outside the traced function, from its results.",
             )  # fmt: skip
         data = np.array(asarray(leaf.value).concrete("nnc.io.save"), order="C", copy=None)
         if data.dtype == dtypes.complex128:

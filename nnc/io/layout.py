@@ -87,7 +87,7 @@ def _describe(value: Any, name: str, path: str, leaves: list[Leaf], where: str) 
 
 
 def _saved_settings(metadata: Any) -> dict[str, Any]:
-    """The settings of a dataclass that a file holds, of what optree knows about it."""
+    """The settings of a dataclass that a file holds, among optree's facts about it."""
     settings = metadata[1] if isinstance(metadata, tuple) and len(metadata) == 2 else None
     if not isinstance(settings, tree.Settings):
         return {}
@@ -225,7 +225,7 @@ def fill(like: Any, found: dict[str, Any], where: str, foreign: bool = False) ->
     if lines:
         raise user_error(
             TreeError, where, "the file does not match `like`:\n" + "\n".join(lines),
-            fix="build `like` with the settings of the saved model, or load without `like` and pick what is needed.",
+            fix="build `like` with the settings of the saved model, or load without `like` and pick the arrays that are needed.",
         )  # fmt: skip
     return _fill(like, "", found)
 

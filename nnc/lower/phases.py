@@ -49,7 +49,7 @@ REWRITE = Phase(
         "sink_products", "dce", "fewer_residuals",
     ),
     requires=SIMPLIFY.provides,
-    provides=frozenset({"loops do what they must"}),
+    provides=frozenset({"loops are in their final form"}),
 )  # fmt: skip
 # The same as at first, which finds more in the new forms; barriers have done their work.
 SIMPLIFY_AGAIN = Phase(

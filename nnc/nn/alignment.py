@@ -60,7 +60,7 @@ def ctc(
     steps, count = scores.shape[-2], labels.shape[-1]
     times = _lengths("logit_lengths", logit_lengths, steps, lead)
     sizes = _lengths("label_lengths", label_lengths, count, lead)
-    # what fills a row of labels up may be any number
+    # the padding of a row of labels may be any number
     labels = nnp.where(nnp.arange(count) < nnp.expand_dims(sizes, -1), labels, blank)
     labels = read_classes("ctc", labels, scores.shape[-1])
     # the labels with blanks before, between and after: blank, l1, blank, l2, …, blank

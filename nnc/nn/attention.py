@@ -3,7 +3,7 @@
 The command `attention` does it, forwards and backwards. Where weights are dropped, or queries are too few for its kernel, it is
 made of ordinary commands: keys are taken in chunks. A first pass over them finds each query's greatest score, which is a constant
 for the derivative; a second one adds up exp(score - greatest) and its product with the values. Sums keep nothing for the reverse
-pass, and what a chunk needs is computed again there, so memory is linear in every order of derivative and in either mode (the idea
+pass, and the weights of a chunk are recomputed there, so memory is linear in every order of derivative and in either mode (the idea
 of Rabe & Staats, "Self-attention does not need O(n²) memory", 2021). The price is one more product of queries and keys.
 """
 
@@ -184,7 +184,7 @@ def _read_lengths(name: str, x: Any, lead: tuple[int, ...], longest: int) -> Arr
 
 @dataclass(frozen=True, slots=True)
 class _Attend:
-    """The settings of a call; `rows` is the shape (..., heads, T) of what each query's sums have."""
+    """The settings of a call; `rows` is the shape (..., heads, T) of each query's sums."""
 
     rows: tuple[int, ...]
     keys: int
@@ -244,7 +244,7 @@ class _Attend:
         if self.key_lengths is not None:
             found.append(key < self.key_lengths)
         if self.keys % max(1, chunk["k"].shape[-2]):
-            found.append(key < self.keys)  # not what fills the last chunk up
+            found.append(key < self.keys)  # not the padding of the last chunk
         return found
 
     def greatest(self, q: Array, k: Array, chunk: dict[str, Array]) -> Array:

@@ -1,4 +1,4 @@
-"""Boxes in images: how much they overlap, which to keep, and what an image holds in them."""
+"""Boxes in images: their overlap, which to keep, and the features of an image in them."""
 
 from __future__ import annotations
 

@@ -212,11 +212,11 @@ class Flatten(Module):
 class Sequential(Module):
     """One layer after the other; plain functions become Lambda layers.
 
-    A `key` given to the call reaches the layers that take one (Dropout, and what holds it), each with a key of its own. With a
-    stateful layer in it (BatchNorm, and what holds it) the call returns (output, new self), else the output.
+    A `key` given to the call reaches the layers that take one (Dropout, and layers that hold it), each with a key of its own. With
+    a stateful layer in it (BatchNorm, and layers that hold it) the call returns (output, new self), else the output.
 
     Args:
-        *layers: modules and functions, each of which takes what the one before returns.
+        *layers: modules and functions, each of which takes the result of the one before.
 
     Example:
         >>> first, second = nnc.random.split(nnc.random.key(0))

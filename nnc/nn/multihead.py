@@ -171,7 +171,7 @@ class MultiHeadAttention(Module):
 
 
 def _extend(cache: KVCache, k: Array, v: Array) -> tuple[KVCache, Array]:
-    """The cache with more keys and values, and the mask (T, size) of what the new steps see."""
+    """The cache with more keys and values, and the mask (T, size) of the keys that the new steps see."""
     size, steps = spec_of(cache.keys).shape[-3], k.shape[-3]
     if spec_of(cache.keys).shape[:-3] != k.shape[:-3] or steps > size:
         raise user_error(

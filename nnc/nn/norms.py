@@ -240,5 +240,5 @@ class BatchNorm(_ChannelNorm):
             self._channels(x), self.mean, self.variance, self.scale, self.bias,
             deterministic=self.inference, momentum=self.momentum, axis=self.axis, eps=self.eps,
         )  # fmt: skip
-        # in the dtypes that they had, so that a training step yields what it takes
+        # in the dtypes that they had, so that a training step yields the dtypes that it takes
         return out, self.replace(mean=mean.astype(self.mean.dtype), variance=variance.astype(self.variance.dtype))

@@ -60,7 +60,7 @@ def _flatten(value: Any) -> tuple[list[str], list[Any], Any]:
 
 
 def _plain(entry: str) -> str:
-    """`.weight`, `[0]` and `["w"]` without what Python needs around the name."""
+    """`.weight`, `[0]` and `["w"]` without Python's punctuation around the name."""
     if entry.startswith("."):
         return entry[1:]
     inner = entry[1:-1]
@@ -97,7 +97,7 @@ def select(where: str, patterns: Patterns, names: Sequence[str]) -> set[str]:
 
 
 def _parts(name: str) -> list[str]:
-    """A path, and the paths of what it stands in."""
+    """A path, and the paths of the containers around it."""
     return [name, *(name[:i] for i, letter in enumerate(name) if letter == ".")]
 
 
@@ -172,13 +172,13 @@ def trainable(model: A, *, freeze: Patterns = ()) -> A:
 
 @api_boundary
 def partition(model: A, where: object = None) -> tuple[A, A]:
-    """Two trees like the model, with None in place of what the other one has; `nnc.nn.combine` puts them together.
+    """Two trees like the model, with None in place of leaves that the other one has; `nnc.nn.combine` puts them together.
 
     So a gradient can be taken of some leaves alone: an optimizer sees no leaf where there is None.
 
     Args:
         model: a module, or any pytree.
-        where: what the first tree keeps: patterns, or a tree of bools such as `nnc.nn.trainable` makes. By default all
+        where: the leaves that the first tree keeps: patterns, or a tree of bools such as `nnc.nn.trainable` makes. By default all
             that is trained.
 
     Raises:

@@ -26,7 +26,7 @@ from nnc.typing import ArrayLike
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    """The windows of one call, for each spatial axis. `extra` is what ceil_mode adds behind the padding."""
+    """The windows of one call, for each spatial axis. `extra` is the padding that ceil_mode adds."""
 
     form: Layout
     spatial: Shape

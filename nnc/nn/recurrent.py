@@ -43,7 +43,7 @@ State = TypeVar("State")  # of a cell: an array, or an LSTMState
 
 
 class _Cell(Module, Generic[State]):
-    """One step. `project` is what the inputs give to the gates, `step` takes it from there."""
+    """One step. `project` is the inputs' part of the gates, `step` takes it from there."""
 
     weight_ih: Array
     weight_hh: Array
@@ -87,10 +87,10 @@ class _Cell(Module, Generic[State]):
         return out if self.bias_ih is None else out + self.bias_ih
 
     def initial_state(self, gates: Array) -> Any:
-        """Zeros with the batch axes and the dtype of what `project` returned.
+        """Zeros with the batch axes and the dtype of the result of `project`.
 
         Args:
-            gates: what the input adds, whose batch axes and dtype the state has.
+            gates: the input's part of the gates, whose batch axes and dtype the state has.
         """
         return nnp.zeros((*gates.shape[:-1], self.hidden_features), dtype_of(gates))
 
@@ -99,7 +99,7 @@ class _Cell(Module, Generic[State]):
 
         Args:
             state: the state that was given, or None.
-            gates: what the input adds.
+            gates: the input's part of the gates.
         """
         start = self.initial_state(gates)
         if state is None:
@@ -118,10 +118,10 @@ class _Cell(Module, Generic[State]):
 
     @abstractmethod
     def step(self, gates: Array, state: State) -> State:
-        """The next state, for what the inputs give to the gates.
+        """The next state.
 
         Args:
-            gates: what the input adds.
+            gates: the input's part of the gates.
             state: the state before.
         """
 
@@ -166,7 +166,7 @@ class RNNCell(_Cell[Array]):
         """The next hidden state.
 
         Args:
-            gates: what the input adds, (..., gates · hidden_features).
+            gates: the input's part of the gates, (..., gates · hidden_features).
             state: (..., hidden_features).
         """
         return self.activation(gates + self._recur(state))
@@ -194,7 +194,7 @@ class LSTMCell(_Cell[LSTMState], init=False):
         """Zeros for hidden and cell.
 
         Args:
-            gates: what the input adds, whose batch shape the state has.
+            gates: the input's part of the gates, whose batch shape the state has.
         """
         zeros = super().initial_state(gates)
         return LSTMState(zeros, zeros)
@@ -203,7 +203,7 @@ class LSTMCell(_Cell[LSTMState], init=False):
         """The next hidden and cell.
 
         Args:
-            gates: what the input adds, (..., 4 · hidden_features).
+            gates: the input's part of the gates, (..., 4 · hidden_features).
             state: the LSTMState before.
         """
         hidden, cell = state
@@ -235,7 +235,7 @@ class GRUCell(_Cell[Array], init=False):
         """The next hidden state.
 
         Args:
-            gates: what the input adds, (..., 3 · hidden_features).
+            gates: the input's part of the gates, (..., 3 · hidden_features).
             state: (..., hidden_features).
         """
         (reset, update, new), (from_reset, from_update, from_new) = (
@@ -357,7 +357,7 @@ class _Recurrent(Module, Generic[State]):
         ):
             raise user_error(
                 ArgumentError, type(self).__name__, f"initial has not {ways} states for each of {len(self.layers)} layers.",
-                fix="pass what an earlier call returned: ((state,), ...), or ((forward, backward), ...).",
+                fix="pass the states that an earlier call returned: ((state,), ...), or ((forward, backward), ...).",
             )  # fmt: skip
         return initial[i][j]
 
@@ -436,7 +436,7 @@ class GRU(_Recurrent[Array], init=False):
         in_features: size of the last axis before.
         hidden_features: size of the last axis after, for each direction.
         key: for the weights, uniform in ±1 / sqrt(hidden_features).
-        num_layers: each takes what the one before returns.
+        num_layers: each takes the outputs of the one before.
         bidirectional: a second cell runs backwards, and the outputs of both are joined along the last axis.
         use_bias: whether there are biases.
         dropout_rate: between layers, where training.
@@ -459,7 +459,7 @@ class LSTM(_Recurrent[LSTMState], init=False):
         in_features: size of the last axis before.
         hidden_features: size of the last axis after, for each direction.
         key: for the weights, uniform in ±1 / sqrt(hidden_features).
-        num_layers: each takes what the one before returns.
+        num_layers: each takes the outputs of the one before.
         bidirectional: a second cell runs backwards, and the outputs of both are joined along the last axis.
         use_bias: whether there are biases.
         dropout_rate: between layers, where training.

@@ -64,12 +64,12 @@ class Run:
     """One call of a module made of others: its parts are called through it, as if they had no state and drew nothing.
 
     `run.name` stands for the part `self.name`, also within lists, tuples and dicts. Calling it hands on a key of its own, where
-    the part takes `key=`, and keeps the new self that a stateful part returns. `run.result(out)` is what the module returns: `out`
+    the part takes `key=`, and keeps the new self that a stateful part returns. `run.result(out)` is the module's result: `out`
     and its new self where the module is stateful, else `out` alone.
 
     Args:
         module: the module that is called.
-        key: what it was given; None in inference.
+        key: the key of the call; None in inference.
 
     Raises:
         ArgumentTypeError: (by a call) a part is stateful, but returns no (output, new self).

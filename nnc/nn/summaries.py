@@ -1,4 +1,4 @@
-"""`summary`: what the layers of a model hold and cost, found by tracing one call without running it."""
+"""`summary`: the parameters and costs of the layers of a model, found by tracing one call without running it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _LOG = "_summary_log"  # beside the fields of a watched module: its log and its 
 class LayerRow:
     """One call of a layer, which stands in `depth` others. Parameters and costs of its parts are included.
 
-    `flops` and `nbytes` (what its commands read and write) are None where the call stands in a loop or a branch: those count to
+    `flops` and `nbytes` (read and written by its commands) are None where the call stands in a loop or a branch: those count to
     the layer that has the loop.
 
     Args:
         path: where the layer stands in the model.
         kind: its class.
         depth: how many layers it stands in.
-        outputs: shapes and dtypes of what it returns.
+        outputs: shapes and dtypes of its results.
         parameters: number of its parameters.
         flops: floating-point operations of the call.
         nbytes: bytes read and written by the call.
@@ -63,7 +63,7 @@ class Summary:
 
     @property
     def parameters(self) -> int:
-        """Elements of all parameters; what several layers share counts once."""
+        """Elements of all parameters; an array that several layers share counts once."""
         return self.rows[0].parameters
 
     @property
@@ -101,7 +101,7 @@ def summary(model: Module, *inputs: Any, depth: int | None = None, **options: An
 
     Args:
         model: a module.
-        *inputs: what the model is called with.
+        *inputs: arguments of the model's call.
         depth: how many levels of layers are shown; all by default.
         **options: keyword arguments of that call; a key is made where it takes one and none is given.
 

@@ -220,7 +220,7 @@ def conv_transpose(
     groups: int = 1,
     layout: str = "NCHW",
 ) -> Array:
-    """Returns the transposed convolution: what `conv` with the same parameters does to cotangents.
+    """Returns the transposed convolution: the map of cotangents under `conv` with the same parameters.
 
     out[n, c, stride · p + dilation · k - padding] += x[n, i, p] · w[i, c, k]
 

@@ -103,8 +103,10 @@ subtract = _binary("subtract", ew.sub, "Returns `x1 - x2`.", NUMERIC)
 multiply = _binary("multiply", ew.mul, "Returns `x1 * x2`; of bools the logical and.", ANY)
 divide = true_divide = _binary("divide", ew.div, "Returns `x1 / x2`.", INEXACT, to_float)
 floor_divide = _binary("floor_divide", ew.floor_divide, "Returns the largest integers not above `x1 / x2`.", REAL)
-remainder = mod = _binary("remainder", ew.remainder, "Returns what `x1 // x2` leaves; it has the sign of x2.", REAL)
-fmod = _binary("fmod", ew.fmod, "Returns what the truncated division leaves; it has the sign of x1.", REAL)
+remainder = mod = _binary(
+    "remainder", ew.remainder, "Returns the remainder of `x1 // x2`; it has the sign of x2.", REAL
+)
+fmod = _binary("fmod", ew.fmod, "Returns the remainder of the truncated division; it has the sign of x1.", REAL)
 negative = _unary("negative", ew.neg, "Returns `-x`.", NUMERIC)
 square = _unary("square", ew.square, "Returns `x * x`.", NUMERIC)
 reciprocal = _unary("reciprocal", ew.reciprocal, "Returns `1 / x`.", INEXACT, to_float)

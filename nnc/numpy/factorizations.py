@@ -123,7 +123,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     """Returns the eigenvalues, in rising order, and eigenvectors (columns) of a Hermitian (real: symmetric) matrix.
 
     Vectors of equal eigenvalues are not unique, and the part of their derivative that is undefined is 0. So at equal eigenvalues
-    the derivative holds for sums of functions of them, for what depends on the vectors of distinct ones, and on the space of the
+    the derivative holds for sums of functions of them, for functions of the vectors of distinct ones, and on the space of the
     others. It does not hold for V f(w) Vᴴ, and second derivatives do not: these mix equal ones.
 
     Args:

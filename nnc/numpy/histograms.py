@@ -82,12 +82,12 @@ def _check_range(low: Any, high: Any) -> None:
     if not (np.isfinite(first) and np.isfinite(last) and first <= last):
         raise user_error(
             ArgumentError, "histogram", f"the range of the bins is from {first} to {last}.",
-            fix="pass range=(least, greatest), two finite numbers, or leave out what is not finite.",
+            fix="pass range=(least, greatest), two finite numbers, or leave out infinities and NaNs.",
         )  # fmt: skip
 
 
 def _bin_of(x: Array, edges: Array) -> Array:
-    """The number of each element's bin, from 1; what lies outside is in bin 0 or behind the last. The last edge is inside."""
+    """The number of each element's bin, from 1; elements outside are in bin 0 or behind the last. The last edge is inside."""
     place = searchsorted(edges, x, side="right")
     return el.where(el.equal(x, edges[-1]), edges.spec.size - 1, place)
 

@@ -1,4 +1,4 @@
-"""Names nnc.numpy as the namespace of its arrays, says what it can do, and makes sure that commands run.
+"""Registers nnc.numpy as the namespace of its arrays, with its capabilities, and makes sure that commands run.
 
 `__array_api_version__` is the version of the Array API standard that all of nnc.numpy follows.
 """
@@ -30,7 +30,7 @@ await_einops()
 
 
 def _check_scalar(command: Command, expression: str) -> None:
-    """Checks a scalar expression; what is needed for that is imported when the first one comes from outside."""
+    """Checks a scalar expression; the checker is imported when the first one comes from outside."""
     importlib.import_module("nnc.lower.kernels.scalar_checks").check_scalar(command, expression)
 
 
@@ -76,5 +76,5 @@ class NamespaceInfo:
 
 @spelled
 def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807  (the standard's name)
-    """Returns what this namespace can do, as the Array API standard describes it."""
+    """Returns the capabilities of this namespace, as the Array API standard describes them."""
     return NamespaceInfo()

@@ -25,7 +25,7 @@ from nnc.typing import ArrayLike
 
 
 def _for_norm(where: str, x: Any) -> tuple[Array, Callable[[Array], Array]]:
-    """The operand in the dtype to accumulate in, and what turns the norm back into the operand's (real) dtype."""
+    """The operand in the dtype to accumulate in, and the function that converts the norm to the operand's (real) dtype."""
     (x,) = promote(x, where=where, to=dtypes.to_float)
     x = to_value(x, where)
     own = dtypes.real_dtype(x.spec.dtype)

@@ -256,7 +256,7 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, *, w: ArrayLike | None = None)
         x: (points,).
         y: (points,), or (points, k) with a column for each fit.
         deg: degree of the polynomial.
-        w: (points,), what each distance is multiplied by.
+        w: (points,), factors of the distances.
 
     Raises:
         ShapeError: there are fewer points than coefficients, or x and y do not fit together.

@@ -36,7 +36,7 @@ def _apply(
     name: str, command: Command, accepts: Accepts, x: Array, axis: Axis, keepdims: bool, where: Any = None, fill: Any = None,
     needs_elements: bool = False,
 ) -> Array:  # fmt: skip
-    """A reduction of the elements that `where` chooses; `fill` is what changes no result."""
+    """A reduction of the elements that `where` chooses; `fill` is the neutral element."""
     spec: TensorSpec = x.spec
     check_dtype(name, spec, *accepts)
     axes = to_axes(name, axis, spec.ndim)

@@ -294,7 +294,7 @@ def take(
         x: any shape.
         indices: integers, any shape; negative ones count from the end.
         axis: axis to take from; None flattens first.
-        mode: what an index out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
+        mode: treatment of an index out of range: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
             "fill" reads `fill_value` (by default NaN, or the number of an integer dtype that is farthest from 0).
         fill_value: stands for an index out of range, with mode "fill".
 
@@ -324,7 +324,7 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1, 
         x: any shape.
         indices: integers, of as many axes as `x`; broadcast with it but for `axis`.
         axis: axis to take from; None flattens first.
-        mode: what an index out of range does, as for `take`.
+        mode: treatment of an index out of range, as for `take`.
 
     Example:
         >>> take_along_axis(np.asarray([[1, 2], [3, 4]]), np.asarray([[1], [0]]))
@@ -351,7 +351,7 @@ def put_along_axis(
         indices: integers, of as many axes as `x`; broadcast with it but for `axis`.
         values: broadcast to the shape of `indices`.
         axis: axis to write along; None flattens `x` first.
-        mode: what an index out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
+        mode: treatment of an index out of range: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
             "drop" writes nothing.
         inplace: must be False, as arrays are immutable.
     """
@@ -392,7 +392,7 @@ def choose(x: ArrayLike, choices: Sequence[Any], *, mode: str = "error") -> Arra
     Args:
         x: integers, any shape: numbers of choices.
         choices: arrays or numbers; they and `x` broadcast together.
-        mode: what a number out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo.
+        mode: treatment of a number out of range: "error" raises, "clip" takes the nearest, "wrap" counts modulo.
 
     Raises:
         IndexError: there is no such choice.
@@ -421,7 +421,7 @@ def put(x: ArrayLike, ind: ArrayLike, v: ArrayLike, *, mode: str = "error", inpl
         x: any shape.
         ind: integers: places in the flattened array.
         v: numbers to write, repeated as often as needed.
-        mode: what an index out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
+        mode: treatment of an index out of range: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
             "drop" writes nothing.
         inplace: must be False, as arrays are immutable.
 

@@ -270,7 +270,7 @@ Args:
     data: (n, ...).
     segment_ids: (n,) integers, the segment of each row.
     num_segments: how many segments there are; may be left out where the ids are known.
-    mode: what an id out of range does: "error" raises, "drop" leaves its row out.
+    mode: treatment of an id out of range: "error" raises, "drop" leaves its row out.
 
 Returns:
     (num_segments, ...), dtype of data.
@@ -284,7 +284,7 @@ Raises:
 def _segment(
     name: str, method: str, start: Callable[[dtypes.DType], Any], doc: str, example: str = ""
 ) -> Callable[..., Array]:
-    """`x.at[segment_ids].method(data)` on rows that hold what changes no result."""
+    """`x.at[segment_ids].method(data)` on rows that hold the neutral element."""
 
     def function(data: Any, segment_ids: Any, num_segments: int | None = None, *, mode: str = "error") -> Array:
         rows, ids = to_value(data, name, "data"), to_value(segment_ids, name, "segment_ids")

@@ -176,7 +176,7 @@ METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 def _numbers(q: Any, where: str) -> Any:
     """Python numbers as float64, which lists of them would not be by themselves."""
-    as_operand(q, where, "q")  # refuses what holds no numbers
+    as_operand(q, where, "q")  # refuses objects that hold no numbers
     return np.asarray(q)
 
 

@@ -60,7 +60,7 @@ newaxis = None
 int_, uint, float_, complex_ = int64, uint64, float32, complex64
 half, single, double, csingle, cdouble = float16, float32, float64, complex64, complex128
 dtype = np.dtype
-ndarray = ArrayMethods  # what arrays and tracers have in common: isinstance(x, nnp.ndarray)
+ndarray = ArrayMethods  # the common base of arrays and tracers: isinstance(x, nnp.ndarray)
 ABSTRACT = (generic, number, integer, signedinteger, unsignedinteger, inexact, floating, complexfloating)
 
 KINDS = {

@@ -1,4 +1,4 @@
-"""Checks of what users pass to optimizers."""
+"""Checks of arguments that users pass to optimizers."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def check_transformation(where: str, name: str, value: Any) -> None:
     if not isinstance(value, GradientTransformation):
         raise user_error(
             ArgumentTypeError, where, f"{name} is {shorten(value)}, not a GradientTransformation.",
-            fix="pass what functions such as nnc.optim.clip(1.0) return, not the functions themselves, and no list.",
+            fix="pass the results of functions such as nnc.optim.clip(1.0), not the functions themselves, and no list.",
         )  # fmt: skip
 
 
@@ -225,7 +225,7 @@ def map_trainable(where: str, function: Callable[..., Any], name: str, first: An
             for other_name, other_leaf in zip(others, rest, strict=True):
                 if getattr(other_leaf, "shape", ()) != x.shape:
                     raise _shape_error(where, name, first, i, x, other_name, other_leaf)
-            if alike.get(x.spec) == 1:  # recording what no other leaf needs would gain nothing
+            if alike.get(x.spec) == 1:  # to record calls that no other leaf needs would gain nothing
                 with with_mode("unspecialised"):
                     results.append(function(x, *rest))
             else:

@@ -137,7 +137,7 @@ def lbfgs(
         linesearch: None makes steps of the learning rate, and `update` then needs params alone.
 
     Raises:
-        ArgumentTypeError (from update): params, or what the line search needs, were not given.
+        ArgumentTypeError (from update): params, or arguments that the line search needs, were not given.
 
     Example:
         >>> rosenbrock = lambda p: 100 * (p[1] - p[0] ** 2) ** 2 + (1 - p[0]) ** 2

@@ -168,7 +168,7 @@ def _is_label(here: Any) -> bool:
 
 @spelled
 def set_to_zero() -> GradientTransformation:
-    """The transformation whose updates are 0: what it is applied to stays frozen.
+    """The transformation whose updates are 0: its parameters stay frozen.
 
     Example:
         >>> nnc.optim.set_to_zero().update(nnp.ones(2), nnc.optim.set_to_zero().init(nnp.ones(2)))[0]

@@ -130,7 +130,7 @@ def truncated_normal(
     shape = joint_shape(shape, where, lower=low, upper=high)
     half = dtype.type(
         2.0 ** -(finfo(dtype).nmant + 1)
-    )  # to the middle of what a number stands for: 0 would be an infinite bound
+    )  # to the middle of the interval that a number stands for: 0 would be an infinite bound
     x = apply(truncated_normal_quantile, _unit(key, shape, dtype) + half, low, high)
     least = apply(ew.nextafter, ew.stop_gradient(low), dtype.type(np.inf))
     most = apply(ew.nextafter, ew.stop_gradient(high), dtype.type(-np.inf))

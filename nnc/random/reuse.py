@@ -44,7 +44,7 @@ class KeyLedger:
         uses = self._uses.setdefault(place, [])
         before = [where for used_in, where in uses if used_in is None or used_in is trace or used_in.alive]
         if before:
-            _warn("the same key is used twice, so what is drawn is not independent.", before[0], line)
+            _warn("the same key is used twice, so the draws are not independent.", before[0], line)
         elif isinstance(trace, StagingTrace) and _is_round(trace) and not (_is_of(key, trace) or _is_of(start, trace)):
             _warn("every round of a loop uses the same key, so all rounds draw the same.", None, line)
         uses.append((trace, line))

@@ -31,7 +31,7 @@ class View:
         at a box shows its line of text and the user's line.
 
         Args:
-            graph: a Graph, what `lower` and `compile` returned, or a function with arguments to trace it for.
+            graph: a Graph, the result of `lower` or `compile`, or a function with arguments to trace it for.
             *args: those arguments; arrays or ShapeDtypeStructs.
             **kwargs: such arguments by name.
 
@@ -59,7 +59,7 @@ class View:
         if not isinstance(graph, Graph):
             raise user_error(
                 ArgumentTypeError, "nnc.view", f"{graph!r} is no graph.",
-                fix="pass a graph, what compiled.lower(...) returned, or a function with arguments to trace it for.",
+                fix="pass a graph, the result of compiled.lower(...), or a function with arguments to trace it for.",
             )  # fmt: skip
         return draw_graph(graph)
 
@@ -68,7 +68,7 @@ class View:
         """Draws a memory plan: steps from left to right, addresses upwards, a rectangle for each life of a tensor.
 
         Args:
-            plan: what `lower(...)` or `lower(...).compile()` returned, or its `memory_plan`.
+            plan: the result of `lower(...)` or `lower(...).compile()`, or its `memory_plan`.
 
         Raises:
             ArgumentTypeError: nothing that has a memory plan.
@@ -87,7 +87,7 @@ class View:
         if not isinstance(plan, MemoryPlan):
             raise user_error(
                 ArgumentTypeError, "nnc.view.memory", f"{plan!r} has no memory plan.",
-                fix="pass what compiled.lower(...).compile() returned.",
+                fix="pass the result of compiled.lower(...).compile().",
             )  # fmt: skip
         return draw_memory(plan, name)
 
@@ -96,8 +96,8 @@ class View:
         """Draws a schedule: time from left to right, a band for each stream, a rectangle for each step.
 
         Args:
-            schedule: what `lower(...)` or `lower(...).compile()` returned, its `schedule`, or what nnc.debug.profile
-                returned.
+            schedule: the result of `lower(...)` or `lower(...).compile()`, its `schedule`, or the result of
+                nnc.debug.profile.
 
         Raises:
             ArgumentTypeError: nothing that has a schedule.
@@ -113,7 +113,7 @@ class View:
         if not isinstance(report, ScheduleReport):
             raise user_error(
                 ArgumentTypeError, "nnc.view.schedule", f"{schedule!r} has no schedule.",
-                fix="pass what compiled.lower(...).compile() or nnc.debug.profile(...) returned.",
+                fix="pass the result of compiled.lower(...).compile() or nnc.debug.profile(...).",
             )  # fmt: skip
         return draw_schedule(report)
 

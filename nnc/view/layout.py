@@ -97,7 +97,7 @@ def _find_rows(
         rows[i] = max((rows[j] + 1 for j in read if j not in given), default=1)
         for j in dict.fromkeys(read):
             readers[j].append(i)
-    held = [0] * count  # wires that grow when a box moves down; what only it needs moves along
+    held = [0] * count  # wires that grow when a box moves down; boxes that only it needs move along
     for i, read in enumerate(reads):
         held[i] = sum(j not in light and (held[j] > 0 or len(readers[j]) > 1) for j in dict.fromkeys(read))
     for i in reversed(range(count)):

@@ -26,7 +26,7 @@ STYLE = """
 
 
 def draw_memory(plan: MemoryPlan, name: str = "memory plan") -> Picture:
-    """The picture of a plan: the arena with the live bytes as a line, and above it, by another scale, what lies outside."""
+    """The picture of a plan: the arena with the live bytes as a line, and above it, by another scale, the memory outside."""
     steps = max((row.last + 1 for row in plan.rows), default=0)
     above = sum(row.size for row in plan.rows if row.offset is None)
     across = Scale(max(steps, 1), _LEFT, _LEFT + _WIDTH)

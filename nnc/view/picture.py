@@ -19,7 +19,7 @@ _HEIGHT = 560  # of the frame in a notebook, in pixels
 class Picture:
     """A drawing. Notebooks show it; `save` writes it to a file.
 
-    `svg` is a picture that every browser and editor shows, with what belongs to each shape as its tooltip. `html` is a page by
+    `svg` is a picture that every browser and editor shows, with a description of each shape as its tooltip. `html` is a page by
     itself, without network or libraries: the same drawing with zoom, search and sub-graphs that fold.
 
     Args:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-# what XML 1.0 cannot hold, not even escaped; lone surrogates have no UTF-8 either
+# characters that XML 1.0 cannot hold, not even escaped; lone surrogates have no UTF-8 either
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 CHARACTER = 0.6  # width of a character of a monospaced font, over its size
 

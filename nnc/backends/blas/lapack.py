@@ -89,7 +89,7 @@ class _Printer:
         return room
 
     def call(self, routine: str, *arguments: str | int, letters: int = 0) -> Value:
-        """Calls a routine, whose last argument is what it reports; integers are numbers. Returns that."""
+        """Calls a routine and returns its status, which is its last argument; integers are numbers."""
         symbol = _found().symbol(routine, self.dtype)
         self.symbols[symbol] = _found().address(symbol)
         pointers = [self.number(a) if isinstance(a, int) else a for a in arguments] + [self.info]
@@ -105,7 +105,7 @@ class _Printer:
             self.printer.refuse(self.code)
 
     def refuse_unless_done(self, info: Value) -> None:
-        """Refuses what a routine reported as failed."""
+        """Refuses the operands where a routine reported a failure."""
         self.refuse_if(self.code.compare("ne", info, self.code.integer(0)))
 
     def gather(self, view: View, source: str, target: str) -> None:
@@ -151,7 +151,7 @@ class _Printer:
         return self.dtype.itemsize, self.dtype.itemsize * spec.shape[0]
 
 
-# -- commands: what they need, and their calls -------------------------------------------------------------------------
+# -- commands: their workspace, and their calls -------------------------------------------------------------------------
 
 
 def _square(specs: Specs) -> tuple[int, int]:

@@ -230,7 +230,9 @@ class _Gradient:
             copy_rows(code, tiling, of_q, target, block.size, form.features)
 
     def _next(self, code: Code, key: Value) -> Value:
-        """Returns the rows to prefetch while those of this key are at work: in the next span, or head if there is one span only."""
+        """Returns the rows to prefetch while the rows of this key are at work: in the next span, or head if there is one span
+        only.
+        """
         return key if self.spans <= 1 else code.add(key, code.integer(self.span))
 
     def _start_queries(self, block: Block, here: _Here, target: Matrix, of_q: Matrix) -> None:
@@ -287,7 +289,7 @@ class _Gradient:
     # -- the bias --------------------------------------------------------------------------------------------------------
 
     def _add_heads(self, code: Code) -> None:
-        """Adds up what heads found, in their order, where they share a bias."""
+        """Adds up the gradients of heads, in their order, where they share a bias."""
         form, view, tiling = self.form, self.results[BIAS], self.form.tiling
         sizes = (*form.lead[:-1], form.lead[-1] * form.shared)
         with ExitStack() as stack:

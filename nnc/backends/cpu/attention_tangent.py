@@ -32,7 +32,7 @@ def _supports(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> bool:
 
 
 class _Tangent:
-    """The kernel of one step. Its operands are tangents, what attention took, what it gave, then the results."""
+    """The kernel of one step. Its operands are tangents, attention's operands, attention's results, then the results."""
 
     def __init__(self, step: Step) -> None:
         self.step, self.wrt = step, step.params["wrt"]

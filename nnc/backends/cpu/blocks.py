@@ -259,7 +259,7 @@ class Squares:
         self._printer, self._tiling = printer, tiling
 
     def room(self, code: Code, columns: int, vectors: int) -> Matrix:
-        """A matrix on the stack for what `read` turns: it has whole squares."""
+        """A matrix on the stack for the elements that `read` transposes: it has whole squares."""
         lanes = self._tiling.lanes
         return self._tiling.room(code, -(-columns // lanes) * lanes, vectors)
 

@@ -19,7 +19,7 @@ _DOT_ROWS = {64: (8, 8, 6, 6, 4, 4, 3, 3), 32: (6, 4, 3, 2, 2, 1, 1, 1)}
 
 
 def along_terms(product: Product) -> bool:
-    """Whether sums run along neighbours, and too few columns share what packing them would cost."""
+    """Whether sums run along neighbours, and too few columns share the cost of packing them."""
     unit, inner = product.dtype.itemsize, product.depth[-1]
     if inner.x != unit or inner.y != unit:
         return False

@@ -32,7 +32,7 @@ _FACTS_BYTES = 1 << 14  # in which that file describes the first processor
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """For what code is made: LLVM's names for this processor, and LLVM's own version."""
+    """The target of code: LLVM's names for this processor, and LLVM's own version."""
 
     triple: str
     cpu: str
@@ -81,7 +81,7 @@ class Engine:
 
     @property
     def machine(self) -> Machine:
-        """For what code is made, as LLVM says, which is loaded for it."""
+        """The target of code according to LLVM, which is loaded for it."""
         llvm = self._load_llvm()
         return Machine(llvm.triple, llvm.cpu, llvm.features, f"{llvm.version} (llvmlite {self._version})")
 

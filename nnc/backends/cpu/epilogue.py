@@ -145,7 +145,7 @@ def print_epilogue(step: Step) -> Native:
 
 
 class _Known:
-    """The kernels printed so far, by what they compute and where their operands lie."""
+    """The kernels printed so far, by their expression and by where their operands lie."""
 
     def __call__(self, step: Step) -> Native:
         places = tuple((view.spec.shape, view.strides) for view in (*step.inputs, *step.outputs))

@@ -3,7 +3,7 @@
 A tile is a few rows by a few vectors of columns. For each term of the sums, the vectors are read from a row of the right matrix;
 each row multiplies them by its element of the left one (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication",
 2008). The right matrix is packed, a panel of columns at a time, where it is not read as it lies: transposed, or long enough to pay.
-The first tile packs what it reads for those below it. Where the left matrix stays in no cache near, a few rows of it meet several
+The first tile packs its operand for the tiles below it. Where the left matrix stays in no cache near, a few rows of it meet several
 panels before the next rows do.
 """
 
@@ -73,7 +73,7 @@ class Finish(Protocol):
         ...
 
     def fetch(self, code: Code, pointers: Sequence[str], rows: int, width: int) -> None:
-        """Asks memory for what so many rows will need, which lies in as many places."""
+        """Prefetches the elements of so many rows, which lie in as many places."""
         ...
 
     def rows(
@@ -113,7 +113,7 @@ def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape 
     most = 2 if narrow else max(table)
     options = [v for v in table if v <= min(needed, most) and (table[v] >= 4 or m < 4)] or [1]
 
-    # As few panels' vectors as possible, of tiles that read little for what they multiply: rows + vectors for rows · vectors.
+    # As few panels' vectors as possible, of tiles that read little for the products they form: rows + vectors for rows · vectors.
     def cost(v: int) -> float:
         rows = min(table[v], m)
         return -(-needed // v) * v * (1 + _PRODUCTS.read_cost * (rows + v) / (rows * v))
@@ -216,8 +216,8 @@ def _room_for_sums(code: Code, product: Product, shape: Shape) -> Target:
 
 @dataclass(frozen=True)
 class _Part:
-    """Some panels, together `width` columns, and some rows, at these pointers: to the operands, the result and what `finish` goes
-    through. `sums` is where that finds them.
+    """Some panels, together `width` columns, and some rows, at these pointers: to the operands, the result and the tensors that
+    `finish` goes through. `sums` is where `finish` finds the sums.
     """
 
     printer: Printer

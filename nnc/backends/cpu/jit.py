@@ -41,7 +41,7 @@ _RUNS_KEPT = 1024  # of one command; then all are forgotten
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A compiled function: it can be called at `address` while this object lives, which holds what the function calls."""
+    """A compiled function: it can be called at `address` while this object lives, which holds the functions that it calls."""
 
     address: int
     library: Library
@@ -195,7 +195,7 @@ def _caller_text(arrays: int, stateful: bool, numbers: int) -> str:
     objects, sizes = [f"%array{i}" for i in range(arrays)], [f"i64 %number{i}" for i in range(numbers)]
     parameters = ["ptr %kernel", "ptr %state", *(f"ptr {name}" for name in objects), *sizes]
     given = [*(f"ptr %data{i}" for i in range(arrays)), *(["ptr %state"] if stateful else []), *sizes]
-    reads = [  # NumPy's stable ABI: the pointer to the elements follows what all objects begin with
+    reads = [  # NumPy's stable ABI: the pointer to the elements follows the header of all objects
         f"  %at{i} = getelementptr i8, ptr {name}, i64 {object.__basicsize__}\n  %data{i} = load ptr, ptr %at{i}"
         for i, name in enumerate(objects)
     ]

@@ -21,7 +21,7 @@ from nnc.lower.plan.stages import Step, View
 
 _THREADS = cpu_target().threads
 
-_ROW_BYTES = 2 * _THREADS.moved_part_bytes  # what a row moves at most, so that threads get like parts,
+_ROW_BYTES = 2 * _THREADS.moved_part_bytes  # most bytes that a row moves, so that threads get equal parts,
 _ROWS = 1 << 10  # and how many rows that may make beside one for each operand
 _WORD = 8
 

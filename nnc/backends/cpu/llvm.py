@@ -16,7 +16,7 @@ import io
 import os
 import struct
 import sys
-from _thread import allocate_lock, start_new_thread  # what `threading` builds upon
+from _thread import allocate_lock, start_new_thread  # the primitives below `threading`
 
 TYPE_CHECKING = False  # as `typing` has it, and as type checkers know it
 if TYPE_CHECKING:
@@ -67,11 +67,11 @@ class Recipe:
 KERNEL = Recipe(("sroa", "simplify_cfg"), 2)
 # Kernels that are loops around calls of others, for a fifth of the time that the passes of code generation would take.
 LIGHT = Recipe(("sroa",), 0)
-# Programs with loops that take kernels in: what a round leaves for the next one stays in registers, so a short loop is 2.5 times as
+# Programs with loops that take kernels in: values carried to the next iteration stay in registers, so a short loop is 2.5 times as
 # fast as with the passes above, for 4 ms.
 INLINED = Recipe((), 2, first_level=True)
 # Programs that only call, most of it by constants, and hold the shortest kernels; and the runtime. Nothing takes long there, and
-# this takes a fifth of what the others do.
+# this takes a fifth of the others' time.
 CALLS = Recipe((), 0)
 
 # Passes of code generation that find nothing in such kernels, or make no difference: a fifth of LLVM's time. Loops count as
@@ -86,11 +86,11 @@ _WITHOUT = (
 )  # fmt: skip
 
 _PASSES = {"sroa": "LLVMPY_module_AddSROAPass", "simplify_cfg": "LLVMPY_module_AddSimplifyCFGPass"}
-_ASSEMBLY, _OBJECT = 0, 1  # what code generation writes
+_ASSEMBLY, _OBJECT = 0, 1  # output of code generation
 _POINTER, _STRING, _INT, _BOOL = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_bool
 _MESSAGE = ctypes.POINTER(ctypes.c_char_p)  # where a string is left, which the caller has to dispose of
 
-# The functions of llvmlite's library that are called here: what they return, and what they take.
+# The functions of llvmlite's library that are called here: types of their results and arguments.
 SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "LLVMPY_GetVersionInfo": (ctypes.c_uint, ()),
     "LLVMPY_SetCommandLine": (None, (_STRING, _STRING)),
@@ -130,7 +130,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def load_library(path: str) -> ctypes.CDLL:
-    """llvmlite's library, whose functions know what they take.
+    """llvmlite's library, with the argument types of its functions set.
 
     Raises:
         OSError: it cannot be loaded.
@@ -152,7 +152,7 @@ class Llvm:
     Args:
         library: where llvmlite's library is.
         cpu: the processor that code is made for, by LLVM's name; None: this one.
-        options: of code generation, for all in this process who use LLVM.
+        options: of code generation, for all users of LLVM in this process.
 
     Raises:
         ImportError, OSError, RuntimeError: LLVM cannot be loaded, or does not know this machine.
@@ -313,7 +313,7 @@ class _Waiting:
 
 
 def serve(requests: io.BufferedIOBase, answers: io.BufferedIOBase, threads: int, llvm: Llvm) -> None:
-    """Compiles what is asked for until there are no more requests, the longest text first, so that no thread is left alone with one
+    """Compiles requested texts until there are no more requests, the longest text first, so that no thread is left alone with one
     in the end.
 
     The process that asks has a processor to itself: of several threads one works only while answers are waited for.

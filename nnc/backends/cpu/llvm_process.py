@@ -25,7 +25,7 @@ from nnc.fork import fork_waits, new_lock, reset_after_fork
 
 _IDLE = 3.0  # seconds without work; then it ends
 _GREETING = 30.0  # seconds until that, at most
-_PIPE = 1 << 20  # bytes that may wait in a pipe, so that nobody who asks waits; the most that Linux allows as a rule
+_PIPE = 1 << 20  # bytes that may wait in a pipe, so that no request blocks; the most that Linux allows as a rule
 
 
 class GoneError(Exception):
@@ -119,7 +119,7 @@ class LlvmProcess:
         """Writes all of it.
 
         Raises:
-            GoneError: the process ended meanwhile, which who listens will find out.
+            GoneError: the process ended meanwhile, which the listening thread will find out.
         """
         left = memoryview(content)
         with self._writing:
@@ -253,7 +253,7 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
     """The process, with pipes as wide as they can be."""
 
     def start(pipe: int) -> subprocess.Popen[bytes]:
-        # In a session of its own: what a terminal sends to the processes in front is meant for the user's.
+        # In a session of its own: signals of a terminal to its foreground processes are meant for the user's.
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True, pipesize=pipe
         )

@@ -1,6 +1,6 @@
 """Finds LLVM within llvmlite, checks that nnc knows how to call it, and calls llvmlite's own Python where there is time.
 
-`llvm.py` calls the library by what `SIGNATURES` there says. Another version of llvmlite may have other functions, which is found
+`llvm.py` calls the library according to its `SIGNATURES`. Another version of llvmlite may have other functions, which is found
 out here, before one is called in a wrong way.
 """
 

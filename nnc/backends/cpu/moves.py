@@ -36,7 +36,7 @@ _UNROLLED = 512  # bytes; longer rows are memcpy's
 _VECTOR = 64  # bytes
 _PIECE = 16  # bytes within which processors mix elements at no extra cost
 _FLOATS = {4: dtypes.float32, 8: dtypes.float64}  # words as `turn` likes them
-_LARGE = 1 << 17  # words; tiles of whole cache lines pay for what they take to compile
+_LARGE = 1 << 17  # words; tiles of whole cache lines pay for the time to compile them
 
 
 def move_box(
@@ -73,7 +73,7 @@ def is_tiny(*specs: TensorSpec) -> bool:
 
 
 class _Plan:
-    """How a box is copied: its axes in the order of the target's memory, and what the innermost loop does."""
+    """How a box is copied: its axes in the order of the target's memory, and the work of the innermost loop."""
 
     def __init__(self, axes: Axes, word: DType, source_start: int, target_start: int) -> None:
         self.axes, self.word = axes, word

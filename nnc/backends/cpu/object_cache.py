@@ -1,6 +1,6 @@
 """Compiled code in files: an object file is found by its text, the processor, LLVM's version and the passes.
 
-Texts name what they call, and hold no addresses, so that their code is the same in every process.
+Texts call functions by name and hold no addresses, so that their code is the same in every process.
 """
 
 from __future__ import annotations

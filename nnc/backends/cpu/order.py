@@ -1,12 +1,12 @@
 """Keys: unsigned integers in the order in which a sort puts elements, and networks that sort them in registers.
 
 A float's key is its bits with the sign turned (all bits, where it is negative). All NaN have the greatest key and both zeros
-the same; so keys do not tell these apart, and a sort puts back what they were. Keys of at most 32 bits are sorted as uint32, or
+the same; so keys do not tell these apart, and a sort restores the original bits. Keys of at most 32 bits are sorted as uint32, or
 with the element's position in the low half of a uint64; longer ones beside the position.
 
 The networks are bitonic (Batcher, 1968) in the form in which every comparison puts the smaller element first: runs of equal
-length are merged by comparing elements e and e ^ (2s - 1), then e and e ^ s/2, e ^ s/4, …. So what pads a row, the greatest
-key, stays at its end, and comparisons with what lies behind it can be left out.
+length are merged by comparing elements e and e ^ (2s - 1), then e and e ^ s/2, e ^ s/4, …. So the padding of a row, the greatest
+key, stays at its end, and comparisons with elements behind it can be left out.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class Pieces:
             code.store(self._place(code, middle), code.add(begin, code.read(lows)))
 
     def _print_piece(self, printer: Printer, place: Place) -> None:
-        """`KERNEL.piece` sorts pieces and writes what becomes of them."""
+        """`KERNEL.piece` sorts pieces and writes the sorted results."""
         with self.shared.each(printer, "piece") as (code, number):
             begin, end = self._end(code, number), self._end(code, code.add(number, code.integer(1)))
             count = code.sub(end, begin)

@@ -11,7 +11,7 @@ There is one job at a time. A thread that finds the pool taken, as a loop within
               that in loops that follow each other the same processor sees the same elements.
               Function, arguments, share and rest follow, written before the parts appear in the word. Nobody writes them while a
               claimed part is not counted in `done`, and nobody reads them without having claimed a part.
-    done      how many parts workers have finished. Every change of it and of the word releases what the thread did before; every
+    done      how many parts workers have finished. Every change of it and of the word releases the thread's earlier writes; every
               claim acquires it, as does the caller's last look at `done`.
     sleepers  workers that sleep, or are about to, until the generation changes. A worker counts itself and then looks at the word,
               the caller changes the word and then looks at `sleepers`; all four are sequentially consistent, so one sees the other.
@@ -47,7 +47,7 @@ _MOST_PARTS = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class _Processor:
-    """The number of the system call `futex`, and LLVM's name for what loops do that wait, with its operands."""
+    """The number of the system call `futex`, and LLVM's name for the pause instruction of waiting loops, with its operands."""
 
     futex: int
     pause: str
@@ -106,7 +106,7 @@ class Pool:
             self._changed.wait_for(lambda: not self._workers)
 
     def after_fork(self) -> None:
-        """A forked process has no workers, and nobody who would free what another thread had locked."""
+        """A forked process has no workers, and no thread that would free another thread's locks."""
         self._changed = threading.Condition()
         self._workers = set()
         self.present.value = 0
@@ -140,7 +140,7 @@ class Pool:
 
 
 def pool_text(machine: str | None = None, more: str = "") -> str:
-    """`nnc_parallel_for`, what workers run, what wakes them up, and `more`, as LLVM's text for a Linux machine."""
+    """`nnc_parallel_for`, the workers' loop, the function that wakes them up, and `more`, as LLVM's text for a Linux machine."""
     processor = _PROCESSORS[machine or platform.machine()]
     text = _TEXT + more + float_mode_text(machine)
     for name, value in {

@@ -429,7 +429,7 @@ def _in_vectors(code: Code, n: int, most: int, body: Callable[[Bound, int], None
 
 
 def _backward(step: Step) -> Native | None:
-    """The kernel that adds to each element what the windows have for it: `sum_pool_input_grad`, `pick_pool_input_grad`. Sums of
+    """The kernel that adds to each element its share of the windows' values: `sum_pool_input_grad`, `pick_pool_input_grad`. Sums of
     16-bit floats are formed in a workspace.
     """
     out = target = step.outputs[0]

@@ -3,7 +3,7 @@
 The first write to a page of memory waits for the system, and in a virtual machine for its host, too: a first call may wait longer
 for pages than it computes. Memory that was made as zeros costs still more where a program reads it before it writes to it, since
 its pages are faulted twice. So the donated arrays of a call are touched while its function is traced, and with them an arena of the
-size that the last call like this one needed, if a file tells it. The rest of what its frame needs is touched once that is known:
+size that the last call like this one needed, if a file tells it. The rest of its frame's memory is touched once its size is known:
 while code is compiled or loaded, and while the program runs, as far as it has not come there itself.
 
 A program may not write over memory that others see, such as parameters that lie in memory of NumPy's. Donated arrays whose memory
@@ -145,7 +145,7 @@ class Preparing:
         work = _Work(copied, [array.data for array in copied], touched)
         if _is_worth_it(work.nbytes):
             self._waiting.append(work)
-            # In this context: what it has to keep in files waits, too. Threads of `threading` are waited for until they have come.
+            # In this context: files that it has to write wait, too. Threads of `threading` are waited for until they have come.
             _thread.start_new_thread(copy_context().run, (self._run,))
 
     def stop(self) -> None:
@@ -216,13 +216,15 @@ class Prefetcher:
                     self._touch(self._likely)
 
     def prefetch_donated(self, arrays: Sequence[Array]) -> None:
-        """Prefetches donated arrays: the call may write over those that nobody else sees, and over copies of the others."""
+        """Prefetches donated arrays: the call may write over arrays that nobody else sees, and over copies of the others."""
         alone = [array.data for array in arrays if is_alone(array)]
         seen = [x for x in arrays if not x.is_deleted() and not is_alone(x) and x.data.flags.c_contiguous]
         self.arrays.begin(alone, seen)
 
     def expect(self, outside: ProgramAbi) -> None:
-        """Makes room for the call, and touches that; of an arena only what surely will be written to, which is all or nothing."""
+        """Allocates the memory of the call, and touches it; an arena only where it surely will be written to, which is all or
+        nothing.
+        """
         needed = outside.arena_bytes if outside.runs_all else 0
         likely, self._likely = self._likely, None
         if likely is not None and needed != likely.nbytes:

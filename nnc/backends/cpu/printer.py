@@ -72,7 +72,7 @@ class Printer:
     def parts(self, count: int, grain: int, body: Body) -> None:
         """Runs `body(code, begin, end)`, by which all of 0..count is done, in threads where `count` is more than `grain`.
 
-        The body may be printed into a function of its own; it names pointers by what `share` returned.
+        The body may be printed into a function of its own; it names pointers by the results of `share`.
         """
         if count <= 0:
             return

@@ -28,7 +28,7 @@ def has_quicksort(layout: Layout) -> bool:
 
 
 def quicksort(name: str, layout: Layout) -> list[Code]:
-    """`void name(array, spare, i64 count)`, and what it calls: sorts keys; `spare` is memory for as many."""
+    """`void name(array, spare, i64 count)`, and the functions that it calls: sorts keys; `spare` is memory for as many."""
     return [_split(f"{name}.split", layout), _sort(name, layout)]
 
 

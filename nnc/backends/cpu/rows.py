@@ -1,4 +1,4 @@
-"""Rows that are sorted: what their keys are, and how they are read and written."""
+"""Rows that are sorted: their keys, and how they are read and written."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Rows:
 
 
 class Noted:
-    """A bool that gathers what vectors and single values say."""
+    """A bool that collects the flags of vectors and single values."""
 
     def __init__(self, code: Code, lanes: int) -> None:
         self._many = code.slot(code.constant(False, dtypes.bool_, lanes))

@@ -31,7 +31,7 @@ _PRODUCTS = cpu_target().products
 
 @dataclass(frozen=True)
 class Extra:
-    """A bias or a mask: its name, bytes between what belongs to neighbouring queries and keys (0: shared), and its dtype."""
+    """A bias or a mask: its name, bytes between elements of neighbouring queries and keys (0: shared), and its dtype."""
 
     name: str
     query: int
@@ -349,7 +349,7 @@ class Block:
                 self.store(matrix, j, v, x)
 
     def scale(self, packed: Matrix, rows: int) -> None:
-        """Multiplies by what scores are multiplied by."""
+        """Multiplies by the scale of scores."""
         self.change(packed, rows, lambda j, v, x: self.code.mul(x, self.code.like(x, self.form.scale)))
 
     # -- scores ----------------------------------------------------------------------------------------------------------

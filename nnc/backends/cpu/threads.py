@@ -76,7 +76,7 @@ _FINDING = new_lock()
 
 
 def threads() -> Threads:
-    """The number of threads of this process, and what it governs."""
+    """The number of threads of this process, and the libraries that it governs."""
     with _FINDING:
         return _find()
 

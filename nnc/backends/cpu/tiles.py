@@ -136,7 +136,7 @@ def print_sums(
 
 
 def _fetch(code: Code, place: str, distance: Bound, nbytes: int) -> None:
-    """Asks memory for what lies at a distance: terms that are far from each other are no pattern for the processor."""
+    """Prefetches elements at a distance: the processor sees no pattern in terms that are far from each other."""
     code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     place = code.offset(place, distance)
     for at in (*range(0, nbytes - 1, _MEMORY.line_bytes), nbytes - 1):  # it may begin anywhere in a line

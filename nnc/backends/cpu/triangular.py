@@ -146,7 +146,7 @@ class Solver:
     def remainders(
         self, code: Code, pointers: list[str], buffer: str, at: Bound, rows: int, width: int
     ) -> list[list[Value]]:
-        """A tile of right-hand sides from row `at` on, less what the unknowns above contribute."""
+        """A tile of right-hand sides from row `at` on, less the contributions of the unknowns above."""
         system, lanes, dtype = self.system, self.lanes, self.system.dtype
         masks = masks_of(code, lanes, width)
         a = code.offset(pointers[0], times(code, at, system.a[0]))

@@ -130,7 +130,7 @@ def calls_native(
 
 @cache
 def _text(tensors: int, looked_at: DType | None) -> str:
-    """The function for so many tensors, which does what a `CallState` says; with a correction where it looks at a tensor."""
+    """The function for so many tensors, which runs the calls of a `CallState`; with a correction where it looks at a tensor."""
     code = Code("KERNEL", [*(("ptr", f"x{i}") for i in range(tensors)), ("ptr", "state")])
     pointers = code.room(_WORD * (tensors + 1))
     for tensor in range(tensors):

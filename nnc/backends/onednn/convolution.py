@@ -67,7 +67,7 @@ _DESCRIBED = 128  # convolutions whose descriptions are remembered, 25 KB each; 
 _PLANNED = 16  # those whose calls are remembered, with up to 30 KB of descriptions of reorders, until they are printed
 _ALIGNMENT = 64
 _FLOATS = (dtypes.float32, dtypes.bfloat16, dtypes.float16)
-# Sums in float32 that a vector holds, by what implementations are named after.
+# Sums in float32 that a vector holds, by the instruction sets that implementations are named after.
 _LANES = MappingProxyType({"amx": 0, "avx512": 16, "avx2": 8})
 
 
@@ -245,8 +245,8 @@ def _is_sound(problem: _Problem, implementation: str) -> bool:
     than conversions to float32.
 
     Instructions for shorter floats add products two at a time. Of an odd number, the last one is paired with a product of 0 and
-    whatever stands there: where that is infinite, the sum becomes NaN. Depthwise convolutions form no such pairs, and gradients of
-    weights are corrected.
+    the next number in memory: where that is infinite, the sum becomes NaN. Depthwise convolutions form no such pairs, and
+    gradients of weights are corrected.
     """
     if problem.computed == dtypes.float32:
         return True
@@ -271,9 +271,9 @@ def _channels_summed(problem: _Problem) -> int:
 
 
 def _needs_correction(problem: _Problem, implementation: str) -> bool:
-    """Whether an implementation may multiply elements of the weight, or of what is summed to it, by zeros of its own, which makes
-    infinities NaN. Unfolded matrices have zeros in the place of padding; so has scratch memory for gradients of weights in shorter
-    floats, and for AMX.
+    """Whether an implementation may multiply elements of the weight, or of its gradient's summands, by zeros of its own, which
+    makes infinities NaN. Unfolded matrices have zeros in the place of padding; so has scratch memory for gradients of weights in
+    shorter floats, and for AMX.
     """
     if problem.computed == dtypes.float32:
         return "gemm" in implementation and problem.form.sought != X and any(map(any, problem.padding))

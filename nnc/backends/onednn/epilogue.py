@@ -48,13 +48,13 @@ def post_ops_of(epilogue: Epilogue, channels: int) -> list[Eltwise | Combine] | 
 
 
 class _Chain:
-    """Post-ops found so far; `present` is what they compute."""
+    """Post-ops found so far; `present` is their result."""
 
     def __init__(self, epilogue: Epilogue, channels: int) -> None:
         self.epilogue, self.channels = epilogue, channels
         self.found: list[Eltwise | Combine] = []
         self.present = epilogue.product.outputs[0]
-        self.same: dict[Symbol, Symbol] = {}  # what views show
+        self.same: dict[Symbol, Symbol] = {}  # values that views show
 
     def take(self, node: Node) -> bool:
         """Goes on by a node; False where there is no such post-op."""

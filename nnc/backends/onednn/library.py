@@ -181,7 +181,7 @@ def _open() -> None:
 def share_threads(functions: ctypes.CDLL) -> bool:
     """Lets the library, which was compiled for GCC's OpenMP, work in nnc's own threads; whether that is possible.
 
-    It is not for a library that calls what a team of nnc's threads does not do.
+    It is not for a library that calls functions that a team of nnc's threads lacks.
     """
     jit = compiler()
     if jit is None or not jit.runtime.has_team or not can_interpose():
@@ -331,7 +331,7 @@ class MemoryDesc(Owned):
         return bool(loaded().functions.dnnl_memory_desc_equal(self.handle, other.handle))
 
 
-# -- what happens to a result before it is written ---------------------------------------------------------------------
+# -- post-ops: applied to a result before it is written ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -353,7 +353,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class Sum:
-    """Adds `scale` times what the result's memory held before."""
+    """Adds `scale` times the earlier contents of the result's memory."""
 
     scale: float = 1.0
 

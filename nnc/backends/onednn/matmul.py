@@ -41,10 +41,11 @@ class Combine:
 
 
 def matmul_native(step: Step, post_ops: Sequence[Eltwise | Combine | Sum] = ()) -> Native | None:
-    """The kernel of a step whose first two inputs are the operands of a `dot`; the others are what `Combine` names.
+    """The kernel of a step whose first two inputs are the operands of a `dot`; the others are the operands that `Combine` names.
 
-    `post_ops` are applied in order: a bias and its activation are `(Combine("add", 2), Eltwise("relu"))`; `Sum()` adds what the
-    output's memory held before, which accumulates products. None where oneDNN is absent or does not take the dtypes or strides.
+    `post_ops` are applied in order: a bias and its activation are `(Combine("add", 2), Eltwise("relu"))`; `Sum()` adds the
+    earlier contents of the output's memory, which accumulates products. None where oneDNN is absent or does not take the dtypes or
+    strides.
     """
     dtype = step.outputs[0].spec.dtype
     if library.library() is None or dtype not in _DTYPES or not step.outputs[0].spec.size:

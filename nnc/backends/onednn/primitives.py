@@ -89,7 +89,7 @@ class _Batch:
         self._making = new_lock()
 
     def make(self) -> None:
-        """Makes them, or waits for who does."""
+        """Makes them, or waits for the thread that does."""
         with fork_waits(), self._making:  # the library has locks of its own
             rows = np.zeros((len(self._primitives), _ROW), np.int64)
             rows[:, 0] = [primitive.desc.handle for primitive in self._primitives]

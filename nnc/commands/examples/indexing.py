@@ -1,4 +1,4 @@
-"""Examples of commands that read and write at indices: inside the axes, and outside where the mode says what that means."""
+"""Examples of commands that read and write at indices: inside the axes, and outside where the mode defines the result."""
 
 from __future__ import annotations
 

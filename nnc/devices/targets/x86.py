@@ -38,7 +38,7 @@ X86 = Target(
         parts_of_a_thread=16,  # with 4, a product of 28 panels took a fifth longer: the last part was an eighth of it
         caller_pauses=8000,  # 0.2 ms with 26 ns for a pause: a worker that takes much longer may have lost its processor
         # 2 ms, as libgomp's threads: a worker that sleeps is often woken on its caller's processor and stays there for a tick
-        # of 4 ms. Offering the processor meanwhile (sched_yield) is worse: Linux takes a whole slice of time from who does
+        # of 4 ms. Offering the processor meanwhile (sched_yield) is worse: Linux takes a whole slice of time from the caller
         worker_pauses=80_000,
     ),
     schedule=Schedule(

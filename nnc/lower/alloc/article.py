@@ -3,7 +3,7 @@
 Tensors become vertices of a flow graph between a source and a sink. An edge u → v of weight w at offset o says that w bytes at
 o pass from u to v when u dies. A tensor, or a few that never live together, is put onto an edge that is heavy enough and
 whose ends live before and after it; where there is none, an edge from source to sink opens a group, memory of its own.
-Flow that has split never joins again, and groups share nothing: that is what other planners do better.
+Flow that has split never joins again, and groups share nothing: other planners do better there.
 Cost: O(n · candidates · edges), candidates up to n² in the worst case.
 """
 

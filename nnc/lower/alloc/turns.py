@@ -6,7 +6,7 @@ At either end of a valley few blocks can come next: blocks that live in the set 
 lie higher. Or none of them does, and the valley is given up as far as the lower side. Of all valleys' ends the one with the fewest
 choices is taken, as in searches for perfect packings of rectangles (Korf, 2003): where only one block fits nothing is guessed.
 
-`ArrayTurns` is NumPy's and says what a turn means; `compiled` has the same in machine code.
+`ArrayTurns` is NumPy's and defines a turn; `compiled` has the same in machine code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CELLS = 1_000_000  # of the arrays that are worked on at a time
 
 @dataclass(frozen=True)
 class LiveSets:
-    """The largest sets of blocks that live together, in time, and what belongs to each block and set."""
+    """The largest sets of blocks that live together, in time, and the members of each block and set."""
 
     problem: Problem
     members: Ints  # set after set

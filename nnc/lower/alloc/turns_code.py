@@ -1,7 +1,8 @@
 """The text of `compiled`: the turns of the search for low plans as LLVM's text, for all problems alike.
 
 One function takes one pointer, to words of 8 bytes each: numbers, and the addresses of arrays of such words (`WORDS`). For
-what a turn means see `turns`; here a move changes only what it touches, and penalties and names follow by differences.
+the definition of a turn see `turns`; here a move changes only the sums that it touches, and penalties and names follow by
+differences.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ class _Move(Skyline):
         code.write(self.good, code.select(below, code.read(self.good), code.integer(0)))
 
     def _count(self, s: Value, top: Value, left: Value, sign: int) -> None:
-        """Adds what a set means for the sums, or takes it away."""
+        """Adds a set's contribution to the sums, or takes it away."""
         code = self.code
         below = code.intrinsic("smax", code.sub(self.cap, code.add(top, left)), code.integer(0))
         step = code.convert(code.mul(code.convert(below, dtypes.float64), self.scale), dtypes.int64)

@@ -128,8 +128,8 @@ class Code(Writer):
     def loop(
         self, first: Value | int, end: Value | int, step: int = 1, carried: Sequence[Carried] = ()
     ) -> Iterator[Value]:
-        """The block runs for i = first, first + step, … while i < end; yields i, an int64. `carried` are what iterations hand
-        on.
+        """The block runs for i = first, first + step, … while i < end; yields i, an int64. `carried` are the values that
+        iterations hand on.
         """
         start, stop = self.integer(first), self.integer(end)
         rounds = len(range(first, end, step)) if isinstance(first, int) and isinstance(end, int) else None  # if known

@@ -1,4 +1,4 @@
-"""When threads pay: what a part of a loop must be worth to be given to a thread of its own.
+"""When threads pay: the least work of a part of a loop that is given to a thread of its own.
 
 Measured: a loop in threads that still look out for work costs half a µs more than a plain one. Where they had gone to sleep, to
 wake one takes the caller 8 µs, and it comes 40 µs later. Parts of 8 µs keep the first below an eighth; the second is rare within

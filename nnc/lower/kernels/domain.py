@@ -217,7 +217,7 @@ class Domain:
     def _absorb(self, other: Domain) -> None:
         """Takes over the labels of another domain."""
         shared = self._kind.keys() & other._kind.keys()
-        here = {UNIT: UNIT}  # what the other's labels are called
+        here = {UNIT: UNIT}  # names of the other's labels
         same = []
         for kind, theirs in {(self._kind[symbol], other._kind[symbol]) for symbol in shared}:
             for label, called in zip(other._kinds[theirs], self._kinds[kind], strict=True):
@@ -304,7 +304,7 @@ class Domain:
             self._connect(out, index, [(axis, axis) for axis in range(depth)])
         return True
 
-    # -- what holds ----------------------------------------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------------------------------------
 
     def is_sound(self) -> bool:
         """Whether no symbol has a label twice, and reductions remove the same labels."""
@@ -347,8 +347,8 @@ def _are_apart(labels: Labels) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """In what order a fused graph's values are known: `rank` of a symbol is the phase of the row in whose loop it can be computed,
-    or before which it is known if it does not vary along the row.
+    """The order in which a fused graph's values are known: `rank` of a symbol is the phase of the row in whose loop it can be
+    computed, or before which it is known if it does not vary along the row.
     """
 
     rank: dict[Symbol, int]

@@ -21,7 +21,7 @@ from nnc.lower.plan.stages import Strides, View
 
 @dataclass(frozen=True, eq=False)
 class Epilogue:
-    """The sub-graph of a `with_epilogue` node. `operands` are what it reads beside the product, and what it writes."""
+    """The sub-graph of a `with_epilogue` node. `operands` are its operands beside the product, and its results."""
 
     graph: Graph
     product: Node

@@ -1,4 +1,4 @@
-"""The loop nest of a fused step: what its graph computes, over which loops, and where each operand's elements lie.
+"""The loop nest of a fused step: its expressions, its loops, and where each operand's elements lie.
 
 A nest has outer loops and, where something is reduced, the loops of a row. One of all is the vector loop, whose neighbouring
 iterations run in the lanes of a register: the loop along which the most bytes lie next to each other. Loops that lie evenly in all

@@ -1,8 +1,8 @@
 """Prints a loop nest as LLVM's text.
 
-Each iteration of the outer loops computes a row: phase by phase, each a loop over the row that reduces what the next ones read. The
-vector loop goes in steps of `lanes` elements, several of them at once where there is little to compute; the elements left over are
-done under a mask. Outer loops run in threads (`nnc_parallel_for`) where they are worth it.
+Each iteration of the outer loops computes a row: phase by phase, each a loop over the row that reduces operands of the next ones.
+The vector loop goes in steps of `lanes` elements, several of them at once where there is little to compute; the elements left over
+are done under a mask. Outer loops run in threads (`nnc_parallel_for`) where they are worth it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class KernelPrinter:
 
 
 class _Printer(Rows):
-    """Prints one nest as a function, and what threads do of it as another."""
+    """Prints one nest as a function, and a thread's part of it as another."""
 
     # -- the function --------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class Native:
     order, then an i64 for each of `numbers` (sizes in which steps of one text differ), and returns an i64: 0, or any other number
     where an input is refused, of which the reference then words the error. Equal texts are compiled once.
 
-    `symbols` are addresses of C functions that the text declares. `state` makes what one arena at a time needs, such as
+    `symbols` are addresses of C functions that the text declares. `state` makes data that one arena at a time needs, such as
     descriptions of memory that a library fills in; it is given the address of `scratch` bytes, which others use between calls.
     `inline`: so short that programs hold it in their own text, and loops take it in. `packed`: the kernel takes one pointer in the
     place of all pointers to tensors and all numbers: to 8 bytes for each of the numbers, then for each of the pointers.
@@ -38,7 +38,7 @@ class Native:
     `begin` says that states will be wanted soon, of this kernel and of the kernels that were made before it: shared parts can be
     made meanwhile.
 
-    `calls` are kernels, without symbols or state, that the text calls by their names: what several share, compiled once. `light`:
+    `calls` are kernels, without symbols or state, that the text calls by name: code that several share, compiled once. `light`:
     it does hardly anything but call them, so that to compile it with effort would win nothing.
     """
 
@@ -78,7 +78,7 @@ NativeT = TypeVar("NativeT", bound="Native | None")
 
 
 class Texts:
-    """The kernels that were printed or asked for last, by what they depend on, as far as their texts fit."""
+    """The kernels that were printed or asked for last, by everything they depend on, as far as their texts fit."""
 
     def __init__(self, most: int = _MOST_CHARACTERS) -> None:
         self._most, self._characters = most, 0

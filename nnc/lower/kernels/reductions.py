@@ -1,4 +1,4 @@
-"""Reductions in printed kernels: what a sum begins with, how two values become one, and the lanes of a vector.
+"""Reductions in printed kernels: the initial value, how two values become one, and the lanes of a vector.
 
 Values are combined by the scalar expression of the command that the column `reduction` names, or by a cell of `shortcut`.
 """
@@ -23,7 +23,7 @@ class Shortcut:
     """A faster way to combine values than the scalar expression of a command.
 
     Attributes:
-        combine: (code, x, y) -> both as one; x is what all before were combined to, so as little as possible is done with it.
+        combine: (code, x, y) -> both as one; x is the accumulated value, so as little as possible is done with it.
         across: (code, x) -> all lanes of a vector as one value.
     """
 

@@ -39,7 +39,7 @@ def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram]) -> 
 
 
 def store(command: Command, results: Any, outputs: Sequence[NDArray]) -> None:
-    """Copies what a reference returned into `outputs`.
+    """Copies the result of a reference into `outputs`.
 
     Raises:
         InternalError: the results have other shapes or dtypes than inferred.

@@ -1,4 +1,4 @@
-"""Rows of a nest: what one iteration of the outer loops computes, phase by phase.
+"""Rows of a nest: the work of one iteration of the outer loops, phase by phase.
 
 A row lies along the vector loop, or across it: then neighbouring rows are gone through side by side, a few vectors of them in
 registers or, where rows are wide, many in memory near the processor.
@@ -251,7 +251,7 @@ class Rows(Values):
         size = self.size_of_vector_loop or Value("%n", dtypes.int64)
         whole, outer = code.div(size, step), Block({}, {})
         for symbol in self.graph.inputs:
-            if not self._steps[self.place[symbol]]:  # one value: it, and what follows from it, is not read again
+            if not self._steps[self.place[symbol]]:  # one value: it, and values computed from it, are not read again
                 self.value(symbol, outer)
         with code.loop(first, code.intrinsic("smin", end, whole)) as unit:
             self._whole_step(outer, code.mul(unit, step))

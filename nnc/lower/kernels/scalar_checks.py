@@ -82,7 +82,7 @@ def check_scalar(command: Command, expression: object) -> None:
     raise user_error(RegistryError, command.name, where, fix=fault.fix) from None
 
 
-# -- what can be read --------------------------------------------------------------------------------------------------
+# -- readable sources --------------------------------------------------------------------------------------------------
 
 
 def _check_form(parsed: Parsed) -> None:

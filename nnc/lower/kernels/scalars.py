@@ -71,7 +71,7 @@ def _count_instructions(expression: str, transcendental: int) -> int:
 
 
 _DIVISION = 4  # instructions
-# Instructions that functions of expressions take for a vector; a size is taken together with what reads it.
+# Instructions that functions of expressions take for a vector; a size is taken together with its reader.
 _CHEAP_FUNCTIONS = {
     "abs": 0, "sign": 1, "signbit": 1, "copysign": 1, "max": 1, "min": 1, "floor": 1, "ceil": 1, "trunc": 1, "round_even": 1,
     "safe_product": 1, "fma": 1, "select": 1, "convert": 1, "isnan": 1, "sqrt": 4, "rsqrt": 6, "fmod": 8, "remainder": 8,

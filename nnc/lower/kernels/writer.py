@@ -63,7 +63,7 @@ class Writer:
         self._loops: list[tuple[int, Lines]] = []  # which of them are loops, and the lines in front of these
         self._known: dict[str, str] = {}  # which register holds an instruction's result, of all scopes
         self._level: dict[str, int] = {}  # the scope in which a register is known; the function where none is noted
-        self._sums: dict[str, tuple[str, int]] = {}  # of an i64: what a number was added to, and the number
+        self._sums: dict[str, tuple[str, int]] = {}  # of an i64: the value to which a number was added, and the number
         self._places: dict[str, tuple[str, int]] = {}  # of a pointer: another one, and by how many bytes it was moved
         self._block = "start"  # the block that is being written
         self._count = 0

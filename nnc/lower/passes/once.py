@@ -25,7 +25,7 @@ class OncePerGraph(ABC):
         """The new graph; the graph itself where nothing changes."""
 
     def renew(self, node: Node, renamed: dict[Symbol, Symbol]) -> Node:
-        """The node with rewritten sub-graphs, reading what its inputs are renamed to; the node itself where neither changes."""
+        """The node with rewritten sub-graphs and renamed inputs; the node itself where neither changes."""
         inputs, graphs = node.inputs, node.graphs
         if not graphs and renamed.keys().isdisjoint(inputs):
             return node

@@ -327,7 +327,7 @@ class Classes:
         return True
 
     def _same_through(self, chain: Sequence[int], first: int, end: int) -> bool:
-        """Whether the last of these tensors, each of them joined into the next, holds from `first` to `end` what the first does.
+        """Whether the last of these tensors, each of them joined into the next, holds from `first` to `end` the value of the first.
 
         So it is if the first is written once, then joined into the second, and that, later, into the third, and so on, and none of
         them nor of their classes is written otherwise until the end.

@@ -21,8 +21,8 @@ class Timeline:
     """The number of points of time that steps take, and the buffers that they touch.
 
     A region takes a point to enter, an iteration of a loop one to begin. Each block of steps within a region ends with a point of
-    its own, at which what its followers need is live: so what a block reads last, and others need after it, does not seem to end
-    there.
+    its own, at which the operands of its followers are live: so a buffer that a block reads last, and others need after it, does
+    not seem to end there.
     """
 
     def __init__(self) -> None:

@@ -103,7 +103,7 @@ class PackedWeights:
 
 
 def _forget(kept: weakref.ref[PackedWeights], source: int, owner: weakref.ref[Any]) -> None:
-    """Does what `PackedWeights.forget` does, if that object lives."""
+    """Calls `PackedWeights.forget`, if that object lives."""
     alive = kept()
     if alive is not None:
         alive.forget(source, owner)

@@ -25,8 +25,9 @@ class Program:
 
     Each call borrows an arena, one of the `idle` ones if there are any. Inputs are read where they are, unless they are not
     contiguous; outputs are fresh arrays (or the memory of donated inputs). `around` is done around each step (see there).
-    With `code`, compiled kernels run without Python in between; without, all steps run from Python. `parts` gives what the program
-    is made of, which one that was stored need not know to run. `guard`: calls run on guarded memory (nnc.lower.program.guard).
+    With `code`, compiled kernels run without Python in between; without, all steps run from Python. `parts` gives the graph, plan
+    and steps of the program, which a stored program need not read to run. `guard`: calls run on guarded memory
+    (nnc.lower.program.guard).
     """
 
     parts: Callable[[], ProgramParts]

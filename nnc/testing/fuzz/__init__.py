@@ -1,4 +1,4 @@
-"""Generated programs, run in every way there is, and held against what their commands mean.
+"""Generated programs, run in every mode, and compared with the references of their commands.
 
 `python -m nnc.testing.fuzz --seconds 600 --seed 1` prints each finding as a test. Programs are made of all entries in the
 registry of commands, of public functions, loops, branches and transforms; the expected results are found by running the references

@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--modes", default="", help=f"names, with commas between: {', '.join(mode.name for mode in MODES)}"
     )
-    parser.add_argument("--commands", default="", help="what programs begin with: names of commands and functions")
+    parser.add_argument("--commands", default="", help="first calls of programs: names of commands and functions")
     parser.add_argument("--imports", default="", help="modules that register commands")
     parser.add_argument("--findings", type=int, default=10, help="after how many findings to stop")
     given = parser.parse_args(arguments)

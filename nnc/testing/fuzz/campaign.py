@@ -27,7 +27,7 @@ from nnc.testing.fuzz.shrink import shrink
 from nnc.testing.fuzz.subject import Subject
 
 MODES_EACH = 3  # ways in which a program runs: to make one takes as long as to run it once or twice
-PROGRAMS_EACH = 200  # programs of one process: what a defect leaves in memory is not carried on for ever
+PROGRAMS_EACH = 200  # programs of one process: damage that a defect does to memory is not carried on for ever
 PATIENCE = 60.0  # seconds for one run; the slowest take two
 SHRINKING = 60.0  # seconds for one finding
 _SHRINKING = ", making smaller the "
@@ -49,7 +49,7 @@ class Settings:
         return tuple(mode for mode in MODES if not self.modes or mode.name in self.modes)
 
     def offers(self) -> tuple[list[Offer], list[Offer]]:
-        """Everything to call, and what programs begin with, in turn."""
+        """Everything to call, and the first calls of programs, in turn."""
         for name in self.imports:
             import_module(name)
         every = all_offers()
@@ -61,7 +61,7 @@ def run(
     commands: Sequence[str] = (), imports: Sequence[str] = (), isolated: bool = True, findings: int = 10,
     shrinking: float = SHRINKING, tell: Callable[[str], object] = lambda text: None,
 ) -> Report:  # fmt: skip
-    """Generates programs and holds what they give in all modes against references.
+    """Generates programs and compares their results in all modes with references.
 
     Args:
         seconds: for how long; with `programs`, whichever ends first.
@@ -203,7 +203,7 @@ def _serve(connection: Any, settings: Settings, start: int, stop: int) -> None:
 
 def _serve_one(connection: Any, program: Program, mode_name: str, settings: Settings) -> None:
     """Runs one program in one mode."""
-    settings.offers()  # which imports what registers commands
+    settings.offers()  # which imports the modules that register commands
     mode = next(mode for mode in MODES if mode.name == mode_name)
     subject = Subject.of(program)
     connection.send(check(subject, mode) if subject is not None and mode.applies(subject) else None)

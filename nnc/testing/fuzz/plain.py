@@ -1,6 +1,6 @@
 """The transforms of nnc by their definitions: loops are loops of Python, a mapped function is called for every row.
 
-A program runs in a namespace in which `nnc` is a `Plain`, to say what it means; then in one in which it is `nnc`.
+A program runs in a namespace in which `nnc` is a `Plain`, the reference; then in one in which it is `nnc`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Plain:
 
 
 class ByColumns(Plain):
-    """Reverse mode by definition: the transpose of what forward mode gives for every element."""
+    """Reverse mode by definition: the transpose of the Jacobian that forward mode gives."""
 
     def vjp(self, fun: Fun, *primals: Any) -> Any:
         """The cotangent of each element is the inner product with the tangents that it leads to."""

@@ -1,6 +1,6 @@
 """Generated programs as data, and their source.
 
-A program is a list of steps, each of which binds names to what a call returns. Functions given to a call (the body of a loop) are
+A program is a list of steps, each of which binds names to the results of a call. Functions given to a call (the body of a loop) are
 blocks. The source is run: the printed source of a finding is the program that failed.
 """
 
@@ -80,7 +80,7 @@ class Program:
 
     @classmethod
     def of(cls, inputs: Sequence[Input], steps: Sequence[Step], results: Sequence[str]) -> Program:
-        """The program without what its results do not depend on."""
+        """The program without steps that its results do not depend on."""
         kept = live_steps(steps, results)
         read = set(results).union(*(step.reads for step in kept))
         needed = tuple(x for x in inputs if x.name in read)

@@ -16,7 +16,7 @@ from nnc.testing.fuzz.program import Code
 from nnc.testing.fuzz.settings import SKIP, draw_setting
 
 _MODULES = {"nnp": nnp, "nnp.linalg": nnp.linalg, "nnp.fft": nnp.fft, "nn": nn, "random": draws}
-_HOMES = ("nnc.numpy", "nnc.nn", "nnc.random")  # what these define is theirs; they import more
+_HOMES = ("nnc.numpy", "nnc.nn", "nnc.random")  # these define public functions; they import more
 _LEFT_OUT = {
     "from_dlpack": "it takes memory of other libraries",
     "empty": "its elements are whatever was there",

@@ -1,6 +1,6 @@
 """Runs commands by their references alone, if wanted with the rounding errors that any other way to run them might make.
 
-A result may differ from the reference's by rounding, and by what that leads to: a comparison or a `floor` that goes the other way,
+A result may differ from the reference's by rounding, and by its consequences: a comparison or a `floor` that goes the other way,
 a difference of nearly equal numbers. How far is found by running the program again with random errors of a few units in the last
 place in all values that are not exact (Monte Carlo arithmetic; Parker, 1997). No tolerance is guessed, and exact results stay
 exact.
@@ -85,7 +85,9 @@ class ReferenceInterpreter:
 
 
 class FrozenInterpreter(ReferenceInterpreter):
-    """Runs commands by reference; what a derivative does not see (`stop_gradient`) stays as it was in the first of several runs."""
+    """Runs commands by reference; a value that a derivative does not see (`stop_gradient`) stays as it was in the first of several
+    runs.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +97,7 @@ class FrozenInterpreter(ReferenceInterpreter):
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
-        """Runs a command, or returns what it gave before."""
+        """Runs a command, or returns its earlier results."""
         if command is not stop_gradient:
             return super().process(command, args, params, graphs)
         if self.next == len(self.kept):
@@ -177,7 +179,7 @@ def _flushed(rng: np.random.Generator, x: NDArray, least: float, everywhere: boo
 
 
 def smallest(dtype: dtypes.DType, flushes: bool | None) -> float:
-    """The smallest normal number of a dtype in which programs may take what lies below as 0; 0 for others.
+    """The smallest normal number of a dtype in which programs may take smaller numbers as 0; 0 for others.
 
     No processor flushes float16. Programs flush float32 and less, unless they are told (`flushes`) to flush all or nothing.
     """
@@ -206,7 +208,7 @@ def _exact(
     A wider dtype gives such an element, too. This alone does not show it: one sum of float64 in 2,048 is the same with the eleven
     bits more of a long double, one sum of float32 in ten, and some references compute in one dtype for all operands. So
     it must also have few bits, where all operands have few, or have been moved: an element of an operand but for its sign and a
-    power of two, in a wider dtype with more bits in each operand as well, and no smaller than what the largest one leaves.
+    power of two, in a wider dtype with more bits in each operand as well, and no smaller than the remainder of the largest one.
     Of many elements none is taken for exact: to find out takes minutes where a derivative integrates over nodes.
     """
     if sum(x.size for x in results) > _MOST_EXACT:

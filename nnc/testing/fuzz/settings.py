@@ -1,7 +1,7 @@
 """Values for parameters of functions and commands, by the parameter's name or annotation.
 
 There is no table of functions here: a command that another package registers is generated if its parameters have names like these,
-or if it says itself what it takes (the column `example`).
+or if it defines its operands itself (the column `example`).
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def _fewer_results(program: Program) -> Iterator[Program]:
     for i in range(len(results) if len(results) > 2 else 0):
         yield Program.of(inputs, steps, results[:i] + results[i + 1 :])
     made = {name for step in steps for name in step.defines}
-    for step in reversed(steps):  # what a step reads, instead of what it yields
+    for step in reversed(steps):  # a step's operand, instead of its result
         if any(name in results for name in step.defines):
             yield from (Program.of(inputs, steps, [name]) for name in sorted(step.reads & made))
 

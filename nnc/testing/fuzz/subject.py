@@ -126,7 +126,7 @@ def define(source: str, of_nnc: Any = nnc) -> dict[str, Any]:
 
 
 def execute(source: str, of_nnc: Any = nnc) -> list[NDArray]:
-    """The leaves of what `run()` returns."""
+    """The leaves of the result of `run()`."""
     names = define(source, of_nnc)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -2,9 +2,10 @@
 
 A trace freezes such values into its graph. A snapshot of them is taken when the trace ends and compared before each reuse, so
 that a changed value leads to a new trace and never to a stale result. Scalars and strings are compared by value, containers
-element by element, all else by identity; but what the function reads of an object, of a class or of the user's own modules is
-compared, too, and the functions it calls are looked through. An array of NumPy or another library that the trace did not take as a
-hidden input was read by Python code, so its elements are compared (inside containers and objects: of arrays up to 1 MiB).
+element by element, all else by identity; but attributes that the function reads of an object, of a class or of the user's own
+modules are compared, too, and the functions it calls are looked through. An array of NumPy or another library that the trace did
+not take as a hidden input was read by Python code, so its elements are compared (inside containers and objects: of arrays up to 1
+MiB).
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _fingerprint(value: Any, around: tuple[int, ...] = ()) -> Any:
 
 
 def _same(now: Any, then: Any) -> bool:
-    """Whether `now` is still what the fingerprint `then` was taken of."""
+    """Whether `now` still has the fingerprint `then`."""
     if now is then:
         return True
     if type(then) is _Container:

@@ -48,7 +48,7 @@ class Plan:
     graphs: tuple[Graph, ...]
     outputs: tuple[TensorSpec, ...]
     run: Callable[[Arrays], Sequence[NDArray]]
-    function: Callable[..., Any] | None = None  # what `run` calls, where that is one call of NumPy
+    function: Callable[..., Any] | None = None  # the function that `run` calls, where that is one call of NumPy
     facts: tuple[Any, ...] = ()  # the registry's answer when the plan was made
     known: dict[Any, Any] = field(default_factory=dict)  # facts that others cache about it, for as long as it lives
 

@@ -82,7 +82,7 @@ class Carry:
                 ShapeError, self.where,
                 f"{source} returns a carry of other shapes or dtypes than the initial one:\n" + "\n".join(lines),
                 operands=lines_of,
-                fix=f"convert the initial values, or what {source} returns, with .astype(...) or nnp.broadcast_to.",
+                fix=f"convert the initial values, or the results of {source}, with .astype(...) or nnp.broadcast_to.",
             )  # fmt: skip
         return result, changed
 
@@ -101,8 +101,8 @@ def check_settings(where: str, left_name: str, left: FlatTree, right_name: str, 
             lines.append(f"  {''.join(path) or 'the value'}: {texts[0]} in {left_name}, {texts[1]} in {right_name}")
     if lines:
         raise user_error(
-            TreeError, where, f"{left_name} and {right_name} differ in what is no array:\n" + "\n".join(lines),
-            fix="what is no array is fixed when the function is traced: keep it as it is, or make it a number.",
+            TreeError, where, f"{left_name} and {right_name} differ in leaves other than arrays:\n" + "\n".join(lines),
+            fix="leaves other than arrays are fixed when the function is traced: keep them as they are, or make them numbers.",
         )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ class _Reduced:
     """x = r + quadrant · π/2, but for multiples of 2π; |r| <= π/4, `quadrant` in the lowest bits of an integer."""
 
     r: Term
-    tail: Term  # what r lost when it was rounded
+    tail: Term  # the rounding error of r
     quadrant: Term
 
 

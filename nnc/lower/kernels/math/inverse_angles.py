@@ -89,7 +89,7 @@ def atan(x: Term) -> Term:
 
 
 def _angle(y: Term, x: Term) -> Term:
-    """The angle of (x, y) in the first quadrant: the tangent of what it is beyond 0, π/4 or π/2 is one quotient."""
+    """The angle of (x, y) in the first quadrant: the tangent of its difference from 0, π/4 or π/2 is one quotient."""
     steep, flat = y > x * _STEEP, y < x * _FLAT
     above = where(steep, -x, where(flat, y, y - x))
     below = where(steep, y, where(flat, x, y + x))

@@ -1,4 +1,4 @@
-"""Values that print what Python's operators do to them, so that functions read as formulas; and the bit patterns of floats."""
+"""Values whose Python operators print instructions, so that functions read as formulas; and the bit patterns of floats."""
 
 from __future__ import annotations
 
@@ -116,7 +116,9 @@ class Term:
         return where(self, x, y)
 
     def choose_rarely(self, make: Callable[[], Term], otherwise: Term) -> Term:
-        """Returns `make()` where this bool holds, else `otherwise`; what `make` prints is skipped where it holds in no lane."""
+        """Returns `make()` where this bool holds, else `otherwise`; the instructions of `make` are skipped where it holds in no
+        lane.
+        """
         slot = self.code.slot(otherwise.value)
         with self.code.when(any_lane(self).value):
             self.code.write(slot, where(self, make(), otherwise).value)

@@ -22,7 +22,7 @@ class Centred:
     constants: Mapping[Symbol, NDArray]
 
     def total(self, symbol: Symbol, axes: tuple[int, ...]) -> Node | None:
-        """The sum over the axes of what a symbol is, less its mean over the axes; None where it is no such difference."""
+        """For a symbol x - mean(x), the node that sums x over the axes; None where the symbol is no such difference."""
         node = self.writers.get(symbol)
         if node is None or terms.get(node.command) != (1, -1):
             return None

@@ -53,7 +53,7 @@ class _Contraction(OncePerGraph):
 
 
 def _is_exact_product(command: Command) -> bool:
-    """Whether a command multiplies as processors do: what is infinite or NaN stays so."""
+    """Whether a command multiplies as processors do: infinities and NaNs stay so."""
     return command in product and not product[command].keeps_zero
 
 

@@ -127,7 +127,7 @@ def _is_view(node: Node) -> bool:
 
 
 class _Joins:
-    """Makes nodes of products and fused nodes that read them; what products that are alike become with the same sub-graph is found
+    """Makes nodes of products and fused nodes that read them; the result for equal products with the same sub-graph is found
     once. `device` is the kind of device whose kernels are asked.
     """
 
@@ -210,7 +210,7 @@ class _Memory:
 
     def move(self, product: Node, node: Node, operand: int, stays: bool, joined: Node) -> bool:
         """Computes a product together with a fused node that reads it as this operand, in the node `joined`, unless the largest
-        live set would grow, or what the product reads would be written over before.
+        live set would grow, or an operand of the product would be overwritten before.
         """
         first, at = self._entry[product], self._entry[node]
         operations, last = self._operations, self._last
@@ -235,7 +235,7 @@ class _Memory:
         return True
 
     def _is_written_over(self, product: Node, first: int, end: int) -> bool:
-        """Whether entries first..end may write over what a product reads; then it must not run after them."""
+        """Whether entries first..end may overwrite an operand of a product; then it must not run after them."""
         for base in {self._views[symbol].base for symbol in product.inputs} - self._given:
             for i in self._operations.readers[self._number[base]]:
                 node = self._entries[i] if first <= i < end else None

@@ -29,11 +29,11 @@ class Forms:
         self, command: Command, nodes: Sequence[Node], constants: Mapping[Symbol, NDArray], outputs: Sequence[Symbol],
         overwrite: Callable[[Sequence[Symbol]], Pairs], of: Node,
     ) -> Node:  # fmt: skip
-        """The node of a command that computes what nodes with one result each do.
+        """The node of a command that replaces nodes with one result each.
 
         Args:
             constants: symbols that the nodes may read, and their values.
-            outputs: what it yields.
+            outputs: its results.
             overwrite: gives, for the symbols that it reads, the pairs (input, output) that may share memory.
             of: whose source line it has.
         """

@@ -23,7 +23,7 @@ from nnc.lower.passes.fusion.rematerialise_in_consumers import repeated
 
 _FUSION = cpu_target().fusion
 
-_SMALL = 64  # nodes in between that make this part of what a group makes do not matter
+_SMALL = 64  # nodes in between that make this share of a group's bytes do not matter
 _SIBLINGS = 4  # how many earlier readers of an operand are tried
 
 
@@ -67,12 +67,12 @@ class Grouping:
         self._given = set(self.small)  # small constants in any form, and results of commands without operands
         self._shown: dict[Symbol, Symbol] = {}  # the symbol that a view shows
         self._readers: dict[Symbol, list[int]] = {}  # the nodes that compute with a symbol, directly or through views
-        # the same for what a node writes, as a set; one more reader is the caller
+        # the same for a node's results, as a set; one more reader is the caller
         self._read_by = [0] * len(graph.nodes)
         self._reads_of: list[int] = []  # the nodes whose results a node reads, directly or through views
         self._nbytes: list[int] = []  # that a node writes; 0 if it is free
         self._number: dict[Symbol, int] = {}  # the bits of symbols
-        self._largest: dict[int, Symbol] = {}  # of what a node reads and writes, where that was asked for
+        self._largest: dict[int, Symbol] = {}  # of a node's operands and results, where that was asked for
         self._gathers = self._raising = self._effects = self._sums = 0  # nodes
         self._single: int | None = None  # the last node that computes a single value
         self._copies = repeated(graph)  # go with their reader, not with others that read the same
@@ -93,7 +93,7 @@ class Grouping:
                 self._place(i, node)
 
     def _describe(self, i: int, node: Node, fusable: bool) -> None:
-        """Notes what others will ask of a node."""
+        """Caches facts of a node that other rules will ask for."""
         for symbol in node.outputs:
             self.writer[symbol] = i
         free = fusable and node.command is not unit and (not node.inputs or is_view(node))
@@ -119,7 +119,7 @@ class Grouping:
                 self._given.add(node.outputs[0])
         self._reads_of.append(made)
 
-    # -- what a group is made of ---------------------------------------------------------------------------------------
+    # -- the members of a group ---------------------------------------------------------------------------------------
 
     def chain(self, symbol: Symbol) -> list[int]:
         """The free nodes that make a symbol, in order."""
@@ -149,7 +149,7 @@ class Grouping:
             self._single = i
 
     def _alone(self, i: int, node: Node, given: Sequence[int]) -> Group:
-        """A group of one node, and of what it takes along, as far as that fits."""
+        """A group of one node and of the producers that it takes along, as far as that fits."""
         views = []
         reads = 0
         for symbol in node.inputs:
@@ -186,7 +186,7 @@ class Grouping:
             return None
         return domain if domain.fits(self.nodes[nodes[-1]].outputs) else None
 
-    # -- who joins whom ------------------------------------------------------------------------------------------------
+    # -- which groups join ------------------------------------------------------------------------------------------------
 
     def _candidates(self, i: int, node: Node) -> Iterable[Group]:
         """Returns the groups that a node may join, the most promising first: groups that make its operands, and groups that read
@@ -256,7 +256,7 @@ class Grouping:
         return other
 
     def _share_elements(self, other: Group, mine: Group) -> bool:
-        """Whether two groups are plain and of the same shape: one reads what the other reads or makes."""
+        """Whether two groups are plain and of the same shape: one reads operands or results of the other."""
         if not (other.is_plain and mine.is_plain):
             return False
         if other.reads & mine.reads or other.readers & mine.members:
@@ -285,7 +285,7 @@ class Grouping:
         made = self._made[i] - self._made[last + 1]
         if made and len(mine.nodes) > 1:
             made -= sum([self._nbytes[j] for j in mine.nodes if last < j < i])
-        if not made or made * _SMALL <= other.most:  # there is room for what the group reads
+        if not made or made * _SMALL <= other.most:  # there is room for the group's operands
             return True
         if self.compact:
             return False
@@ -303,7 +303,7 @@ class Grouping:
         return bool(self._raising & other.members) and bool((self._effects & ((1 << i) - 1)) >> other.nodes[0])
 
     def _gathers_from_itself(self, nodes: Iterable[int]) -> bool:
-        """Whether a kernel would read at computed places what it makes itself, or could not look at indices beforehand."""
+        """Whether a kernel would read its own results at computed places, or could not look at indices beforehand."""
         made = {self.nodes[j].outputs[0] for j in nodes}
         gathers = [node for j in nodes if is_gather(node := self.nodes[j])]
         return any(
@@ -324,7 +324,7 @@ class Grouping:
         )
 
     def _widest(self, i: int) -> Symbol:
-        """The largest of what a node reads and writes."""
+        """The largest operand or result of a node."""
         found = self._largest.get(i)
         if found is None:
             node = self.nodes[i]

@@ -17,7 +17,7 @@ from nnc.lower.plan.views import runs
 from nnc.options import Options
 
 _KEPT = 1 << 16  # bytes that one kernel may keep from being free until the last one runs
-_PEAK = 100  # of the peak of memory, the part by which what waits may raise it
+_PEAK = 100  # of the peak of memory, the part by which waiting kernels may raise it
 _MEMBERS = 512  # kernels of a node; a table of their operands lies on the stack
 
 
@@ -25,8 +25,9 @@ _MEMBERS = 512  # kernels of a node; a table of their operands lies on the stack
 def join_kernels(graph: Graph, options: Options) -> Graph:
     """Makes one `fused_many` node of `fused` nodes that do the same to every element of tensors of any length, in sub-graphs, too.
 
-    A kernel waits for others like it until a node reads one of its results, or what it reads (the last reader may write over it).
-    Waiting keeps operands from being free: that may hardly raise the peak, and large ones should still be in the cache.
+    A kernel waits for others like it until a node reads one of its results, or one of its operands (whose last reader may
+    overwrite it). Waiting keeps operands from being free: that may hardly raise the peak, and large ones should still be in the
+    cache.
 
     Requires: the order of the nodes is the one that will run.
     Ensures:  the same values, bit for bit; the largest live set grows by a hundredth at most.

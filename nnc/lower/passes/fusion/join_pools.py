@@ -1,4 +1,4 @@
-"""Computes by one command what two find in the same operand, as the greatest elements of windows and their places."""
+"""Merges two commands on the same operand into one, as the greatest elements of windows and their places."""
 
 from __future__ import annotations
 

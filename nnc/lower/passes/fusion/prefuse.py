@@ -2,7 +2,7 @@
 
 An optimizer's update of a parameter is one, and updates are half of the nodes of a training step. Nothing is to be decided within
 a unit: it will be a kernel, none of its nodes can free anything before, and all can run then. Passes that follow look at it once
-instead of at all of its nodes, and count what lies in memory: what nodes of a unit hand to each other never does.
+instead of at all of its nodes, and count values that lie in memory: values within a unit never do.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class _Made:
         self.forms = Forms("unit")
 
     def result(self) -> Graph:
-        """The graph, without what only units have read."""
+        """The graph, without nodes that only units have read."""
         inside = {node for nodes in self.found.values() for node in nodes}
         nodes: list[Node] = []
         read = set(self.outputs)

@@ -11,10 +11,10 @@ _SMALL = 64  # a sum that takes this part of its operand's bytes may be there ea
 
 @register_pass("reduce_in_producers")
 def reduce_in_producers(graph: Graph, options: Options) -> Graph:
-    """Moves small sums, maxima and the like up to the elementwise command that makes what they reduce.
+    """Moves small sums, maxima and the like up to the elementwise command that makes their operand.
 
-    `order` runs first what frees memory, as small sums hardly do; behind that they would have to read memory again. The sums of a
-    norm's gradient are the case in point. Sub-graphs stay as they are.
+    `order` runs nodes first that free memory, as small sums hardly do; behind that they would have to read memory again. The sums
+    of a norm's gradient are the case in point. Sub-graphs stay as they are.
 
     Requires: `order` has run; `fuse` follows.
     Ensures:  the same values bit for bit; no more bytes are live, but for the sums.

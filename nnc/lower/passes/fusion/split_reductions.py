@@ -14,8 +14,8 @@ from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.remake import Remake
 from nnc.options import Options
 
-_LESS = 8  # times smaller is what a total may be made of than what that was made of
-_NODES = 32  # that are looked at for what an operand of a sum is made of
+_LESS = 8  # times smaller than its own operand an operand of a total is at least
+_NODES = 32  # that are looked at to find the terms of a sum's operand
 
 
 @register_pass("split_reductions")

@@ -37,7 +37,7 @@ class AllRounds:
 
     Args:
         loop: of known length.
-        tensors: for symbols of the iteration, what they are in all iterations.
+        tensors: for symbols of the iteration, the tensor of their values in all iterations.
     """
 
     def __init__(self, loop: Loop, tensors: Mapping[Symbol, Symbol]) -> None:
@@ -50,7 +50,7 @@ class AllRounds:
             self.builder.adopt(symbol)
 
     def run(self, node: Node) -> None:
-        """Appends what a node of the iteration computes in all iterations, once."""
+        """Appends one node for all iterations' results of a node of the iteration."""
         if node.outputs[0] in self._values:
             return
         pairs = [self._value(symbol) for symbol in node.inputs]
@@ -65,8 +65,8 @@ class AllRounds:
         self._values.update(zip(node.outputs, zip(outputs, on, strict=True), strict=True))
 
     def rows(self, symbol: Symbol) -> Symbol:
-        """The tensor of what a symbol of the iteration, the output of a copied node or known from the start, is in each
-        iteration.
+        """The tensor of a symbol's values in all iterations; the symbol is the output of a copied node or known from the
+        start.
         """
         value, varies = self._value(symbol)
         with self.builder:
@@ -184,7 +184,7 @@ def _depth(product: Node) -> int:
 
 
 def fits(loop: Loop, added: int, options: Options) -> bool:
-    """Whether `added` bytes may be held beside what a loop reads and yields; under a budget of memory none are."""
+    """Whether `added` bytes may be held beside a loop's operands and results; under a budget of memory none are."""
     return options.memory_budget is None and added <= _GROWTH * total_bytes({*loop.node.inputs, *loop.node.outputs})
 
 

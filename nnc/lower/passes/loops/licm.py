@@ -29,7 +29,7 @@ def licm(graph: Graph, options: Options) -> Graph:
     (views) move along with others, not for their own sake. Draws and effects stay.
 
     Requires: nothing; equal values are found better after `cse`, and dead code elimination must follow.
-    Ensures:  the loops yield what they yielded, and raise where they raised.
+    Ensures:  the loops yield the same values, and raise where they raised.
 
     Example:
         while … {b = exp(captured); c = carried + b}  →  b = exp(captured); while … {c = carried + b}
@@ -65,7 +65,7 @@ class _Mover(OncePerGraph):
 
 
 def _capture_unchanged(loop: Loop, renamed: dict[Symbol, Symbol]) -> Loop:
-    """The loop with the carried values that no iteration changes captured; their results are what they start as."""
+    """The loop with the carried values that no iteration changes captured; their results are their initial values."""
     same = [x for x in loop.carries if x.following is x.inner]
     if not same:
         return loop
@@ -89,7 +89,7 @@ def move_out(
     Args:
         constants: constants of the graph around the loop, which is given more.
         may_leave: whether a node on invariant operands may go, given whether it surely runs in the first iteration; by
-            default what the pass `licm` says.
+            default the rule of the pass `licm`.
     """
     may_leave = may_leave or _may_leave
     (body,) = loop.graphs

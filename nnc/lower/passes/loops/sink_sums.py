@@ -39,7 +39,7 @@ def sink_sums(graph: Graph, options: Options) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A summand of an iteration: views of what `core` yields, or of `rows[0]` where that is None. `rows` are the tensors to
+    """A summand of an iteration: views of the result of `core`, or of `rows[0]` where that is None. `rows` are the tensors to
     keep.
     """
 
@@ -153,7 +153,7 @@ def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:
         if is_short_sum(node) and all(map(known.varies, node.inputs)):
             return _Term(node.inputs, node, tuple(reversed(views)), node.source)
         if len(node.inputs) != 1 or not (is_view(node) or node.command in terms or node.command in joined):
-            return None  # others do not yield the sum of what they yield of its terms
+            return None  # for others, the result of a sum is not the sum of the results of its terms
         views.append(node)
         at = node.inputs[0]
     return None

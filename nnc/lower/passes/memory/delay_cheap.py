@@ -34,7 +34,7 @@ def delay_cheap(graph: Graph, options: Options) -> Graph:
 
     def find_place(i: int, node: Node, latest: int) -> int:
         """The last place at which a node writes as many bytes, at least, as have to live longer for it."""
-        ends = {  # where what it reads ends without it
+        ends = {  # where the live range of its operand ends without it
             base: max((places[j] for j in uses[base] if j != i), default=-1)
             for base in {views[symbol].base for symbol in node.inputs} - given
         }

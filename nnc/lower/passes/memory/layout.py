@@ -225,7 +225,7 @@ class _Turned:
         self.nodes: list[Node] = []
         self.lazy = {node.outputs[0]: node for node in graph.nodes if _is_lazy(node)}
         self.first: dict[Symbol, Symbol] = {symbol: symbol for symbol in (*graph.inputs, *graph.constants)}
-        self.last: dict[Symbol, Symbol] = {}  # what shows a symbol with its channels last
+        self.last: dict[Symbol, Symbol] = {}  # the symbol with its channels last
 
     def result(self) -> Graph:
         """The new graph."""

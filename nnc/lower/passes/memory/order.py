@@ -102,7 +102,7 @@ class Description:
         self.views: dict[Symbol, SymbolView] = find_views(graph, known.views if known is not None else {})
         self.graph, self.donated, self.carried = graph, donated or set(), carried
         self.free = {self.views[symbol].base for symbol in free}
-        self.number: dict[Symbol, int] = dict(known.number) if known is not None else {}  # of what each symbol lies in
+        self.number: dict[Symbol, int] = dict(known.number) if known is not None else {}  # of each symbol's tensor
         self._nbytes: list[int] = list(known._nbytes) if known is not None else []
         self._rows: dict[Node, _Row] = known._rows if known is not None else {}
         self._number_storages()
@@ -119,7 +119,7 @@ class Description:
                 number[symbol] = number[view.base]
 
     def operations(self, *, stay: bool = False) -> OperationGraph:
-        """The entries as operations; if they `stay` where they are, without what each must follow."""
+        """The entries as operations; if they `stay` where they are, without the operations that each must follow."""
         return self._operations([()] * len(self.entries) if stay else self._after())
 
     def live_bytes(self) -> list[int]:

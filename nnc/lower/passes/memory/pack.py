@@ -27,10 +27,10 @@ from nnc.options import Options
 def pack(graph: Graph, options: Options) -> Graph:
     """Puts `pack` nodes before nodes whose kernels would reorder an operand (column `kernel`, `layouts`), in sub-graphs, too.
 
-    Packed are lasting inputs, constants, what loops capture (before the loop), and what several nodes want in one layout. Where no
-    backend asks for it, nothing changes.
+    Packed are lasting inputs, constants, captured values of loops (before the loop), and values that several nodes want in one
+    layout. Where no backend asks for it, nothing changes.
 
-    Requires: the pass `layout` ran, since what a kernel wants depends on its activations.
+    Requires: the pass `layout` ran, since the layout that a kernel wants depends on its activations.
     Ensures:  the same values; packed symbols have a spec with that layout, and the bytes that they take.
 
     Example:
@@ -54,7 +54,7 @@ class _Packer(OncePerGraph):
 
 
 class _Packed:
-    """One graph that is rewritten. `known` are packed symbols, by what they are made of and how; `wishes` counts who wants them."""
+    """One graph that is rewritten. `known` are packed symbols, by their sources and layouts; `wishes` counts their consumers."""
 
     def __init__(self, graph: Graph, packer: _Packer) -> None:
         self.graph, self.packer = graph, packer

@@ -95,7 +95,7 @@ class Peak:
         return self._rewritten(recipes) if recipes else None
 
     def derived(self) -> Graph | None:
-        """The graph in which kernels of elementwise commands after the peak make anew what they read, from the fewest bytes; None
+        """The graph in which kernels of elementwise commands after the peak recompute their operands, from the fewest bytes; None
         where they read nothing else already.
         """
         early = self._early()

@@ -195,7 +195,7 @@ def _is_repeatable(node: Node) -> bool:
 
 
 def _inner_bytes(node: Node, workspace: Workspace) -> int:
-    """About how many bytes a node needs beside its operands and results: its kernel's workspace, what lives in its sub-graphs."""
+    """About how many bytes a node needs beside its operands and results: its kernel's workspace, the live set of its sub-graphs."""
     if node.command in PRINTED:
         return workspace(node)
     return max((_problem(Description(graph), workspace).peak for graph in node.graphs), default=workspace(node))

@@ -98,7 +98,7 @@ def _root(symbol: Symbol, reshaped: Mapping[Symbol, Symbol]) -> Symbol:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where elements of tensors of one shape are read or written: what `gather` and `scatter` have in common."""
+    """Where elements of tensors of one shape are read or written: the parameters that `gather` and `scatter` share."""
 
     shape: tuple[int, ...]
     indices: tuple[Symbol, ...]
@@ -153,7 +153,7 @@ class _Picker(Remake):
     """The new form of one graph.
 
     Args:
-        keeps_checks: what becomes of scattered elements otherwise than by `scatter` stays.
+        keeps_checks: the use of scattered elements otherwise than by `scatter` stays.
     """
 
     def __init__(self, passes: OncePerGraph, graph: Graph, keeps_checks: bool) -> None:
@@ -315,7 +315,7 @@ class _Picker(Remake):
         return self._make_at(place, "scatter", x, updates, *place.indices, op="add", **place.params)
 
     def _make_at(self, place: _Place, name: str, *inputs: Symbol, **params: Any) -> Symbol:
-        """A command that holds indices against sizes; what it says names the line where they were written."""
+        """A command that checks indices against sizes; its error names the line where they were written."""
         present, self.source = self.source, place.source or self.source
         try:
             return self.make(name, *inputs, **params)

@@ -34,8 +34,8 @@ def combine(graph: Graph, options: Options) -> Graph:
     """Replaces the many commands of a softmax and its relatives by one, in sub-graphs, too.
 
     Requires: `fold`, `simplify` and `cse` have run; dead code elimination must follow.
-    Ensures:  what `nnc.nn.softmax`, `log_softmax`, `softmax_cross_entropy` and `nnc.numpy` functions of that kind yield is a
-              command of nnc/commands/normalize.py. Values differ by rounding, and in the sign of zero.
+    Ensures:  `nnc.nn.softmax`, `log_softmax`, `softmax_cross_entropy` and `nnc.numpy` functions of that kind yield results of
+              commands of nnc/commands/normalize.py. Values differ by rounding, and in the sign of zero.
 
     Example:
         m = reduce_max(x); … e = exp(x - m); … y = div(e, sum)  →  y = softmax(x)
@@ -43,7 +43,7 @@ def combine(graph: Graph, options: Options) -> Graph:
     return apply_rules(graph, RULES)
 
 
-# -- what users' functions are traced to -------------------------------------------------------------------------------
+# -- the graphs of users' functions -------------------------------------------------------------------------------
 
 
 def _kept(x: TensorSpec, axes: Axes) -> Axes:

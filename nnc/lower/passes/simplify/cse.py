@@ -1,4 +1,4 @@
-"""Merges equal nodes: computes once what the graph says twice.
+"""Merges equal nodes, so that each value is computed once.
 
 Nodes are equal that run one command with equal parameters on the same symbols and on sub-graphs of one structure; a hash finds
 the candidates, a comparison decides. Parameters are compared by value and type, constants by their bytes.
@@ -24,7 +24,7 @@ from nnc.options import Options
 def cse(graph: Graph, options: Options) -> Graph:
     """Merges equal nodes and equal constants, in sub-graphs, too, and values that a loop or branch is given twice.
 
-    Random draws, effects and barriers (which compute again on purpose) are not merged, nor what contains them.
+    Random draws, effects and barriers (which compute again on purpose) are not merged, nor nodes that contain them.
 
     Requires: barriers are still calls.
     Ensures:  no two nodes of one graph are equal, but for those; the first of equal ones stays.
@@ -81,7 +81,7 @@ class _Merger(OncePerGraph):
         return self._without_twin_results(loop) if loop is not None else (node, {})
 
     def _without_twins(self, loop: Loop) -> Node:
-        """The node without what it reads twice: captured values and sequences."""
+        """The node without operands that it reads twice: captured values and sequences."""
         twins: list[dict[Symbol, Symbol]] = [{} for _ in loop.graphs]
         groups: dict[str, tuple[Read, ...]] = {}
         for name, reads in (("sequences", loop.sequences), ("captured", loop.captured)):

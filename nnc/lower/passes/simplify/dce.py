@@ -25,7 +25,7 @@ narrow: Attribute[Callable[[Node, Sequence[bool]], Node]] = Attribute(
 
 @register_pass("dce")
 def dce(graph: Graph, options: Options) -> Graph:
-    """Drops what no output and no effect depends on, in sub-graphs, too. Inputs of the graph stay.
+    """Drops nodes that no output and no effect depends on, in sub-graphs, too. Inputs of the graph stay.
 
     Requires: nothing.
     Ensures:  each node has an effect, or an output that a later node or the graph's outputs read; each input and output of a
@@ -67,7 +67,7 @@ class _Sweeper(OncePerGraph):
         return self.effects[graph]
 
     def rewrite(self, graph: Graph) -> Graph:
-        """`graph` without what its outputs do not need; the graph itself where nothing is dropped."""
+        """`graph` without nodes that its outputs do not need; the graph itself where nothing is dropped."""
         needed: set[Symbol] = set(graph.outputs)
         kept: list[Node] = []
         for node in reversed(graph.nodes):
@@ -93,7 +93,7 @@ class _Sweeper(OncePerGraph):
         return node
 
     def _narrow_loop(self, loop: Loop, needed: set[Symbol]) -> Node:
-        """First the results go, then what the swept iterations do not read."""
+        """First the results go, then operands that the swept iterations do not read."""
         exits = tuple(x for x in loop.exits if x.result in needed)
         rows = tuple(x for x in loop.rows if x.result in needed)
         carries = loop.carries

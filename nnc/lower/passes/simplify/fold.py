@@ -1,4 +1,4 @@
-"""Computes at compile time what depends on constants alone.
+"""Computes at compile time values that depend on constants alone.
 
 A constant that would be large stays an expression. A tensor that holds one number everywhere becomes a broadcast of that number,
 which takes no memory, and elementwise commands on such tensors are computed on the numbers.
@@ -25,13 +25,13 @@ from nnc.lower.passes.simplify.dce import has_effect
 from nnc.lower.passes.simplify.inline_calls import append_copy
 from nnc.options import Options
 
-LARGEST_RESULT = 1024  # bytes; a result may also be as large as what it is computed from
+LARGEST_RESULT = 1024  # bytes; a result may also be as large as its operands
 LARGEST_OPERANDS = 1 << 16
 
 
 @register_pass("fold")
 def fold(graph: Graph, options: Options) -> Graph:
-    """Replaces nodes whose operands are constants by their value, and branches and loops by what they surely run.
+    """Replaces nodes whose operands are constants by their value, and branches and loops by the nodes that they surely run.
 
     Draws and effects stay, and so does a command that raises: the error occurs when the program runs, at the user's line.
 
@@ -74,7 +74,7 @@ class _Fold:
         return self.source.update(nodes=tuple(self.nodes), outputs=outputs, constants=self.constants)
 
     def add(self, old: Node) -> None:
-        """Appends a node, or what it folds to."""
+        """Appends a node, or the value that it folds to."""
         node = old
         if not self.renamed.keys().isdisjoint(old.inputs):
             node = old.update(inputs=tuple([self.renamed.get(symbol, symbol) for symbol in old.inputs]))
@@ -255,7 +255,7 @@ class _Fold:
         return value is not None and not value
 
     def add_test(self, loop: Loop) -> None:
-        """Appends what a `while` of no iteration runs: the nodes before its test."""
+        """Appends the nodes that a `while` of no iteration runs: the ones before its test."""
         (body,) = loop.graphs
         exits = tuple(x.inner[0] for x in loop.exits)
         head = body.update(nodes=body.nodes[: loop.node.params["before"]]).restrict(exits)

@@ -1,6 +1,6 @@
 """Replaces calls (column `inlines`) by the nodes of the graph that they call, in sub-graphs, too.
 
-A call may be a barrier (its nodes recompute what exists already, on purpose). Barriers are inlined by a pass of their
+A call may be a barrier (its nodes recompute existing values, on purpose). Barriers are inlined by a pass of their
 own, which runs after equal nodes have been merged; until then nothing sees into them.
 """
 

@@ -31,7 +31,7 @@ shortened: Attribute[Callable[[Node, _Known], Found]] = Attribute(
 
 @register_pass("parts", concerns=shortened)
 def parts(graph: Graph, options: Options) -> Graph:
-    """Reads a part where it was made instead of from what it was joined into, and joins nothing that was whole before.
+    """Reads a part where it was made instead of from the joined tensor, and joins no tensor that was whole before.
 
     Requires: tensors of one number are in the form that `fold` gives them.
     Ensures:  no slice lies within one part of a join; no join has one part, or the neighbouring slices of one tensor that make a
@@ -88,15 +88,15 @@ def _slice(node: Node, known: _Known) -> Found:
 
 
 class _Known:
-    """The nodes of a graph so far: the writers of symbols, and the nodes that join tensors along an axis, found by what they begin
-    with.
+    """The nodes of a graph so far: the writers of symbols, and the nodes that join tensors along an axis, found by their first
+    part.
     """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self.constants = graph.constants
         self.writers: dict[Symbol, Node] = {}
-        self._first: dict[Symbol, tuple[Symbol, ...]] = {}  # what a node read when it was counted
+        self._first: dict[Symbol, tuple[Symbol, ...]] = {}  # operands of a node when it was counted
         self._parts: dict[tuple[int, Symbol], tuple[Symbol, ...]] = {}
         self._whole: dict[tuple[int, tuple[Symbol, ...]], Symbol] = {}
         self._lengths: dict[tuple[int, Symbol, Symbol], list[int]] = {}  # of joins that begin with two symbols
@@ -123,8 +123,8 @@ class _Known:
         return rule(node, self) if rule is not None else None
 
     def join(self, node: Node) -> Found:
-        """Empty parts go; neighbouring slices of one tensor become one slice; joined joins become one, but for what other nodes
-        read, too, and a join begins with: it can lie in the same memory.
+        """Empty parts go; neighbouring slices of one tensor become one slice; joined joins become one, but for a first part
+        that other nodes read, too: it can lie in the same memory.
         """
         (out,), axis, flat = node.outputs, _axis(node), self._flat(node)
         whole = _as_one_slice(list(flat), axis, self.writers)
@@ -182,7 +182,7 @@ def _as_one_slice(
 
 
 def _assemble(node: Node, known: _Known) -> Found:
-    """Parts that are zeros or empty go, since what no part covers is 0; a part that covers everything is the result."""
+    """Parts that are zeros or empty go, since elements that no part covers are 0; a part that covers everything is the result."""
     kept = [
         (symbol, box)
         for symbol, box in zip(node.inputs, boxes_of(node), strict=True)

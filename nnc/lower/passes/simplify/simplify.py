@@ -1,4 +1,4 @@
-"""Algebra: replaces what a rule says by something simpler that has the same value, bit for bit."""
+"""Algebra: replaces the left side of a rule by a simpler expression that has the same value, bit for bit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def simplify(graph: Graph, options: Options) -> Graph:
     """Applies the rules of algebra.py and moves.py until none fits, in sub-graphs, too; all are exact.
 
     Requires: tensors of one number are in the form that `fold` gives them, else rules on numbers find nothing.
-    Ensures:  no rule applies; new nodes have the source line of what they replace.
+    Ensures:  no rule applies; new nodes have the source line of the node that they replace.
 
     Example:
         a = neg(x); b = neg(a); c = stop_gradient(b); return c  →  return x

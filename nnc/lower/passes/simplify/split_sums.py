@@ -56,7 +56,7 @@ class _Split:
         self.writer = {symbol: node for node in graph.nodes for symbol in node.outputs}
         self.centred = Centred(self.writer, graph.constants)
         self.readers = Counter(symbol for node in graph.nodes for symbol in dict.fromkeys(node.inputs))
-        self.summed: set[Symbol] = set()  # what depends on a sum
+        self.summed: set[Symbol] = set()  # symbols that depend on a sum
         self.nodes: list[Node] = []
         self.made: list[Node] = []  # for the sum at hand
 

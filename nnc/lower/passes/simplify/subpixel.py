@@ -1,10 +1,10 @@
 """Transposed convolutions to few channels, whose neighbouring results become channels of another convolution.
 
-A library's vectors hold channels: where there are few, as in gradients of pictures and in what generators of pictures end with,
-most of a vector is idle. But where the stride is s, the results of a block of s places an axis read the same places by different
-elements of the kernel, so that one convolution finds all of a block as if they were channels: it has no stride, and a kernel that
-is s times as small (Shi et al., "Real-time single image and video super-resolution using an efficient sub-pixel convolutional
-neural network", 2016).
+A library's vectors hold channels: where there are few, as in gradients of pictures and in the last layers of generators of
+pictures, most of a vector is idle. But where the stride is s, the results of a block of s places an axis read the same places by
+different elements of the kernel, so that one convolution finds all of a block as if they were channels: it has no stride, and a
+kernel that is s times as small (Shi et al., "Real-time single image and video super-resolution using an efficient sub-pixel
+convolutional neural network", 2016).
 """
 
 # ruff: noqa: D103  (a rule is an equation, which says more than words)
@@ -50,7 +50,7 @@ def subpixel(graph: Graph, options: Options) -> Graph:
     return apply_rules(graph, RULES)
 
 
-# -- what it costs -----------------------------------------------------------------------------------------------------
+# -- cost model --------------------------------------------------------------------------------------------------------
 
 
 def _is_open(channels: int, params: Params) -> bool:
