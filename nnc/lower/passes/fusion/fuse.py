@@ -161,7 +161,7 @@ class _Rebuilt:
 
 
 def _without_repeats(nodes: Sequence[Node], outputs: Sequence[Symbol]) -> Sequence[Node]:
-    """The nodes, each computation once: copies that `rematerialise_in_consumers` made for several readers are one in a kernel."""
+    """The nodes, each computation once: copies that `recompute` and `rematerialise_in_consumers` made are one in a kernel."""
     if len({(node.command, node.inputs) for node in nodes}) == len(nodes):
         return nodes
     known: dict[tuple[object, ...], Symbol] = {}
@@ -171,10 +171,10 @@ def _without_repeats(nodes: Sequence[Node], outputs: Sequence[Symbol]) -> Sequen
         if not renamed.keys().isdisjoint(node.inputs):
             node = node.update(inputs=tuple([renamed.get(s, s) for s in node.inputs]))
         first = known.setdefault(key_of(node), node.outputs[0])
+        if first is not node.outputs[0]:
+            renamed[node.outputs[0]] = first
         if first is node.outputs[0] or node.outputs[0] in outputs:
             found.append(node)
-        else:
-            renamed[node.outputs[0]] = first
     return found
 
 

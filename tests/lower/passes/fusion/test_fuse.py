@@ -11,7 +11,8 @@ from hypothesis import given
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.graph import Graph, GraphBuilder, run_passes
+from nnc.commands import elementwise as ew
+from nnc.graph import Graph, GraphBuilder, TensorSpec, run_passes
 from nnc.lower.passes.fusion.grouping import Grouping
 from nnc.lower.phases import SIMPLIFYING, names_of
 from nnc.options import Options
@@ -187,6 +188,17 @@ def test_a_group_that_has_been_merged_is_not_found_again_by_the_next_single_valu
     written = [symbol for node in graph.nodes for symbol in node.outputs]
     assert len(written) == len(set(written))
     assert commands(graph) == ["fused", "dot", "fused"]
+
+
+def test_a_result_that_was_made_anew_is_not_the_beginning_of_a_second_chain() -> None:
+    builder = GraphBuilder("step")
+    x = builder.input(TensorSpec((8,), np.dtype("float32")))
+    with builder:
+        first, again = ew.exp(x), ew.exp(x)
+        total = ew.add(ew.sigmoid(first), ew.sigmoid(again))
+    graph = run_passes(builder.build(again, total), ["fuse"], Options(), verify=True)
+    (node,) = graph.nodes
+    assert [inner.command.name for inner in node.graphs[0].nodes].count("sigmoid") == 1
 
 
 def test_compact_kernels_keep_nothing_in_memory_for_longer() -> None:
