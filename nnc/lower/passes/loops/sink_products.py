@@ -52,10 +52,9 @@ class _Sinker(OncePerGraph):
 
     def _sink(self, loop: Loop, constants: dict[Symbol, NDArray], renamed: dict[Symbol, Symbol]) -> list[Node]:
         """The loop without the products that leave it, and the nodes after it that yield them."""
-        carried = _needed_by_rounds(loop)
-        rows = [row for row in loop.rows if _Region(KnownRows(loop, loop.rows), carried, [row]).has_product]
+        rows, needed = _leaving(loop)
         known = KnownRows(loop, rows)
-        region = _Region(known, carried, rows)
+        region = _Region(known, needed, rows)
         new = known.missing(region.frontier)
         made = [s for inner in region.nodes if not is_view(inner) for s in inner.outputs]
         leaving = {row.inner[0] for row in rows}
@@ -74,9 +73,20 @@ class _Sinker(OncePerGraph):
         return [loop.update(rows=(*kept, *known.added)).join(), *rounds.nodes(constants)]
 
 
-def _needed_by_rounds(loop: Loop) -> set[Symbol]:
-    """The symbols of an iteration that a later iteration or an effect depends on."""
-    needed = {x.following for x in loop.carries}
+def _leaving(loop: Loop) -> tuple[list[Yield], set[Symbol]]:
+    """The rows of products that no other row needs in the loop, and the symbols that the loop needs without them."""
+    rows = list(loop.rows)
+    while True:
+        needed = _needed(loop, [row for row in loop.rows if row not in rows])
+        left = [row for row in rows if _Region(KnownRows(loop, loop.rows), needed, [row]).has_product]
+        if len(left) == len(rows):
+            return rows, needed
+        rows = left
+
+
+def _needed(loop: Loop, rows: list[Yield]) -> set[Symbol]:
+    """The symbols of an iteration that a later iteration, an effect or these rows depend on."""
+    needed = {*(x.following for x in loop.carries), *(row.inner[0] for row in rows)}
     for node in reversed(loop.graphs[0].nodes):
         if not needed.isdisjoint(node.outputs) or has_effect(node):
             needed.update((*node.inputs, *node.outputs))

@@ -51,6 +51,22 @@ def test_a_product_that_the_next_round_needs_stays() -> None:
     assert "dot" not in names(after)
 
 
+def test_a_product_that_a_row_in_the_loop_needs_is_not_made_twice() -> None:
+    """The element at an index may raise, so it stays in the loop, and the product with it."""
+
+    def f(h: Any, v: Any, x: Any, i: Any) -> Any:
+        def round_(h: Any, given: Any) -> Any:
+            x, i = given
+            h = nnp.tanh(h + x)
+            y = h @ v
+            return h, (y, y[:, i])
+
+        return nnc.scan(round_, h, (x, i))
+
+    after, node = sunk(f, H, V, X, np.arange(len(X), dtype=np.int32) % V.shape[1])
+    assert "dot" not in names(after) and names(node.graphs[0]).count("dot") == 1
+
+
 def test_a_product_that_is_smaller_than_what_it_is_made_of_stays_unless_that_is_a_row_anyway() -> None:
     narrow = V[:, :1]
 
