@@ -66,7 +66,7 @@ def plan_row(blocks: Sequence[Block], effort: int | None = None) -> list[Cell]:
 
 
 def greedy_by_size(blocks: Sequence[Block]) -> int:
-    """The arena where large blocks are placed first, each into the tightest gap: what most runtimes do."""
+    """The arena where large blocks are placed first, each into the tightest gap, as in most runtimes."""
     nbytes, lo, hi, owner = block_rows(blocks)
     problem, _ = make_problem(-(-nbytes // ALIGNMENT), lo, hi, owner)
     offsets = best_fit(problem, order_of(problem.size))

@@ -24,7 +24,7 @@ def struct(*shape: int, dtype: Any = np.float32) -> nnc.ShapeDtypeStruct:
 
 @dataclass(frozen=True)
 class Network:
-    """A model, what it is called with, and the optimizer that trains it on classes."""
+    """A model, its arguments, and the optimizer that trains it on classes."""
 
     name: str
     make: Make

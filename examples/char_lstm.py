@@ -1,8 +1,8 @@
 """A recurrent network (Hochreiter and Schmidhuber, 1997) that reads English letter by letter.
 
-The text is what `help("topics")` shows, 460,000 characters that every Python carries; a tenth of the topics is held out. Prints
+The text is that of `help("topics")`, 460,000 characters that every Python carries; a tenth of the topics is held out. Prints
 the bits per character beside those of an order-5 n-gram model with Witten-Bell smoothing, trained on the same text, and a sample
-of what the network writes. Leaves the model and a picture of the training in --out.
+of the network's text. Leaves the model and a picture of the training in --out.
 
     pip install 'nnc[examples]'
     python examples/char_lstm.py

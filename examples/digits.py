@@ -130,7 +130,7 @@ def train(model: Network, digits: Digits, *, epochs: int, batch_size: int, seed:
     return model
 
 
-# -- what came of it ---------------------------------------------------------------------------------------------------
+# -- results ----------------------------------------------------------------------------------------------------------
 
 
 def confusion_table(labels: Labels, predicted: Labels) -> str:

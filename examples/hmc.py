@@ -99,7 +99,7 @@ def advance(chain: Chain, until: Any, x: Any, y: Any, warm_up: int) -> Chain:
     return nnc.while_loop(lambda chain: chain.i < until, draw, chain)
 
 
-# -- what came of it ---------------------------------------------------------------------------------------------------
+# -- results ----------------------------------------------------------------------------------------------------------
 
 
 def effective_size(draws: NDArray) -> float:

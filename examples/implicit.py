@@ -3,7 +3,7 @@
     z = tanh(W z + U x + b)
 
 `while_loop` iterates until z stays. The gradient is found in two ways: through the loop, which keeps a tape of all rounds, and by
-the implicit function theorem, a second fixed point in a `custom_vjp`, which keeps nothing. Prints how far the two agree and what
+the implicit function theorem, a second fixed point in a `custom_vjp`, which keeps nothing. Prints how far the two agree and the
 memory each keeps, trains by the second, prints the accuracy, and leaves a picture of the convergence in --out.
 
     pip install 'nnc[examples]'

@@ -77,7 +77,7 @@ def norm(weights: Any, name: str, x: Any, eps: float) -> Any:
 
 
 def embed(weights: Any, tokens: Any, mask: Any, *, layers: int, heads: int, eps: float) -> Any:
-    """Unit vectors of sentences: the mean of what the last layer says of each token.
+    """Unit vectors of sentences: the mean of the last layer's outputs over tokens.
 
     Args:
         tokens, mask: (sentences, length); the mask is 1 for tokens and 0 for padding.
@@ -141,7 +141,7 @@ class Embedder:
         return self.tokenizer.encode_batch(sentences)
 
 
-# -- what came of it ---------------------------------------------------------------------------------------------------
+# -- results ----------------------------------------------------------------------------------------------------------
 
 
 def draw(path: Path, similarity: NDArray, cell: int = 36) -> None:

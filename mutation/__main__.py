@@ -72,7 +72,7 @@ def identity(row: Mapping[str, object]) -> tuple[object, ...]:
 
 
 def main(arguments: list[str]) -> int:
-    """Reads the command line and does what it says."""
+    """Runs the command line."""
     if arguments[:1] == ["reach"]:
         return note_reach(arguments[1:])
     parser = argparse.ArgumentParser(

@@ -1,4 +1,4 @@
-"""Draws a sample of small changes (mutants) to nnc's source, each of which changes what a program computes or how."""
+"""Draws a sample of small changes (mutants) to nnc's source, each of which changes the results or the working of a program."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def make_mutant(root: Path, path: str, line: int, operator: str, occurrence: int
 
 
 def strip(tree: ast.Module) -> ast.Module:
-    """Removes what has no effect when nnc runs: annotations, docstrings, `zip`'s `strict` and `slots` of classes."""
+    """Removes syntax without effect when nnc runs: annotations, docstrings, `zip`'s `strict` and `slots` of classes."""
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign):
             node.annotation = ast.Constant(None)

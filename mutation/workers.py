@@ -16,11 +16,9 @@ from pathlib import Path
 from mutation.mutants import Mutant
 from mutation.reach import Reach
 
-STARTING = 60.0  # seconds; what a process takes to import and collect the tests, on a busy machine
+STARTING = 60.0  # seconds in which a process imports and collects the tests, on a busy machine
 SLOWER = 5.0  # times the expected duration after which a test is taken to hang
-FEW = (
-    40  # tests; where fewer enter a function, tests of its file are chosen as well: what a cache holds is entered once
-)
+FEW = 40  # tests; where fewer enter a function, tests of its file are chosen as well: a function behind a cache is entered once
 WHOLE = ("tests/test_public_signatures.py", "tests/golden/")  # look at all of nnc, in other processes or without a call
 TAIL = 400  # characters of the tests' output that a report shows
 
@@ -80,7 +78,7 @@ def choose_tests(reach: Reach, mutant: Mutant, seconds: float) -> list[str]:
 
 
 def copy_tree(root: Path, to: Path) -> None:
-    """Copies what tests need of a repository."""
+    """Copies the files of a repository that tests need."""
     ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "out")
     shutil.copytree(root, to, ignore=ignored)
 
@@ -154,7 +152,7 @@ def judge_all(
         root: the repository's root.
         reach: which tests enter which functions.
         mutants: the changes.
-        seconds: what the tests of one mutant may take, measured without the mutant.
+        seconds: limit for the tests of one mutant, measured without the mutant.
         workers: number of mutants at a time.
         tell: called with each verdict as it comes.
 
@@ -185,7 +183,7 @@ def judge_all(
 
 
 def drain(waiting: queue.SimpleQueue[Mutant]) -> Iterator[Mutant]:
-    """Yields what is in a queue until it is empty."""
+    """Yields the items of a queue until it is empty."""
     while True:
         try:
             yield waiting.get_nowait()

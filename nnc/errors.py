@@ -1,7 +1,7 @@
 """The errors of nnc, and the one function that words every error a user can cause.
 
-A user error says which argument of which function is wrong and how, shows the operands, points at the user's line, says what nnc
-was doing and how to mend it. `InternalError` means a bug in nnc.
+A user error says which argument of which function is wrong and how, shows the operands, points at the user's line, and names the
+activity of nnc and the fix. `InternalError` means a bug in nnc.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def target_of(page: Path, file: str) -> Path:
 
 @cache
 def names_in(path: Path) -> frozenset[str]:
-    """Returns what a file defines, methods as `Class.method`."""
+    """Returns the names that a file defines, methods as `Class.method`."""
     names: set[str] = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef):

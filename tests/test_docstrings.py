@@ -33,7 +33,7 @@ def rooms() -> Iterator[ModuleType]:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Returns what a module offers: `__all__`, or else what it defines without an underscore."""
+    """Returns the public names of a module: `__all__`, or else its names without an underscore."""
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
     return getattr(module, "__all__", [name for name in own if not name.startswith("_")])
 
@@ -43,7 +43,7 @@ def is_ours(value: Any) -> bool:
 
 
 def signatures() -> Iterator[tuple[str, Callable[..., Any], bool]]:
-    """Yields (name, what is called, whether its first parameter is the object) for all that users can call."""
+    """Yields (name, function or class, whether its first parameter is the object) for all that users can call."""
     for module in rooms():
         for name in public_names(module):
             value, where = getattr(module, name), f"{module.__name__}.{name}"

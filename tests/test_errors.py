@@ -1,4 +1,4 @@
-"""The house form of errors: whose line, what operands, what to do; and tracebacks that end in the user's line."""
+"""The house form of errors: line, operands and fix; and tracebacks that end in the user's line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled functions: what they take, when they trace, what they return, and what they keep."""
+"""Compiled functions: their arguments, traces, results, and caches."""
 
 from __future__ import annotations
 

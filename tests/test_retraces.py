@@ -20,7 +20,7 @@ LR = {"rate": 0.5}
 
 @contextmanager
 def retraces() -> Iterator[list[str]]:
-    """The texts of the warnings within the block, each of which must point into this file and say what to do."""
+    """The texts of the warnings within the block, each of which must point into this file and name the fix."""
     found: list[str] = []
     with warnings.catch_warnings(record=True) as log:
         warnings.simplefilter("always")

@@ -1,6 +1,7 @@
-"""Docstrings and comments use plain words: no sentence begins with What or That, and the field's terms stand for private ones.
+"""Docstrings, comments and error texts use plain words: nouns in the place of "what" and "who", the field's terms for private ones.
 
-An opening such as "What a step reads" names no action and no thing; a reader who meets the file first has to guess both.
+An opening such as "What a step reads" names no action and no thing, and a clause such as "frees what it holds" names no object: a
+stranger to the file has to guess. "Frees its buffers" is as long.
 """
 
 import ast
@@ -35,6 +36,7 @@ TERMS = {  # a private term, and the field's own
     "made ahead": "prefetched, or made in advance",
 }
 OPENING = re.compile(rf"(?:\A|[.;:!?]\s+|\n\s*\n)\W*({'|'.join(OPENINGS)})\b")
+CLAUSE = re.compile(r"\b(?:what|whatever|who|whom|whoever)\b(?!:)", re.IGNORECASE)  # "what: " is a parameter
 TERM = re.compile(rf"\b(?:{'|'.join(TERMS)})\b")
 # Text that is no sentence of the author's: names and code in backticks, examples with their output.
 NO_WORDS = re.compile(r"`[^`\n]*`|^ *>>> .*(?:\n(?! *$).*)*", re.MULTILINE)
@@ -54,16 +56,29 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string.lstrip("# -")
 
 
+def error_texts(source: str) -> Iterator[tuple[int, str]]:
+    for call in ast.walk(ast.parse(source)):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "user_error":
+            for node in ast.walk(call):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield node.lineno, node.value
+
+
 def offences(source: str) -> list[str]:
     """Returns the line and the rule of each offence."""
     found: list[str] = []
-    if not any(word in source for word in (*OPENINGS, *TERMS)):
+    if not CLAUSE.search(source) and not any(word in source for word in (*OPENINGS, *TERMS)):
         return found  # to parse takes a hundred times as long as to search
-    for first, text in (*docstrings(source), *comments(source)):
+    for first, text in (*docstrings(source), *comments(source), *error_texts(source)):
         words = NO_WORDS.sub(lambda match: "`" + "\n" * match[0].count("\n"), text)
         for match in OPENING.finditer(words):
             line = first + words.count("\n", 0, match.start(1))
             found.append(f"{line}: a sentence begins with {match[1]}; say what a function does, or what a class is")
+        for match in CLAUSE.finditer(words):
+            line = first + words.count("\n", 0, match.start())
+            found.append(
+                f"{line}: a clause begins with {match[0]!r}; write the noun: the operand, the result, the caller"
+            )
         for match in TERM.finditer(words):
             line = first + words.count("\n", 0, match.start())
             found.append(f"{line}: {match[0]!r} is a private term; write {TERMS[match[0]]}")
@@ -93,6 +108,9 @@ def test_sentences_name_their_subject_in_the_terms_of_the_field(folder: str) -> 
         ("# -- What follows\nx = 1", 1),
         ("class A:\n    # the rounds of a loop\n    x = 1", 2),
         ('"""Frees\narguments that are given away."""', 2),
+        ('"""Frees\nwhat the loop carries."""', 2),
+        ("x = 1  # for nobody who waits", 1),
+        ('raise user_error(\n    E, where, f"{x} is lost.", fix="pass what was returned."\n)', 2),
     ],
 )
 def test_an_offence_is_found_in_its_line(source: str, line: int) -> None:

@@ -34,7 +34,7 @@ class Work:
     chain: float = 0
 
     def floor(self, machine: Machine) -> tuple[float, str]:
-        """The least seconds on this machine, and what bounds them."""
+        """The least seconds on this machine, and the resource that bounds them."""
         bounds = {
             "flops": self.flops / machine.flops,
             "bytes": self.nbytes / machine.bandwidth,

@@ -57,7 +57,7 @@ def first_rows(outcomes: Sequence[Outcome]) -> list[list[Cell]]:
 
 
 def memory_rows(outcomes: Sequence[Outcome]) -> list[list[Cell]]:
-    """MiB that are resident at most while steps run, beyond what the imports took; in brackets all of the process."""
+    """MiB that are resident at most while steps run, beyond the memory of the imports; in brackets all of the process."""
     rows: list[list[Cell]] = []
     for outcome in outcomes:
         found = {name: _of_two_threads(outcome, name) for name in FRAMEWORKS[:-1]}

@@ -42,7 +42,7 @@ class Worker:
         self.last = 0.0
 
     def first(self, name: str) -> tuple[float, list[NDArray]]:
-        """Makes a row's step; seconds of its first call, and what that returned."""
+        """Makes a row's step; seconds of its first call, and its result."""
         row = self.rows[name]
         self.step = tuple  # lets go of the row before
         settings = dict(row.settings)
@@ -67,7 +67,7 @@ class Worker:
         return out
 
     def run(self, seconds: float) -> list[float]:
-        """Seconds of each step, for as long as is asked for; what the caches lost since the last turn is not counted."""
+        """Seconds of each step, for as long as is asked for; refilling caches after the last turn is not counted."""
         if self.last < seconds:
             self.step()
         times: list[float] = []

@@ -30,8 +30,9 @@ class Linear:
     spec: TensorSpec
 
 
-# `(primals, tangents, outputs, **params) -> tangents of the outputs`. A rule reads of `primals` and `outputs` only what it
-# needs: values that it does not touch are not kept for the backward pass. Commands with sub-graphs get `graphs=` among the params.
+# `(primals, tangents, outputs, **params) -> tangents of the outputs`. A rule reads of `primals` and `outputs` only values
+# that it needs: values that it does not touch are not kept for the backward pass. Commands with sub-graphs get `graphs=` among the
+# params.
 JvpRule = Callable[..., Tangents]
 
 # `(cotangents, operands, **params) -> cotangents of the operands`. `operands` holds `Linear` where a cotangent is wanted and a

@@ -65,7 +65,7 @@ def load_torch(model: A, state: Mapping[str, ArrayLike], *, rename: Callable[[st
     if lines:
         raise user_error(
             TreeError, "nnc.nn.load_torch", "the names do not fit the model:\n" + "\n".join(lines),
-            fix="pass rename=, a function from the names expected to those of the state, or leave out what is not needed.",
+            fix="pass rename=, a function from the names expected to those of the state, or leave out other entries.",
         )  # fmt: skip
     return assign(model, values)
 

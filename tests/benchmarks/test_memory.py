@@ -56,7 +56,7 @@ def test_hollow_arrays_foretell_what_eager_execution_takes() -> None:
     arguments = model, nnc.eval_shape(MLP.optimizer.init, model), MLP.x, MLP.labels
     filled = [fill(argument, lambda spec: np.ones(spec.shape, spec.dtype)) for argument in arguments]
     given = sum(leaf.nbytes for leaf in nnc.tree.leaves(filled) if isinstance(leaf, Array))
-    MLP.step(*filled)  # what the first call compiles, stays
+    MLP.step(*filled)  # programs of the first call stay
     measured = given + measured_peak(lambda: MLP.step(*filled))
     assert measured == pytest.approx(hollow_peak(MLP.step, *arguments), rel=0.05)
 

@@ -1,4 +1,4 @@
-"""Convolutions against sums written out, their gradients against each other, and what they refuse."""
+"""Convolutions against sums written out, their gradients against each other, and refused operands."""
 
 from __future__ import annotations
 

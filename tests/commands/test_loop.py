@@ -1,4 +1,4 @@
-"""`while`, `scan` and `case_of` as nodes of graphs built by hand, and what passes may do to them."""
+"""`while`, `scan` and `case_of` as nodes of graphs built by hand, and how passes may change them."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def test_the_test_may_stand_before_or_behind_the_work(run: Build, place: str) ->
     graph = whole(2, loop(1, 1, lambda b, i, x, y: product(b, i, x, y, place)))
     results = run(lambda x, y: graph(x, y))(np.float64(0.34), np.float64(1.11))
     assert near(results[0], 0.34 * 1.11**4)
-    if place == "last":  # its exit is what the fifth round computed before it was left
+    if place == "last":  # its exit is a value of the fifth iteration, computed before the loop was left
         assert near(results[1], 0.34 * 1.11**5) and int(results[2]) == 4
         slopes = run(nnc.grad(lambda x, y: graph(x, y)[1], (0, 1)))(np.float64(0.34), np.float64(1.11))
         assert near(slopes, (1.11**5, 0.34 * 5 * 1.11**4))
         second = run(nnc.jacfwd(nnc.grad(lambda x, y: graph(x, y)[1], 1), 1))(np.float64(0.34), np.float64(1.11))
         assert near(second, 0.34 * 20 * 1.11**3)
-    assert near(results[-2:], (0.34, 1.11))  # what the loop started from
+    assert near(results[-2:], (0.34, 1.11))  # the initial value
 
 
 @RUN

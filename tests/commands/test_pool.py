@@ -1,4 +1,4 @@
-"""Pooling against windows written out, ties, NaN and padding, and what it refuses."""
+"""Pooling against windows written out, ties, NaN and padding, and refused operands."""
 
 from __future__ import annotations
 

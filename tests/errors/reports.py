@@ -1,4 +1,4 @@
-"""How an error is held against the house form: class, operands, the user's own line, and what to do."""
+"""How an error is held against the house form: class, operands, the user's own line, and the fix."""
 
 from __future__ import annotations
 

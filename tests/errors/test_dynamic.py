@@ -1,4 +1,4 @@
-"""Mistakes with dynamic graphs and with what nnc.debug offers."""
+"""Mistakes with dynamic graphs and with nnc.debug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences between golden texts, for people: what merely moved along is left out where something else changed, too."""
+"""Differences between golden texts, for people: lines that merely moved are left out where something else changed, too."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def pin_machine() -> None:
         del os.environ[name]
     os.environ |= _ENVIRONMENT
 
-    import nnc.machine  # noqa: PLC0415  (what nnc and its libraries read while they are imported is pinned by now)
+    import nnc.machine  # noqa: PLC0415  (environment variables that are read at import are pinned by now)
 
     nnc.machine.processor = lambda cpuinfo=Path(): dict(_PROCESSOR)
     nnc.machine.usable_threads = lambda: _THREADS

@@ -23,7 +23,7 @@ Params = dict[str, Any]
 
 @dataclass(frozen=True)
 class Program:
-    """A function to compile, and what it is called with: arrays, or their specs."""
+    """A function to compile, and its arguments: arrays, or their specs."""
 
     name: str
     fun: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Compiling a program gives the texts that are kept of it, so that any change to lowering shows what it changes."""
+"""Compiling a program gives the texts that are kept of it, so that any change to lowering shows its effect."""
 
 from __future__ import annotations
 

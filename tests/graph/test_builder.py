@@ -1,4 +1,4 @@
-"""Building graphs by hand, and what aliases mean."""
+"""Building graphs by hand, and the meaning of aliases."""
 
 from __future__ import annotations
 

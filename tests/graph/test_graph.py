@@ -1,4 +1,4 @@
-"""Graphs as data: what they read, and their parts."""
+"""Graphs as data: their operands, and their parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The structural hash: what it depends on, what not, and that every process agrees."""
+"""The structural hash: the facts that it depends on, and that every process agrees."""
 
 from __future__ import annotations
 

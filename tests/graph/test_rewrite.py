@@ -1,4 +1,4 @@
-"""Rewrite rules: where they apply, what they leave, and that false ones are found out."""
+"""Rewrite rules: where they apply, the nodes they leave, and that false ones are found out."""
 
 from __future__ import annotations
 

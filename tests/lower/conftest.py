@@ -33,7 +33,7 @@ def compile_graph() -> Compile:
 
 @pytest.fixture
 def agree(compile_graph: Compile) -> Callable[..., list[Any]]:
-    """Checks that a program computes what its graph does, writes no input, and returns memory of its own."""
+    """Checks that a program agrees with its graph, writes no input, and returns memory of its own."""
 
     def agree(graph: Graph, *inputs: Any, tolerance: float = 1e-6) -> list[Any]:
         arrays = [np.asarray(x) for x in inputs]

@@ -83,7 +83,7 @@ def _holds_commands(value: Any) -> bool:
 
 
 def _is_table(node: ast.AST) -> bool:
-    """Whether a display holds two names or more, which are most of what it holds."""
+    """Whether a display holds two names or more, which are most of its items."""
     entries = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", ())
     held = [
         entry.value in COMMANDS for entry in entries if isinstance(entry, ast.Constant) and isinstance(entry.value, str)

@@ -17,7 +17,7 @@ from tests.lower.names_of_commands import names_commands, uses_in
 ROOMS = ("nnc/lower/kernels", "nnc/backends")
 MOST = 4  # uses that may stay
 
-# By file and text: what is done there is done for one command by its nature.
+# By file and text: code that is for one command by its nature.
 BY_NATURE = {
     (
         "nnc/lower/kernels/domain.py",

@@ -1,4 +1,4 @@
-"""Phases run in the one order in which each finds what it requires."""
+"""Phases run in the one order that meets the requirements of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores what PyTorch computes for the rows of `oracle_cases.py`: `python -m tests.nn.make_oracles`, where torch is installed."""
+"""Stores PyTorch's results for the rows of `oracle_cases.py`: `python -m tests.nn.make_oracles`, where torch is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CTC against the sum over all alignments, at its edges, and what it refuses."""
+"""CTC against the sum over all alignments, at its edges, and refused operands."""
 
 from __future__ import annotations
 

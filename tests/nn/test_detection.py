@@ -1,4 +1,4 @@
-"""Boxes against plain loops: overlaps, suppression, and what an image holds in them."""
+"""Boxes against plain loops: overlaps, suppression, and the features of an image in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers: what they compute, on any batch axes, how they start, and that they learn."""
+"""Layers: their results, on any batch axes, how they start, and that they learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses against NumPy, at their edges, and what they refuse."""
+"""Losses against NumPy, at their edges, and refused operands."""
 
 from __future__ import annotations
 

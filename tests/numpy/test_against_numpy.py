@@ -224,7 +224,7 @@ def compare(got, want, exact=1e-10):
 
 
 def as_nnc_takes_it(name, x):
-    """Drops what NumPy takes and nnc refuses: numbers for arrays with axes, and averages of nothing."""
+    """Drops operands that NumPy takes and nnc refuses: numbers for arrays with axes, and averages of nothing."""
     least, most = AXES.get(name, (0, 9))
     assume(least <= x.ndim <= most)
     assume(x.size or name not in NOT_EMPTY)

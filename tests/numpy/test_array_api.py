@@ -129,7 +129,7 @@ def pairs(name, first, second):
     if name == "pow" and y.dtype.kind in "iu" and x.dtype.kind in "iu":
         y = (np.abs(y.astype(np.float64)) % 5).astype(y.dtype)
     if name in ("floor_divide", "remainder"):
-        # with infinities the strict implementation does as NumPy does, not what the standard prefers: see the test below
+        # with infinities the strict implementation does as NumPy does, not as the standard prefers: see the test below
         infinite = np.isinf(x) | np.isinf(y) if name == "floor_divide" else np.zeros(x.shape, bool)
         keep = y != 0 if y.dtype.kind in "iu" and x.dtype.kind in "iu" else ~infinite
         x, y = x[keep], y[keep]
@@ -214,7 +214,7 @@ def test_a_function_of_an_array_agrees_with_the_standard_in_all_shapes_and_dtype
         if (name == "reshape" and x.size == 0) or (x.ndim == 0 and options.get("axis") in (0, -1, 1)):
             continue  # NumPy's leniency
         if (x.ndim == 0 and name == "diff") or ("complex" in dtype and options.get("dtype") in ("int8", "float64")):
-            continue  # what nnc refuses
+            continue  # operands that nnc refuses
         places = [options[key] for key in POSITIONAL.get(name, ())]
         rest = {key: value for key, value in options.items() if key not in POSITIONAL.get(name, ())}
         strict = {key: getattr(xs, v) if key == "dtype" else v for key, v in rest.items()}

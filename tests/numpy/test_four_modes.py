@@ -14,7 +14,7 @@ ROWS, COLUMNS = np.array([2, 0, -1]), np.array([[1], [3]])
 
 
 def differentiated(function):
-    """The function inside a derivative, which hands on what it returned."""
+    """The function inside a derivative, which hands on its result."""
 
     def run(x):
         inside = nnc.value_and_grad(lambda x: (nnp.real(nnp.sum(x)) * 0.0, function(x)), has_aux=True, allow_int=True)

@@ -1,6 +1,6 @@
-"""Line searches with many functions and settings, and what Optax's search finds in each.
+"""Line searches with many functions and settings, and the finds of Optax's search in each.
 
-python -m tests.optim.line_searches        records what Optax finds, in recorded_line_searches.npz: Optax must be installed
+python -m tests.optim.line_searches        records Optax's finds, in recorded_line_searches.npz: Optax must be installed
 """
 
 from __future__ import annotations

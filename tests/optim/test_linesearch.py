@@ -1,4 +1,4 @@
-"""Line searches beside what Optax found once, and parameters as vectors."""
+"""Line searches beside recorded finds of Optax, and parameters as vectors."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def as_numpy(x: Any) -> np.ndarray:
     return np.asarray(x).astype(np.float64)
 
 
-# -- what every optimizer does -----------------------------------------------------------------------------------------
+# -- common to all optimizers ------------------------------------------------------------------------------------------
 
 
 @every_optimizer

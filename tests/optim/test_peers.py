@@ -38,7 +38,7 @@ def optax() -> Any:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_twenty_steps_agree_with_optax(optax: Any, name: str, dtype: str) -> None:
     make = OPTAX[name]
-    tolerance = 1e-6 if name in LOOSE and dtype == "float64" else TOLERANCE[dtype]  # what Optax keeps in float32
+    tolerance = 1e-6 if name in LOOSE and dtype == "float64" else TOLERANCE[dtype]  # states that Optax keeps in float32
     assert_same_path(nnc_path(make(optim), dtype), optax_path(optax, make, dtype), tolerance)
 
 

@@ -1,4 +1,4 @@
-"""Twenty steps beside what Optax and torch.optim computed once, for machines that have neither."""
+"""Twenty steps beside recorded ones of Optax and torch.optim, for machines that have neither."""
 
 from __future__ import annotations
 

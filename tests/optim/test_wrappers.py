@@ -1,4 +1,4 @@
-"""Groups, masks, accumulation, averages, loss scales, hyperparameters in the state, and L-BFGS, beyond what the table shows."""
+"""Groups, masks, accumulation, averages, loss scales, hyperparameters in the state, and L-BFGS, beyond the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs for tests of what is remembered of calls: every operand fits, and the same settings come up in several spellings."""
+"""Programs for tests of remembered calls: every operand fits, and the same settings come up in several spellings."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import nnc.numpy as nnp
 
 State = tuple[Any, ...]
 SIZE = 3  # values that a program carries
-FEWER = settings(max_examples=settings.default.max_examples // 3)  # of what takes longer
+FEWER = settings(max_examples=settings.default.max_examples // 3)  # of the longer tests
 
 
 # -- programs as data --------------------------------------------------------------------------------------------------

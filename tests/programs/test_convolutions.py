@@ -1,4 +1,4 @@
-"""Generated programs of small convolutions, compiled, give what the references of their commands give.
+"""Generated programs of small convolutions, compiled, agree with the references of their commands.
 
 Windows may lie wholly in the padding, or be wider than the input. Sums, tangents and derivatives add convolutions to one another,
 so that kernels are joined and share memory.
@@ -70,7 +70,7 @@ class Case:
 
 
 def check(case: Case, function: Callable[..., Any], operands: Sequence[NDArray]) -> None:
-    """The compiled function gives what the references of its commands give."""
+    """The compiled function agrees with the references of its commands."""
     found = nnc.tree.leaves(nnc.compile(function)(*operands))
     graph = nnc.make_graph(function)(*(nnc.ShapeDtypeStruct(x.shape, x.dtype) for x in operands))
     expected = graph.evaluate(operands, run_reference)

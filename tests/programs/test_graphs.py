@@ -1,4 +1,4 @@
-"""Random graphs of views, joins, reductions and elementwise commands: a program computes what its graph does."""
+"""Random graphs of views, joins, reductions and elementwise commands: a program agrees with its graph."""
 
 from __future__ import annotations
 

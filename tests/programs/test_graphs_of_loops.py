@@ -1,4 +1,4 @@
-"""Random graphs of nested loops, branches and joins, bound into one arena: a program computes what its graph does.
+"""Random graphs of nested loops, branches and joins, bound into one arena: a program agrees with its graph.
 
 Values have four specs: small ones, one that is large enough for a loop to peel its first round, one without elements, and integers,
 which also say how long loops run and which branch is taken; so each graph is run for several inputs.
@@ -140,7 +140,7 @@ class Writer:
         self.append(self.b.add("case_of", index, *map(self.pick, taken), graphs=tuple(branches)))
 
     def round(self, depth: int, elements: list[TensorSpec]) -> tuple[Writer, list[TensorSpec], list[Symbol]]:
-        """The writer of a round, the specs of what it carries, and its operands."""
+        """The writer of an iteration, the specs of its carry, and its operands."""
         carried, captured = self.specs(1, 4), self.specs(0, 2)
         body = self.inner("round", [INTEGER, *elements, *carried, *captured], 1)
         return body, carried, [self.pick(spec) for spec in (*carried, *captured)]

@@ -1,4 +1,4 @@
-"""Random elementwise commands, broadcasts and reductions: fused and compiled, they give what they give one by one."""
+"""Random elementwise commands, broadcasts and reductions: fused and compiled, they give the same results as one by one."""
 
 from __future__ import annotations
 

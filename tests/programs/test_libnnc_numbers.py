@@ -206,7 +206,7 @@ def test_values_written_by_alias_are_moved_into_the_result() -> None:
 
 
 def overlapping_reads(b: GraphBuilder, x: Any) -> Any:
-    """y = [exp x0, x1·x2, ·, x0]; reads y[0:2], y[1:3] and y[2:4], which overlap each other and what was written."""
+    """y = [exp x0, x1·x2, ·, x0]; reads y[0:2], y[1:3] and y[2:4], which overlap each other and written elements."""
     y = b.tensor((4,), "float64")
     b.add("exp", part(b, x, 0), out=part(b, y, 0))
     b.add("mul", part(b, x, 1), part(b, x, 2), out=part(b, y, 1))

@@ -1,4 +1,4 @@
-"""Generated calls of compiled functions give what the function itself gives, however alike the calls before were."""
+"""Generated calls of compiled functions agree with the function itself, however alike the calls before were."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ STATIC = (1, 1.0, True, 0.0, -0.0, "x", (1,), (1.0,), (True,), None)
 
 @dataclass(frozen=True)
 class Call:
-    """One call: its arguments, how they are passed, and what changes before it."""
+    """One call: its arguments, how they are passed, and the changes before it."""
 
     container: str
     leaves: tuple[str, str, str]
@@ -163,7 +163,7 @@ def described(tree: Any, other: Any = None, static: Any = 1) -> Any:
 
 
 def change(what: str, number: int) -> None:
-    """Changes what the function reads beside its arguments."""
+    """Changes a value that the function reads beside its arguments."""
     if what == "factor":
         HELD.factor = (1, 1.0, True, 2, np.float32(2))[number % 5]
     elif what == "names":

@@ -43,7 +43,7 @@ def at_once() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Action:
-    """Something that is done to a graph; `step` says what of its values, and which operation."""
+    """Something that is done to a graph; `step` selects its values and its operation."""
 
     kind: str
     step: Step
@@ -108,7 +108,7 @@ class Session:
         self.pool = list(self.declared)
 
     def do(self, action: Action, number: int) -> None:
-        """Does one thing, and notes what can be seen of it."""
+        """Does one thing, and records its visible results."""
         kind, step, graph = action.kind, action.step, self.graph
         x, y = self.pool[step.i % len(self.pool)], self.pool[step.j % len(self.pool)]
         root = self.declared[step.j % len(self.declared)]
@@ -189,7 +189,7 @@ def session(script: Sequence[Action], n: int, dtypes: Sequence[str], rounds: int
 
 
 def check_seen(found: Any, expected: Any, rtol: float) -> None:
-    """Holds what was seen against each other; with a tolerance, values relative to the largest one so far."""
+    """Compares the visible results; with a tolerance, values relative to the largest one so far."""
     largest = [1.0]
 
     def check(a: Any, b: Any) -> None:

@@ -1,4 +1,4 @@
-"""Generated programs whose calls are specialised give what the functions themselves give, bit by bit."""
+"""Generated programs whose calls are specialised agree with the functions themselves, bit by bit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.programs.generated import NUMBERS, OPERATIONS, Step, check_same, leav
 FLOATS = ("float32", "float32", "float64")
 SMOOTH = [name for name in OPERATIONS if name not in ("astype", "full", "draw")]
 Program = Callable[..., Any]
-FEWER = settings(max_examples=settings.default.max_examples // 3)  # of what takes longer
+FEWER = settings(max_examples=settings.default.max_examples // 3)  # of the longer tests
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,7 +50,7 @@ def of_graph(fun: Program, inputs: Sequence[Any]) -> list[Any]:
 
 
 def check_traced(fun: Program, inputs: Sequence[Any], rtol: float = 0.0) -> None:
-    """Holds what a function records with and without specialised calls against each other."""
+    """Compares the graphs of a function with and without specialised calls."""
     with with_mode("unspecialised"):
         expected = of_graph(fun, inputs)
     check_same(of_graph(fun, inputs), expected, rtol)

@@ -1,4 +1,4 @@
-"""The types that transforms have: each comment is what mypy reveals of the line below it (see test_types.py)."""
+"""The types that transforms have: each comment is the type that mypy reveals of the line below it (see test_types.py)."""
 
 from __future__ import annotations
 

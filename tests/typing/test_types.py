@@ -1,4 +1,4 @@
-"""Type checkers see what functions take and return: mypy reads four programs of users, once for all tests here."""
+"""Type checkers see the types of arguments and results: mypy reads four programs of users, once for all tests here."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Layers:
         return size
 
     def norm(self, name: str, n: int, *, statistics: bool = True, scale: float = 1.0) -> None:
-        """A batch norm, or a layer norm, which has no statistics, and what its weights start from."""
+        """A batch norm, or a layer norm, which has no statistics, and its initial weights."""
         self.scales[f"{name}.weight"] = scale
         for field in ("weight", "bias", *(("running_mean", "running_var") if statistics else ())):
             self.shapes[f"{name}.{field}"] = (n,)

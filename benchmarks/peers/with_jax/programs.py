@@ -12,7 +12,7 @@ from benchmarks.peers.row import Inputs, Step
 
 
 def _calls(function: Any, *arguments: Any) -> Step:
-    """Calls that wait for what they return."""
+    """Calls that wait for their results."""
     return lambda: jax.block_until_ready(function(*arguments))
 
 

@@ -15,7 +15,7 @@ Wrap = Callable[[Function], Function]
 
 
 def make_wrap(framework: str) -> Wrap:
-    """`torch.compile`, or what leaves a function as it is."""
+    """`torch.compile`, or the identity."""
     return torch.compile if framework == "torch.compile" else lambda function: function
 
 

@@ -18,7 +18,7 @@ There is one job at a time. A thread that finds the pool taken, as a loop within
               In between the kernel compares the generation once more.
     waiting   whether the caller sleeps, or is about to, until `done` changes: the same, the other way round.
     taken     whether somebody's loop has the pool.
-    workers   how many there are. They leave only where they find the pool free, so that somebody who has it can count on them
+    workers   how many there are. They leave only where they find the pool free, so that the holder of the pool can count on them
               (`team.py` does).
 """
 

@@ -211,7 +211,9 @@ class Classes:
         return self._known[at]
 
     def _goes_around(self, step: Step, a: int, b: int) -> bool:
-        """Whether moves, if two classes were one, would wait for one another: each for the one that reads what it writes over."""
+        """Whether moves, if two classes were one, would wait for one another: each for the reader of the buffer that it
+        overwrites.
+        """
 
         def found(view: View) -> int:
             root = self.find(view.buffer)

@@ -1,7 +1,7 @@
 """Prints how compiled programs are called on arrays without Python in between: a function that CPython itself can call.
 
 It takes the list of a call's arrays, as Python's objects, finds the memory of each, makes the arrays for the results, runs the
-program and wraps its results. All that it touches of objects it does through CPython's published functions, but for what
+program and wraps its results. It touches objects through CPython's published functions alone, but for fields that
 `arguments.py` reads anyway; where anything is not as it expects, it leaves the call to Python.
 """
 

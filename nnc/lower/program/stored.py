@@ -57,7 +57,7 @@ class Place:
     """Where the program of a graph is kept.
 
     Where nothing was kept yet, the key is not computed before a program is kept, beside the first steps.
-    Constants may lie in memory of the user's, who may have written to it by then; such a program is not kept.
+    Constants may lie in the user's memory, which may have been written to by then; such a program is not kept.
 
     Args:
         facts: facts on which the program depends beside the graph and the facts found out here.

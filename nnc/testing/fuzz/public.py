@@ -19,8 +19,8 @@ _MODULES = {"nnp": nnp, "nnp.linalg": nnp.linalg, "nnp.fft": nnp.fft, "nn": nn, 
 _HOMES = ("nnc.numpy", "nnc.nn", "nnc.random")  # these define public functions; they import more
 _LEFT_OUT = {
     "from_dlpack": "it takes memory of other libraries",
-    "empty": "its elements are whatever was there",
-    "empty_like": "its elements are whatever was there",
+    "empty": "its elements are undefined",
+    "empty_like": "its elements are undefined",
     "searchsorted": "it wants sorted steps, under a name that tells nothing; the command has its turn",
 }
 _ARRAYS = ("arrays", "operands")

@@ -1,4 +1,4 @@
-"""Factorisations and solvers in compiled code agree with the reference, and refuse what it refuses."""
+"""Factorisations and solvers in compiled code agree with the reference, and refuse the same operands."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def converted(x: NDArray, target: dtypes.DType) -> NDArray:
 
 @np.errstate(all="ignore")
 def hard_numbers() -> NDArray:
-    """Halves between neighbours of float16 and what lies right beside them, tiny and huge numbers, NaN and infinities."""
+    """Halves between neighbours of float16 and the numbers right beside them, tiny and huge numbers, NaN and infinities."""
     near = np.arange(1 << 16).astype(np.uint16).view(np.float16).astype(np.float64)
     halves = near * np.random.default_rng(0).choice(
         [1, 1 + 2.0**-12, 1 - 2.0**-12, 1 + 2.0**-11, 1 - 2.0**-11], near.shape

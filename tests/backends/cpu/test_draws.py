@@ -1,4 +1,4 @@
-"""Kernels of the functions behind random draws: the bits of the reference, whatever the operands look like, and when they run."""
+"""Kernels of the functions behind random draws: the bits of the reference for operands of any layout, and when they run."""
 
 from __future__ import annotations
 

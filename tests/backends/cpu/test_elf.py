@@ -1,4 +1,4 @@
-"""Object files are loaded without LLVM, and mean what LLVM makes of them."""
+"""Object files are loaded without LLVM, with the same results as by LLVM."""
 
 from __future__ import annotations
 

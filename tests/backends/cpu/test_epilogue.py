@@ -41,7 +41,7 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDA
 
 
 def graph_of(inputs: Sequence[NDArray], params: dict[str, Any], body: Body) -> Graph:
-    """The product of the first two, and what `body(builder, product, *others)` makes of it."""
+    """The product of the first two, and the result of `body(builder, product, *others)`."""
     builder = GraphBuilder("with_epilogue")
     symbols = [builder.input(x.shape, x.dtype) for x in inputs]
     out = body(builder, builder.add("dot", *symbols[:2], **params), *symbols[2:])

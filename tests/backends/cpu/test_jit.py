@@ -113,7 +113,7 @@ def test_functions_of_one_batch_stay_while_one_is_held(jit: Jit) -> None:
 
 
 def adding_to(called: Native, number: int, *, light: bool = False) -> Native:
-    """A kernel that adds a number to what another one returns."""
+    """A kernel that adds a number to the result of another one."""
     text = (
         f"declare i64 @{called.name}(ptr)\ndefine i64 @KERNEL(ptr %in0) {{\n"
         f"  %x = call i64 @{called.name}(ptr %in0)\n  %y = add i64 %x, {number}\n  ret i64 %y\n}}\n"
@@ -469,7 +469,7 @@ define i64 @KERNEL(ptr %in0, ptr %out0, i64 %m, i64 %n) {
         out = np.empty(1, np.int64)
         run([np.zeros(n)], [out], params)
         assert out[0] == 10 * n
-    assert jit.objects.compiled + jit.objects.found <= before + 2  # the kernel, and what calls it
+    assert jit.objects.compiled + jit.objects.found <= before + 2  # the kernel, and its caller
 
 
 def test_each_layout_is_compiled_for_and_found_again() -> None:

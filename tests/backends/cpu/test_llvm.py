@@ -1,4 +1,4 @@
-"""LLVM as it is called here: what it compiles, what it keeps, and how little has to be imported for it."""
+"""LLVM as it is called here: compilation, caches, and how little has to be imported for it."""
 
 from __future__ import annotations
 

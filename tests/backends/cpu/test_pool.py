@@ -35,7 +35,7 @@ NO_OPENMP = Openmp(None, "not asked for")
 
 @contextlib.contextmanager
 def pool_of(threads: int) -> Iterator[tuple[Pool, Jit]]:
-    """A pool of its own, and what compiles kernels for it."""
+    """A pool of its own, and a compiler of kernels for it."""
     pool = Pool(ctypes.c_int32(threads))
     jit = Jit(ENGINE, Objects(ENGINE, None), Runtime(NO_OPENMP, pool.count, pool))
     try:

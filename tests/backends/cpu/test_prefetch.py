@@ -54,7 +54,7 @@ def finish(touching: Preparing) -> None:
 
 
 def finish_keeping() -> None:
-    """Waits for the threads that keep what a call left for later."""
+    """Waits for the threads that write files after a call."""
     for thread in threading.enumerate():
         if thread.name == WRITER:
             thread.join()
@@ -197,7 +197,7 @@ class Notes(Preparing):
 
 
 class Watched(Prefetcher):
-    """A block of which one knows what it touched."""
+    """A block that records the pages it touched."""
 
     blocks: list[Watched]
 
@@ -394,7 +394,7 @@ def test_the_next_process_touches_the_arena_before_the_function_is_traced(blocks
 
 
 def defined_here(fun: Any) -> Any:
-    """A function that does what `fun` does, and is defined where all of these are."""
+    """A twin of the function `fun` that is defined in this file."""
 
     def work(x: Any) -> Any:
         return fun(x)
@@ -490,7 +490,7 @@ def wait_for_large_pages(array: Any, nbytes: int) -> None:
 
 @pytest.fixture
 def can_join() -> None:
-    """Skips where the system has no large pages for who asks for them, or does not make them of small ones when it is told to."""
+    """Skips where the system has no large pages on request, or does not make them of small ones when it is told to."""
     array = fresh(advice=mmap.MADV_HUGEPAGE)
     array[:] = 0
     if not are_for_who_asks() or not pages._advise(*pages._large_pages(array), pages._COLLAPSE):

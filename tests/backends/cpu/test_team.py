@@ -26,8 +26,8 @@ OPENMP = find_openmp()
 pytestmark = pytest.mark.skipif(not is_supported() or OPENMP.library is None, reason="there is no pool, or no OpenMP")
 ENGINE = Engine()
 
-# Calls a region of `size` threads `times` times. Each thread counts itself at rows[its number]; all meet, and each adds up what the
-# others have counted, and notes a miss if it is not what all of them have; they meet again. Within the region there is another one.
+# Calls a region of `size` threads `times` times. Each thread counts itself at rows[its number]; all meet, and each adds up the
+# others' counts, and notes a miss if the sum is not the size; they meet again. Within the region there is another one.
 REGIONS = """\
 declare void @GOMP_parallel_start(ptr, ptr, i32)
 declare void @GOMP_parallel_end()

@@ -1,4 +1,4 @@
-"""How many threads there are, what they are of, and loops in them."""
+"""The number of threads, the libraries they belong to, and loops in them."""
 
 from __future__ import annotations
 

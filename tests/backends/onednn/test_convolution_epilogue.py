@@ -1,4 +1,4 @@
-"""Convolutions with post-ops of oneDNN give what the reference of their sub-graph gives; what the library has not stays apart."""
+"""Convolutions with post-ops of oneDNN agree with the reference of their sub-graph; commands that the library lacks stay apart."""
 
 from __future__ import annotations
 

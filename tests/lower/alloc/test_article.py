@@ -115,7 +115,7 @@ def test_more_tensors_than_pairs_of_can_be_tried_are_refused_with_a_way_out() ->
 
 
 def test_a_graph_is_planned_by_the_algorithm_that_its_options_name() -> None:
-    """Five layers; what the first leaves is split, and flow never joins again."""
+    """Five layers; the rest of the first is split, and flow never joins again."""
     b = GraphBuilder()
     x, width = b.input((64, 64), "float32"), 64
     for following in (128, 64, 64, 128, 1):

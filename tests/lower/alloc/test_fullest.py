@@ -1,4 +1,4 @@
-"""The search of the fullest steps alone: what it finds, and that it never makes a plan worse."""
+"""The search of the fullest steps alone: its finds, and that it never makes a plan worse."""
 
 from __future__ import annotations
 

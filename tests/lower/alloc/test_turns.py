@@ -1,4 +1,4 @@
-"""Turns of the search for low plans: NumPy's and the compiled ones give the same numbers, and the search finds what there is."""
+"""Turns of the search for low plans: NumPy's and the compiled ones give the same numbers, and the search finds the optimum."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ SPEC = TensorSpec((3,), "float32")
 
 
 def kernel(backend: str, seconds: float = 0.0, priority: int = 10, log: list[Any] | None = None) -> Kernel:
-    """Doubles its input after a while; notes what it was given."""
+    """Doubles its input after a while; records its operands."""
 
     def run(inputs: Any, outputs: Any, params: Any) -> None:
         time.sleep(seconds)

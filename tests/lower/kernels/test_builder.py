@@ -1,4 +1,4 @@
-"""Printed instructions do what they say."""
+"""Printed instructions have the effect of their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Printed loop nests give what the references give: every command that they run, in every dtype, on operands wherever they lie.
+"""Printed loop nests agree with the references: every command that they run, in every dtype, on operands of any layout.
 
 The cases are generated: commands with a scalar expression (`test_scalars` has their dtypes, parameters and tolerances),
 reductions, and commands that are taken apart into both. A nest is printed for the very strides of its operands and called at their
@@ -106,7 +106,7 @@ def shaped(case: Case, shape: tuple[int, ...]) -> Case:
 
 
 def check(case: Case, operands: Sequence[NDArray], out: NDArray) -> None:
-    """The result is what `Case` allows."""
+    """Checks that the result is one that `Case` allows."""
     shaped(case, (out.size,)).check([x.reshape(-1) for x in operands], out.reshape(-1))
 
 

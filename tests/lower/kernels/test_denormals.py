@@ -1,4 +1,4 @@
-"""Compiled programs take denormal numbers as 0 in what computes nothing in float64; callers keep their own mode."""
+"""Compiled programs take denormal numbers as 0 where they compute nothing in float64; callers keep their own mode."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "acosh": np.arccosh, "atanh": np.arctanh, "atan2": np.arctan2, "hypot": np.hypot, "pow": np.power,
     "sigmoid": lambda x: np.where(x < 0, np.exp(-np.abs(x)), 1) / (1 + np.exp(-np.abs(x))),
 }  # fmt: skip
-WORST = {  # measured, rounded up; 2 is what nnc promises, 4 for powers
+WORST = {  # measured, rounded up; nnc promises 2, and 4 for powers
     "sqrt": 0.51, "cbrt": 1.0, "exp": 1.1, "exp2": 1.3, "log": 1.0, "log2": 1.0, "log10": 1.0, "log1p": 1.1,
     "hypot": 0.6, "asin": 1.0, "acos": 1.0, "pow": 1.5,
 }  # fmt: skip

@@ -25,7 +25,7 @@ def test_far_columns_are_summed_over_two_axes_that_are_no_single_loop(order: tup
 
 @pytest.mark.parametrize("n", [3, 6, 10, 24])
 def test_short_rows_that_may_be_written_where_they_are_read_have_no_masks(n: int) -> None:
-    """Reading what begins in the vector of a masked store waits for memory, row by row."""
+    """A read that begins in the vector of a masked store waits for memory, row by row."""
     graph = nnc.make_graph(lambda x, y: nnp.maximum(x, 1) * y)(*map(np.float32, (np.ones(n), np.ones((9, n)))))
     views = [View.whole(i, TensorSpec(shape, np.dtype("float32"))) for i, shape in enumerate(((n,), (9, n), (9, n)))]
     assert "masked" not in print_graph(graph, views[:2], views[2:], 64).text

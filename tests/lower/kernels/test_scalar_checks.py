@@ -164,7 +164,7 @@ def test_integers_are_finite_in_every_comparison(expression: str, wanted: bool) 
     np.testing.assert_array_equal(nnc.compile(lambda x: compared(x))(x), np.full(5, wanted))
 
 
-# -- what is accepted can be printed -----------------------------------------------------------------------------------
+# -- accepted expressions can be printed -----------------------------------------------------------------------------------
 
 LEAVES = st.sampled_from(["x", "y", "1", "2", "0.5", "True"])
 NUMPY: dict[str, Any] = {

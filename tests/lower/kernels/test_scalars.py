@@ -1,4 +1,4 @@
-"""Printed scalar commands give what their references give, in every dtype, for scalars and for vectors."""
+"""Printed scalar commands agree with their references, in every dtype, for scalars and for vectors."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Kernel:
         return cls(print_graph(graph, views[:2], views[2:], vector_bytes), function, (x, y), output)
 
     def check(self, call: Callable[..., int]) -> None:
-        """Calls it with pointers, and looks at what it wrote."""
+        """Calls it with pointers, and checks its result."""
         x, y = ((np.arange(spec.size) % 3 + 1).reshape(spec.shape).astype(spec.dtype) for spec in self.inputs)
         size = self.output.nbytes
         memory = np.full(ZONE + size + ZONE, PATTERN, np.uint8)

@@ -1,4 +1,4 @@
-"""How the tests of passes make graphs, run passes on them, and compare what they compute bit for bit."""
+"""How the tests of passes make graphs, run passes on them, and compare their results bit for bit."""
 
 from __future__ import annotations
 

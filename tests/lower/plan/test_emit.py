@@ -1,4 +1,4 @@
-"""Loops carry values without copies: how many copies of a round rotate, in how much memory, and what they compute."""
+"""Loops carry values without copies: how many copies of a round rotate, in how much memory, and their results."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ SHAPES: dict[
 
 
 def a_while(carries: int, make: Make, size: int = SIZE, again: bool = False) -> Graph:
-    """A loop of as many rounds as its first input says; `again`: what the loop starts from is returned, too."""
+    """A loop of as many rounds as its first input says; `again`: the initial carry is returned, too."""
     body = GraphBuilder("round")
     number, *carried, limit = (
         body.input(*s) for s in [((), "int64"), *[((size,), "float64")] * carries, ((), "int64")]
@@ -119,7 +119,7 @@ def arguments(graph: Graph, rounds: int) -> list[Any]:
 
 
 def check(graph: Graph, program: Program, *trips: int) -> None:
-    """The program computes what the graph does, for loops of so many rounds."""
+    """The program agrees with the graph, for loops of so many iterations."""
     for rounds in trips:
         inputs = arguments(graph, rounds)
         expected = graph.evaluate([Array(x) for x in inputs])
@@ -134,7 +134,7 @@ def test_a_while_rotates_in_as_few_copies_as_known_and_moves_nothing(name: str) 
     program = compiled(graph)
     assert rings(program) == [ring]
     assert not moved(program)
-    # what turns around is moved when the loop ends, some of it to one place more
+    # rotating buffers are moved when the loop ends, some of it to one place more
     turns = "swap" in name or "rotate" in name or name == "lstm cell"
     assert program.arena_bytes == (places + turns) * SIZE * 8
     check(graph, program, *range(10))

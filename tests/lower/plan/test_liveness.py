@@ -54,7 +54,7 @@ def test_a_tensor_that_is_written_again_has_another_life() -> None:
 
 def test_a_write_to_a_part_keeps_the_rest_alive() -> None:
     assert lives([step([], 0), step([], part=0), step([], 1), step([0, 1], 2)], 2, tensors=3)[0] == ((0, 4),)
-    assert lives([step([], 1), step([], part=0), step([], 2)], tensors=3)[0] == ((0, 2),)  # what it held before stays
+    assert lives([step([], 1), step([], part=0), step([], 2)], tensors=3)[0] == ((0, 2),)  # its earlier value stays
 
 
 def test_what_one_branch_reads_is_dead_in_the_others() -> None:

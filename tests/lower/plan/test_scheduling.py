@@ -162,7 +162,7 @@ def test_a_moved_part_of_an_order_changes_what_is_live_as_the_whole_order_says(
     n = len(graph.reads)
     placed = _Placed.of(graph, range(n))
     assert placed is not None
-    for _ in range(2):  # the second move starts from what the first one found
+    for _ in range(2):  # the second move starts from the result of the first one
         first = data.draw(st.integers(0, n - 1))
         end = data.draw(st.integers(first + 1, n))
         chosen = set(data.draw(st.lists(st.sampled_from(placed.order[first:end]), max_size=4)))

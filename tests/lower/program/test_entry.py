@@ -391,11 +391,11 @@ def test_eight_threads_call_one_program() -> None:
     assert len(program.idle) <= 8
 
 
-# -- what kernels ask for ------------------------------------------------------------------------------------------------
+# -- states of kernels -------------------------------------------------------------------------------------------------
 
 
 class Held:
-    """A state: one number, and who holds it."""
+    """A state: one number, and its holder."""
 
     made: ClassVar[list[weakref.ref[Held]]] = []
 

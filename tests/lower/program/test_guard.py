@@ -1,4 +1,4 @@
-"""Guarded memory finds what kernels and plans can do wrong with memory, and names the step and the user's line."""
+"""Guarded memory finds mistakes of kernels and plans with memory, and names the step and the user's line."""
 
 from __future__ import annotations
 

@@ -171,6 +171,6 @@ def test_no_two_parameters_are_drawn_with_one_key(name: str) -> None:
         first = np.asarray(leaf, np.float32).ravel()[:24]
         if len(first) < 24 or not first.std() > 0:
             continue
-        shape = np.round((first / np.abs(first).max()), 4)  # the same for one key, whatever the scale of the draw
+        shape = np.round((first / np.abs(first).max()), 4)  # the same for one key at any scale of the draw
         assert drawn.setdefault(shape.tobytes(), path) == path
     assert drawn

@@ -123,7 +123,7 @@ def test_resnet18_trains_like_pytorchs() -> None:
 def test_resnet50_trains_like_pytorchs() -> None:
     torch.manual_seed(0)
     theirs = TorchResNet(True, (3, 4, 6, 3), False, 1000)
-    # as such networks are usually started; otherwise rounding decides what the second step is
+    # as such networks are usually started; otherwise rounding decides the second step
     for name, module in theirs.named_modules():
         if isinstance(module, T.Conv2d):
             T.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

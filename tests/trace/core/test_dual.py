@@ -15,7 +15,7 @@ X = nnc.asarray(np.arange(1.0, 13).reshape(4, 3) / 10)
 
 
 def kept(f: Any, *primals: Any) -> list[tuple[int, ...]]:
-    """Shapes of what the linear map of `f` reads of the point."""
+    """Shapes of the residuals of the linear map of `f`."""
     _, linear = run_linearize(lambda *xs: [f(*xs)], primals, [True] * len(primals))
     return [value.spec.shape for value in linear.staged.captured]
 

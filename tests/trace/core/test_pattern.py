@@ -67,7 +67,7 @@ def test_a_pattern_takes_another_tree_only_if_the_structure_is_the_same(value: A
     structure = tree.structure(value)
     found, other_structure = tree.flatten(other)
     taken = taken_apart(make_pattern(value), other)
-    are_leaves = taken is not None and all(isinstance(leaf, float) for leaf in taken)  # what the caller sees to
+    are_leaves = taken is not None and all(isinstance(leaf, float) for leaf in taken)  # checked by the caller
     assert are_leaves == (structure == other_structure)
     if are_leaves:
         assert taken == found

@@ -1,4 +1,4 @@
-"""Staging: what a trace records and what it keeps."""
+"""Staging: the nodes that a trace records, and the objects that it keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tracers: what they show, what they refuse."""
+"""Tracers: their texts, and operations that they refuse."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_branches_may_keep_tapes_of_different_rows_for_each_row_of_a_batch(run: 
 
 
 @RUN
-@pytest.mark.parametrize("size", [1, 2, 3])  # of what the loop carries, which the rows of the batch share
+@pytest.mark.parametrize("size", [1, 2, 3])  # of the loop's carry, which the rows of the batch share
 @pytest.mark.parametrize("limits", [{}, {"max_steps": 50}])
 def test_rows_that_choose_a_branch_may_share_its_tape(
     run: Callable[..., Any], size: int, limits: dict[str, int]

@@ -29,7 +29,7 @@ _SLACK = (1.08, 1.2)  # limits that are tried as well: plans may be smaller than
 
 
 def frugal(graph: Graph, options: Options) -> Graph:
-    """Orders the nodes so that few results wait for long, whatever the peak: less of it has to be computed again.
+    """Orders the nodes so that few results wait for long, also far below the peak: less has to be recomputed.
 
     `order` has no reason to run a weight's gradient early where memory is far from its peak, and may keep all that it reads.
     """

@@ -164,7 +164,7 @@ def test_nothing_is_joined_across_the_test_of_a_loop() -> None:
     check_programs(graph, [x, y])
 
 
-# -- who waits, and for how long -----------------------------------------------------------------------------------------
+# -- which kernels wait, and for how long -----------------------------------------------------------------------------------------
 
 
 def vectors(*lengths: int) -> list[TensorSpec]:
@@ -216,7 +216,7 @@ def test_a_kernel_does_not_wait_for_one_that_reads_the_same() -> None:
 
 
 def test_operands_that_would_be_kept_too_long_are_not() -> None:
-    """Each kernel reads what a node before it has made; of the large ones none may wait."""
+    """Each kernel reads the result of a node before it; of the large ones none may wait."""
 
     def f(*xs: Any) -> Any:
         return tuple(exp(turned(x)) for x in xs)

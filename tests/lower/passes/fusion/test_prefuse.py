@@ -57,7 +57,7 @@ def largest_live(graph: Graph) -> int:
 
 
 def training_step(optimizer: Any, layers: int = 4) -> tuple[Graph, list[Any]]:
-    """A step of a network of square layers with biases, and what it is called with."""
+    """A step of a network of square layers with biases, and its arguments."""
     random = np.random.default_rng(0)
 
     def loss(params: Any, x: Any) -> Any:

@@ -32,7 +32,7 @@ def elman(weights: Any, h: Any, x: Any) -> tuple[Any, Any]:
 
 
 def gated(weights: Any, h: Any, x: Any) -> tuple[Any, Any]:
-    """Yields a product of what it carries; the weight is read twice."""
+    """Yields a product of its carry; the weight is read twice."""
     gate = nnc.nn.sigmoid(nnp.sin(x) @ weights["w"].T + h @ weights["u"])
     h = gate * h + (1 - gate) * nnp.tanh(h @ weights["u"].T + weights["b"])
     return h, nnp.exp(h @ weights["w"]) + x

@@ -22,7 +22,7 @@ def values(*shape: int) -> Any:
 
 
 def turned(function: Any, *inputs: Any) -> Graph:
-    """The graph after the pass, which computes what it computed before."""
+    """The graph after the pass, which computes the same values as before."""
     graph = run(nnc.make_graph(function)(*inputs), *names_of(SIMPLIFYING))
     after = run(graph, "layout")
     verify(after)

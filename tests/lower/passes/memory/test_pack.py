@@ -34,7 +34,7 @@ def convolve(x: Any, w: Any) -> Any:
 
 
 def packed(function: Any, *inputs: Any, keeps: bool = False) -> Graph:
-    """The graph after the pass, which computes what it computed before."""
+    """The graph after the pass, which computes the same values as before."""
     graph = run(nnc.make_graph(function)(*inputs), *names_of(SIMPLIFYING), "layout")
     after = run_passes(graph, ["pack"], Options(keeps=tuple(range(len(inputs))) if keeps else ()))
     for found, expected in zip(results(after, inputs), results(graph, inputs), strict=True):

@@ -165,7 +165,7 @@ def test_what_is_read_in_few_places_is_computed_there(function: Callable[..., An
 
 
 def test_what_is_in_memory_for_others_is_read_there() -> None:
-    """A hidden layer stays what its product ends with: its products before the activation would have to be kept, too."""
+    """A hidden layer stays the last node of its product: its products before the activation would have to be kept, too."""
     w = np.ones((K, K), np.float32)
 
     def layer(x: Any) -> Any:

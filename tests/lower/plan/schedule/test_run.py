@@ -1,4 +1,4 @@
-"""Threads that run a schedule: what they compute, what they leave behind, and what happens when a step fails."""
+"""Threads that run a schedule: their results, the memory that they leave behind, and failures of steps."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from nnc.options import Options
 
 @dataclass
 class Delays:
-    """Waits at random before some steps, differently on each stream; notes what ran."""
+    """Waits at random before some steps, differently on each stream; records the steps that ran."""
 
     seed: int
     longest: float = 2e-4
