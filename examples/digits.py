@@ -134,7 +134,7 @@ def train(model: Network, digits: Digits, *, epochs: int, batch_size: int, seed:
 
 
 def confusion_table(labels: Labels, predicted: Labels) -> str:
-    """How often each digit (rows) was read as each digit (columns)."""
+    """Counts how often each digit (rows) was read as each digit (columns)."""
     counts = np.zeros((CLASSES, CLASSES), np.int64)
     np.add.at(counts, (labels, predicted), 1)
     lines = ["true \\ read" + "".join(f"{digit:5}" for digit in range(CLASSES))]

@@ -37,7 +37,7 @@ def read() -> tuple[NDArray, NDArray]:
 
 
 def log_posterior(w: Any, x: Any, y: Any) -> Any:
-    """Of the weights, up to a constant: a normal prior of deviation 5, and the likelihood of the labels."""
+    """The log density of the weights, up to a constant: a normal prior of deviation 5, and the likelihood of the labels."""
     scores = x @ w
     return nnp.sum(y * scores - nnp.logaddexp(0.0, scores)) - 0.5 * nnp.sum(w * w) / 25.0
 
@@ -57,7 +57,7 @@ class Chain(NamedTuple):
 
 
 def leapfrog(w: Any, momentum: Any, step: Any, slope: Any) -> tuple[Any, Any]:
-    """Where Hamilton's equations lead in LEAPS steps."""
+    """Follows Hamilton's equations for LEAPS steps."""
 
     def leap(i: Any, state: Any) -> Any:
         w, momentum = state
@@ -103,7 +103,7 @@ def advance(chain: Chain, until: Any, x: Any, y: Any, warm_up: int) -> Chain:
 
 
 def effective_size(draws: NDArray) -> float:
-    """How many independent draws are worth as much as these (chains, draws), after Geyer (1992)."""
+    """The number of independent draws that are worth as much as these (chains, draws), after Geyer (1992)."""
     chains, n = draws.shape
     centred = draws - draws.mean(axis=1, keepdims=True)
     padded = np.fft.rfft(centred, 2 * n, axis=1)

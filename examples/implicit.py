@@ -62,7 +62,7 @@ def layer(params: Any, x: Any, z: Any) -> Any:
 
 
 def iterate(f: Any, start: Any) -> Any:
-    """Where z = f(z), by repetition until it moves by less than TOLERANCE of its size, and how many rounds that took."""
+    """Solves z = f(z) by repetition until z moves by less than TOLERANCE of its size; returns the number of rounds, too."""
 
     def moves(carry: Any) -> Any:
         before, now, i = carry

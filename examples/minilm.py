@@ -50,7 +50,7 @@ CORPUS = (
 
 
 def model_folder(given: Path | None) -> Path:
-    """Where model.safetensors, config.json and tokenizer.json are."""
+    """The folder with model.safetensors, config.json and tokenizer.json."""
     if given is not None:
         return given
     found = importlib.util.find_spec(PACKAGE)

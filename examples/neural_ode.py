@@ -110,7 +110,7 @@ def forecast(slope: Any, start: Any, years: int) -> Any:
 
 
 def network(params: Any, y: Any) -> Any:
-    """How fast the logarithms change, by two layers."""
+    """The rate of change of the logarithms, by two layers."""
     centred = y - COURSE.mean(axis=0)
     hidden = nnp.tanh(centred @ params["w"] + params["b"])
     return hidden @ params["out"] + params["c"]

@@ -461,7 +461,7 @@ class Array(_Unfinished):
 
     @property
     def device(self) -> str:
-        """Where the elements are."""
+        """The device that holds the elements."""
         return CPU
 
     def to_device(self, device: object, /, stream: object = None) -> Array:

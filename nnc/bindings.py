@@ -23,7 +23,7 @@ _MEMORY = attrgetter("memory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """How the inputs of a program are found among the dynamic leaves of a call and the arrays that the function captures.
+    """The way to find the inputs of a program among the dynamic leaves of a call and the arrays that the function captures.
 
     Attributes:
         reads: for each input, the position of the leaf that it is, and its spec.
@@ -103,7 +103,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """How the outputs of a program become the function's result.
+    """The way from the outputs of a program to the function's result.
 
     Attributes:
         tree: the result, with a place for each output.

@@ -17,7 +17,7 @@ from nnc.fork import new_lock, reset_after_fork
 
 
 class _Pauses:
-    """How many blocks pause the collection now, by thread, and whether it goes on when the last one ends."""
+    """The number of blocks that pause the collection now, by thread, and whether it goes on when the last one ends."""
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()

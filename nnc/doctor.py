@@ -99,7 +99,7 @@ def native_kernels() -> dict[str, str]:
 
 
 def disk_cache(folder: Path | None) -> str:
-    """Where findings are kept for other processes, and how many there are."""
+    """Reports the folder where findings are kept for other processes, and their number."""
     if folder is None:
         return "none: set NNC_CACHE_DIR"
     sizes = Cache(folder).sizes()

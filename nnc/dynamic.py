@@ -327,7 +327,7 @@ class DynamicGraph(Recorder):
     # -- asking --------------------------------------------------------------------------------------------------------
 
     def bookkeeping(self) -> tuple[int, int]:
-        """How many operations are kept, and how many tensors: values that they connect, and variables that are no constants."""
+        """Counts the operations and the tensors that are kept: values that they connect, and variables that are no constants."""
         with self.locked() as store:
             return store.bookkeeping()
 
@@ -354,7 +354,7 @@ class DynamicGraph(Recorder):
         return tuple(x in met for x in asked)
 
     def memo_stats(self) -> MemoStats:
-        """How often results were found again, and how much is kept."""
+        """Counts the results that were found again, and the bytes that are kept."""
         with self.locked():
             return self.memo.stats()
 
@@ -391,7 +391,7 @@ def _lower(graph: Graph, options: Options | None = None) -> Program:
 
 
 def _plan_call(executable: Executable, active: tuple[bool, ...]) -> Plan:
-    """How a compiled function runs as one operation. Where it is differentiated it returns its residuals, too."""
+    """Plans a compiled function as one operation. Where it is differentiated it returns its residuals, too."""
     graph = executable.graph
     plan = Plan(call_command, graph.input_specs, {}, (graph,), graph.output_specs, executable.run_arrays)
     if not any(active) or "check_finite" in get_context().modes:

@@ -20,7 +20,7 @@ PROGRAMS = 256  # of each kind that a graph keeps
 
 
 class Repeated:
-    """How often a function did the same in a row."""
+    """Counts equal runs of a function in a row."""
 
     def __init__(self) -> None:
         self.is_over = False  # it was compiled, cannot be, or never does the same

@@ -182,8 +182,8 @@ def prefetching(call: Call, options: Options) -> AbstractContextManager[Prefetch
 
 
 def _arena_entry(call: Call, options: Options, folder: Path) -> Entry:
-    """Where it is kept how large an arena calls like this one need. The place is found before the function is traced, so that it
-    knows the function by where it is defined, and arguments by how many there are of each spec.
+    """The cache entry of the size of arena that calls like this one need. The place is found before the function is traced, so
+    that it knows the function by where it is defined, and arguments by how many there are of each spec.
     """
     fun, counts = call.signature.fun, Counter(spec for spec, _ in call.key.specs())
     arguments = {str(spec): count for spec, count in counts.items()}
@@ -215,7 +215,7 @@ class Executable:
 
     @property
     def memory_plan(self) -> MemoryPlan:
-        """Where each tensor lies and how many bytes a call takes."""
+        """The address of each tensor, and the bytes that a call takes."""
         return self._program.memory_plan
 
     @property
@@ -225,7 +225,7 @@ class Executable:
 
     @property
     def schedule(self) -> ScheduleReport:
-        """When each step runs, in which stream, by estimates; `print` shows it, `save("trace.json")` writes it for Perfetto."""
+        """The times and streams of all steps, by estimates; `print` shows it, `save("trace.json")` writes it for Perfetto."""
         return self._report(self._program)
 
     def _report(self, program: Program, watch: Watch | None = None) -> ScheduleReport:
@@ -313,7 +313,9 @@ class Executable:
         return run_directly
 
     def _direct(self, pattern: CallPattern) -> Direct | None:
-        """How the program is called on the dynamic leaves of calls without Python in between; None where that cannot be."""
+        """The function that calls the program on the dynamic leaves of calls without Python in between; None where that cannot
+        be.
+        """
         compiler, boxes, arrays = toolchain(self.options.device).compiler(), _boxes(), pattern.arrays
         order = self._program.outside.order
         is_special = self._kept is not None or not self._inputs.is_plain
@@ -335,7 +337,7 @@ class Executable:
         )  # fmt: skip
 
     def profile(self, leaves: Sequence[Any]) -> ScheduleReport:
-        """When each step of one run on these dynamic leaves, which are known to fit, began and ended."""
+        """The begin and end of each step of one run on these dynamic leaves, which are known to fit."""
         watch = Watch(len(self._program.bound.steps))
         watched = replace(self, _program=self._program.watched(watch))
         watched.run(leaves)
@@ -362,7 +364,7 @@ def _row_text(row: MemoryRow) -> str:
 
 @cache
 def _boxes() -> ArrayLayout | None:
-    """How arrays are laid out."""
+    """The layout of `Array` objects; None where it is not known."""
     data = np.zeros(1, np.float32)
     return ArrayLayout.like(new_array(data, TensorSpec(data.shape, data.dtype), weak=True))
 

@@ -156,7 +156,7 @@ def _check_streams(streams: int | str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """How often a compiled function reused a program (`hits`) and made one (`misses`), and how many it holds (`size`)."""
+    """Counts of a compiled function's calls that reused a program (`hits`) or made one (`misses`), and of its programs (`size`)."""
 
     hits: int
     misses: int
@@ -274,7 +274,7 @@ class Compiled(Generic[P, R_co]):
             self._last_key, self._reason = None, "its cache was cleared"
 
     def explain(self) -> str:
-        """Why the last call traced or did not."""
+        """Explains why the last call traced, or why it did not."""
         return f"{name_of(self._signature.fun)}: {self._reason}"
 
     def __repr__(self) -> str:

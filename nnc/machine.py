@@ -81,7 +81,7 @@ def values_of(rows: list[tuple[str, str, str]], wanted: str) -> list[str]:
 
 
 def usable_threads() -> int:
-    """How many hardware threads the process may use."""
+    """The number of hardware threads that the process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

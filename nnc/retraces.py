@@ -167,7 +167,7 @@ def warn_of_traces(name: str, traces: int, calls: int, changes: Sequence[Change]
 
 @dataclass(slots=True)
 class _Origins:
-    """How many compiled functions came from the same code and were called first at the same line, and never again."""
+    """Counts of compiled functions of the same code that were first called at the same line, and never again."""
 
     counts: OrderedDict[Any, int] = field(default_factory=OrderedDict)
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -50,7 +50,7 @@ class Nested(Protocol[T_co]):
     """Nested lists or tuples of leaves; unlike `Sequence` no string is one."""
 
     def __len__(self, /) -> int:
-        """How many items there are."""
+        """The number of items."""
 
     def __getitem__(self, index: int, /) -> T_co | Nested[T_co]:
         """One item."""
@@ -66,7 +66,7 @@ class ForeignArray(Protocol):
     """An array of another library that shares its memory by DLPack: PyTorch's, JAX's, CuPy's."""
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Where its memory is."""
+        """The device of the memory."""
 
 
 NumPyArray = np.ndarray[tuple[int, ...], np.dtype[np.generic]]

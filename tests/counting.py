@@ -8,7 +8,7 @@ from typing import Any
 
 
 def count_calls(function: Callable[..., Any], *arguments: Any) -> int:
-    """How many functions a call calls in this thread, those within others included, and how often generators go on."""
+    """Counts the functions that a call calls in this thread, nested ones included, and resumptions of generators."""
     calls = 0
 
     def note(frame: Any, event: str, argument: Any) -> None:

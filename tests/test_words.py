@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("nnc", "tests", "benchmarks", "examples", "mutation")
+SUMMARIES = ("How", "Where", "When", "Why", "By", "Of", "As", "If")  # a clause without a verb or a noun
 OPENINGS = ("What", "That", "Those", "Who", "Whoever", "Whatever")
 TERMS = {  # a private term, and the field's own
     "whoever": "the caller, or the noun",
@@ -50,6 +51,13 @@ def docstrings(source: str) -> Iterator[tuple[int, str]]:
             yield text.lineno, text.value
 
 
+def summaries(source: str) -> Iterator[tuple[int, str]]:
+    """Yields the line and the first word of the docstring of each class and function."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, OWNERS[1:]) and ast.get_docstring(node):
+            yield node.body[0].lineno, node.body[0].value.value.split()[0]
+
+
 def comments(source: str) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
@@ -67,7 +75,7 @@ def error_texts(source: str) -> Iterator[tuple[int, str]]:
 def offences(source: str) -> list[str]:
     """Returns the line and the rule of each offence."""
     found: list[str] = []
-    if not CLAUSE.search(source) and not any(word in source for word in (*OPENINGS, *TERMS)):
+    if not CLAUSE.search(source) and not any(word in source for word in (*OPENINGS, *SUMMARIES, *TERMS)):
         return found  # to parse takes a hundred times as long as to search
     for first, text in (*docstrings(source), *comments(source), *error_texts(source)):
         words = NO_WORDS.sub(lambda match: "`" + "\n" * match[0].count("\n"), text)
@@ -82,6 +90,11 @@ def offences(source: str) -> list[str]:
         for match in TERM.finditer(words):
             line = first + words.count("\n", 0, match.start())
             found.append(f"{line}: {match[0]!r} is a private term; write {TERMS[match[0]]}")
+    for line, word in summaries(source):
+        if word in SUMMARIES:
+            found.append(
+                f"{line}: a docstring begins with {word}; begin with a verb or a noun: The number of, The address of"
+            )
     return found
 
 
@@ -110,6 +123,7 @@ def test_sentences_name_their_subject_in_the_terms_of_the_field(folder: str) -> 
         ('"""Frees\narguments that are given away."""', 2),
         ('"""Frees\nwhat the loop carries."""', 2),
         ("x = 1  # for nobody who waits", 1),
+        ('def f():\n    """How many there are."""', 2),
         ('raise user_error(\n    E, where, f"{x} is lost.", fix="pass what was returned."\n)', 2),
     ],
 )

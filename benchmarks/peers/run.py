@@ -29,7 +29,7 @@ CLOSE, MORE = (
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured."""
+    """The extent of the measurements."""
 
     rounds: int
     seconds: float  # of a turn
@@ -84,7 +84,7 @@ class Outcome:
 
 
 def missing(framework: str) -> str | None:
-    """Why a framework cannot run here, if so."""
+    """The reason why a framework cannot run here, if so."""
     needed = {"jax": ("jax", "optax"), "torch": ("torch",), "torch.compile": ("torch",)}.get(framework, ())
     for package in needed:
         if importlib.util.find_spec(package) is None:

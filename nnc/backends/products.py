@@ -56,7 +56,7 @@ class Product:
 
     @property
     def count(self) -> int:
-        """How many products of matrices it is."""
+        """The number of products of matrices."""
         return math.prod(axis.size for axis in self.loops)
 
     @property

@@ -61,7 +61,7 @@ class Operands(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the scores."""
+        """The shape of the scores."""
         *batch, count, heads, _ = self.q.shape
         return (*batch, heads, count, self.k.shape[-3])
 
@@ -161,7 +161,7 @@ class _Blocks:
         return np.where(self.allowed(rows), scores, scores.dtype.type(-np.inf))
 
     def allowed(self, rows: slice) -> NDArray:
-        """Where the block attends."""
+        """The mask of the block: True where a query attends to a key."""
         query, key = np.arange(rows.start, rows.stop)[:, None], np.arange(self.k.shape[-2])
         before, after = self.reach
         found = np.ones((query.size, key.size), bool)
@@ -294,7 +294,7 @@ def _weights(
 
 
 def _query_axes(rest: Sequence[Value], biased: bool) -> list[int | None]:
-    """Where queries stand in q, k, v, the extras, the output and the logarithms; None where they do not."""
+    """The axes of queries in q, k, v, the extras, the output and the logarithms; None where there is none."""
     x = Operands.of(rest[:-2], biased)
     extras = [None if y.shape[-2] == 1 else -2 for y in ([x.bias] if biased else []) + [*x.masks]]
     return [-3, None, None, *extras, -3, -1]
@@ -331,7 +331,7 @@ def _tangent_transpose(
 
 
 def _bias_gradient(cotangents: Sequence[Value], rest: Sequence[Value], **params: Any) -> Value:
-    """By ordinary commands: it is as large as the matrix of weights itself."""
+    """Computes it by ordinary commands: it is as large as the matrix of weights itself."""
     x, weights = _weights([Moving(operand, None) for operand in rest], **params)
     ct, ct_sum = (Moving(value, None) for value in cotangents)
     spec = x.bias.value.spec
@@ -340,7 +340,7 @@ def _bias_gradient(cotangents: Sequence[Value], rest: Sequence[Value], **params:
 
 
 def _gradient_of_shared_bias(cotangents: Sequence[Value], rest: Sequence[Value], **params: Any) -> Value:
-    """Of a bias that all keys share: it moves no weight, but the logarithms of queries that attend to any key."""
+    """The gradient of a bias that all keys share: it moves no weight, but the logarithms of queries that attend to any key."""
     bias, logarithm = rest[BIAS].spec, rest[-1]
     nothing = ew.equal(logarithm, constants.full_like(logarithm, -math.inf))
     moved = ew.select(nothing, constants.full_like(logarithm, 0), cotangents[1])

@@ -122,7 +122,7 @@ class Weights:
 
 
 def _near(shape: tuple[int, ...], reach: Reach, first: Value | None) -> list[Value]:
-    """Where a key is within reach of a query, as bools of the scores' shape."""
+    """The mask of keys within reach of a query, bools of the scores' shape."""
     query, key = (_iota(shape, axis) for axis in (len(shape) - 2, len(shape) - 1))
     query = query if first is None else ew.add(query, broadcast_to(first, shape=shape, axes=()))
     before, after = reach

@@ -139,7 +139,7 @@ def _from_partials(
 
 
 def _dynamic_linearials(*signs: int) -> Derivative:
-    """For sums and differences: output = sum of sign_i · operand_i."""
+    """The rules of sums and differences: output = sum of sign_i · operand_i."""
 
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
         total: Value | None = None
@@ -217,7 +217,9 @@ def _div_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...])
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
-    """Where an operand is infinite the floor of the quotient, as the Array API standard prefers; NumPy does as Python does."""
+    """Rounds the quotient down; where an operand is infinite, as the Array API standard prefers, not as Python and NumPy
+    do.
+    """
     out = np.floor_divide(x, y)
     return np.where(np.isinf(x) | np.isinf(y), np.floor(x / y), out) if x.dtype.kind == "f" else out
 

@@ -39,8 +39,8 @@ def _sum_to_odd(x: Any, y: Any) -> Any:
 
 
 def _multiply_add(x: Any, y: Any, z: Any) -> Any:
-    """By Boldo and Melquiond, "Emulation of FMA and correctly rounded sums" (2008); of float32 products are exact in float64.
-    Float64 whose errors overflow or underflow are rounded twice.
+    """Rounds once, after Boldo and Melquiond, "Emulation of FMA and correctly rounded sums" (2008); of float32 products are exact
+    in float64. Float64 whose errors overflow or underflow are rounded twice.
     """
     if x.dtype == np.float32:
         return _sum_to_odd(x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)).astype(np.float32)

@@ -24,7 +24,7 @@ State = list[NDArray]
 
 
 def places(checkpoint: str | int, rounds: int) -> int:
-    """How many states a strategy keeps for so many iterations.
+    """The number of states that a strategy keeps for so many iterations.
 
     Example:
         >>> places("sqrt", 1024), places("binomial", 1024), places(3, 1024)
@@ -49,7 +49,7 @@ def check_strategy(where: str, checkpoint: Any) -> None:
 
 
 def split(rounds: int, room: int) -> int:
-    """How far to advance before keeping a state, with `rounds` left to pull and `room` places."""
+    """The number of iterations to advance before keeping a state, with `rounds` left to pull and `room` places."""
     repeats = 1
     while math.comb(room + repeats, room) < rounds:
         repeats += 1

@@ -45,7 +45,7 @@ BatchRule = Callable[..., tuple[Sequence[Value], Sequence[bool]]]
 
 @dataclass(frozen=True, slots=True)
 class Derivative:
-    """How a command is differentiated.
+    """The differentiation rules of a command.
 
     `jvp` is written with ordinary commands, so derivatives of every order exist. `transpose` is given for commands that are
     linear in some operand. Commands that own sub-graphs give two rules `(primals, tangents, **params) -> (outputs, tangents of
@@ -268,7 +268,7 @@ def check_axes(where: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
 
 
 def linear_in_all(command: str, transpose: TransposeRule) -> Derivative:
-    """For a command that is linear in all its differentiable operands together (a sum of linear maps, one for each).
+    """The rules of a command that is linear in all its differentiable operands together (a sum of linear maps, one for each).
 
     Operands whose tangent is zero are replaced by zeros; integer operands (indices) are passed on as they are.
     """
@@ -284,7 +284,7 @@ def linear_in_all(command: str, transpose: TransposeRule) -> Derivative:
 
 
 def linear_in(command: str, transposes: Mapping[int, Callable[..., Value]]) -> Derivative:
-    """For a command that is linear in each of the operands that `transposes` names, separately (a multilinear one).
+    """The rules of a command that is linear in each of the operands that `transposes` names, separately (a multilinear one).
 
     `transposes[i](ct, *operands, **params)` is the cotangent of operand i.
     """

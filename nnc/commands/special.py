@@ -121,7 +121,7 @@ def _polygamma(x: NDArray, *, n: int) -> NDArray:
 
 
 def _digamma(x: NDArray) -> NDArray:
-    """By reflection to x >= 1/2, recurrence to x >= 12, then the asymptotic series."""
+    """Computes digamma by reflection to x >= 1/2, recurrence to x >= 12, then the asymptotic series."""
     mirrored = x < 0.5
     z = np.where(mirrored, 1 - x, x)
     total = np.zeros_like(z)

@@ -23,7 +23,7 @@ def window_shape(
     dilation: Shape,
     operands: Mapping[str, Any] | None = None,
 ) -> Shape:
-    """How many windows fit along each axis: floor((n + low + high - dilation · (window - 1) - 1) / stride) + 1.
+    """The number of windows that fit along each axis: floor((n + low + high - dilation · (window - 1) - 1) / stride) + 1.
 
     Raises:
         ArgumentError: a parameter has another number of axes, or a value that makes no sense.

@@ -132,7 +132,7 @@ class Batches(Generic[B]):
         return self.step // self.per_epoch
 
     def __len__(self) -> int:
-        """How many batches are left."""
+        """The number of batches that are left."""
         if self._end is None:
             raise user_error(
                 ArgumentTypeError,

@@ -99,7 +99,7 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """How the loops of fused kernels are printed.
+    """The constants that shape the loops of fused kernels.
 
     Attributes:
         grain: instructions of a part that a thread is woken for.
@@ -217,7 +217,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Convolutions:
-    """When operands of convolutions are reordered.
+    """The constants that decide when operands of convolutions are reordered.
 
     Attributes:
         large_image: places from which on reordering activations costs a 1 x 1 convolution more than it brings.

@@ -131,7 +131,7 @@ class GraphBuilder:
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes there are so far."""
+        """The number of nodes so far."""
         return len(self._nodes)
 
     @property

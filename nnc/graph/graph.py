@@ -192,7 +192,7 @@ class Graph:
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes there are, nodes of sub-graphs included."""
+        """The number of nodes, nodes of sub-graphs included."""
         inner = [graph.num_nodes for node in self.nodes if node.graphs for graph in node.graphs]
         return len(self.nodes) + sum(inner)
 

@@ -200,7 +200,7 @@ class _Rewriting:
 
     @cached_property
     def readers(self) -> Counter[Symbol]:
-        """How often each symbol of the given graph is read, as an output, too."""
+        """Counts the reads of each symbol of the given graph, as an output, too."""
         read = chain.from_iterable([node.inputs for node in self.source.nodes])
         return Counter(chain(read, self.source.outputs))
 

@@ -237,7 +237,7 @@ class Rule:
 
     @cached_property
     def source(self) -> SourceLine:
-        """Where the rule is written."""
+        """The line that defines the rule."""
         code = self.function.__code__
         return SourceLine(code.co_filename, code.co_firstlineno, self.name)
 

@@ -127,7 +127,7 @@ class _Check:
         return f"%{symbol_numbers(self.root)[symbol]}{name}: {symbol.spec}"
 
     def explain_missing(self, symbol: Symbol, symbols: set[Symbol], enclosing: tuple[set[Symbol], ...]) -> str:
-        """Why a symbol has no value where it is read."""
+        """The reason why a symbol has no value where it is read."""
         if symbol in symbols:
             return "is read before the node that writes it."
         if any(symbol in outer for outer in enclosing):

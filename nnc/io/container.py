@@ -115,7 +115,7 @@ def damaged(source: Path, reason: str, or_else: str = "") -> FileFormatError:
 
 
 def _check_text(digits: str) -> bytes:
-    """Where the checksum stands in the header."""
+    """The header's entry for the checksum."""
     return f'"{CHECK}":"{digits}"'.encode()
 
 

@@ -126,7 +126,7 @@ def dot_product_attention(
 
 
 def _check_operands(q: Array, k: Array, v: Array) -> int:
-    """How many of the queries' heads share one of the keys'."""
+    """Checks the operands; returns the number of the queries' heads that share one of the keys'."""
     operands = {"query": spec_of(q), "key": spec_of(k), "value": spec_of(v)}
     of_q, of_k, of_v = (spec.shape for spec in operands.values())
     fits = len(of_q) == len(of_k) >= 3 and of_k[:-1] == of_v[:-1] and of_q[-1] == of_k[-1] and of_q[:-3] == of_k[:-3]
@@ -167,7 +167,7 @@ def _read_mask(mask: Any, full: tuple[int, ...]) -> Array:
 
 
 def _read_window(size: Any) -> tuple[int, int] | None:
-    """How many keys before a query and after it take part."""
+    """The numbers of keys before a query and after it that take part."""
     pair = size if isinstance(size, (tuple, list)) else (size, size)
     if size is not None and (len(pair) != 2 or not all(hasattr(n, "__index__") and n >= 0 for n in pair)):
         raise user_error(

@@ -138,7 +138,7 @@ def uniform(scale: float = 1e-2, dtype: DTypeLike = dtypes.float32) -> Initializ
 
 
 def fans(shape: Sequence[int], in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = ()) -> tuple[int, int]:
-    """How many inputs each output has, and how many outputs each input has; axes that are none of the three are a window.
+    """The number of inputs of each output, and of outputs of each input; axes that are none of the three are a window.
 
     Args:
         shape: of the weights.

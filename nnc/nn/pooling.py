@@ -43,7 +43,7 @@ class _Windows:
         return {"window": self.window, "stride": self.stride, "padding": padding, "dilation": self.dilation}
 
     def counts(self, padded: bool) -> Any:
-        """How many elements each window has, of x alone or of the padding, too, of which `extra` is no part."""
+        """Counts the elements of each window, of x alone or of the padding, too, of which `extra` is no part."""
         result: Any = np.ones(())
         for n, k, s, (low, high), d, more in zip(
             self.spatial, self.window, self.stride, self.padding, self.dilation, self.extra, strict=True
@@ -83,7 +83,7 @@ def _read_windows(
 
 
 def _more(n: int, window: int, stride: int, padding: tuple[int, int], dilation: int) -> int:
-    """How many elements complete a last, incomplete window; it must begin in x or in the padding before it."""
+    """The number of elements that complete a last, incomplete window; it must begin in x or in the padding before it."""
     low, high = padding
     rest = n + low + high - dilation * (window - 1) - 1
     count = -(-rest // max(1, stride)) + 1

@@ -28,7 +28,7 @@ PaddingLike = str | int | Sequence[int] | Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the channels stand: `order` maps the canonical order (channels, *spatial) to the axes of the layout."""
+    """The place of the channels: `order` maps the canonical order (channels, *spatial) to the axes of the layout."""
 
     order: tuple[int, ...]
 

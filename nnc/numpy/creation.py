@@ -361,7 +361,7 @@ def arange(
 
 
 def _steps(start: float, stop: float, step: float, exact: bool) -> int:
-    """How many numbers lie from start up to and without stop."""
+    """Counts the numbers from start up to and without stop."""
     if exact:
         return max(0, int(-((start - stop) // step)))
     count = (stop - start) / step

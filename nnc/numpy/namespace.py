@@ -49,7 +49,7 @@ class NamespaceInfo:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """Where new arrays are."""
+        """The device of new arrays."""
         return CPU
 
     def devices(self) -> list[str]:

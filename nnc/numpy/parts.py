@@ -159,7 +159,7 @@ _ORDERS = ("big", "little")
 
 
 def _weights(bitorder: str, where: str) -> np.ndarray[Any, Any]:
-    """How far the bit at each place of a byte is shifted."""
+    """The shift of the bit at each place of a byte."""
     if bitorder not in _ORDERS:
         raise user_error(ArgumentError, where, f"bitorder is {bitorder!r}.", fix='use "big" or "little".')
     shifts = np.arange(8, dtype=np.uint8)

@@ -170,7 +170,7 @@ def mean(
 
 
 def _count(spec: TensorSpec, axes: Shape, keepdims: bool, where: Any, name: str) -> Any:
-    """How many elements stand for one of the result: a number, or an array of numbers where a mask chooses."""
+    """Counts the elements behind one of the result: a number, or an array of numbers where a mask chooses."""
     if where is None:
         n = 1
         for axis in axes:

@@ -339,7 +339,7 @@ def intersect1d(
 
 
 def _first_place(x: Any, values: Array) -> Array:
-    """Where each of `values` occurs first in the flattened `x`."""
+    """The first place of each of `values` in the flattened `x`."""
     flat = ravel(x)
     order = argsort(flat)
     return indexing.take(

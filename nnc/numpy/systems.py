@@ -167,7 +167,7 @@ def inv(x: ArrayLike, /) -> Array:
 
 
 def relative_tolerance(x: Array, rtol: Any, where: str, name: str = "rtol") -> float:
-    """How small, of the largest, a singular value counts as 0."""
+    """The share of the largest singular value below which one counts as 0."""
     if rtol is None:
         return float(max(x.spec.shape[-2:])) * float(finfo(x.spec.dtype).eps)
     try:

@@ -98,7 +98,7 @@ class _Search(NamedTuple):
 
 
 class _Rules(NamedTuple):
-    """When a step is good, and how long to look for one."""
+    """The conditions of a good step, and the limits of the search for one."""
 
     max_steps: int
     max_step: float | None
@@ -111,7 +111,7 @@ class _Rules(NamedTuple):
 
 
 def _errors(rules: _Rules, start: _Point, point: _Point) -> tuple[Array, Array]:
-    """By how much a step misses sufficient decrease and small curvature; 0 where it does not."""
+    """The violation of sufficient decrease and of small curvature by a step; 0 where it fulfils them."""
     decrease = point.value - start.value - rules.slope_rtol * point.step * start.slope
     if rules.approx_dec_rtol is not None:  # Hager and Zhang's condition, for values that differ in their last bits only
         by_slope = point.slope - (2 * rules.slope_rtol - 1.0) * start.slope
@@ -134,7 +134,7 @@ def _within(low: _Point, high: _Point, reference: _Point) -> Array:
 
 
 def _cubic_minimum(a: _Point, b: _Point, c: _Point) -> Array:
-    """Of the cubic through a with its slope, b and c."""
+    """The minimum of the cubic through a with its slope, b and c."""
     db, dc = b.step - a.step, c.step - a.step
     scale = (db * dc) ** 2 * (db - dc)
     rest_b, rest_c = b.value - a.value - a.slope * db, c.value - a.value - a.slope * dc
@@ -144,7 +144,7 @@ def _cubic_minimum(a: _Point, b: _Point, c: _Point) -> Array:
 
 
 def _parabola_minimum(a: _Point, b: _Point) -> Array:
-    """Of the parabola through a with its slope, and b."""
+    """The minimum of the parabola through a with its slope, and b."""
     db = b.step - a.step
     return a.step - a.slope / (2.0 * ((b.value - a.value - a.slope * db) / db**2))
 
@@ -219,7 +219,7 @@ def _search(rules: _Rules, start: _Point, grad: Array, guess: Array, evaluate: C
 
 
 class ZoomLinesearchInfo(NamedTuple):
-    """How many steps were tried, and by how much the last misses the two conditions.
+    """The number of steps that were tried, and the violation of the two conditions by the last.
 
     Attributes:
         num_linesearch_steps: how many steps were tried.

@@ -28,7 +28,7 @@ def as_steps(count: Any) -> Array:
 
 
 def _fraction(count: Any, begin: int, steps: int) -> Array:
-    """How much of `steps` after `begin` is done, from 0 to 1."""
+    """The share of `steps` after `begin` that is done, from 0 to 1."""
     return nnp.minimum(nnp.maximum((as_steps(count) - begin) / steps, 0.0), 1.0)
 
 

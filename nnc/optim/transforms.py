@@ -48,7 +48,7 @@ def scale(step_size: Scalar) -> GradientTransformation:
 
 
 class ScaleByScheduleState(NamedTuple):
-    """How many updates were made.
+    """The number of updates so far.
 
     Attributes:
         count: how many updates were made, a 0-d integer.

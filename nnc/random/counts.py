@@ -235,7 +235,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.fl
 
 
 def _binomial_by_gaps(key: Array, n: Array, p: Array, own: dtypes.DType, shape: Shape) -> Array:
-    """How many geometric gaps fit into n trials."""
+    """Counts the geometric gaps that fit into n trials."""
     rate = ew.abs_(portable_log1p(-p))  # 0 where no trial succeeds: then gaps are infinite
 
     def step(state: Any) -> Any:
@@ -270,7 +270,7 @@ def _binomial_by_rejection(key: Array, n: Array, p: Array, own: dtypes.DType, sh
 def multinomial(
     key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: ShapeLike | None = None, dtype: DTypeLike | None = None
 ) -> Array:
-    """How often each of several outcomes happens in `n` independent trials.
+    """Draws the counts of several outcomes in `n` independent trials.
 
     Args:
         key: a key that is used for nothing else.

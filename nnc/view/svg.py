@@ -51,7 +51,7 @@ def number(value: float) -> str:
 
 
 def shorten(text: str, width: float, size: float) -> str:
-    """As much of `text` as fits into `width` at a font of that size; nothing where that is hardly a word."""
+    """The part of `text` that fits into `width` at a font of that size; nothing where that is hardly a word."""
     room = int(width / (CHARACTER * size) + 1e-6)
     if len(text) <= room:
         return text

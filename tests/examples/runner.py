@@ -41,7 +41,7 @@ def _is_number(text: str) -> bool:
 
 
 def shapes(path: Path) -> dict[str, int]:
-    """How many elements of each kind an SVG has; it is well-formed."""
+    """Counts the elements of each kind of an SVG, which must be well-formed."""
     counts: dict[str, int] = {}
     for element in ElementTree.parse(path).iter():
         kind = element.tag.split("}")[1]

@@ -14,7 +14,7 @@ SHAPE = (4, 5, 3)
 
 
 def mask(*boxes: Box, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
-    """How many of `boxes` hold each cell."""
+    """Counts, for each cell, the boxes that hold it."""
     cells = np.zeros(shape, int)
     for box in boxes:
         cells[tuple(slice(a, b) for a, b in zip(box.start, box.limit, strict=True))] += 1

@@ -100,7 +100,7 @@ def test_an_infinity_or_nan_stays_in_the_bins_that_hold_it(size: int) -> None:
 
 @pytest.mark.parametrize(("n", "size"), [(7, 3), (13, 9), (5, 11), (40, 12)])
 def test_gradients_of_bins_are_local_and_the_same_compiled(n: int, size: int) -> None:
-    """Of any order: the map is linear, so a second derivative of its square is the map and its transpose."""
+    """Derivatives of any order: the map is linear, so a second derivative of its square is the map and its transpose."""
     starts, ends = np.arange(size) * n // size, -(-(np.arange(size) + 1) * n // size)
     place = np.arange(n)[:, None]
     shares = ((place >= starts) & (place < ends)) / (ends - starts)

@@ -97,7 +97,7 @@ def test_a_new_command_that_is_exact_takes_short_floats_as_they_are() -> None:
 def test_a_new_command_that_is_one_function_of_numpy_writes_into_planned_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By its column numpy_call, and for others by numpy_into, where kernels are not compiled."""
+    """Uses its column numpy_call, and for others numpy_into, where kernels are not compiled."""
     written: list[Any] = []
 
     def write(x: Any, out: Any) -> None:
@@ -154,7 +154,7 @@ def test_a_reduction_whose_command_no_kernel_prints_runs_its_reference() -> None
 @pytest.mark.parametrize("shape", [(6, 40), (40, 6), (3, 5, 64), (7,)])
 @pytest.mark.parametrize("dtype", ["float32", "int16"])
 def test_a_new_cumulative_command_is_compiled(shape: tuple[int, ...], dtype: str) -> None:
-    """By an own command of floats that knows no shortcut, and by one of integers."""
+    """Tries an own command of floats that knows no shortcut, and one of integers."""
     by, function = {
         "float32": (elementwise("test_log_sum", np.logaddexp, "logaddexp(x, y)", arity=2, accepts=FLOAT), np.logaddexp),
         "int16": (nnc.graph.command("bitwise_xor"), np.bitwise_xor),

@@ -39,7 +39,7 @@ def fails(test: str) -> bool:
 
 
 def calls(test: str) -> int:
-    """How many steps the printed program has."""
+    """The number of steps of the printed program."""
     body = test.split("def program(")[1].split("def inputs(")[0]
     return body.count(" = ")
 
@@ -175,7 +175,7 @@ def elements_that_stay(name: str, *operands: Any, **params: Any) -> Any:
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "float32"])
 def test_rounded_elements_that_a_wider_dtype_does_not_show_are_not_exact(dtype: str) -> None:
-    """Of 20,000 sums in float64, ten are by chance the same with eleven bits more."""
+    """Ten of 20,000 sums in float64 are by chance the same with eleven bits more."""
     x = np.random.default_rng(0).uniform(1, 2, (20_000, 7, 2)).view(np.complex128)[..., 0]
     x = x.astype(dtype) if dtype == "complex128" else x.real.astype(dtype)
     assert elements_that_stay("reduce_sum", x, axes=(1,)).mean() < 1e-4

@@ -63,7 +63,7 @@ class Layers:
         self.shapes[f"{name}.weight"] = (rows, features)
 
     def count(self) -> int:
-        """How many numbers are trained."""
+        """The number of trained parameters."""
         return sum(math.prod(shape) for name, shape in self.shapes.items() if "running" not in name)
 
     def training_flops(self) -> float:

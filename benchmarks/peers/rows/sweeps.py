@@ -65,7 +65,7 @@ def _images(kind: str) -> Inputs:
 
 
 def convolution_shapes(kind: str) -> tuple[tuple[int, ...], ...]:
-    """Of the images, the weights and the output."""
+    """Returns the shapes of the images, the weights and the output."""
     batch, m, n, width, size, stride, groups = CONVOLUTIONS[kind]
     x = (batch, m, size, size)
     if kind == "transposed":  # padding 1 of 4: twice the size

@@ -77,13 +77,13 @@ class _Printer:
         return Native(made.text, self.symbols)
 
     def number(self, value: int) -> str:
-        """Where an integer lies that a routine reads."""
+        """The address of an integer that a routine reads."""
         room = self.code.room(8)
         self.code.line(f"store i64 {value}, ptr {room}")
         return room
 
     def letter(self, value: str) -> str:
-        """Where a letter lies that a routine reads."""
+        """The address of a letter that a routine reads."""
         room = self.code.room(1)
         self.code.line(f"store i8 {ord(value)}, ptr {room}")
         return room
@@ -164,7 +164,7 @@ def _cholesky_pieces(specs: Specs, params: Params) -> Pieces:
 
 
 def _cholesky(p: _Printer, step: Step, pieces: Pieces) -> None:
-    """By a printed kernel. Where that meets a pivot that is not positive, LAPACK decides, as in the reference."""
+    """Runs a printed kernel. Where that meets a pivot that is not positive, LAPACK decides, as in the reference."""
     (x, out), code, room = p.views, p.code, p.at["a"]
     n, size = x.spec.shape[-1], p.dtype.itemsize
     lower, apart = p.letter("L"), row_bytes(n, p.dtype)
@@ -220,7 +220,7 @@ def _det(p: _Printer, step: Step, pieces: Pieces) -> None:
 
 
 def _sign_and_log(p: _Printer, source: str) -> tuple[Value, Value]:
-    """Of the determinant, by LU; 0 and -inf for a singular matrix."""
+    """The sign and the logarithm of the determinant, by LU; 0 and -inf for a singular matrix."""
     code, n = p.code, p.views[0].spec.shape[-1]
     p.gather(p.views[0], source, p.at["a"])
     info = p.call("getrf", n, n, p.at["a"], n, p.at["pivots"])

@@ -161,13 +161,13 @@ class _Gradient:
         return self.form.value_features if i == 2 else self.form.features
 
     def _query_sums(self, code: Code, number: Value) -> Matrix:
-        """Where the gradients of a head's queries are added up."""
+        """The address at which the gradients of a head's queries are added up."""
         form, unit = self.form, self.form.tiling.wide.itemsize
         own = times(code, number, form.count * form.features * unit)
         return Matrix(code.offset("%workspace", own), form.features * unit, unit, form.tiling.wide)
 
     def _bias_sums(self, code: Code, number: Value) -> Matrix:
-        """Where a head adds up the gradient of the bias."""
+        """The address at which a head adds up the gradient of the bias."""
         form, unit = self.form, self.form.tiling.wide.itemsize
         pointer = code.offset("%workspace", self.room[0] * unit)
         return Matrix(pointer, form.keys * unit, unit, form.tiling.wide).at(code, number)
@@ -329,8 +329,8 @@ class _Gradient:
 
 @dataclass(frozen=True)
 class _Here:
-    """Where a span of keys, begin..end, meets a head of queries: the head's number, pointers for it and for the one after it, the
-    span's keys (1) and values (2) without gaps, and the sums of their gradients.
+    """The meeting of a span of keys, begin..end, with a head of queries: the head's number, pointers for it and for the one after
+    it, the span's keys (1) and values (2) without gaps, and the sums of their gradients.
     """
 
     begin: Bound

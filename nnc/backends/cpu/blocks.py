@@ -28,7 +28,7 @@ _NEAR = 4  # rows that are reached from one pointer, with few registers
 
 @dataclass(frozen=True)
 class Matrix:
-    """Where a matrix lies: its first element, bytes between rows and between columns, and the dtype in memory."""
+    """The place of a matrix: its first element, bytes between rows and between columns, and the dtype in memory."""
 
     pointer: str
     row: Bound

@@ -90,7 +90,7 @@ class Buckets:
             code.declare("declare i16 @llvm.ctpop.i16(i16)")
 
             def below(splitters: Value, key: Value) -> Value:
-                """How many splitters are less than a key."""
+                """Counts the splitters that are less than a key."""
                 mask = code.compare("lt", splitters, code.splat(key, _GROUPS))
                 bits = code.let(f"bitcast {mask.typed} to i16")
                 return code.convert(

@@ -162,7 +162,7 @@ class _File:
 
 
 class _Plan:
-    """Where everything lies, from the begin of the memory on."""
+    """The offsets of all parts, from the begin of the memory on."""
 
     def __init__(self, files: Sequence[_File]) -> None:
         self.places: dict[tuple[int, int], int] = {}  # by file and section
@@ -183,7 +183,7 @@ class _Plan:
         return end
 
     def find(self, file: int, symbol: _Symbol) -> int:
-        """Where a symbol lies that a file defines."""
+        """The address of a symbol that a file defines."""
         place = self.places.get((file, symbol.section))
         if place is None:
             raise UnknownFormError(f"{symbol.name or 'a symbol'} lies in section {symbol.section}, which is not loaded")

@@ -41,7 +41,7 @@ _NUMBERS = "first", "end", "width"  # that a kernel takes which finishes rows
 
 @dataclass(frozen=True)
 class Shape:
-    """How a product is cut: into parts of `chunk` rows by `group` panels of columns, and those into tiles. `shared`: tiles and
+    """The tiling of a product: parts of `chunk` rows by `group` panels of columns, and those into tiles. `shared`: tiles and
     panels are computed by functions that products share.
     """
 
@@ -94,8 +94,8 @@ def oriented_for_tiles(product: Product) -> Product:
 
 
 def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape | None:
-    """How to cut a product whose sums are of dtype `wide`; None where they are too long to go on from a rounded result, unless they
-    are `finished` from memory of their own.
+    """Chooses the tiles of a product whose sums are of dtype `wide`; None where they are too long to go on from a rounded result,
+    unless they are `finished` from memory of their own.
     """
     unit, m, n = product.dtype.itemsize, product.rows.size, product.columns.size
     lanes = vector_bytes() // wide.itemsize
@@ -311,7 +311,7 @@ class _Part:
 
     @property
     def target(self) -> Target:
-        """Where sums are written."""
+        """The memory that sums are written to."""
         rows, columns = self.product.rows, self.product.columns
         return self.sums or Target(self.pointers[2], rows.out, columns.out, self.product.dtype)
 

@@ -66,7 +66,9 @@ class Jit:
 
     @property
     def failure(self) -> Exception | None:
-        """Why nothing can be compiled or loaded; None where it can. The first text, the runtime's, is compiled to find out."""
+        """The reason why nothing can be compiled or loaded; None where it can. The first text, the runtime's, is compiled to find
+        out.
+        """
         with self._starting:
             if self._runtime_code is None and self._failure is None:
                 try:
@@ -240,7 +242,7 @@ def expected_compiler() -> Jit | None:
 
 
 def why_absent() -> str | None:
-    """Why there is no compiler; None where there is one."""
+    """The reason for the absence of a compiler; None where there is one."""
     found = _start()
     error = found.failure if isinstance(found, Jit) else found
     return None if error is None else f"{type(error).__name__}: {error}"
@@ -332,5 +334,5 @@ class _States(threading.local):
         self._state = make(self._scratch.ctypes.data)
 
     def address(self) -> int:
-        """Where this thread's state lies."""
+        """The address of this thread's state."""
         return self._state.address

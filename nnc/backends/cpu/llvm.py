@@ -31,8 +31,8 @@ NOTICE = 0  # instead of the number of a request: all that were made are waited 
 
 
 class Recipe:
-    """How a module is compiled: the passes, by the names of `_PASSES`, or all of LLVM's first level; then code generation, which
-    tries hard (`level` 0 to 3).
+    """The settings to compile a module by: the passes, by the names of `_PASSES`, or all of LLVM's first level; then code
+    generation, which tries hard (`level` 0 to 3).
     """  # no dataclass, and no NamedTuple: those take longer to import than all else here
 
     __slots__ = ("_encoded", "first_level", "level", "passes")

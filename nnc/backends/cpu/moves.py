@@ -73,7 +73,7 @@ def is_tiny(*specs: TensorSpec) -> bool:
 
 
 class _Plan:
-    """How a box is copied: its axes in the order of the target's memory, and the work of the innermost loop."""
+    """The plan of copying a box: its axes in the order of the target's memory, and the work of the innermost loop."""
 
     def __init__(self, axes: Axes, word: DType, source_start: int, target_start: int) -> None:
         self.axes, self.word = axes, word
@@ -153,7 +153,7 @@ class _Plan:
                     code.store(code.offset(target, k * steps[0][1]), vector)
 
     def _tile_at(self, code: Code, pointers: Sequence[str], i: Value, n: int, steps: tuple[int, int]) -> list[str]:
-        """Where tile `i` of an axis of size `n` begins."""
+        """The start of tile `i` of an axis of size `n`."""
         first = code.mul(i, code.integer(self.tile))
         if n % self.tile:
             first = code.intrinsic("smin", first, code.integer(n - self.tile))

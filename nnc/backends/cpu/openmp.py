@@ -29,7 +29,7 @@ class Openmp:
     origin: str
 
     def describe(self) -> str:
-        """Where it was found, or why not."""
+        """The path of the library, or the reason for its absence."""
         return self.origin if self.library is not None else f"{ABSENT}: {self.origin}"
 
 

@@ -80,7 +80,7 @@ def value_of(code: Code, key: Value, dtype: DType, descending: bool) -> Value:
 
 
 def is_ambiguous(code: Code, x: Value) -> Value:
-    """Where a float is one that its key does not tell: NaN or -0."""
+    """Whether a float is one that its key does not tell: NaN or -0."""
     raw = code.bitcast(x, _bits(x.dtype))
     top = 1 << 8 * raw.dtype.itemsize - 1
     size = code.and_(raw, code.like(raw, top - 1))
@@ -94,7 +94,7 @@ def _infinity(dtype: DType) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How elements that are being sorted lie in registers and in memory: one array for each of `kinds`."""
+    """The layout of elements that are being sorted, in registers and in memory: one array for each of `kinds`."""
 
     kinds: tuple[DType, ...]
 

@@ -60,7 +60,7 @@ def are_for_who_asks(setting: Path = _SETTING) -> bool:
 
 
 def _large_pages(array: NDArray) -> tuple[int, int]:
-    """Where the large pages begin and end that fit into an array."""
+    """The begin and the end of the large pages that fit into an array."""
     begin, page = array.ctypes.data, _MEMORY.large_page_bytes
     return -(-begin // page) * page, (begin + array.nbytes) // page * page
 

@@ -32,7 +32,7 @@ class Pieces:
 
     @property
     def count(self) -> int:
-        """How many pieces there are, a power of two."""
+        """The number of pieces, a power of two."""
         return self.shared.parts * _PIECES_OF_A_PART if self.shared.parts > 1 else 1
 
     @property
@@ -116,5 +116,5 @@ class Pieces:
         return code.offset(self.shared.pointer(code, "%args", "ends"), code.mul(number, code.integer(8)))
 
     def _end(self, code: Code, number: Value) -> Value:
-        """Where a piece begins, which is where the one before ends."""
+        """The begin of a piece, which is the end of the one before."""
         return code.load(self._place(code, number), dtypes.int64)

@@ -113,7 +113,7 @@ class Pool:
 
     @property
     def workers(self) -> int:
-        """How many there are."""
+        """The number of workers."""
         return len(self._workers)
 
     def _hire(self) -> None:

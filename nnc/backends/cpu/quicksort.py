@@ -45,7 +45,7 @@ def _compress(code: Code, x: Value, mask: Value) -> Value:
 
 
 def _count(code: Code, mask: Value) -> Value:
-    """How many lanes are chosen."""
+    """Counts the chosen lanes."""
     bits = code.let(f"bitcast {mask.typed} to i{mask.lanes}")
     code.declare(f"declare i{mask.lanes} @llvm.ctpop.i{mask.lanes}(i{mask.lanes})")
     count = code.let(f"call i{mask.lanes} @llvm.ctpop.i{mask.lanes}(i{mask.lanes} {bits})")

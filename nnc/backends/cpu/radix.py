@@ -91,7 +91,7 @@ class Radix:
         return args
 
     def _places(self, code: Code, work: str) -> dict[str, str]:
-        """Where everything lies in the memory of a row."""
+        """The offsets of all parts in the memory of a row."""
         sizes = {f"{name}{k}": nbytes for k, nbytes in enumerate(self._arrays) for name in ("from", "to")}
         sizes["counts"] = 4 * _DIGITS * self.shared.parts
         if can_split(self.layout, self.n, self.low):

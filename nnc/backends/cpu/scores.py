@@ -85,7 +85,7 @@ class Form:
 
     @property
     def blocks(self) -> int:
-        """How many there are."""
+        """The number of blocks."""
         return -(-self.count // self.width)
 
     @property
@@ -238,7 +238,7 @@ class Block:
 
     @property
     def size(self) -> Value:
-        """How many queries there are."""
+        """The number of queries."""
         return self.code.sub(self.end, self.first)
 
     def range(self, begin: Bound, end: Bound) -> tuple[Value, Value]:
@@ -286,7 +286,7 @@ class Block:
         return self.code.compare("lt", self._lanes(v, dtypes.int64), self.size)
 
     def pointers(self, source: Matrix, v: Value) -> str:
-        """Where pointers to the rows of a vector's queries stand; behind the last query, to its row."""
+        """The memory with pointers to the rows of a vector's queries; behind the last query, to its row."""
         code, lanes = self.code, self.tiling.lanes
         with code.loop(0, lanes) as i:
             at = code.add(code.add(self.first, code.mul(v, code.integer(lanes))), i)

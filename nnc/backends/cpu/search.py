@@ -33,7 +33,7 @@ def _searchsorted(step: Step) -> Native | None:
     comes_after = "lt" if step.params["side"] == "left" else "le"
 
     def find(code: Code, row: str, value: Value) -> Value:
-        """How many elements of a row come before the place of a value."""
+        """Counts the elements of a row that come before the place of a value."""
         wanted = key_of(code, value, False)
         place, left = code.constant(0, dtypes.int64, value.lanes), n
 

@@ -48,7 +48,7 @@ class Shared:
         return code.load(self.field(code, args, name), dtypes.int64)
 
     def field(self, code: Code, args: str, name: str) -> str:
-        """Where a field lies."""
+        """The address of a field."""
         return code.offset(args, 8 * _FIELDS.index(name))
 
     def begin(self, code: Code, pointers: Mapping[str, str]) -> str:

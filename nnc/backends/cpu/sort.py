@@ -170,7 +170,7 @@ def _nbytes(keys: Keys, n: int) -> int:
 
 
 def _at_once(rows: int, n: int) -> int:
-    """How many rows have memory of their own at a time."""
+    """The number of rows that have memory of their own at a time."""
     return 1 if n >= _SORTING.shared_elements else min(rows, _SORTING.rows_at_once)
 
 

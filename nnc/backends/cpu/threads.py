@@ -127,7 +127,7 @@ def set_num_threads(n: int) -> int:
 
 
 def first_number() -> int:
-    """How many threads there are before a number is set."""
+    """The number of threads before one is set."""
     return min(Options.from_environment().kernel_threads or usable_threads(), most_threads())
 
 

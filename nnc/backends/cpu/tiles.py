@@ -57,7 +57,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Target:
-    """Where sums are written: a pointer, and how many bytes further the next row and the next column lie."""
+    """The memory that sums are written to: a pointer, and the bytes to the next row and to the next column."""
 
     pointer: str
     row: Bound

@@ -45,7 +45,7 @@ class _Selection:
 
     @property
     def collected(self) -> Value:
-        """How many elements there are."""
+        """The number of collected elements."""
         return self.code.read(self.count)
 
     def put(self, element: Element, mask: Value) -> None:

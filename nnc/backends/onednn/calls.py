@@ -106,7 +106,7 @@ class CallState:
 
     @property
     def address(self) -> int:
-        """Where the stream's handle lies, and all that follows it."""
+        """The address of the stream's handle, and of all that follows it."""
         return int(self.words.ctypes.data)
 
 

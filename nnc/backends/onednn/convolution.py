@@ -535,7 +535,7 @@ def _is_fast(problem: _Problem) -> bool:
 
 
 def _layouts(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool) -> Mapping[int, str]:
-    """How the weight should lie for activations without gaps."""
+    """The best layout of the weight for activations without gaps."""
     if _forms[get_command(name)].sought == W or "packed" in params:
         return {}
     layout = _layout(_problem(name, specs, params), once)
@@ -568,7 +568,9 @@ def _dense_workspace(problem: _Problem) -> int:
 
 
 def _lanes(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
-    """How many channels of the result a vector holds. A matrix unit has none, since it waits for memory with idle lanes, too."""
+    """The number of the result's channels that a vector holds. A matrix unit has none, since it waits for memory with idle lanes,
+    too.
+    """
     return _lanes_of(_problem(name, specs, params).unpacked)
 
 

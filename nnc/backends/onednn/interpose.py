@@ -22,7 +22,7 @@ _READ, _WRITE = 1, 2
 
 
 class _LinkMap(ctypes.Structure):
-    """How the C library of Linux describes a loaded library (link.h); the handle of one points to it."""
+    """The C library's description of a loaded library on Linux (link.h); the handle of one points to it."""
 
     _fields_ = (("base", c_uint64), ("name", c_char_p), ("dynamic", c_void_p))
 

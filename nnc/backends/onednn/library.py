@@ -121,7 +121,7 @@ class Library:
     shares_threads: bool  # it works in nnc's threads, rather than in OpenMP's
 
     def address(self, name: str) -> int:
-        """Where a C function lies, for compiled code."""
+        """The address of a C function, for compiled code."""
         found = ctypes.cast(getattr(self.functions, name), c_void_p).value
         if found is None:
             raise BackendError(f"oneDNN has no function {name}")
@@ -472,7 +472,7 @@ def _plain(argument: Any) -> Any:
 
 
 class Stream(Owned):
-    """Where primitives run, one after the other; of one thread at a time."""
+    """A queue on which primitives run, one after the other; of one thread at a time."""
 
     __slots__ = ()
     kind = "stream"

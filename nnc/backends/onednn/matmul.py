@@ -111,7 +111,7 @@ def _combined(step: Step, view: View, gemm: Gemm) -> MemoryDesc | None:
 
 
 def _along(axis: Axis, out: View, view: View) -> int | None:
-    """How far a tensor of the result's shape moves along an axis of the product, which may be several of the result's."""
+    """The stride of a tensor of the result's shape along an axis of the product, which may be several of the result's."""
     if axis.size == 1:
         return 0
     rows = [row for row in zip(out.spec.shape, out.strides, view.strides, strict=True) if row[0] > 1]

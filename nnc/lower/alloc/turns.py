@@ -48,12 +48,12 @@ class LiveSets:
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return len(self.names)
 
     @property
     def count(self) -> int:
-        """How many sets there are."""
+        """The number of sets."""
         return len(self.places)
 
     @property
@@ -96,7 +96,7 @@ class LiveSets:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one run decides.
+    """The settings by which one run decides.
 
     `rank`: the order in which blocks that can come next are chosen, of which `children` are tried. `width`: how many partial plans
     are kept. `keen`: the larger, the more the highest sets count. `bulk`: how much plans are preferred that have placed large

@@ -334,7 +334,7 @@ class _Turn(Skyline):
         code.write(many, code.intrinsic("smin", longer, self.number("children")))
 
     def _pair(self, k: Value, part: int) -> Value:
-        """Where a part of pair k lies."""
+        """The address of a part of pair k."""
         code = self.code
         return code.add(code.mul(k, code.integer(2)), code.integer(part))
 

@@ -31,11 +31,11 @@ class Writer:
         return self.code.load(self.words[name], dtypes.int64)
 
     def array(self, name: str) -> str:
-        """Where an array lies."""
+        """The address of an array."""
         return self.code.let(f"load ptr, ptr {self.words[name]}")
 
     def at(self, array: str, i: Value | int) -> str:
-        """Where a word of an array lies."""
+        """The address of a word of an array."""
         return self.code.let(f"getelementptr i64, ptr {array}, {self.code.integer(i).typed}")
 
     def get(self, array: str, i: Value | int) -> Value:
@@ -114,7 +114,7 @@ class Skyline(Writer):
         self.far = code.integer(FAR)
 
     def height(self, s: Value) -> Value:
-        """How high a set is, which need not exist."""
+        """The height of a set, which need not exist."""
         code = self.code
         exists = self.both(code.compare("ge", s, code.integer(0)), code.compare("lt", s, self.sets))
         inside = code.select(exists, s, code.integer(0))

@@ -78,7 +78,7 @@ def vector_type(scalar: str, lanes: int) -> str:
 
 
 def literal(value: Any, dtype: DType) -> str:
-    """How a number is written in LLVM's text, exactly."""
+    """Writes a number in LLVM's text, exactly."""
     if dtypes.is_bool(dtype):
         return "true" if value else "false"
     if dtypes.is_integer(dtype):

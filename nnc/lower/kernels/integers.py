@@ -15,7 +15,7 @@ _LONGEST_CHAIN = 8  # of powers of floats; beyond, rounding errors add up to mor
 
 
 def _safe_divisor(x: Term, y: Term) -> tuple[Term, Term]:
-    """Where y is 0, and a divisor of x for which the machine's division is defined."""
+    """The mask of zeros of y, and a divisor of x for which the machine's division is defined."""
     zero = y.equals(0)
     undefined = zero
     if x.dtype in dtypes.SIGNED:

@@ -72,7 +72,7 @@ class Nest:
 
     @property
     def size(self) -> int:
-        """How many iterations all loops make."""
+        """The number of iterations of all loops."""
         return math.prod(self.sizes)
 
     @cached_property
@@ -209,7 +209,7 @@ def _vector_loop(
 
 
 def flat_length(graph: Graph, views: Sequence[View]) -> int | None:
-    """How many elements there are, if all operands are gone through from the first byte to the last, or are one value."""
+    """The number of elements, if all operands are traversed from the first byte to the last, or are one value."""
     shape: tuple[int, ...] | None = None
     for view in views:
         if any(step for n, step in zip(view.spec.shape, view.strides, strict=True) if n > 1):

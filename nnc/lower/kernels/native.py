@@ -127,7 +127,7 @@ class State(Protocol):
 
     @property
     def address(self) -> int:
-        """Where it lies in memory."""
+        """The address of the state."""
         ...
 
 
@@ -136,7 +136,7 @@ class Function(Protocol):
 
     @property
     def address(self) -> int:
-        """Where it can be called."""
+        """The address to call."""
         ...
 
 

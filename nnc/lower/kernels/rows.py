@@ -57,11 +57,11 @@ class Rows(Values):
         return -(-self.nest.sizes[loop] // (self.step if loop == self.nest.vector else 1))
 
     def sums_of_all_rows(self) -> int:
-        """How many sums of one reduction there are, with room for whole vectors."""
+        """The number of sums of one reduction, with room for whole vectors."""
         return math.prod(count * (self.step if loop == self.nest.vector else 1) for loop, count in self.steps())
 
     def sum_at(self, part: Value, reduction: int, block: Block) -> str:
-        """Where the sum of a part lies."""
+        """The address of the sum of a part."""
         code, at = self.code, self.code.integer(0)
         for loop, count in self.steps():
             width = count * (self.step if loop == self.nest.vector else 1)
@@ -108,7 +108,7 @@ class Rows(Values):
         return [(loop, -(-nest.sizes[loop] // (self.step if loop == nest.vector else 1))) for loop in nest.outer]
 
     def outer_loops_in_one(self) -> int:
-        """How many of the outer loops are gone through as one, whose iterations are dealt out to threads."""
+        """The number of outer loops that are traversed as one, whose iterations are dealt out to threads."""
         units, steps = 1, self.steps()
         for i, (_, count) in enumerate(steps):
             units *= count
@@ -415,7 +415,7 @@ def _has_short_floats(nest: Nest) -> bool:
 
 
 def _choose_lanes(nest: Nest, vector_bytes: int) -> tuple[int, int]:
-    """How many lanes a vector has, and how many vectors are worked on at once."""
+    """Chooses the number of lanes of a vector, and of vectors that are worked on at once."""
     if nest.vector is None:
         return 0, 1
     n, most = nest.sizes[nest.vector], max(vector_bytes // nest.widest, 2)

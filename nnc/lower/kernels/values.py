@@ -122,7 +122,7 @@ class Values:
                 yield node.outputs[0]
 
     def saved_at(self, symbol: Symbol, room: str, block: Block) -> str:
-        """Where the present elements of a value are kept."""
+        """The address of the present elements of a value."""
         size = self.code.integer(symbol.dtype.itemsize)
         return self.code.offset(room, self.code.mul(block.rounds[self.nest.row[0]], size))
 

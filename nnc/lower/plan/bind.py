@@ -21,7 +21,7 @@ from nnc.options import Options
 
 
 def no_workspace(node: Node) -> int:
-    """For plans that know no kernels."""
+    """Returns no workspace, for plans that know no kernels."""
     return 0
 
 
@@ -142,8 +142,8 @@ def _number(
 
 
 class Rings:
-    """How many copies of an iteration loops need so that nothing is moved between iterations; remembered by the iteration's
-    graph.
+    """The number of copies of an iteration that loops need so that nothing is moved between iterations; remembered by the
+    iteration's graph.
     """
 
     def __init__(self) -> None:

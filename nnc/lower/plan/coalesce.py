@@ -352,7 +352,7 @@ class Classes:
         return not any(self.find(tensor) in map(self.find, chain) for tensor in others)
 
     def _occupied(self, whole: int, level: _Part) -> Intervals:
-        """When a class itself, or a part of it that another join put there, may use the bytes of `level`."""
+        """The intervals in which a class itself, or a part of it that another join put there, may use the bytes of `level`."""
         low, high = level.region.extent
         ranges = list(self.intervals[whole])
         for tensor in self._members[whole]:
@@ -393,7 +393,7 @@ class Classes:
         return placed
 
     def _lies(self, view: View) -> View | None:
-        """Where a view of a tensor lies; None if its elements are not evenly spaced there."""
+        """The place of a view of a tensor; None if its elements are not evenly spaced there."""
         root = self.find(view.buffer)
         if root not in self._parts:
             return view.of(root)
@@ -401,7 +401,7 @@ class Classes:
         return within(view, place.of(self.find(place.buffer)))
 
     def ranges(self) -> dict[int, Intervals]:
-        """When each class of tensors is in use, with its parts."""
+        """The live ranges of each class of tensors, with its parts."""
         found: dict[int, list[Intervals]] = {}
         for root, parent in enumerate(self._parent):
             if parent == root:
@@ -417,7 +417,7 @@ class Classes:
 
 
 def part_regions(step: Step) -> list[View]:
-    """Where each input of a join lies in its output."""
+    """The part of the output in which each input of a join lies."""
     return [region_of(step.outputs[0], box) for box in part_boxes(step)]
 
 

@@ -59,12 +59,12 @@ class Body:
 
     @property
     def room(self) -> int:
-        """How many rows a loop may yield."""
+        """The most rows that a loop may yield."""
         return self.length if self.length is not None else self.limit or 0
 
     @property
     def results(self) -> int:
-        """How many values a loop yields."""
+        """The number of values that a loop yields."""
         return self.carries + self.rows + (self.exits + 1 if self.head is not None else 0)
 
     def reads_counter(self) -> bool:
@@ -183,7 +183,7 @@ class _Block:
         self._planned = planned_tapes(graph)
 
     def where(self, symbol: Symbol) -> View:
-        """Where a symbol lies."""
+        """The view of memory that holds a symbol."""
         view = self.places.get(symbol)
         return view if view is not None else self.emitter.constant(symbol)
 
@@ -457,13 +457,13 @@ class _LoopEmitter:
         return view.buffer >= self.mine and tensor.kind is Kind.ARENA and view.covers(tensor.nbytes)
 
     def _of_last_round(self, view: View) -> View:
-        """Where a value of this iteration lies, seen from the next one."""
+        """The view that holds a value of this iteration, seen from the next one."""
         step = dict(view.rounds).get(self.number, 0)
         offset = view.offset + (step if self.body.reverse else -step)
         return View(view.buffer, view.spec, offset, view.strides, view.rounds)
 
     def _after(self, view: View, last: int) -> View:
-        """Where a value of the last iteration lies, seen from behind the loop."""
+        """The view that holds a value of the last iteration, seen from behind the loop."""
         step = dict(view.rounds).get(self.number, 0)
         rounds = tuple(pair for pair in view.rounds if pair[0] != self.number)
         return View(view.buffer, view.spec, view.offset + last * step, view.strides, rounds)

@@ -40,7 +40,7 @@ class Problem:
 
     @cached_property
     def clock(self) -> list[float]:
-        """When each operation begins, if none is repeated."""
+        """The start time of each operation, if none is repeated."""
         return [0.0, *accumulate(self.seconds)]
 
     @cached_property

@@ -392,7 +392,7 @@ class _Placed:
 
 
 class _Left(dict[int, int]):
-    """How many operations read each storage from a place of an order on, counted when that is first asked for."""
+    """The number of operations that read each storage from a place of an order on, counted at the first request."""
 
     def __init__(self, placed: _Placed, first: int) -> None:
         super().__init__()

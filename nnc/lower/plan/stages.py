@@ -54,7 +54,7 @@ class _UnfinishedSymbolView:
 
 @dataclass(frozen=True, slots=True)
 class SymbolView(_UnfinishedSymbolView):
-    """Where a symbol lies: within the memory of the symbol `base` (itself, if it views nothing), in bytes."""
+    """The place of a symbol: within the memory of the symbol `base` (itself, if it views nothing), in bytes."""
 
     base: Symbol
     spec: TensorSpec

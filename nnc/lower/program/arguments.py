@@ -80,7 +80,7 @@ class FrameLayout:
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of arguments."""
         return self.state(self.states)
 
 
@@ -210,12 +210,12 @@ def word(code: Code, pointer: str, position: int) -> Value:
 
 
 def length_of(code: Code, listed: str) -> Value:
-    """How many items a list has."""
+    """The number of items of a list."""
     return word(code, listed, _SIZE // 8)
 
 
 def items_of(code: Code, listed: str) -> str:
-    """Where the items of a list are pointed to."""
+    """The address of the pointer to the items of a list."""
     return pointer(code, word(code, listed, _ITEMS // 8))
 
 

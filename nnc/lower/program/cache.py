@@ -174,13 +174,13 @@ def _name(title: bytes) -> str:
 
 
 def most_bytes(kind: str) -> int:
-    """How many bytes all entries of a kind may take on disk."""
+    """The most bytes that all entries of a kind may take on disk."""
     return MOST_BYTES.get(kind, _MOST_BYTES_ELSE)
 
 
 @dataclass(slots=True)
 class _Room:
-    """How many bytes of a kind this process may write before it looks how many there are. It looks with its first entry."""
+    """The bytes of a kind that this process may write before it measures the folder. It looks with its first entry."""
 
     step: int
     left: int = 0
@@ -213,7 +213,7 @@ def _shrink(folder: Folder, most: int) -> None:
 
 
 def _ages(folder: Folder) -> Iterator[tuple[float, int, str]]:
-    """When each entry was written, its bytes on disk, and its name."""
+    """The time at which each entry was written, its bytes on disk, and its name."""
     for name in folder.names():
         if name.endswith(_ENDING):
             with contextlib.suppress(OSError):  # another process removed it

@@ -132,12 +132,12 @@ def _wrap(code: Code, table: str, made: str, drop: str) -> None:
 
 
 def _argument(code: Code, table: str, i: Value) -> str:
-    """Where the words of an argument lie."""
+    """The address of the words of an argument."""
     return word_at(code, code.offset(table, 8 * HEAD), code.mul(i, code.integer(ARGUMENT_WORDS)))
 
 
 def _result(code: Code, table: str, i: Value) -> str:
-    """Where the words of a result lie."""
+    """The address of the words of a result."""
     return word_at(code, _argument(code, table, word(code, table, ARGUMENTS)), code.mul(i, code.integer(RESULT_WORDS)))
 
 
@@ -175,5 +175,5 @@ def _return(code: Code, at: str) -> None:
 
 @cache
 def _symbols() -> dict[str, int]:
-    """Where CPython's functions lie."""
+    """The addresses of CPython's functions."""
     return {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS}

@@ -34,7 +34,7 @@ _MOST_ROUNDS = 1 << 22  # between two looks for interrupts
 
 
 class Failure(IntEnum):
-    """Why a program stopped; with a number it makes up the entry's result."""
+    """The reason why a program stopped; with a number it makes up the entry's result."""
 
     REFUSED = 1  # an input is not as it should be: its number
     KERNEL = 2  # a kernel refused its operands: number of the step
@@ -73,7 +73,7 @@ class Outline:
         return all(step.region is not None or id(step) in self.natives for step in walk(steps))
 
     def place(self, number: int) -> tuple[int, int]:
-        """Where a buffer begins: the word of the frame that holds an address, and how far behind that."""
+        """The start of a buffer: the word of the frame that holds an address, and the offset from there."""
         buffer, offset = self.planned.bound.buffers[number], self.planned.offsets[number]
         if offset is not None:
             return FrameLayout.arena_at, offset
@@ -111,7 +111,7 @@ class StepCode(Code):
         self._local: dict[int, str] = {}  # buffers that lie on the stack
 
     def word(self, position: int) -> str:
-        """Where a word of the frame lies."""
+        """The address of a word of the frame."""
         return self.offset("%frame", 8 * position)
 
     def base(self, position: int) -> str:
@@ -141,7 +141,7 @@ class StepCode(Code):
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def address(self, view: View) -> str:
-        """Where a view begins in this iteration."""
+        """The address of a view in this iteration."""
         base = self._local.get(view.buffer)
         pointer = self.offset(self._memory(view.buffer) if base is None else base, view.offset)
         for number, nbytes in view.rounds:
@@ -364,7 +364,7 @@ class StepCode(Code):
         return taken
 
     def _memory(self, number: int) -> str:
-        """Where a buffer begins."""
+        """The address of a buffer."""
         word, begin = self.outline.place(number)
         return self.offset(self.base(word), begin)
 

@@ -40,7 +40,7 @@ Kernel = Callable[..., None]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where buffers lie in guarded memory: byte ranges, by buffer, and the bytes between them. `scratch` is memory for states."""
+    """The layout of guarded memory: byte ranges, by buffer, and the bytes between them. `scratch` is memory for states."""
 
     places: Mapping[int, slice]
     scratch: slice

@@ -110,7 +110,7 @@ class _Memory:
         return make_view(self._static[view.buffer], view)
 
     def moved(self, view: View) -> int:
-        """How far a view has moved in this iteration, in bytes."""
+        """The offset of a view in this iteration, in bytes."""
         words = self.entry.words
         return sum(self.words[words.round(number)] * step for number, step in view.rounds)
 
@@ -134,7 +134,7 @@ class _Memory:
 
 @dataclass(slots=True)
 class _Place:
-    """Where an array is set anew: for each call, and where it has moved since."""
+    """The place of an array that is set anew: for each call, and where it has moved since."""
 
     arrays: Arrays
     position: int

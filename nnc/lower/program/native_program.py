@@ -34,7 +34,7 @@ class ProgramParts:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Where an output lies: in the argument, or in the fresh memory, with an index."""
+    """The place of an output: in the argument, or in the fresh memory, with an index."""
 
     kind: Kind
     index: int

@@ -110,12 +110,12 @@ def _forget(kept: weakref.ref[PackedWeights], source: int, owner: weakref.ref[An
 
 
 def _count(arrays: Sequence[NDArray], position: int) -> int:
-    """How many references there are to an array of a list."""
+    """Counts the references to an array of a list."""
     return sys.getrefcount(arrays[position])
 
 
 def _count_base(view: NDArray) -> int:
-    """How many references there are to the array that a view shows."""
+    """Counts the references to the array that a view shows."""
     return sys.getrefcount(view.base)
 
 

@@ -99,7 +99,7 @@ class Program:
 
     @property
     def offsets(self) -> tuple[int | None, ...]:
-        """Where each buffer begins in the arena."""
+        """The offset of each buffer in the arena."""
         return self.planned.offsets
 
     @property

@@ -54,7 +54,7 @@ class Name:
 
 @dataclass(eq=False)
 class Place:
-    """Where the program of a graph is kept.
+    """The place in the cache for the program of a graph.
 
     Where nothing was kept yet, the key is not computed before a program is kept, beside the first steps.
     Constants may lie in the user's memory, which may have been written to by then; such a program is not kept.

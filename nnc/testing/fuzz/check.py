@@ -133,7 +133,9 @@ def _is_within(x: NDArray, y: NDArray, spread: NDArray) -> NDArray:
 
 
 def _slack(mode: Mode, expected: NDArray) -> NDArray:
-    """How far expected values may be wrong themselves; a difference that is not finite has left the domain, and says nothing."""
+    """The possible error of the expected values themselves; a difference that is not finite has left the domain, and says
+    nothing.
+    """
     if not mode.slack:
         return np.full(expected.shape, 2 * smallest(expected.dtype, mode.flushes) / _MARGIN)
     slack = max(mode.slack, _UNITS * epsilon(expected.dtype)) if dtypes.is_inexact(expected.dtype) else mode.slack

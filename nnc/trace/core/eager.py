@@ -40,7 +40,7 @@ Arrays = Sequence[NDArray]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """How a command runs on operands of these specs. Plans are compared by identity; equal calls share one."""
+    """The kernel and settings of a command on operands of these specs. Plans are compared by identity; equal calls share one."""
 
     command: Command
     specs: tuple[TensorSpec, ...]

@@ -78,7 +78,7 @@ class _Steps:
         self.steps: list[Step] = []
 
     def place_of(self, symbol: Symbol) -> int:
-        """Where the value of a symbol will stand."""
+        """The place of the value of a symbol."""
         if symbol not in self.places:
             self._add(self.makers[symbol])
         return self.places[symbol]

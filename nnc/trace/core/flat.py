@@ -34,7 +34,7 @@ def name_of(fun: Callable[..., Any]) -> str:
 
 
 def definition_of(fun: Any) -> str:
-    """Where the user defined `fun`: file and line, as far as that is known."""
+    """The file and line where the user defined `fun`, as far as they are known."""
     code = getattr(inspect.unwrap(fun) if callable(fun) else fun, "__code__", None)
     return f"at {short_path(code.co_filename)}:{code.co_firstlineno}" if code is not None else f"({type(fun).__name__})"
 

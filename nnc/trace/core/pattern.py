@@ -71,7 +71,7 @@ def _each(getter: Callable[..., Any], names: Sequence[Any]) -> Parts:
 
 
 def _take_parts(kind: type[Any], children: list[Any], parts: Parts | None) -> Take | None:
-    """For a container that is equal to another if both are of one kind and length and have the same names."""
+    """Makes the function that takes apart a container; another one matches if it has the kind, length and names."""
     takes, count = _takes_of(children), len(children)
 
     def take(value: Any, leaves: list[Any]) -> None:
@@ -88,7 +88,7 @@ def _take_parts(kind: type[Any], children: list[Any], parts: Parts | None) -> Ta
 
 
 def _take_fields(value: Any, children: list[Any], names: tuple[str, ...], settings: tree.Settings) -> Take | None:
-    """For a dataclass: the names of its children, and the settings, must equal the ones of `value`."""
+    """Makes the function that takes apart a dataclass: names of children, and settings, must equal the ones of `value`."""
     kind, takes = type(value), _takes_of(children)
     get_children, get_settings = _each(attrgetter, names), _each(attrgetter, [name for name, _ in settings.items])
     expected = tuple([x for _, x in settings.items])
@@ -112,7 +112,7 @@ def _take_fields(value: Any, children: list[Any], names: tuple[str, ...], settin
 
 
 def _takes_of(children: Sequence[Any]) -> list[Take] | None:
-    """How each child is taken apart; an empty list where all are leaves, None where one has no pattern."""
+    """The functions that take each child apart; an empty list where all are leaves, None where one has no pattern."""
     takes = [take for child in children if (take := make_pattern(child)) is not None]
     if len(takes) < len(children):
         return None

@@ -144,7 +144,7 @@ def _narrowed(graph: Graph, numbers: Sequence[bool]) -> tuple[Graph, tuple[Cast 
 
 
 def _cast(dtype: dtypes.DType) -> Cast:
-    """How a number becomes an array of a dtype."""
+    """The conversion of a number to an array of a dtype."""
     if dtypes.is_integer(dtype) or dtypes.is_bool(dtype):
         return lambda x: np.array(x, dtype)
     if dtype in (dtypes.float32, dtypes.float64):

@@ -73,7 +73,9 @@ def record_call(function: Callable[..., Any], may_capture: bool, args: tuple[Any
 
 
 class _Site:
-    """Where a call records: the staging trace of its operands and, where some are differentiated, the trace that does so."""
+    """The traces that a call records into: the staging trace of its operands and, where some are differentiated, the trace that
+    does so.
+    """
 
     __slots__ = ("dual", "linear", "operands", "primals", "tangents", "trace")
 
@@ -310,7 +312,7 @@ def _kinds(results: Sequence[Any], operands: Sequence[Any]) -> tuple[tuple[bool,
 
 
 def _layout(result: Any, numbers: Iterator[int] | None = None) -> Layout:
-    """How a result is made of its parts."""
+    """The result with a number in the place of each part."""
     numbers = itertools.count() if numbers is None else numbers
     if type(result) is tuple:
         return tuple([_layout(x, numbers) for x in result])

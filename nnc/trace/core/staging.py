@@ -145,7 +145,7 @@ class Staged:
 
     @property
     def num_explicit(self) -> int:
-        """How many inputs are the function's own arguments."""
+        """The number of inputs that are the function's own arguments."""
         return len(self.graph.inputs) - len(self.captured)
 
 

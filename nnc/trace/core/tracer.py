@@ -38,7 +38,7 @@ class Tracer(ArrayMethods):
 
     @property
     def device(self) -> str:
-        """Where the value will be."""
+        """The device of the value."""
         return CPU
 
     def block_until_ready(self) -> Tracer:

@@ -21,7 +21,7 @@ VIEWS = frozenset({reshape, slice_, transpose})
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How an alias is read: elements of the flat base from `offset` on in `shape`; then `last`, where they lie apart."""
+    """The view of an alias: elements of the flat base from `offset` on in `shape`; then `last`, where they lie apart."""
 
     base: weakref.ref[Any]
     of: Any  # the binding of the base that the alias shows now
@@ -62,7 +62,7 @@ def _through(view: View, plan: Plan) -> View | None:
 
 
 def _contiguous(plan: Plan, spec: TensorSpec) -> int | None:
-    """How many elements into the operand the result begins, if it is one run of them."""
+    """The first element of the result within the operand, if the result is one run of elements."""
     if plan.command is reshape:
         return 0
     if plan.command is transpose:

@@ -91,7 +91,7 @@ class Variable(Tracer):
 
     @property
     def view(self) -> View | None:
-        """How it views another variable, if it does."""
+        """Its view of another variable, if it is one."""
         return self._view
 
     def show(self, view: View | None) -> None:

@@ -189,7 +189,7 @@ class Store:
         return sum(arrays.values())
 
     def bookkeeping(self) -> tuple[int, int]:
-        """How many operations there are, and how many bindings they and the variables that are no constants hold."""
+        """Counts the operations, and the bindings that they and the variables that are no constants hold."""
         bindings = set(self.leaves)
         for operation in self.operations.values():
             bindings.update([id(x) for x in (*operation.inputs, *operation.outputs) if not x.foreign])

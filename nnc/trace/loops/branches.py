@@ -174,7 +174,7 @@ class _Bypass:
 
     @property
     def __name__(self) -> str:
-        """As messages call it."""
+        """The name in messages."""
         return "bypass"
 
     def __call__(self, *_: Any) -> Any:

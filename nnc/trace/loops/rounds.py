@@ -37,7 +37,7 @@ Flags = tuple[bool, ...]
 
 
 def nodes_so_far() -> int:
-    """How many nodes the graph being staged has: where the test of a `while` stands."""
+    """The number of nodes of the graph being staged: the place of the test of a `while`."""
     return int(get_context().staging.builder.num_nodes)
 
 
@@ -92,7 +92,7 @@ class Round:
 
     @property
     def captures(self) -> int:
-        """How many values it captures."""
+        """The number of captured values."""
         return len(self.specs) - 1 - self.xs - self.carries
 
 
@@ -169,7 +169,7 @@ class Moving:
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """Where the linear part gets its residuals: kept rows, sequences read again (by position), or `compute`, a graph of the
+    """The sources of the linear part's residuals: kept rows, sequences read again (by position), or `compute`, a graph of the
     round's number and the captured values `shared` (by position) that yields `fixed`.
     """
 

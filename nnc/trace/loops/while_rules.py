@@ -181,7 +181,9 @@ def _while_batch(
     size: int, operands: tuple[Value, ...], batched: Flags, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
     max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
 ) -> tuple[tuple[Value, ...], Flags]:  # fmt: skip
-    """Where the condition is batched, iterations go on until all rows are done; rows that are done stay as they are."""
+    """Batches the loop: where the condition is batched, iterations go on until all rows are done; rows that are done stay as they
+    are.
+    """
     parts, own = _WhileParts.of(graphs[0], carries, before, tapes), graphs[0]
     flags, captured = tuple(batched[:carries]), tuple(batched[carries:])
     per_row = False

@@ -339,7 +339,7 @@ def filled(tmp_path: Path) -> Path:
 
 
 def loads_after(folder: Path, change: Callable[[bytes], bytes]) -> int:
-    """How much is compiled anew after all files of a cache were changed."""
+    """Counts the texts that are compiled anew after all files of a cache were changed."""
     for path in folder.rglob("*.bin"):
         path.write_bytes(change(path.read_bytes()))
     again = make_jit(folder)

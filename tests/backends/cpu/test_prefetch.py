@@ -73,7 +73,7 @@ def fresh(nbytes: int = MANY, advice: int = mmap.MADV_NOHUGEPAGE) -> Any:
 
 
 def faults_of_writing(array: Any) -> int:
-    """How often this thread has to wait for a page when it writes to an array."""
+    """Counts the page faults of this thread when it writes to an array."""
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
     array[::4096] = 1
     return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
@@ -469,7 +469,7 @@ def test_without_a_folder_nothing_is_told(blocks: list[Watched], monkeypatch: py
 
 
 def bytes_in_large_pages(array: Any) -> int:
-    """How many bytes of the mapping that an array lies in are on large pages."""
+    """The bytes on large pages of the mapping that an array lies in."""
     inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if bounds := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):

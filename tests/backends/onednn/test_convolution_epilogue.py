@@ -96,7 +96,7 @@ SUMMED: dict[str, tuple[Any, ...]] = {  # shapes of the input and the weight, pa
 
 @pytest.mark.parametrize("case", SUMMED)
 def test_a_residual_is_read_before_sums_are_written(case: str) -> None:
-    """Where the residual's memory becomes free, the result must not take its place."""
+    """The result must not take the residual's memory where that becomes free."""
     image, kernel, padding = SUMMED[case]
     x, w = numbers(image), numbers(kernel)
 

@@ -99,7 +99,7 @@ class Chain(nn.Module):
 
 
 def primitives(executable: Any) -> list[int]:
-    """How many primitives of the library each convolution of a program runs."""
+    """Counts the primitives of the library that each convolution of a program runs."""
     program = executable._program
     steps = [step for step in walk(program.bound.steps) if step.command.name.startswith(("conv", "with_epilogue"))]
     texts = [program.code.natives[id(step)].text for step in steps]

@@ -176,7 +176,7 @@ def terms(name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray:
 
 
 def allowed(name: str, x: NDArray, axes: tuple[int, ...], wanted: NDArray) -> NDArray | float:
-    """How far a result may be from the reference's: 0, but for the order in which floats are summed."""
+    """The largest allowed difference from the reference: 0, but for the order in which floats are summed."""
     if not dtypes.is_float(x.dtype) or name in ("reduce_max", "reduce_min"):
         return 0.0
     wide = np.nan_to_num(np.abs(x.astype(np.float64)), posinf=0)

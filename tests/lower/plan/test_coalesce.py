@@ -274,7 +274,7 @@ def test_parts_are_written_where_they_belong_in_what_they_are_joined_to(
 @pytest.mark.parametrize("flat", [True, False])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_joins_that_begin_with_one_another_are_one_piece_of_memory(flat: bool, axis: int) -> None:
-    """As in the blocks of a DenseNet, all of whose layers read the outputs of earlier ones, again in the backward pass."""
+    """All layers read the outputs of earlier ones, again in the backward pass, as in the blocks of a DenseNet."""
 
     def blocks(x: Any) -> Any:
         made, whole, read = [x], x, []

@@ -53,7 +53,7 @@ class Watched:
         monkeypatch.setattr(PackedWeights, "_make", make)
 
     def __call__(self, *args: Any) -> int:
-        """How many weights a call packs, whose result is right."""
+        """Counts the weights that a call packs, and checks its result."""
         before, expected = self.count, np.asarray(self.function(*args))
         np.testing.assert_allclose(np.asarray(self.compiled(*args)), expected, rtol=1e-4, atol=1e-5)
         return self.count - before

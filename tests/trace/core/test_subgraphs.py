@@ -28,7 +28,7 @@ def chain(x: Any) -> Any:
 
 
 def kept(f: Any, *primals: Any) -> int:
-    """How many arrays with elements the linear map of `f` keeps."""
+    """Counts the arrays with elements that the linear map of `f` keeps."""
     values = [nnc.asarray(x) for x in primals]
     _, linear = run_linearize(lambda *xs: [f(*xs)], values, [True] * len(values))
     return len(linear.staged.captured)

@@ -188,7 +188,7 @@ def is_single(x: Term) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Where a float's bits lie."""
+    """The layout of a float's bits."""
 
     mantissa: int  # bits of it that are stored
     bias: int

@@ -79,7 +79,7 @@ class _Spread:
 
     @cached_property
     def stages(self) -> list[int]:
-        """How many nodes that cannot be in a kernel stand before each."""
+        """Counts, for each node, the nodes before it that cannot be in a kernel."""
         return list(accumulate([not self.can_fuse(node) for node in self.graph.nodes], initial=0))
 
     def result(self, candidates: Sequence[Node]) -> Graph:

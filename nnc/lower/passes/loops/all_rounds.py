@@ -178,7 +178,7 @@ def is_short_sum(node: Node) -> bool:
 
 
 def _depth(product: Node) -> int:
-    """How many products of numbers each element of a product is a sum of."""
+    """The number of products of numbers that each element of a product sums."""
     depth: int = math.prod(product.inputs[0].shape[axis] for axis in product.params["contract"][0])
     return depth
 

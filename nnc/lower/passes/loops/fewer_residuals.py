@@ -103,7 +103,7 @@ def _read_whole(loop: Loop) -> list[Symbol]:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How rows are saved: `kept` are the rows to write, some of them new; `tensors` is where symbols of the iterations lie."""
+    """The plan of saved rows: `kept` are the rows to write, some of them new; `tensors` is where symbols of the iterations lie."""
 
     loop: Loop
     kept: tuple[Yield, ...]

@@ -71,7 +71,7 @@ def _turned(values: Any, order: Axes) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How a node runs on turned operands: which operands are turned, whether its output is, and its parameters."""
+    """The form of a node on turned operands: which operands are turned, whether its output is, and its parameters."""
 
     inputs: tuple[bool, ...]
     output: bool
@@ -79,7 +79,7 @@ class _Way:
 
 
 def _way(node: Node) -> _Way | None:
-    """How a node can run with the channels last; None where it cannot."""
+    """The way to run a node with the channels last; None where there is none."""
     if len(node.outputs) != 1 or not node.inputs or node.graphs:
         return None
     name, x, out = node.command.name, node.inputs[0].spec, node.outputs[0].spec

@@ -121,7 +121,7 @@ class _Packed:
         return node
 
     def _layouts(self, node: Node) -> Mapping[int, str]:
-        """How the kernel of a node would have its operands packed."""
+        """The packed layouts of operands that the kernel of a node prefers."""
         if node.command not in packable or "packed" in node.params:
             return {}
         specs = tuple(symbol.spec for symbol in node.inputs)

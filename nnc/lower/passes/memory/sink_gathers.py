@@ -98,7 +98,9 @@ def _root(symbol: Symbol, reshaped: Mapping[Symbol, Symbol]) -> Symbol:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where elements of tensors of one shape are read or written: the parameters that `gather` and `scatter` share."""
+    """The places at which elements of tensors of one shape are read or written: the parameters that `gather` and `scatter`
+    share.
+    """
 
     shape: tuple[int, ...]
     indices: tuple[Symbol, ...]
@@ -429,7 +431,7 @@ def _spread_axes(node: Node) -> tuple[int, ...]:
 
 
 def _smaller(node: Node, place: _Place) -> _Place | None:
-    """Where a broadcast tensor's operand is read for chosen elements; without axes if those are the same along all of these.
+    """The places of a broadcast tensor's operand for chosen elements; without axes if those are the same along all of these.
 
     None if the operand has some of these axes alone, or is not much smaller.
     """

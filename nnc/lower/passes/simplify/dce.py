@@ -58,7 +58,7 @@ class _Sweeper(OncePerGraph):
         self.read: dict[Graph, frozenset[Symbol]] = {}
 
     def has_effect(self, node: Node) -> bool:
-        """As the function of this name, but looks into each sub-graph once."""
+        """Whether a node has an effect; looks into each sub-graph once."""
         return _acts_itself(node) or any(map(self._acts, node.graphs))
 
     def _acts(self, graph: Graph) -> bool:

@@ -103,7 +103,7 @@ class _Known:
 
     @cached_property
     def _readers(self) -> Mapping[Symbol, int]:
-        """How often each symbol is read."""
+        """Counts the reads of each symbol."""
         return Counter([*(symbol for node in self._graph.nodes for symbol in node.inputs), *self._graph.outputs])
 
     def add(self, node: Node) -> None:
@@ -229,7 +229,7 @@ def _dynamic_update_slice(node: Node, known: _Known) -> Found:
 def _places(
     starts: Sequence[Symbol], shape: Sequence[int], sizes: Sequence[int], mode: str, constants: Mapping[Symbol, NDArray]
 ) -> tuple[int, ...] | None:
-    """Where a box stands; None where that is not known, or out of range (so that the command raises when it runs)."""
+    """The place of a box; None where that is not known, or out of range (so that the command raises when it runs)."""
     if any(symbol not in constants for symbol in starts):
         return None
     places = [int(constants[symbol]) for symbol in starts]

@@ -59,7 +59,7 @@ def _is_open(channels: int, params: Params) -> bool:
 
 
 def _lanes(target: Command, x: TensorSpec, w: TensorSpec, params: Params) -> int:
-    """How many channels a vector of the kernel holds; 0 where it holds something else."""
+    """The number of channels that a vector of the kernel holds; 0 where it holds something else."""
     kernel = find_kernel(target, (x, w), params)
     return kernel.lanes((x, w), params) if kernel is not None else 0
 

@@ -32,7 +32,9 @@ def estimate_seconds(flops: int, nbytes: int) -> float:
 
 
 def most_streams(options: Options) -> int:
-    """How many streams a program may have. "auto" takes the processors that kernels leave idle, and one where memory is limited."""
+    """The most streams that a program may have. "auto" takes the processors that kernels leave idle, and one where memory is
+    limited.
+    """
     if options.streams != "auto":
         return int(options.streams)
     if options.memory_budget is not None or options.kernel_threads is None:

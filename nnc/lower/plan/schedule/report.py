@@ -35,13 +35,13 @@ class ScheduleRow:
 
     @property
     def end(self) -> float:
-        """When it is done."""
+        """The time of its end."""
         return self.start + self.duration
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleReport:
-    """When each step of a call runs, in the order of `start`: estimates, or the times of one run where `measured`."""
+    """The times of each step of a call, in the order of `start`: estimates, or the times of one run where `measured`."""
 
     name: str
     streams: int

@@ -35,7 +35,7 @@ class Schedule:
 
     @cached_property
     def place_of(self) -> tuple[int, ...]:
-        """How many steps of its stream precede each step."""
+        """Counts, for each step, the earlier steps of its stream."""
         found = {position: place for steps in self.streams for place, position in enumerate(steps)}
         return tuple(found[position] for position in range(len(found)))
 

@@ -26,7 +26,7 @@ def _rows(x: Any, w: Any) -> Any:
 
 
 def _waiting(graph: Graph) -> int:
-    """How many sums over many elements depend on another one by multiplications and additions of as many elements."""
+    """Counts the sums over many elements that depend on another one by multiplications and additions of as many."""
     made: dict[Any, Node] = {node.outputs[0]: node for node in graph.nodes}
     large = [node for node in graph.nodes if node.command.name == "reduce_sum" and node.inputs[0].spec.size == X.size]
 

@@ -157,7 +157,7 @@ def test_kernels_say_whether_their_vectors_hold_channels(dtype: str) -> None:
 
 def test_what_is_not_finite_spreads_over_a_block_at_most() -> None:
     def spread(case: Sample, *passes: str) -> list[int]:
-        """Where results are not finite."""
+        """The mask of results that are not finite."""
         x, w = (np.ones(each.shape) for each in case.specs)
         x[0, 0, 4] = np.inf
         (found,) = evaluate(run(graph_of(case), *passes), [x, w])

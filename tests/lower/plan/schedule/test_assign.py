@@ -162,7 +162,7 @@ def test_dependencies_are_those_of_all_pairs_of_conflicts(steps: list[list[Acces
 
 
 def auto(seconds: float, monkeypatch: pytest.MonkeyPatch, processors: int = 4, **changes: Any) -> int:
-    """How many streams two chains of three steps get that each take so long."""
+    """The number of streams for two chains of three steps that each take so long."""
     monkeypatch.setattr(assign_module, "usable_threads", lambda: processors)
     options = Options(kernel_threads=1).update(**changes)
     return len(choose_streams(lambda: fork_and_join(3), [seconds] * 8, FREE[:8], options).streams)
