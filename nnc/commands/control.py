@@ -6,7 +6,6 @@ they differ in how they are differentiated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nnc.commands.loop import Run, check_inputs
@@ -65,33 +64,6 @@ unit = register(
     inplace=lambda params: InPlace(params["overwrite"]),
 )  # fmt: skip
 
-
-def _members(values: Sequence[Any], graphs: tuple[Graph, ...]) -> Iterator[tuple[Graph, Sequence[Any]]]:
-    """Each sub-graph with its own operands; operands left over go to the last."""
-    at = 0
-    for i, graph in enumerate(graphs, 1):
-        end = at + len(graph.inputs) if i < len(graphs) else len(values)
-        yield graph, values[at:end]
-        at = end
-
-
-def _infer_many(*specs: TensorSpec, graphs: tuple[Graph, ...], **params: Any) -> tuple[TensorSpec, ...]:
-    for i, (graph, own) in enumerate(_members(specs, graphs)):
-        check_inputs("fused_many", own, graph, f"its graph {i}")
-    return tuple(spec for graph in graphs for spec in graph.output_specs)
-
-
-def _reference_many(*arrays: Any, graphs: tuple[Graph, ...], run: Run, **params: Any) -> list[Any]:
-    return [out for graph, own in _members(arrays, graphs) for out in run(graph, own)]
-
-
-# Commands of several kernels of one form, on tensors of any length, each with a sub-graph of its own; made by the pass
-# `join_kernels`. Operands and results of one sub-graph follow the previous one's; overwrite: as for `fused`.
-fused_many = register(
-    "fused_many", None, None, infer=_infer_many, reference=_reference_many, cost=_fused_cost,
-    inplace=lambda params: InPlace(params["overwrite"]),
-)  # fmt: skip
-
 # A product (the first node of the sub-graph, of its first two inputs) with an epilogue on each of its elements before it is
 # written; made by the pass `epilogue`. overwrite: as above.
 with_epilogue = register(
@@ -99,7 +71,7 @@ with_epilogue = register(
     inplace=lambda params: InPlace(params["overwrite"]),
 )  # fmt: skip
 
-PRINTED = (fused, fused_many, with_epilogue, unit)  # sub-graphs that become kernels: nothing runs them node by node
+PRINTED = (fused, with_epilogue, unit)  # sub-graphs that become kernels: nothing runs them node by node
 
 # A linear map that is known only by its transpose: `pull(cotangents) -> cotangents of the operands`, or the sub-graph of that
 # function, which takes captured values too: the last operands. It lives in the linear graph that reverse mode transposes;

@@ -87,8 +87,8 @@ FUSE = Phase(
     requires=ORDER.provides,
     provides=frozenset({"commands are kernels"}),
 )
-# One kernel of several: a product and its epilogue, and kernels that do the same.
-JOIN = Phase("join", ("epilogue", "join_kernels", "interleave"), requires=FUSE.provides)
+# One kernel of a product and its epilogue.
+JOIN = Phase("join", ("epilogue", "interleave"), requires=FUSE.provides)
 
 SIMPLIFYING = (SIMPLIFY, REWRITE, SIMPLIFY_AGAIN)
 SETTLING = (*SIMPLIFYING, LAYOUT)

@@ -37,7 +37,7 @@ from tests.commands.sample import FLOATS, Sample
 # Commands that are called with sub-graphs or live in linear graphs only; tests/trace covers them.
 WITHOUT_ROWS = {"call", "checkpoint", "custom_jvp", "custom_vjp", "pull_only"}
 WITHOUT_ROWS |= {"while", "scan", "case_of", "pull_rounds", "add_tapes", "merge_tapes", "spread_tape", "sum_tape"}
-WITHOUT_ROWS |= {"fused", "fused_many", "with_epilogue", "unit"}  # made by lowering; tests/lower/kernels shows them
+WITHOUT_ROWS |= {"fused", "with_epilogue", "unit"}  # made by lowering; tests/lower/kernels shows them
 WITHOUT_ROWS |= {"pack"}  # likewise; test_pack shows it
 WITHOUT_ROWS |= {"callback", "check_finite"}  # they have effects instead of results; tests/debug shows them
 # Commands that have no derivative on purpose: integers or booleans come out, the derivative is not wanted, or lowering makes them.

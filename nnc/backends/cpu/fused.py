@@ -15,7 +15,6 @@ from nnc.errors import InternalError
 from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.llvm import KernelPrinter, print_graph
-from nnc.lower.kernels.many import print_many
 from nnc.lower.kernels.native import Native, Remembered
 from nnc.lower.plan.stages import Step
 
@@ -27,10 +26,6 @@ def _printer() -> KernelPrinter:
 
 def _native(step: Step) -> Native:
     return _printer().native(step)
-
-
-def _native_many(step: Step) -> Native:
-    return print_many(step, _printer(), vector_bytes())
 
 
 def _run(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
@@ -54,4 +49,3 @@ def _can_fill(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
 
 add_kernel("full", Kernel(CPU, _run_fill, _can_fill, native=Remembered(_fill)))
 add_kernel("fused", Kernel(CPU, _run, native=_native))
-add_kernel("fused_many", Kernel(CPU, _run, native=_native_many))

@@ -225,20 +225,13 @@ def flat_length(graph: Graph, views: Sequence[View]) -> int | None:
     return math.prod(shape)
 
 
-def flat_key(graph: Graph, views: Sequence[View]) -> Any:
-    """Returns a key of a fused graph's work on each element, at any length; None where `flat_length` is None."""
-    return _element_key(graph, views) if flat_length(graph, views) is not None else None
-
-
 def generic_form(graph: Graph, views: Sequence[View], least: int) -> tuple[int, Any] | None:
-    """`flat_length` and `flat_key`, where the length is `least` or more."""
+    """`flat_length`, and a key of the work on each element at any length; None where the length is less than `least`, or None."""
     length = flat_length(graph, views)
-    return (length, _element_key(graph, views)) if length is not None and length >= least else None
-
-
-def _element_key(graph: Graph, views: Sequence[View]) -> Any:
+    if length is None or length < least:
+        return None
     single = tuple(not any(step for n, step in zip(v.spec.shape, v.strides, strict=True) if n > 1) for v in views)
-    return graph_key(graph, False), single
+    return length, (graph_key(graph, False), single)
 
 
 @remembered  # kernels that are alike share a graph

@@ -34,19 +34,6 @@ def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], v
     return _Printer(make_nest(graph, inputs, outputs), vector_bytes).native()
 
 
-def print_table(
-    graph: Graph, inputs: Sequence[View], outputs: Sequence[View], vector_bytes: int
-) -> tuple[str, int]:  # fmt: skip
-    """A kernel that computes a flat graph for all rows of a table, and how many elements are one unit of a row.
-
-    The table's words: the number of rows, the units of all, for each row its length and its first unit, for each row the pointers
-    of its inputs, for each row the pointers of its outputs.
-    """
-    nest = make_nest(graph, inputs, outputs)
-    printer = _Printer(replace(nest, sizes=(_LOOPS.generic_elements,)), vector_bytes)
-    return printer.table(), printer.step
-
-
 class KernelPrinter:
     """Prints each kernel once: steps that compute the same on operands that lie alike share it, and flat ones of any length."""
 
@@ -111,36 +98,6 @@ class _Printer(Rows):
         self._rows(Value("%first", dtypes.int64), Value("%end", dtypes.int64))
         part.ret()
         return Native(self._text([main, part]), numbers=numbers)
-
-    def table(self) -> str:
-        """The text of the kernel for the rows of a table; see `print_table`."""
-        main = Code("KERNEL", [("ptr", "table")])
-        main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
-        units = main.load(main.offset("%table", 8), dtypes.int64)
-        main.line(f"call void @nnc_parallel_for(ptr {_PART}, ptr %table, {units.typed}, i64 {self._grain()})")
-        main.ret(main.integer(0))
-        part = Code("KERNEL.part", [("ptr", "table"), ("i64", "first"), ("i64", "end")], "void", "nounwind", "internal")
-        rows = part.load("%table", dtypes.int64)
-        first, end = Value("%first", dtypes.int64), Value("%end", dtypes.int64)
-        inputs, outputs = len(self.graph.inputs), len(self.graph.outputs)
-        pointers = part.offset(part.offset("%table", 16), part.mul(rows, part.integer(16)))
-        results = part.offset(pointers, part.mul(rows, part.integer(8 * inputs)))
-        with part.loop(0, rows) as row:
-            sizes = part.offset(part.offset("%table", 16), part.mul(row, part.integer(16)))
-            self.size_of_vector_loop = part.load(sizes, dtypes.int64)
-            begin = part.load(part.offset(sizes, 8), dtypes.int64)
-            mine = [
-                part.let(
-                    f"load ptr, ptr {part.offset(part.offset(base, part.mul(row, part.integer(8 * count))), 8 * i)}"
-                )
-                for base, count in ((pointers, inputs), (results, outputs))
-                for i in range(count)
-            ]
-            self._begin(part, mine)
-            until = part.intrinsic("smin", part.sub(end, begin), self._unit_count(part, self.size_of_vector_loop))
-            self._rows(part.intrinsic("smax", part.sub(first, begin), part.integer(0)), until)
-        part.ret()
-        return self._text([main, part])
 
     @staticmethod
     def _call_parts(main: Code, fields: Sequence[str], count: Value, grain: int) -> None:

@@ -4,7 +4,6 @@ from nnc.lower.passes.fusion.contract_products import contract_products
 from nnc.lower.passes.fusion.epilogue import epilogue
 from nnc.lower.passes.fusion.fuse import fuse
 from nnc.lower.passes.fusion.interleave import interleave
-from nnc.lower.passes.fusion.join_kernels import join_kernels
 from nnc.lower.passes.fusion.join_pools import join_pools
 from nnc.lower.passes.fusion.prefuse import prefuse
 from nnc.lower.passes.fusion.reduce_in_producers import reduce_in_producers
@@ -49,7 +48,6 @@ __all__ = [
     "inline_barriers",
     "inline_calls",
     "interleave",
-    "join_kernels",
     "join_pools",
     "join_sums",
     "keep_packed",

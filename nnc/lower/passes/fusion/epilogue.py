@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +25,6 @@ def epilogue(graph: Graph, options: Options) -> Graph:
     product; if others read the product later, it is one more result.
 
     Requires: `fuse` ran; later passes keep the order of symbols that share memory.
-    Provides: `_description`, as `order` does, if memory had to be looked at.
     Ensures:  the same values, up to roundings of the product; the largest live set does not grow.
 
     Example:
@@ -46,9 +46,7 @@ class _Attacher:
         def description() -> Description:
             return Description(graph, donated={graph.inputs[i] for i in donated}, free=graph.outputs)
 
-        attached = _Attached(graph, 0, description, self._joins)
-        result = attached.result(self._inner)
-        return result.with_attrs(_description=attached.described) if attached.described is not None else result
+        return _Attached(graph, 0, description, self._joins).result(self._inner)
 
     def _round(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
         """The new form of a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
@@ -80,16 +78,11 @@ class _Attached:
         for i, node in enumerate(graph.nodes):
             for symbol in set(node.inputs):
                 self.readers.setdefault(symbol, []).append(i)
-        self.described: Description | None = None  # the graph as it was, if that was asked for
-        self._memory: _Memory | None = None
 
-    @property
+    @cached_property
     def memory(self) -> _Memory:
         """Live bytes at each node; computed when first asked."""
-        if self._memory is None:
-            self.described = self.description()
-            self._memory = _Memory(self.described)
-        return self._memory
+        return _Memory(self.description())
 
     def result(self, inner: Callable[[Node], Node]) -> Graph:
         """Returns the graph with all products and kernels joined that can be."""

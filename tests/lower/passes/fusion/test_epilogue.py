@@ -13,7 +13,7 @@ import nnc.lower.pipeline as pipeline
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.backends.loaded import choose_kernel, compiler
-from nnc.graph import Graph, Node, run_passes, structural_hash
+from nnc.graph import Graph, Node, run_passes
 from nnc.lower.phases import BEFORE_FUSION, JOIN, names_of
 from nnc.lower.pipeline import lower, plan
 from nnc.options import Options
@@ -190,14 +190,3 @@ def test_training_steps_of_a_network_give_the_same_bits(donate: bool, monkeypatc
         found.append(made.run([*(params[name].copy() for name in sorted(params)), X]))
     for mine, other in zip(*found, strict=True):
         np.testing.assert_array_equal(mine, other)
-
-
-def test_what_was_found_out_about_memory_leads_to_the_same_joined_kernels() -> None:
-    def step(x: Any, w: Any, params: Any) -> Any:
-        return nnp.tanh(x @ w + 1), [p - 0.1 * nnp.cos(p) for p in params]
-
-    graph = attached(step, X, W, [np.arange(n, dtype=np.float32) for n in (9, 20, 31)])
-    assert "_description" in graph.attrs
-    described, found_anew = (run_passes(each, ("join_kernels",), Options()) for each in (graph, graph.update(attrs={})))
-    assert "fused_many" in commands(described)
-    assert structural_hash(described) == structural_hash(found_anew)
