@@ -28,10 +28,10 @@ class Inputs:
     Attributes:
         reads: for each input, the position of the leaf that it is, and its spec.
         reads_all: whether these are all leaves, in their order.
-        captured: the inputs behind them.
-        donated: leaves that no caller may use again.
-        written: inputs that the program writes over.
-        spared: donated leaves whose memory it does not write over.
+        captured: the arrays for the inputs after the leaves.
+        donated: positions of donated leaves.
+        written: inputs that the program overwrites.
+        spared: donated leaves whose memory the program does not overwrite.
     """
 
     reads: tuple[tuple[int, TensorSpec], ...]
@@ -43,7 +43,7 @@ class Inputs:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the inputs are the leaves, in their order, and stay as they are."""
+        """Whether the inputs are the leaves, in their order, and none is overwritten."""
         return self.reads_all and not self.donated
 
     def memory(self, leaves: Sequence[Any], kept: PackedWeights | None) -> list[Any]:
@@ -73,7 +73,7 @@ class Inputs:
             leaf = leaves[self.reads[place][0]]
             if not isinstance(leaf, Array):
                 memory[place] = memory[place].copy()
-            elif not leaf.is_deleted():  # else it was given twice, and the first time found this reference
+            elif not leaf.is_deleted():  # else it was donated twice, and its first occurrence kept this reference
                 memory[place] = None  # so that nobody else holds the memory
                 memory[place] = leaf.release()
 
@@ -90,7 +90,9 @@ class Inputs:
             leaf = leaves[i]
             if isinstance(leaf, Array):
                 leaf.delete()
-            elif isinstance(leaf, np.ndarray):  # its owner goes on using it, though the function gave it back as it is
+            elif isinstance(
+                leaf, np.ndarray
+            ):  # its owner may still write to it, though the function returned it unchanged
                 outputs = [x.copy() if np.may_share_memory(x, leaf) else x for x in outputs]
         return outputs
 
@@ -108,7 +110,7 @@ class Outputs:
     Attributes:
         tree: the result, with a place for each output.
         specs: of the outputs.
-        weak: which of them take the dtype of arrays that they meet.
+        weak: outputs that take the dtype of arrays that they meet.
         is_array: whether the result is one array, in no container.
     """
 
@@ -138,7 +140,9 @@ class Outputs:
         return Results([spec for _, spec, _ in by_place], [weak for *_, weak in by_place], self.is_array)
 
     def builder(self, order: Sequence[int] | None) -> Callable[[list[Any]], Any] | None:
-        """Makes the function's result of the arrays that compiled code made; None where it is the one array itself."""
+        """Makes a function from the arrays that compiled code made to the function's result; None where the result is the one
+        array.
+        """
         if self.is_array:
             return None
         build = self.tree.build

@@ -59,7 +59,7 @@ class Lowered:
     _out: FlatTree
     _weak: tuple[bool, ...]
     _donated: frozenset[int]
-    _lasting: frozenset[int]  # leaves of which something can be kept between calls
+    _lasting: frozenset[int]  # leaves whose packed forms can be kept between calls
     _seconds: float  # of tracing
 
     @classmethod
@@ -68,7 +68,7 @@ class Lowered:
         fun, flat, specs = call.signature.fun, call.flat_function(), call.key.specs()
         name, start = name_of(fun), perf_counter()
         if options.native:
-            toolchain(options.device).compiler()  # it gets ready meanwhile
+            toolchain(options.device).compiler()  # the compiler starts up meanwhile
         with collection_paused():
             with activity(f"tracing {name} for compile"):
                 staged = stage(flat, [spec for spec, _ in specs], weak=[weak for _, weak in specs], name=name)
@@ -84,7 +84,7 @@ class Lowered:
 
     @property
     def captures_tracers(self) -> bool:
-        """Whether the function takes values of an enclosing trace from outside, so that it can only run as a part of that."""
+        """Whether the function captures values of an enclosing trace, so that it can only run as a part of that trace."""
         return not all(isinstance(value, Array) for value in self._staged.captured)
 
     @property
@@ -161,7 +161,7 @@ class Lowered:
         )
         program = lower(graph, options, choose, compiler, expect)
         if compiler is not None and program.needs_no_python:
-            in_background(partial(load_direct, compiler))  # the next call but one can do with it
+            in_background(partial(load_direct, compiler))  # the third call can use it
         return graph, program, used
 
 
@@ -193,13 +193,13 @@ def _arena_entry(call: Call, options: Options, folder: Path) -> Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executable:
-    """A program ready to run: everything about it is known before it does.
+    """A program ready to run, with its graph, memory plan, schedule and costs.
 
     Attributes:
         graph: the graph of the wanted outputs.
         snapshot: captured Python values, which must stay as they were.
         timings: seconds of each part of the compilation.
-        options: that the function was compiled with.
+        options: options of the compilation.
     """
 
     graph: Graph
@@ -242,10 +242,10 @@ class Executable:
 
     @api_boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs on arguments of the structure, shapes and dtypes that were lowered, static arguments left out.
+        """Runs the program on arguments of the lowered structure, shapes and dtypes, without static arguments.
 
         Raises:
-            ArgumentTypeError: the arguments are others.
+            ArgumentTypeError: structure, shapes or dtypes differ.
             TraceError: a captured Python value changed since the trace.
         """
         fun, key = self._signature.fun, self._key
@@ -265,7 +265,7 @@ class Executable:
         return self.run(arguments.dynamic)
 
     def run(self, leaves: Sequence[Any]) -> Any:
-        """The result for dynamic leaves that are known to fit."""
+        """Runs the program on dynamic leaves that are known to fit, and returns the function's result."""
         memory = self._inputs.memory(leaves, self._kept)
         try:
             outputs = self._program.run(memory)
@@ -278,7 +278,7 @@ class Executable:
         return self._outputs.result(self._inputs.end(leaves, outputs))
 
     def runner(self, pattern: CallPattern) -> Run:
-        """Makes a function that runs calls of one pattern in the shortest way. It returns NotImplemented for others, and where a
+        """Makes the fast path of one pattern of calls: a function that returns NotImplemented for other calls, and where a
         captured value changed.
         """
         unchanged, direct = self.snapshot.unchanged, self._direct(pattern)
@@ -300,7 +300,7 @@ class Executable:
             leaves += captured
             try:
                 frame = idle.pop()
-            except IndexError:  # other threads have them all
+            except IndexError:  # other threads have taken all of them
                 return run(args, kwargs)
             try:
                 result = (frame.direct or bind(frame))(leaves)
@@ -325,7 +325,7 @@ class Executable:
         return Direct.of(self._program, compiler, boxes, arrays, self._outputs.in_order(order))
 
     def _out_of_memory(self) -> OutOfMemoryError:
-        """The error for a call whose memory the system does not give."""
+        """Builds the error for a call that the system has no memory for."""
         plan = self.memory_plan
         largest = {f"largest {i + 1}:": _row_text(row) for i, row in enumerate(plan.largest[:3])}
         return user_error(
@@ -344,7 +344,7 @@ class Executable:
         return self._report(self._program, watch)
 
     def run_arrays(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        """The outputs of the graph for its inputs."""
+        """Runs the program on inputs of the graph, and returns its outputs."""
         made = self._kept.arrays(arrays) if self._kept is not None else ()
         return self._program.run([*arrays, *made])
 
@@ -353,7 +353,7 @@ class Executable:
         return self._inputs.operands(leaves)
 
     def build(self, outputs: Sequence[Any]) -> Any:
-        """The function's result with these values for the outputs of the graph."""
+        """Builds the function's result from values of the outputs of the graph."""
         return self._outputs.build(outputs)
 
 

@@ -83,9 +83,9 @@ def compile(
         fun: a pure function of pytrees of arrays; without it, a decorator is returned.
         static_argnums: positions of arguments that are hashable Python values, one trace for each value; leaves that
             are no arrays or numbers are static by themselves.
-        static_argnames: names of such arguments.
-        donate_argnums: positions of arguments whose arrays are used up by the call.
-        donate_argnames: names of such arguments.
+        static_argnames: names of static arguments.
+        donate_argnums: positions of arguments whose memory the call may reuse; their arrays cannot be read afterwards.
+        donate_argnames: names of arguments to donate.
         device: "cpu".
         memory_budget: bytes, or a text such as "2GiB", that the memory plan must fit into: values are computed again
             rather than kept until it does.
@@ -106,7 +106,7 @@ def compile(
     Raises:
         TraceError: `fun` asks for a value that is known only at run time, or max_traces is exceeded.
         MemoryBudgetError: no plan fits.
-        UnsupportedError: a device or option that is not here.
+        UnsupportedError: there is no such device or option.
 
     Example:
         >>> @nnc.compile
@@ -165,14 +165,14 @@ class CacheInfo:
 
 @dataclass(frozen=True, slots=True)
 class FastPath:
-    """The program for calls that are alike, and the function that runs it."""
+    """The program for calls of one pattern, and the function that runs it."""
 
     executable: Executable
     run: Run
 
 
 _REUSED = "the last call reused a program"
-_SHORTCUTS = 256  # of one function: forms of calls for which it is known how to run them in the shortest way
+_SHORTCUTS = 256  # of one function: patterns of calls that have a fast path
 
 
 class Compiled(Generic[P, R_co]):
@@ -183,17 +183,19 @@ class Compiled(Generic[P, R_co]):
         self.fun = signature.fun
         self._signature, self._options, self._max_traces = signature, options, max_traces
         self._entries: dict[Key, Executable] = {}
-        self._checked: dict[Key, Executable] = {}  # the same with nnc.debug.check_finite
+        self._checked: dict[Key, Executable] = {}  # programs for calls under nnc.debug.check_finite
         self._alike: BoundedCache[tuple[Key, tuple[type, ...]], FastPath] = BoundedCache(_SHORTCUTS)
-        self._fast_path: FastPath | None = None  # of the last call, if that reused a program; the next is tried with it
+        self._fast_path: FastPath | None = (
+            None  # of the last call, if that reused a program; the next call tries it first
+        )
         self._last_key: Key | None = None
         self._reason = "it has not been called yet"
         self._hits = self._misses = 0
-        self._origin: Any = None  # of a function that was called only once so far (nnc.retraces)
+        self._origin: Any = None  # set while the function was called only once (nnc.retraces)
         self._lock = new_rlock()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Runs the program for these arguments, which is made on the first call."""
+        """Runs the program for these arguments; the first call makes the program."""
         context = get_context()
         try:
             if context.staging is not None:  # inside a trace the function is part of it
@@ -221,7 +223,7 @@ class Compiled(Generic[P, R_co]):
                     if executable is not None:
                         if is_first and self._misses == 1:
                             self._origin = note_first_trace(name_of(self.fun), self.fun)
-                        if self._reason is _REUSED and not context.modes:  # a first call may be the last one
+                        if self._reason is _REUSED and not context.modes:  # the first call may also be the last one
                             self._note_usual(call, executable)
                         return executable.run(call.arguments.dynamic)
             return call_function(self.fun, args, kwargs)
@@ -232,7 +234,9 @@ class Compiled(Generic[P, R_co]):
             raise other from None
 
     def find(self, *args: Any, **kwargs: Any) -> tuple[Executable | None, list[Any]]:
-        """The program for these arguments, and their dynamic leaves; None where it captures values of an enclosing trace."""
+        """Returns the program for these arguments, and their dynamic leaves; None in place of the program where the function
+        captures values of an enclosing trace.
+        """
         call = self._signature.take_apart(args, kwargs)
         return self._find(call), call.arguments.dynamic
 
@@ -249,7 +253,7 @@ class Compiled(Generic[P, R_co]):
         return Lowered.of(self._signature.take_apart(args, kwargs), self._options)
 
     def _note_usual(self, call: Call, executable: Executable) -> None:
-        """Expects the next call to be like this one."""
+        """Makes a fast path for calls of this call's pattern."""
         form = call.key, tuple(map(type, call.arguments.leaves))
         fast_path = self._alike.find(form)
         if fast_path is None or fast_path.executable is not executable:
@@ -289,7 +293,9 @@ class Compiled(Generic[P, R_co]):
         return name if found is self else (Compiled, (self._signature, self._options, self._max_traces))
 
     def _find(self, call: Call) -> Executable | None:
-        """The program for a call, which is made where there is none; None where it captures values of an enclosing trace."""
+        """Returns the program for a call, made where there is none; None where the function captures values of an enclosing
+        trace.
+        """
         checks, watch = "check_finite" in get_context().modes, promotion_watch()
         entries = self._checked if checks else self._entries
         with self._lock:
@@ -342,7 +348,7 @@ class Compiled(Generic[P, R_co]):
 
 
 def _run_eagerly(call: Call) -> Any:
-    """The result of a call, command by command; it takes and returns arrays as the program does."""
+    """Runs a call command by command; arguments and results are arrays, as for the program."""
     flat = call.flat_function()
     outputs = flat(*map(as_value, call.arguments.dynamic))
     return flat.build_result(list(map(as_value, outputs)))

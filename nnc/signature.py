@@ -1,4 +1,4 @@
-"""Calls of compiled functions taken apart: which arguments are static or donated, and the key that selects a program."""
+"""Splits calls of compiled functions into static, donated and dynamic arguments, and makes the key that selects a program."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Numbers = int | Sequence[int] | None
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The key of a program: all that selects it, everything but the values of the arrays.
+    """The key of a program: everything about a call but the values of its arrays.
 
     `leaves` has (spec, whether it is a Python number) for each array, a `setting` for other leaves of the dynamic arguments;
     `positions` are the positions of static arguments.
@@ -52,7 +52,7 @@ class Key:
         return [leaf for leaf in self.leaves if is_spec(leaf)]
 
     def is_served_by(self, other: Key) -> bool:
-        """Whether a program for `other` takes these arguments: all is equal but perhaps which ones are Python numbers."""
+        """Whether a program for `other` takes these arguments: the keys differ at most in which leaves are Python numbers."""
         return self.treedef == other.treedef and all(
             x == y or (is_spec(x) and is_spec(y) and x[0] == y[0])
             for x, y in zip(self.leaves, other.leaves, strict=True)
@@ -65,7 +65,7 @@ class Key:
 
 @dataclass(slots=True)
 class Call:
-    """One call, taken apart: its arrays, and all else."""
+    """One call: its arrays, and its other arguments."""
 
     key: Key
     signature: Signature
@@ -158,10 +158,10 @@ class Signature:
         return bool(self.donate_nums or self.donate_names)
 
     def take_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """Makes a call with these arguments. Arguments passed by name are moved to their position, where they have one.
+        """Splits these arguments. Arguments passed by name are moved to their position, where they have one.
 
         Raises:
-            ArgumentTypeError: a static argument has no hash, or an argument is nothing nnc takes.
+            ArgumentTypeError: a static argument has no hash, or an argument is of a type that nnc does not take.
         """
         args, kwargs = self.by_position(args, kwargs)
         count = len(args)
@@ -184,7 +184,7 @@ class Signature:
     def by_position(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], left_out: frozenset[int] = frozenset()
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with those passed by name at their position, as far as there is no gap before it."""
+        """Returns the arguments with named ones moved to their positions, up to the first gap."""
         if not kwargs:
             return args, kwargs
         movable = [name for i, name in enumerate(self.movable) if i not in left_out]
@@ -195,7 +195,7 @@ class Signature:
 
 
 def _parameters(fun: Fun) -> list[inspect.Parameter]:
-    """The parameters of `fun`; any, where it does not tell."""
+    """Returns the parameters of `fun`; `*args, **kwargs` where it has no signature."""
     try:
         return list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):
@@ -206,7 +206,7 @@ def _parameters(fun: Fun) -> list[inspect.Parameter]:
 def _resolve(
     role: str, fun: Fun, parameters: list[inspect.Parameter], nums: Numbers, names: Names
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Positions and names, each completed by the other."""
+    """Completes positions by names, and names by positions."""
     positions = tuple(nums) if isinstance(nums, (tuple, list)) else () if nums is None else (nums,)
     keywords = tuple(names) if isinstance(names, (tuple, list)) else () if names is None else (names,)
     wrong = [i for i in positions if not isinstance(i, int)] + [name for name in keywords if not isinstance(name, str)]
@@ -237,12 +237,12 @@ def _resolve(
     return tuple(sorted(fixed)), tuple({*keywords, *(ordered[i] for i in fixed)})
 
 
-# -- calls that are alike ----------------------------------------------------------------------------------------------
+# -- patterns of calls ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class CallPattern:
-    """The pattern of calls of one key, in a form that is compared with a call in the shortest time.
+    """The pattern of calls of one key, in a form that is fast to compare with a call.
 
     `facts` are each leaf's facts that belong to the key, `where` says which leaves are dynamic (None: all), `converted` which
     become
@@ -258,7 +258,7 @@ class CallPattern:
 
     @classmethod
     def of(cls, call: Call) -> CallPattern | None:
-        """Makes the pattern of calls like this one; None where they must be taken apart in the general way."""
+        """Makes the pattern of this call; None where calls of its key must be split in the general way."""
         args, kwargs = call.args, call.kwargs
         take, take_named = make_pattern(args), make_pattern(kwargs) if kwargs else None
         if call.key.static or call.key.positions or take is None or (kwargs and take_named is None):
@@ -280,7 +280,7 @@ class CallPattern:
         return tuple((spec, weak) for _, spec, weak in self.facts) if self.are_arrays and self.where is None else None
 
     def taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
-        """All leaves of another call; None where its containers are not like these."""
+        """Returns all leaves of another call; None where its containers differ from the pattern's."""
         leaves: list[Any] = []
         try:
             if self.take is None:
@@ -296,7 +296,7 @@ class CallPattern:
         return leaves
 
     def leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
-        """The dynamic leaves of another call; None where that is not like these."""
+        """Returns the dynamic leaves of another call; None where the call does not match the pattern."""
         leaves = self.taken(args, kwargs)
         if leaves is not None and self.converted and not _convert(leaves, self.converted):
             return None
@@ -312,12 +312,12 @@ _ARRAY_FACTS = attrgetter("__class__", "spec", "weak")
 
 
 def _convert(leaves: list[Any], places: Sequence[int]) -> bool:
-    """Puts operands in place of leaves; whether all can be read."""
+    """Replaces leaves by operands; returns whether all can be read."""
     try:
         for i in places:
             if tree.is_array(leaves[i]):
                 leaves[i] = read_leaf(leaves[i])
-    except NncError:  # the call is taken apart, which words the mistake
+    except NncError:  # the general way words the error
         return False
     return True
 

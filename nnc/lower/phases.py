@@ -41,7 +41,7 @@ SIMPLIFY = Phase(
     ("inline_calls", "dce", "fold", "simplify", "parts", "cse"),
     provides=frozenset({"calls are inlined", "equal values are one"}),
 )
-# Forms that users write, or derivatives have, become ones that take less work or memory.
+# Forms that users write, or that derivatives have, become forms that take less work or memory.
 REWRITE = Phase(
     "rewrite",
     (
@@ -51,7 +51,7 @@ REWRITE = Phase(
     requires=SIMPLIFY.provides,
     provides=frozenset({"loops are in their final form"}),
 )  # fmt: skip
-# The same as at first, which finds more in the new forms; barriers have done their work.
+# The passes of SIMPLIFY again, which find more in the new forms; barriers have done their work.
 SIMPLIFY_AGAIN = Phase(
     "simplify again",
     ("fold", "simplify", "parts", "cse", "dce", "inline_barriers"),
@@ -72,7 +72,7 @@ PACK = Phase(
 )
 # Where memory is short: values are computed when they are read.
 DELAY = Phase("delay", ("delay_cheap",), requires=ORDER.provides)
-# After values were chosen that are computed again to save memory, since that is done command by command.
+# After the choice of values to rematerialise, which works command by command.
 FUSE = Phase(
     "fuse",
     (

@@ -79,7 +79,7 @@ def _name_of(choose_kernel: ChooseKernel) -> str:
 
 
 class _Lowering:
-    """Makes programs of a graph and of the sub-graphs that its steps run.
+    """Makes the program of a graph, and the programs of sub-graphs that its steps run.
 
     Args:
         options: of the graph that is lowered.
@@ -114,7 +114,7 @@ class _Lowering:
             return self._choose_kernel(node.command, specs, node.params).workspace(specs, node.params)
 
     def step_kernel(self, step: Step) -> Kernel:
-        """The kernel of a step. Where there is none for its sub-graphs, they are programs of their own."""
+        """Returns the kernel of a step. Sub-graphs without a kernel become programs of their own."""
         if not step.graphs:
             with set_context(source=step.source):
                 return self._choose_kernel(step.command, step.input_specs, step.params)
@@ -136,7 +136,7 @@ class _Lowering:
         return Natives(self.step_kernel, self.compiler) if self.compiler is not None else None
 
     def _program(self, planned: Planned, options: Options, natives: Natives | None) -> Program:
-        """The program of a memory plan; `natives` may know some of its compiled kernels."""
+        """Makes the program of a memory plan; `natives` may hold some of its compiled kernels."""
         with timed("scheduling"):
             schedule = make_schedule(planned, options)
         if options.verify_passes:
@@ -154,7 +154,8 @@ def plan(
 ) -> Planned:
     """The memory plan of `graph`, for which neither kernels nor memory are needed.
 
-    Where it does not fit into `options.memory_budget`, values are computed again; the smallest plan found where that does not help.
+    Where the plan exceeds `options.memory_budget`, values are rematerialised; where that does not help, the smallest plan found is
+    returned.
 
     Args:
         workspace: bytes that the kernel of a node needs while it runs.
@@ -180,7 +181,7 @@ def plan(
 
 
 def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace, natives: Natives | None = None) -> Planned:
-    """The plan of a graph that has been through the passes before; sub-graphs go through them with their graph."""
+    """Plans a graph that has been through the earlier phases; sub-graphs are rewritten with their graph."""
     kept = graph.attrs.get("kept", ())
     graph = run_phases(graph, (FUSE,), options, READY_TO_FUSE)
     if natives is not None:

@@ -28,7 +28,7 @@ def no_workspace(node: Node) -> int:
 @dataclass(frozen=True, slots=True)
 class Emitted:
     """The steps of a graph on tensors that each have memory of their own: the first are its inputs, `results` its outputs.
-    `carried` are moves that loops rest on.
+    `carried` are the moves of loop carries.
     """
 
     tensors: Sequence[Buffer]
@@ -61,7 +61,7 @@ def bind_buffers(
 
     Args:
         emitted: its steps, if they are known.
-        join: parts of joined tensors may be written where they belong, which saves copies, and may cost memory.
+        join: parts of joined tensors may be written in place within the result, which saves copies, and may cost memory.
         kept: see `Bound`.
     """
     emitted = emit(graph) if emitted is None else emitted
@@ -116,7 +116,7 @@ def _written(step: Step) -> tuple[View, ...]:
 def _number(
     emitted: Emitted, classes: Classes, ranges: Mapping[int, Intervals]
 ) -> tuple[dict[int, int], list[Buffer], list[Symbol]]:
-    """The number of each class of tensors, the buffers in that order, and the symbols of the constants."""
+    """Numbers the classes of tensors; returns the numbers, the buffers in that order, and the symbols of the constants."""
     tensors, inputs = emitted.tensors, emitted.inputs
     live = classes.live.intervals
 
@@ -147,7 +147,9 @@ class Rings:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int | None], tuple[Body, int]] = {}  # holds the body, so that its id stays its own
+        self._known: dict[
+            tuple[int, int | None], tuple[Body, int]
+        ] = {}  # holds the body, so that no other object gets its id
 
     def size(self, body: Body) -> int:
         """The fewest copies with which all carried values stay in their places; 0 where `COPIES` are too few."""
@@ -169,7 +171,7 @@ class Rings:
 
 
 def _sizes(body: Body) -> range:
-    """The numbers of copies that are worth a try, by the places that values are handed on to without being changed.
+    """The numbers of copies that are worth a try, by the permutation of places in which an iteration hands values on unchanged.
 
     A value stays where it is while it goes from place to place, so the ring is no shorter than its way; values that go round in
     circles are back where they were after common multiples of the circles' lengths.

@@ -3,7 +3,7 @@
 Two sets of tensors may become one buffer unless both hold something at the same time. At the same time they may hold one value
 (one is a move of the other), or meet in a single step that may write over its input. In this order: loop carries (on which
 the number of their copies rests), all other moves, joins that are parts of joins, commands that may write over an input, all other
-parts that are joined, and donated arguments for results. Moves that did not work out stay copies.
+parts that are joined, and donated arguments for results. Moves that cannot share memory stay copies.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def overlap(x: Intervals, y: Intervals) -> list[tuple[int, int]]:
 class _Part:
     """A class of tensors lies within the tensor `region.buffer`, which step number `join` puts together.
 
-    `place` is where that is in the outermost tensor.
+    `place` is the part's place in the outermost tensor.
     """
 
     region: View
@@ -101,7 +101,7 @@ class Classes:
         return views
 
     def find(self, tensor: int) -> int:
-        """The tensor that stands for all that share memory with this one."""
+        """The representative of the tensors that share memory with this one."""
         while self._parent[tensor] != tensor:
             self._parent[tensor] = self._parent[self._parent[tensor]]
             tensor = self._parent[tensor]
@@ -138,7 +138,7 @@ class Classes:
         self._members[a] += self._members[b]
 
     def _kind(self, a: int, b: int) -> Kind | None:
-        """Returns the kind of two classes made one; None where they must stay two."""
+        """Returns the kind of the union of two classes; None where they must stay apart."""
         kinds = x, y = self.kinds[a], self.kinds[b]
         if Kind.CONSTANT in kinds or Kind.TAPE in kinds or (self._returned[a] and self._returned[b]):
             return None
@@ -226,7 +226,7 @@ class Classes:
         return steps > len(reads)
 
     def _ends(self, root: int, at: int) -> bool:
-        """Whether nothing that a class holds at a point is wanted after it."""
+        """Whether no value that a class holds at a point is read after it."""
         if any(end == at + 1 for _, end in self.intervals[root]):
             return True
         lives = (life for member in self._members[root] for life in self.live.intervals[member])
@@ -259,7 +259,7 @@ class Classes:
                         self.share(x.buffer, y.buffer, (x.buffer, y.buffer))
 
     def share_in_place(self) -> None:
-        """Lets commands write over inputs that nothing reads any more."""
+        """Lets commands overwrite inputs after their last read."""
         for step in self.live.points:
             if step is None or step.region is not None:
                 continue
@@ -268,7 +268,7 @@ class Classes:
             pairs = [(inputs[i], outputs[j]) for i, j in numbers if i < len(inputs) and j < len(outputs)]
             pairs.sort(
                 key=lambda pair: pair[0].buffer not in self._donated
-            )  # nothing else can take a given one's place
+            )  # nothing else can lie in a donated argument
             for x, y in pairs:
                 if self._alike(x, y):
                     self.share(x.buffer, y.buffer)
@@ -287,7 +287,7 @@ class Classes:
                         self._place(view, region, at)
 
     def _is_joined(self, tensor: int) -> bool:
-        """Whether a tensor is put together of others."""
+        """Whether a tensor is joined from others."""
         steps = (self.live.points[at] for at in self.live.writes[tensor])
         return any(step is not None and step.command in joined for step in steps)
 
@@ -331,8 +331,8 @@ class Classes:
     def _same_through(self, chain: Sequence[int], first: int, end: int) -> bool:
         """Whether the last of these tensors, each of them joined into the next, holds from `first` to `end` the value of the first.
 
-        So it is if the first is written once, then joined into the second, and that, later, into the third, and so on, and none of
-        them nor of their classes is written otherwise until the end.
+        This holds if the first is written once, then joined into the second, the second, later, into the third, and so on, and
+        neither these tensors nor their classes are written otherwise until the end.
         """
         live = self.live
         lives = next((life for life in live.intervals[chain[0]] if life[0] <= first and end <= life[1]), None)
@@ -412,7 +412,7 @@ class Classes:
         return {root: join(chain(*ranges)) if len(ranges) > 1 else ranges[0] for root, ranges in found.items()}
 
     def has_parts(self) -> bool:
-        """Whether some tensor lies within another."""
+        """Whether any tensor lies within another."""
         return bool(self._parts)
 
 

@@ -19,7 +19,7 @@ from nnc.lower.plan.stages import Branches, Buffer, Kind, Loop, Round, Step, Ste
 from nnc.lower.plan.views import shared_view
 from nnc.source import SourceLine
 
-COPIES = 64  # how far a loop is unrolled before its carried values are copied instead
+COPIES = 64  # most copies of an iteration that a loop is unrolled to; beyond, carried values are copied
 _PEELED = 4096  # bytes; smaller values are copied into a loop once rather than giving it a first iteration of its own
 
 
@@ -78,8 +78,8 @@ Workspace = Callable[[Node], int]  # bytes that the kernel of a node needs while
 
 
 class Emitter:
-    """Collects tensors and steps. `ring_size` says how many copies of an iteration a loop needs, so that nothing is moved
-    between.
+    """Collects tensors and steps. `ring_size` gives the number of copies of an iteration that a loop needs so that nothing is
+    moved between them.
     """
 
     def __init__(self, ring_size: RingSize, workspace: Workspace) -> None:
@@ -134,7 +134,7 @@ class Emitter:
         return tuple(block.steps), [block.where(symbol) for symbol in graph.outputs]
 
     def constant(self, symbol: Symbol) -> View:
-        """Returns the view of a constant; it is held once for all copies."""
+        """Returns the view of a constant, which is stored once for all copies."""
         if symbol not in self._constants:
             self._constants[symbol] = self.tensor(Kind.CONSTANT, symbol, index=len(self._constants))
         return self._constants[symbol]
@@ -154,7 +154,7 @@ class Emitter:
         Args:
             operands: [the number of iterations,] sequences, carried values, captured values.
             targets: where each result should be written; None where it may lie anywhere.
-            peel: which carried values others read after they entered the loop.
+            peel: which carried values are read elsewhere after they entered the loop.
             ring: how many copies rotate; found where None.
         """
         self._loops += 1
@@ -172,7 +172,7 @@ def is_move(step: Step) -> bool:
 
 
 class _Block:
-    """One graph being bound: where its symbols lie, and its steps so far."""
+    """One graph being bound: the views of its symbols, and its steps so far."""
 
     def __init__(self, emitter: Emitter, graph: Graph, inputs: Sequence[View], targets: Mapping[Symbol, View]) -> None:
         self.emitter, self.graph, self.targets = emitter, graph, targets
@@ -188,7 +188,7 @@ class _Block:
         return view if view is not None else self.emitter.constant(symbol)
 
     def move(self, symbol: Symbol, moved: Mapping[Symbol, Sequence[View]]) -> None:
-        """Moves a symbol to where it is wanted."""
+        """Moves a symbol to the place where it is wanted."""
         for target in moved.get(symbol, ()):
             self.steps.append(move([self.where(symbol)], [target], self.line))
 
@@ -329,7 +329,7 @@ class _LoopEmitter:
         spec = row.spec.update(shape=(self.body.room, *row.spec.shape))
         return target if target is not None else self.emitter.scratch(spec, row.name, self.source)
 
-    # -- the whole -----------------------------------------------------------------------------------------------------
+    # -- whole loops ----------------------------------------------------------------------------------------------------
 
     def emit(self, peel: Sequence[bool], ring: int | None) -> tuple[Steps, list[View]]:
         """The steps (operands are moved first) and the places of the results."""
@@ -399,7 +399,7 @@ class _LoopEmitter:
         """Places of the ring's first copy for carried values, and the moves to them.
 
         Args:
-            stay: which values are rows, which lie where they lie; empty where the values come from outside the loop.
+            stay: which values are rows, which are not moved; empty where the values come from outside the loop.
         """
         places = []
         for i, view in enumerate(values):
@@ -416,10 +416,12 @@ class _LoopEmitter:
     def _name(self, view: View) -> str | None:
         return self.emitter.tensors[view.buffer].symbol.name
 
-    # -- a copy --------------------------------------------------------------------------------------------------------
+    # -- copies --------------------------------------------------------------------------------------------------------
 
     def _copy(self, taken: Sequence[View], results: Sequence[View]) -> tuple[Round, list[View]]:
-        """One copy of the iteration on these carried values, and where it leaves those for the next."""
+        """Emits one copy of the iteration on these carried values; returns the places of the carried values for the next one,
+        too.
+        """
         body, counter = self.body, self.counter
         number = counter if counter is not None else View.whole(-1, body.tail.inputs[0].spec)  # nothing reads it
         inputs = [number, *self.elements, *taken, *self.captured]
@@ -448,7 +450,7 @@ class _LoopEmitter:
         return Round(head, test, tuple(leave), tuple(steps)), given
 
     def _can_carry(self, view: View) -> bool:
-        """Whether the next iteration can take a value where it is: in memory of the loop's own, alone and whole."""
+        """Whether the next iteration can read a value in place: in memory of the loop's own, alone and whole."""
         if view in self.rows:
             return True
         if self.counter is not None and view.buffer == self.counter.buffer:

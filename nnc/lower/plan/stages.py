@@ -72,7 +72,7 @@ class SymbolView(_UnfinishedSymbolView):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of the base's memory, in row-major order."""
+        """Whether the view is all of the base's memory, in row-major order."""
         if self.offset or (self.spec is not self.base.spec and self.spec.nbytes != self.base.spec.nbytes):
             return False
         return is_contiguous(self.spec, self.strides)
@@ -92,7 +92,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory of the program. `index` counts the buffers of its kind; `symbol` is its first tenant."""
+    """Memory of the program. `index` counts the buffers of its kind; `symbol` is the first symbol that lies in it."""
 
     kind: Kind
     index: int
@@ -101,7 +101,7 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
-        """Its bytes, without padding."""
+        """Bytes of the buffer, without padding."""
         return self.symbol.spec.nbytes
 
 
@@ -135,25 +135,25 @@ class View(_UnfinishedView):
         return new_view(buffer, spec, 0, row_major(spec), ())
 
     def of(self, buffer: int) -> View:
-        """The same view, of another buffer."""
+        """Returns the same view of another buffer."""
         return self if buffer == self.buffer else new_view(buffer, self.spec, self.offset, self.strides, self.rounds)
 
     def show(self, spec: TensorSpec, offset: int, strides: Strides) -> View:
-        """Another tensor within the same buffer."""
+        """Returns a view of another tensor within the same buffer."""
         return new_view(self.buffer, spec, offset, strides, self.rounds)
 
     @property
     def is_dense(self) -> bool:
-        """Whether its elements lie in row-major order without gaps."""
+        """Whether the elements lie in row-major order without gaps."""
         return is_contiguous(self.spec, self.strides)
 
     def covers(self, nbytes: int) -> bool:
-        """Whether it is all of a buffer of so many bytes, in row-major order."""
+        """Whether the view is all of a buffer of so many bytes, in row-major order."""
         return self.offset == 0 and not self.rounds and self.spec.nbytes == nbytes and self.is_dense
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The first byte that it touches within the buffer, and the one after the last, in iteration 0."""
+        """The first byte of the view within the buffer, and the one after its last, in iteration 0."""
         if self.spec.size == 0:
             return self.offset, self.offset
         reach = [(n - 1) * stride for n, stride in zip(self.spec.shape, self.strides, strict=True)]

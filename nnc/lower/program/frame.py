@@ -1,6 +1,6 @@
 """One arena and everything bound to it: the memory of a single call of a program.
 
-All that does not change is made once: views into the arena and the constants, and the argument lists of the kernels. A call sets
+Everything fixed is made once: views into the arena and the constants, and the argument lists of the kernels. A call sets
 the views of its inputs and outputs in those lists, an iteration of a loop the views that move with its number.
 """
 
@@ -68,7 +68,7 @@ class Frame:
         return aligned_bytes(self.program.arena_bytes)
 
     def _memory(self, number: int) -> NDArray | None:
-        """The bytes of a buffer; None where they are another's in each call."""
+        """The bytes of a buffer; None where each call has other memory for it."""
         buffer, offset = self.program.bound.buffers[number], self.program.offsets[number]
         if offset is not None:
             return self.arena[offset : offset + buffer.nbytes]
@@ -76,7 +76,7 @@ class Frame:
             return as_bytes(self.program.bound.constants[buffer.index])
         return None
 
-    # -- once ----------------------------------------------------------------------------------------------------------
+    # -- built once ----------------------------------------------------------------------------------------------------
 
     def _program(self, steps: Steps) -> Callable[[], None]:
         """A function that runs all steps by the schedule."""
@@ -248,7 +248,7 @@ class Takes(Protocol):
 
     @property
     def name(self) -> str:
-        """The program's."""
+        """The name of the program."""
         ...
 
     @property
@@ -258,7 +258,7 @@ class Takes(Protocol):
 
     @property
     def donated(self) -> tuple[int, ...]:
-        """The inputs that it writes over."""
+        """The inputs that the program overwrites."""
         ...
 
 
@@ -297,7 +297,7 @@ def _meeting(arrays: Sequence[NDArray]) -> set[int]:
     """The positions of contiguous arrays that share memory with others among them."""
     places = sorted((x.ctypes.data, x.nbytes, i) for i, x in enumerate(arrays) if x.nbytes)
     found: set[int] = set()
-    reach, last = 0, -1  # of those before: where the memory ends, and whose that is
+    reach, last = 0, -1  # of the arrays before: the end of the memory, and its owner
     for begin, nbytes, i in places:
         if begin < reach:
             found |= {i, last}
@@ -319,7 +319,7 @@ def result_of(view: View, memory: NDArray) -> NDArray:
 
 
 class NoRoomError(MemoryError):
-    """There is no memory for the arena or the outputs of a program; nothing of it has run yet."""
+    """There is no memory for the arena or the outputs of a program; no step has run yet."""
 
 
 def as_bytes(array: NDArray) -> NDArray:

@@ -38,7 +38,7 @@ from nnc.lower.program.frame import (
 )
 from nnc.lower.program.native_program import Entry, ProgramAbi, Result
 
-DirectCall = Callable[[list[Any]], Any]  # of arrays: see `nnc.lower.program.direct`; the list is used up
+DirectCall = Callable[[list[Any]], Any]  # of a list of arrays, which it empties: see `nnc.lower.program.direct`
 
 _NOTHING: tuple[NDArray, ...] = ()
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
@@ -88,7 +88,7 @@ class _Memory:
 
     @cached_property
     def _static(self) -> dict[int, NDArray]:
-        """The memory of buffers that stays where it is."""
+        """The memory of buffers whose address is fixed."""
         found: dict[int, NDArray] = {}
         for number, (buffer, offset) in enumerate(zip(self.buffers, self.entry.parts().planned.offsets, strict=True)):
             if offset is not None:
@@ -98,11 +98,11 @@ class _Memory:
         return found
 
     def whole(self, of: Buffer | Result) -> NDArray:
-        """The array within which an argument or an output lies, as it was given or made."""
+        """The whole array within which an argument or an output lies."""
         return (self.given if of.kind is Kind.INPUT else self.made)[of.index]
 
     def bind(self, view: View) -> NDArray | None:
-        """The array of a view that stays where it is; None for others."""
+        """The array of a view at a fixed address; None for other views."""
         if self.buffers[view.buffer].kind is Kind.TAPE:
             return tape_view(self._tapes, view, self.buffers[view.buffer].symbol.spec)
         if view.rounds or view.buffer not in self._static:
@@ -115,7 +115,7 @@ class _Memory:
         return sum(self.words[words.round(number)] * step for number, step in view.rounds)
 
     def view(self, view: View, moved: int) -> NDArray:
-        """The array of a view, moved so far, in this call."""
+        """The array of a view in this call, at its offset in the present iteration."""
         memory = self._static.get(view.buffer)
         if memory is None:
             memory = as_bytes(self.whole(self.buffers[view.buffer]))
@@ -179,7 +179,7 @@ class _Block:
             raise
 
     def clear(self) -> None:
-        """Lets go of the arrays of a call."""
+        """Drops the references to the arrays of a call."""
         for place in self._places:
             place.arrays[place.position] = None
 
@@ -204,7 +204,7 @@ class _Callbacks:
             return 0
 
     def serve(self) -> Generator[int, int, None]:
-        """Runs block after block, for one thread. It catches interrupts found as it goes on, which no function could."""
+        """Runs block after block, for one thread, as a generator: so it also catches interrupts that arise as it resumes."""
         done, number = 0, POLL
         while True:
             try:
@@ -249,7 +249,7 @@ class NativeFrame:
         words = self._memory.words
         self.address = ctypes.addressof(words)
         words[FrameLayout.callback_at] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
-        words[FrameLayout.next_call] = self.address * CALLS  # other frames number their calls otherwise
+        words[FrameLayout.next_call] = self.address * CALLS  # other frames have other numbers of calls
         for i, state in enumerate(self._states):
             words[entry.words.state(i)] = state.address
         self._runner: StreamRunner | None = None
@@ -317,7 +317,7 @@ class NativeFrame:
             self._memory.clear()
 
     def _go_on(self, code: int) -> None:
-        """Goes on where the entry stopped: runs it once more with inputs that it takes, or raises the error."""
+        """Continues after the entry stopped: runs it again with copies of refused inputs, or raises the error."""
         memory, outside = self._memory, self.entry.outside
         if Failure.of(code)[0] is Failure.REFUSED:
             checked = zip(check_inputs(outside, memory.given), outside.inputs, strict=True)
@@ -345,7 +345,9 @@ class NativeFrame:
         if kind in (Failure.PYTHON, Failure.INTERRUPT):
             errors = self._callbacks.errors
             found = errors.pop(number if kind is Failure.PYTHON else POLL, errors.pop(POLL, None))
-            error = found if found is not None else KeyboardInterrupt()  # it came before the callback could catch it
+            error = (
+                found if found is not None else KeyboardInterrupt()
+            )  # an interrupt before the callback could catch it
             try:
                 raise error
             finally:
@@ -363,7 +365,7 @@ class NativeFrame:
         raise InternalError(f"{self.entry.outside.name}: {step.command.name} stopped: {kind.name.lower()}")
 
     def _reword(self, step: Step) -> None:
-        """Runs a step that its compiled kernel refused, so that the reference says why."""
+        """Runs a step that its compiled kernel refused by the reference, which words the error."""
         arguments, results = ([self._memory.now(view) for view in views] for views in (step.inputs, step.outputs))
 
         def refer(inputs: Arrays, outputs: Arrays, params: Mapping[str, Any]) -> None:

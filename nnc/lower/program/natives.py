@@ -41,7 +41,7 @@ class Natives:
         self._known: dict[Any, tuple[Step, Native | None]] = {}  # holds a step, so that its id stays its own
 
     def begin(self) -> None:
-        """Announces a program: has the compiler begin with the functions that are in each."""
+        """Announces a program: the compiler begins with the functions that every program holds."""
         self.compiler.expect()
         for native in common():
             self.compiler.expect(native)
@@ -59,7 +59,7 @@ class Natives:
         self._find(steps, emitted.tensors, self._choose)
 
     def of(self, planned: Planned, kernels: Mapping[int, Kernel]) -> dict[int, Native]:
-        """The compiled kernels of a program, by identity of the step; none where nothing is won."""
+        """Returns the compiled kernels of a program, by identity of the step; none where compiled code would not be faster."""
         steps = list(walk(planned.bound.steps))
         return self._find(steps, planned.bound.buffers, lambda step: kernels.get(id(step)))
 
@@ -101,7 +101,7 @@ def _touches_tape(step: Step, buffers: Sequence[Buffer]) -> bool:
     return any(map(is_tape, step.inputs)) or any(map(is_tape, step.outputs))
 
 
-# -- nodes that will not change ----------------------------------------------------------------------------------------
+# -- nodes in their final form -----------------------------------------------------------------------------------------
 
 
 def settled(graph: Graph) -> Graph:
@@ -154,7 +154,7 @@ def _with_views(nodes: Sequence[Node], kept: set[Node]) -> Graph:
 
 
 def _stays(node: Node) -> bool:
-    """Whether a node will be a step as it is, if it is no product, with a kernel that is printed once."""
+    """Whether a node that is no product becomes a step unchanged, with a kernel that is printed once."""
     if node.graphs or node.command in expansion or can_fuse(node):
         return False
     if node.command in joined or has_companion(node.command):  # parts are put together, or nodes are

@@ -1,4 +1,4 @@
-"""The lowered program: buffers with offsets, steps with kernels, and how to run them."""
+"""The lowered program: buffers with offsets, and steps with kernels, which it runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Program:
     """Steps on planned memory, ready to run. Any number of threads may call it at once.
 
     Each call borrows an arena, one of the `idle` ones if there are any. Inputs are read where they are, unless they are not
-    contiguous; outputs are fresh arrays (or the memory of donated inputs). `around` is done around each step (see there).
+    contiguous; outputs are fresh arrays (or the memory of donated inputs). `around` wraps each step (see `watched`).
     With `code`, compiled kernels run without Python in between; without, all steps run from Python. `parts` gives the graph, plan
     and steps of the program, which a stored program need not read to run. `guard`: calls run on guarded memory
     (nnc.lower.program.guard).
@@ -45,7 +45,7 @@ class Program:
         return cls(lambda: parts, len(schedule.streams) > 1)
 
     def compiled(self, compiler: Compiler, natives: Natives) -> Program:
-        """The same program as machine code, if it has kernels for that and the compiler works, which begins with it."""
+        """Returns the program as machine code, if it has compiled kernels and the compiler works; compilation begins."""
         found = self.parts()
         known = natives.of(found.planned, found.kernels)
         if not known or not compiler.works():
@@ -56,11 +56,11 @@ class Program:
         return self.with_code(code)
 
     def with_code(self, code: NativeCode) -> Program:
-        """The same program as this machine code."""
+        """Returns the program with this machine code."""
         return replace(self, parts=code.parts, code=code, idle=[])
 
     def load(self) -> None:
-        """Waits for the machine code, if it is to have some.
+        """Waits for the machine code, if the program has any.
 
         Raises:
             InternalError: the compiler does not take a text.
@@ -69,17 +69,17 @@ class Program:
             self.code.entry(self._is_apart)
 
     def watched(self, around: Around) -> Program:
-        """The same program, with something done around each step of a run: for measuring, and for tests."""
+        """Returns the program with a wrapper around each step of a run: for measurements, and for tests."""
         return replace(self, around=around, guard=False, idle=[])
 
     @property
     def outside(self) -> ProgramAbi:
-        """The outer form of the program, enough to call it."""
+        """The interface of the program, enough to call it."""
         return self.code.outside if self.code is not None else ProgramAbi.of(self.planned)
 
     @property
     def planned(self) -> Planned:
-        """Steps on buffers, and the offsets of these."""
+        """The steps on buffers, and the offsets of buffers."""
         return self.parts().planned
 
     @property
@@ -122,7 +122,7 @@ class Program:
 
     @property
     def needs_no_python(self) -> bool:
-        """Whether a call is one of compiled code, on inputs that stay, and gives fresh arrays."""
+        """Whether a call is one call of compiled code that overwrites no input and returns fresh arrays."""
         if self.code is None or self._is_apart or self.guard:
             return False
         outside = self.outside
@@ -146,7 +146,7 @@ class Program:
             self.idle.append(frame)
 
     def make_ready(self, room: CallMemory) -> None:
-        """Lets the first call of compiled code run in this room, if that is of the right size."""
+        """Gives this memory to the first call of compiled code, if the size is right."""
         if self.code is not None and not self.guard and room.fits(self.code.outside):
             self.idle.append(self._make_frame(room))
 
@@ -164,7 +164,7 @@ class Program:
 
     @property
     def _is_apart(self) -> bool:
-        """Whether steps are called one by one."""
+        """Whether compiled code calls steps one by one."""
         return self.is_concurrent or self.around is not None
 
     @property

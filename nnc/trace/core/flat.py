@@ -1,4 +1,4 @@
-"""Between users' functions over pytrees and traces over flat sequences of values.
+"""Flattens users' functions over pytrees for traces, which take flat sequences of values.
 
 Leaves that are no arrays or numbers (strings, functions, settings) are static: they pass through untouched.
 """
@@ -104,7 +104,7 @@ def check_positions(where: str, name: str, numbers: Sequence[int], count: int) -
 
 
 class FlatTree:
-    """A pytree taken apart: its dynamic leaves, and how to put it together around others.
+    """A flattened pytree: its dynamic leaves, and the structure to build a tree of other leaves.
 
     Arrays of other libraries are among the dynamic leaves as NumPy arrays that share their memory, NumPy's scalars of Python types
     as weak arrays.
@@ -147,7 +147,7 @@ class FlatTree:
         """
         try:
             return as_operand(x)
-        except NncError:  # worded again, with a name, which takes a while to find
+        except NncError:  # raised again with the name of the argument, which takes a while to find
             if fun is None:
                 return as_operand(x, "pytree", f"the leaf {''.join(tree.paths(self.treedef)[place])}".rstrip())
             paths = argument_paths(self.treedef, functools.partial(parameter_name, fun, left_out=left_out))
@@ -163,7 +163,7 @@ class FlatTree:
         return tree.unflatten(self.treedef, leaves)
 
     def skeleton(self) -> FlatTree:
-        """The same structure without the dynamic leaves, for keeping it beyond a call."""
+        """Returns the same structure without the dynamic leaves, to be kept beyond a call."""
         twin = object.__new__(FlatTree)
         twin.leaves, twin.dynamic = list(self.leaves), [None] * len(self.where)
         twin.treedef, twin.where = self.treedef, self.where
@@ -172,7 +172,7 @@ class FlatTree:
         return twin
 
     def with_values(self, values: Sequence[Any]) -> FlatTree:
-        """The same tree taken apart, with these dynamic leaves."""
+        """Returns the same flattened tree with these dynamic leaves."""
         return FlatTree(self.build(values))
 
     def paths(self) -> list[str]:
@@ -185,7 +185,7 @@ def read_leaf(x: Any) -> Any:
     """An array of another library as a NumPy array, a `numpy.float64` as a weak array; an array of nnc or NumPy itself.
 
     Raises:
-        NncError: it is nothing nnc makes an array of.
+        NncError: nnc makes no array of it.
     """
     operand = as_operand(x)
     return as_value(operand) if is_weak(operand) else operand
@@ -197,7 +197,7 @@ def argument_paths(treedef: tree.TreeDef, names: Callable[[int], str]) -> list[s
     Args:
         names: the name of the parameter that takes the argument at a position.
     """
-    result, known = [], functools.cache(names)  # finding a name out takes longer than all else
+    result, known = [], functools.cache(names)  # to find a name takes longer than everything else
     for path in tree.paths(treedef):
         which, first, *rest = path
         inner = first[1:-1]  # [0] or ["name"]
@@ -247,7 +247,7 @@ def other_arguments(
     fixed = tuple([None if i in chosen else x for i, x in enumerate(args)])
     named = {name: x for name, x in kwargs.items() if name not in names}
     if all(x is None or type(x) is Array for x in (*fixed, *named.values())):
-        return fixed, named  # as in most calls: nothing to take apart
+        return fixed, named  # most calls hold no arrays of other libraries
     return with_arrays((fixed, named))
 
 
@@ -261,7 +261,7 @@ class FlatFunction:
 
     @classmethod
     def of(cls, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> FlatFunction:
-        """The function of arguments that are not taken apart yet."""
+        """Makes the flat function for arguments that are still pytrees."""
         return cls(fun, FlatTree((args, kwargs or {}), fun))
 
     @property

@@ -41,12 +41,12 @@ class StagingTrace:
         self.builder = GraphBuilder(name)
         self.level, self.linear = self.builder.level, linear
         self.alive = True
-        self.captured: dict[int, tuple[Any, Symbol]] = {}  # holds the value too, so that its id stays its own
+        self.captured: dict[int, tuple[Any, Symbol]] = {}  # holds the value, too, so that no other object gets its id
         self._scalars: dict[tuple[Any, ...], Symbol] = {}
         self._spreads: dict[tuple[Any, ...], Symbol] = {}
         self.values: dict[Symbol, Any] = {}  # captured values, by their symbols
         self.calls: dict[tuple[Any, ...], Any] = {}  # specialised calls (nnc.trace.core.staged_call)
-        self.is_recording = False  # whether the first one of such calls goes on
+        self.is_recording = False  # whether the first such call is being recorded
 
     def input(self, spec: TensorSpec, *, weak: bool = False, name: str = "") -> StagedTracer:
         """A new explicit input."""
@@ -86,7 +86,7 @@ class StagingTrace:
         return [StagedTracer(self, symbol, source) for symbol in outputs]
 
     def _spread(self, symbol: Symbol, params: Mapping[str, Any], source: SourceLine | None) -> Symbol:
-        """A symbol broadcast to a shape along given axes: recorded once for all operands that it meets so."""
+        """Returns a symbol broadcast to a shape along given axes; the broadcast is recorded once for equal requests."""
         key = symbol, params["shape"], params.get("axes")
         found = self._spreads.get(key)
         if found is None:
@@ -104,7 +104,7 @@ class StagingTrace:
         return before
 
     def show_spreads(self, before: dict[tuple[Any, ...], Symbol]) -> None:
-        """Lets commands find those broadcasts again."""
+        """Lets commands find the hidden broadcasts again."""
         for key, symbol in self._spreads.items():
             before.setdefault(key, symbol)
         self._spreads = before
@@ -136,7 +136,7 @@ class Staged:
     captured: tuple[Any, ...]
 
     def without_unread(self) -> Staged:
-        """The same without nodes that no output depends on, and without the captured values that only those read."""
+        """Returns the graph without nodes that no output depends on, and without captured values that only such nodes read."""
         graph, count = self.graph.restrict(self.graph.outputs), self.num_explicit
         reads = graph.reads
         hidden = [(s, x) for s, x in zip(graph.inputs[count:], self.captured, strict=True) if s in reads]
@@ -159,4 +159,4 @@ def stage(fun: Flat, specs: Sequence[TensorSpec], *, weak: Sequence[bool] | None
             return trace.finish(fun(*tracers))
     finally:
         trace.alive = False
-        trace.calls.clear()  # they hold traces that hold values of this one
+        trace.calls.clear()  # specialised calls hold traces, which hold values of this one
