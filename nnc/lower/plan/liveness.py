@@ -55,7 +55,7 @@ class Timeline:
 
 
 def touched(steps: Iterable[Step]) -> set[int]:
-    """All tensors that steps read or write, those within regions included."""
+    """All tensors that steps read or write, steps within regions included."""
     found: set[int] = set()
     for step in walk(steps):
         found.update(view.buffer for view in (*step.inputs, *step.outputs))
@@ -90,7 +90,7 @@ class Liveness:
     Args:
         steps: the whole program.
         sizes: bytes of each tensor.
-        last: tensors that are wanted when all is done.
+        last: tensors that are live after the last step.
     """
 
     def __init__(self, steps: Steps, sizes: list[int], last: Iterable[int]) -> None:
@@ -145,7 +145,7 @@ class Liveness:
         if view.covers(self.sizes[view.buffer]):
             self._record(view.buffer, at, max(live.pop(view.buffer, 0), at + 1), written=True)
         else:
-            live.setdefault(view.buffer, at + 1)  # the rest of it stays
+            live.setdefault(view.buffer, at + 1)  # the rest of the tensor stays live
 
     def _steps(self, steps: Steps, stop: int, live: Live) -> int:
         """Walks steps that end before `stop`; returns where they start."""

@@ -1,7 +1,7 @@
 """Computes values again where keeping them would take too much memory: graph theory alone, on numbers.
 
-A run of the operations is simulated under a limit of live bytes. Where the next operation would exceed it, values are given up that
-save the most bytes for the least time, and computed again right before their next use. This is dynamic tensor rematerialization
+A run of the operations is simulated under a limit of live bytes. Where the next operation would exceed it, values are dropped that
+save the most bytes for the least time, and recomputed right before their next use. This is dynamic tensor rematerialization
 (Kirisame et al., 2021), with the difference that all later uses are known. Same problem, same schedule, in every process.
 """
 
@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from nnc.lower.plan.scheduling import OperationGraph
 
-# Values are given up in the order of seconds of computing again / (bytes x (seconds until the next use) ** patience).
+# Values are dropped in the order of seconds of recomputing / (bytes x (seconds until the next use) ** patience).
 _PATIENCE = (0.0, 0.5, 1.0)
 _GROWTH = 6  # times as many operations as given, at most
 _SMALL = 1000  # dead values below this part of the limit stay for values that may be computed again from them
@@ -45,7 +45,7 @@ class Problem:
 
     @cached_property
     def useful(self) -> list[int]:
-        """For each storage the last operation that reads it, or something that could be computed again from it."""
+        """For each storage the last operation that reads it, or a value that could be recomputed from it."""
         graph = self.graph
         useful = [max(readers, default=_NEVER) for readers in graph.readers]
         for i in reversed(range(len(graph.reads))):
@@ -110,19 +110,17 @@ class _Run:
         self.problem, self.graph, self.limit, self.patience = problem, graph, limit, patience
         self.small = limit // _SMALL
         self.live = [writer == _NEVER for writer in graph.writer]
-        self.owned: dict[int, None] = {}  # live storages that may be given up, in the order of their computation
-        self.roots: dict[
-            int, None
-        ] = {}  # live, cannot be computed again, and only values that are computed again may want them
-        self.pins = [0] * len(graph.nbytes)  # operations that are to run at once and read it
+        self.owned: dict[int, None] = {}  # live storages that may be dropped, in the order of their computation
+        self.roots: dict[int, None] = {}  # live, not repeatable, and read only by values that are recomputed
+        self.pins = [0] * len(graph.nbytes)  # operations that are about to run and read the storage
         self.passed = [0] * len(graph.nbytes)  # readers in the given order that ran
-        self.wanted: dict[int, int] = {}  # uses that `_missing_use` found; later ones may have become missing since
+        self.wanted: dict[int, int] = {}  # uses that `_missing_use` found; later uses may have become missing since
         self.bytes = self.peak = self.now = 0
         self.seconds = 0.0
         self.operations: list[int] = []
 
     def all(self) -> Schedule | None:
-        """The schedule of the whole run; None where it does not come to its end."""
+        """The schedule of the whole run; None where the limit is too small."""
         reads = self.graph.reads
         for i in range(len(reads)):
             self.now = i
@@ -154,7 +152,7 @@ class _Run:
     # -- one operation -------------------------------------------------------------------------------------------------
 
     def _operation(self, i: int) -> bool:
-        """Runs an operation, after giving up values that are in its way; False where that is not enough."""
+        """Runs an operation, after dropping values to make room; False where that is not enough."""
         graph, nbytes = self.graph, self.graph.nbytes
         reads, written = dict.fromkeys(graph.reads[i]), graph.writes[i]
         for s in graph.reads[i]:
@@ -214,7 +212,7 @@ class _Run:
         return readers[at] if at < len(readers) else None
 
     def _ends(self, s: int) -> bool:
-        """Whether nothing wants a storage any more."""
+        """Whether no later operation needs a storage."""
         writer = self.graph.writer[s]
         if writer == _NEVER or self.pins[s] or s in self.graph.kept or self._next_use(s) is not None:
             return False
@@ -228,7 +226,7 @@ class _Run:
     # -- values to drop -------------------------------------------------------------------------------------------------
 
     def _victim(self, reads: Mapping[int, None], overwritten: set[int]) -> int | None:
-        """The storage to give up next: not one that is read now, unless a result can lie in its place."""
+        """The storage to drop next: none that is read now, unless a result can lie in its place."""
         for s in self.roots:
             if not self.pins[s] and s not in reads and self._missing_use(s) is None:
                 return s
@@ -254,7 +252,7 @@ class _Run:
         return best
 
     def _price(self, s: int, most: float) -> float:
-        """The seconds of computing a storage again, with all that is missing for it; any larger number from `most` on."""
+        """The seconds of recomputing a storage, with its missing operands; any larger number from `most` on."""
         graph, seconds, repeatable = self.graph, self.problem.seconds, self.problem.repeatable
         writer = graph.writer[s]
         price, todo, found = seconds[writer], [writer], {writer}

@@ -18,7 +18,7 @@ from nnc.lower.plan.stages import Branches, Loop, Round, Step, Steps, View
 
 
 def rewrite(steps: Steps, classes: Classes, numbers: Mapping[int, int]) -> tuple[Steps, list[int]]:
-    """Steps on buffers without the moves that became none, and how many steps now stand at each point of time.
+    """Returns the steps on buffers, without moves that sharing made needless, and the number of steps at each point of time.
 
     Args:
         numbers: the buffer of each class.
@@ -28,7 +28,7 @@ def rewrite(steps: Steps, classes: Classes, numbers: Mapping[int, int]) -> tuple
 
 
 class _Rewriter:
-    """Puts steps onto buffers; `weights` are how many steps came to stand at each point of time."""
+    """Rewrites steps to buffers; `weights` counts the steps at each point of time."""
 
     def __init__(self, classes: Classes, numbers: Mapping[int, int]) -> None:
         self.weights: list[int] = []
@@ -74,8 +74,8 @@ class _Rewriter:
         return [move([moves[i][2]], [moves[i][3]], step.source) for i in order]
 
     def _join_steps(self, step: Step) -> list[Step]:
-        """Returns the steps that are left of a join: none for parts that lie in it, copies of the others, zeros where there is no
-        part.
+        """Returns the steps that are left of a join: none for parts that lie in the result, copies of other parts, zeros where
+        there is no part.
         """
         placed = self._placed(step)
         regions = map(self.place, part_regions(step))
@@ -123,7 +123,7 @@ def _map_region(
 
 
 def _in_turn(i: int, waits: Sequence[Sequence[int]], done: set[int]) -> Iterator[int]:
-    """Yields a number after the numbers that it waits for, without those done already. `share` lets no moves wait in a circle."""
+    """Yields a number after the numbers that it waits for, each once. `share` lets no moves wait in a circle."""
     if i not in done:
         done.add(i)
         for j in waits[i]:

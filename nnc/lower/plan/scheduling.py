@@ -1,7 +1,8 @@
 """Orders operations so that little memory is live at once: graph theory alone, on numbers.
 
 List schedules by several rules, each cheap and good at another kind of graph; the best wins, the given order where none is
-better. An order is measured while it is made, and given up as soon as too much is live. Same graph, same order, in every process.
+better. The live set of an order is measured while it is made, and the order is dropped as soon as too much is live. Same graph,
+same order, in every process.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Counts = list[int] | dict[int, int]
 _NEVER = -1
 _FAR = 1 << 100  # more bytes than any shapes have
 _RAN = -1  # instead of a number of operations that are waited for
-_REFINEMENT = 200_000  # operations that the moves that are tried may take, were none of them given up
+_REFINEMENT = 200_000  # most operations in all moves that are tried
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ class OperationGraph:
 
     @cached_property
     def beginning(self) -> tuple[list[int], list[int], list[int]]:
-        """Before anything runs: how many operations read each storage, these added up (the last one, where one is left), and the
-        bytes by which more would be live after each operation than before it, if it ran first.
+        """The state before the first operation: the number of readers of each storage, the sum of their numbers (the last reader,
+        where one is left), and the bytes by which more would be live after each operation than before it, if it ran first.
         """
         nbytes, left = self.nbytes, list(map(len, self.readers))
         net = [
@@ -191,7 +192,7 @@ class OperationGraph:
         return ran, before, during
 
     def shared(self, i: int, left: Counts) -> int:
-        """The bytes of the results of operation i that lie where operands end with it."""
+        """The bytes of the results of operation i that lie in the memory of its last-read operands."""
         pairs = self.overwrites[i]
         if len(pairs) == 1:
             return 0 if left[pairs[0][0]] else self.nbytes[pairs[0][0]]
@@ -221,7 +222,7 @@ def improve_order(graph: OperationGraph) -> Order:
 def frugal_order(graph: OperationGraph) -> Order:
     """The order that runs at every turn the ready operation which adds the fewest bytes, the first of several.
 
-    Its peak may be larger than other orders' peaks, but little waits for long.
+    Its peak may be larger than other orders' peaks, but few results wait for long.
     """
     found = _scheduled(graph, range(len(graph.reads)))
     assert found is not None
@@ -248,7 +249,7 @@ def _scheduled(graph: OperationGraph, ties: Sequence[int], below: int = _FAR, *,
     """Runs at every turn the ready operation that adds the fewest bytes, the first of `ties` of several: O(n log n).
 
     The order is measured while it is made; None where its peak is not below so many bytes. An operation that becomes the only
-    reader that is left of something enters the queue once more; entries of operations that ran are passed over.
+    reader left of a storage enters the queue once more; entries of operations that ran are passed over.
 
     Args:
         eager: it only matters whether an operation adds bytes at all.
@@ -298,8 +299,8 @@ def _scheduled(graph: OperationGraph, ties: Sequence[int], below: int = _FAR, *,
 
 
 def _backwards(graph: OperationGraph) -> Order:
-    """The same from the last operation backwards, where of several the last comes first: reading makes a storage live, writing it
-    ends that.
+    """Builds such an order from the last operation backwards, the last of several first: a read makes a storage live, its write
+    ends the live range.
     """
     n, nbytes, all_ending, readers, before = len(graph.reads), graph.nbytes, graph.ending, graph.readers, graph.before
     # the bytes by which more would be live before each operation than after it, if it ran next
@@ -317,7 +318,7 @@ def _backwards(graph: OperationGraph) -> Order:
             continue
         waiting[i] = _RAN
         order.append(i)
-        ready: list[int] = []  # operations that may run, or need less from now on: something that they read became live
+        ready: list[int] = []  # operations that may run, or need less from now on since an operand became live
         for s in all_ending[i]:
             if not live[s]:
                 live[s] = True
@@ -437,7 +438,7 @@ def _refine(placed: _Placed) -> _Placed:
 
 
 def _moves(placed: _Placed, peak: int) -> Iterator[_Move]:
-    """Moves after which something that is live at place `peak`, though not used there, is no longer: largest first."""
+    """Moves that end the live range of a storage across place `peak` that does not use it: largest first."""
     graph, order, position = placed.graph, placed.order, placed.position
     at = order[peak]
     idle = set(graph.kept).union(*[graph.reads[i] for i in order[peak + 1 :]])

@@ -1,7 +1,7 @@
-"""Strides of views: which results need no memory of their own, since they show another's elements in another order.
+"""Strides of views: finds results that need no memory of their own, since they show another tensor's elements in another order.
 
 The column `restride` says how a view command moves offset and strides; the column `same_axes` says it for views that keep their
-axes whole. A command with neither is run, and copies.
+axes whole. A command with neither column runs, and copies.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def find_views(graph: Graph, known: Mapping[Symbol, SymbolView] = _EMPTY) -> dic
 
 
 def _shared_memory(node: Node, views: Mapping[Symbol, SymbolView]) -> SymbolView | None:
-    """The view that output 0 of a node is of the memory of an input; None where the node must run."""
+    """Output 0 of a node as a view of an input's memory; None where the node must run."""
     sources = [views[symbol] for symbol in node.inputs]
     place = _shared_place(node, sources)
     return SymbolView(sources[place[0]].base, *place[1:]) if place is not None else None
@@ -75,14 +75,14 @@ def _is_view(command: Command) -> bool:
 
 
 def may_share(node: Node) -> bool:
-    """Whether output 0 of a node may be a view of an input: the command says so."""
+    """Whether output 0 of a node may be a view of an input, according to the command."""
     if len(node.outputs) != 1 or node.graphs:
         return False
     return _is_view(node.command) or bool(in_place_facts(node.command, node.params).identity)
 
 
 def shared_view(node: Node, sources: Sequence[View]) -> View | None:
-    """The view of its inputs' memory that output 0 of `node` is; None where the node must run.
+    """Output 0 of `node` as a view of its inputs' memory; None where the node must run.
 
     Args:
         sources: where each input of the node lies.

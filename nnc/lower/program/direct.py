@@ -1,8 +1,8 @@
-"""Calls of compiled programs that are all but arrays in and arrays out: CPython calls compiled code, which does the rest.
+"""Calls of compiled programs from arrays to arrays without Python in between: CPython calls compiled code.
 
 A call through `NativeFrame.run` takes some microseconds of Python around a program, more than small programs compute. Where a
-program needs nothing of Python, a function printed by `direct_code.py` does the same in a fraction. It takes a call only where
-nothing is special about it, so that all that can go wrong is left to `run`, and said there once.
+program needs nothing of Python, a function printed by `direct_code.py` does the same in a fraction. It takes only ordinary
+calls, so that errors are detected and worded in `run` alone.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Results:
 class Direct:
     """A program that is called on arrays directly: on one of its `idle` frames, with the table that `bind` makes for the frame.
 
-    The caller takes a frame out of the list and puts it back. A call returns NotImplemented where it is not made: an argument is
-    other than expected, the program fails. It may then be made in the general way.
+    The caller takes a frame out of the list and puts it back. A call returns NotImplemented where it does not run: an argument is
+    other than expected, or the program fails. The caller then takes the general way.
     """
 
     idle: list[NativeFrame]

@@ -1,4 +1,4 @@
-"""Prints how compiled programs are called on arrays without Python in between: a function that CPython itself can call.
+"""Prints the function by which CPython calls compiled programs on arrays, without Python in between.
 
 It takes the list of a call's arrays, as Python's objects, finds the memory of each, makes the arrays for the results, runs the
 program and wraps its results. It touches objects through CPython's published functions alone, but for fields that
@@ -15,7 +15,7 @@ from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.program.arguments import TYPE, FrameLayout, element, expect, items_of, length_of, pointer, word, word_at
 
-CONTENT = bytes.__basicsize__ - 1  # where the elements of `bytes` lie
+CONTENT = bytes.__basicsize__ - 1  # offset of the elements of `bytes`
 # The table: these words, then the words of each argument, then the words of each result.
 (
     FRAME, ENTRY, ARGUMENTS, RESULTS, KIND, MEMORY, SPEC, WEAK, MAKE, OTHERWISE, IS_ONE
@@ -35,7 +35,7 @@ _FUNCTIONS = {
 @cache
 def direct() -> Native:
     """The function (table, leaves) -> object that CPython calls: the table is an object of `bytes`, the leaves are a list of
-    arrays, which is used up.
+    arrays, which is emptied.
 
     The table holds the words of a frame and the program's entry; how many arguments and results there are; the type of arrays, and
     how many bytes behind their begin they hold their memory, their spec and whether they are weak; the function that makes NumPy's
@@ -77,7 +77,7 @@ def direct() -> Native:
 
 
 def _take_memory(code: Code, table: str, otherwise: str) -> None:
-    """Puts the memory of the leaves, which must be arrays as expected, in their places."""
+    """Replaces the leaves, which must be arrays as expected, by their memory."""
     arguments = word(code, table, ARGUMENTS)
     expect(code, length_of(code, "%leaves"), arguments, otherwise)
     items = items_of(code, "%leaves")
@@ -115,7 +115,7 @@ def _run(code: Code, table: str, made: str) -> Value:
 
 
 def _wrap(code: Code, table: str, made: str, drop: str) -> None:
-    """Puts arrays that hold it in the place of the memory in a list."""
+    """Replaces the memory in a list by arrays that hold it."""
     items = items_of(code, made)
     with code.loop(0, word(code, table, RESULTS)) as i:
         row = _result(code, table, i)
@@ -159,7 +159,7 @@ def _call(code: Code, name: str, *operands: str) -> str:
 
 
 def _expect_object(code: Code, at: str, otherwise: str) -> None:
-    """Goes on at a block where there is no object."""
+    """Continues at a block where there is no object."""
     following = code.label("next")
     code.branch(Value(code.let(f"icmp ne ptr {at}, null"), dtypes.bool_), following, otherwise)
     code.place(following)

@@ -2,7 +2,8 @@
 
 `@ENTRY(frame)` finds the arguments and runs the program's parts; where a program runs on several streams, or step by step,
 `@ENTRY(frame, k)` runs part k, which is one step, and for k = -1 finds the arguments. Each loop is a part of its own, other steps
-are grouped, since LLVM takes longer for one long function than for some short ones. It returns 0 or why it stopped (`Failure`).
+are grouped, since LLVM takes longer for one long function than for some short ones. It returns 0, or the reason why it stopped
+(`Failure`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class EntryText:
 
 
 def common() -> tuple[Native, ...]:
-    """Functions that all programs call."""
+    """The functions that all programs call."""
     return binder(), runner()
 
 
@@ -188,7 +189,7 @@ def _in_loops(step: Step) -> Iterable[Step]:
 
 
 def print_alone(native: Native) -> str:
-    """The text of a program that does nothing but take a kernel in, and call it with its own arguments."""
+    """The text of a program that inlines a kernel and calls it with its own arguments."""
     declared, body = _as_internal(native, "alwaysinline ")
     first = next(line for line in body.splitlines() if f"@{native.name}(" in line)
     listed = first[first.index("(") + 1 : first.index(")")]
@@ -197,7 +198,7 @@ def print_alone(native: Native) -> str:
 
 
 def _as_internal(native: Native, attribute: str) -> tuple[set[str], str]:
-    """The declarations of a kernel, and its functions for a module that takes them in."""
+    """The declarations of a kernel, and its functions, made internal for a module that inlines them."""
     lines = native.code.splitlines()
     declared = {line for line in lines if line.startswith("declare ")}
     body = "\n".join([line for line in lines if line not in declared]) + "\n"

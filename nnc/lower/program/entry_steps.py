@@ -28,7 +28,7 @@ _LOOPS = cpu_target().loops
 _SCHEDULE = cpu_target().schedule
 
 CALLS = 1 << 20  # a call back is numbered: a multiple of this, new each time, plus the number of the steps to be run
-POLL = CALLS - 1  # nothing: Python only looks for interrupts
+POLL = CALLS - 1  # no steps: Python only looks for interrupts
 _POLL_SECONDS = 0.25
 _MOST_ROUNDS = 1 << 22  # between two looks for interrupts
 
@@ -36,7 +36,7 @@ _MOST_ROUNDS = 1 << 22  # between two looks for interrupts
 class Failure(IntEnum):
     """The reason why a program stopped; with a number it makes up the entry's result."""
 
-    REFUSED = 1  # an input is not as it should be: its number
+    REFUSED = 1  # an input has another spec: its number
     KERNEL = 2  # a kernel refused its operands: number of the step
     PYTHON = 3  # Python raised: number of the block of steps
     LIMIT = 4  # a loop is longer than it may be: number of the step
@@ -123,7 +123,7 @@ class StepCode(Code):
         return f"%w{position}"
 
     def finish(self) -> None:
-        """Returns: 0 at the end of the steps, else why they stopped."""
+        """Prints the return: 0 at the end of the steps, else the reason why they stopped."""
         self.ret(self.integer(0))
         if self._failures:
             self.place("failed")
@@ -132,7 +132,7 @@ class StepCode(Code):
             self.line("ret i64 %why")
 
     def fail_unless(self, condition: Value, code: int | str) -> None:
-        """Stops where a bool does not hold. `code`: the number to return, or the register that holds it."""
+        """Prints a stop where a bool does not hold. `code`: the number to return, or the register that holds it."""
         following = self.label("next")
         self._failures.append((self._block, str(code)))
         self.branch(condition, following, "failed")
@@ -154,7 +154,7 @@ class StepCode(Code):
             run(tuple(alike))
 
     def _way(self, step: Step) -> Callable[[Steps], None]:
-        """Returns the method that prints such steps as this one, so many as follow one another."""
+        """Returns the method that prints steps of this one's kind, several in a row at once."""
         if step.region is not None:
             return self._regions
         native = self.outline.natives.get(id(step))
@@ -164,7 +164,7 @@ class StepCode(Code):
         return self._calls if self._at or (operands > MOST and not native.packed) else self._rows
 
     def _rows(self, steps: Steps) -> None:
-        """Steps that stay in place, as a table."""
+        """Prints steps at fixed addresses, as a table."""
         outline, table = self.outline, StepTable()
         for step in steps:
             native, operands = outline.natives[id(step)], list[tuple[int, int]]()
@@ -185,7 +185,7 @@ class StepCode(Code):
         self.fail_unless(self.compare("eq", returned, self.integer(0)), returned.text)
 
     def _calls(self, steps: Steps) -> None:
-        """Steps that move with the iterations of loops, or that loops take in, as calls."""
+        """Prints steps whose addresses move with iterations of loops, or that loops inline, as calls."""
         for step in steps:
             self._kernel(step)
 
@@ -229,7 +229,7 @@ class StepCode(Code):
 
     @contextmanager
     def _early(self) -> Iterator[None]:
-        """Moves the lines written in the block to where the function begins."""
+        """Moves the lines written in the block to the begin of the function."""
         lines, self._lines = self._lines, self._slots
         yield
         self._lines = lines
@@ -240,7 +240,7 @@ class StepCode(Code):
         self._call_back(number, Failure.PYTHON.code(number))
 
     def _call_back(self, number: int, failure: int) -> None:
-        """Calls Python, which returns the number of the call; where it breaks off, the result is left over from another call."""
+        """Calls Python, which returns the number of the call; where Python breaks off, the result is that of another call."""
         function = self.let(f"load ptr, ptr {self.word(FrameLayout.callback_at)}")
         new = self.let(f"atomicrmw add ptr {self.word(FrameLayout.next_call)}, i64 {CALLS} monotonic")
         call = Value(self.let(f"add i64 {new}, {number}"), dtypes.int64)
@@ -373,7 +373,7 @@ class StepCode(Code):
         self.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {nbytes}, i1 false)")
 
     def _poll(self, now: Value, poll: Slot, polls: int, following: str, begin: str) -> None:
-        """Lets Python look for interrupts now and then, and goes on."""
+        """Lets Python look for interrupts now and then."""
         asks = self.label("poll")
         self.branch(self.compare("ge", now, self.read(poll)), asks, following)
         self.place(asks)

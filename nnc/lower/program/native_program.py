@@ -43,7 +43,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class ProgramAbi:
-    """The outer form of a compiled program, enough to call it: its inputs, which of them it writes over and which are
+    """The interface of a compiled program, enough to call it: its inputs, which of them it writes over and which are
     kept for it (`Bound.kept`), the specs of the fresh memory that it is given, its results, its constants, its arena, how many
     loops count iterations, and whether every step runs in every call: tests may leave much of the arena alone.
     """
@@ -61,7 +61,7 @@ class ProgramAbi:
 
     @classmethod
     def of(cls, planned: Planned) -> ProgramAbi:
-        """Reads the outer form of a plan."""
+        """Reads the interface of a plan."""
         bound = planned.bound
         made = tuple(buffer.symbol.spec for buffer in bound.buffers if buffer.kind is Kind.OUTPUT)
         outputs = [(bound.buffers[view.buffer], view) for view in bound.outputs]
@@ -96,7 +96,7 @@ class ProgramAbi:
         return self.order == (*range(len(self.made)),)
 
     def words(self, states: int) -> FrameLayout:
-        """The words of its frames."""
+        """The layout of the program's frames."""
         return FrameLayout(len(self.inputs), len(self.made), len(self.constants), self.loops, states)
 
 

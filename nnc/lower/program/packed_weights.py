@@ -31,27 +31,27 @@ ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Ke
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One of these inputs, and how it is made."""
+    """One packed input: its spec, and the function and parameters that pack it."""
 
     spec: TensorSpec
     params: Mapping[str, Any]
     run: Callable[..., None]
 
     def room(self) -> NDArray:
-        """Memory for it."""
+        """Memory for the packed form."""
         return aligned_bytes(self.spec.nbytes).view(self.spec.dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The packed forms of an argument; without an `owner` it only is memory for the next call."""
+    """The packed forms of an argument; without an `owner`, memory for the next call."""
 
     owner: weakref.ref[Any] | None
     arrays: list[NDArray]
 
 
 class PackedWeights:
-    """The last inputs of a program, which are made of the others: one set of them, for any number of threads."""
+    """The packed inputs of a program, which are its last ones: one set of them, for any number of threads."""
 
     def __init__(self, outside: ProgramAbi, choose: ChooseKernel) -> None:
         def row(source: int, layout: str, spec: TensorSpec) -> _Row:
@@ -73,9 +73,9 @@ class PackedWeights:
         return sum(array.nbytes for entry in list(self._entries.values()) for array in entry.arrays)
 
     def arrays(self, given: Sequence[Any]) -> list[NDArray]:
-        """The further inputs of a call, whose other inputs are given as arrays of nnc, or NumPy's."""
+        """Returns the packed inputs of a call from its other inputs, arrays of nnc or NumPy."""
         found: list[NDArray] = []
-        with self._lock:  # nobody may take over memory that another thread is about to read
+        with self._lock:  # so that no thread packs into memory that another thread is about to read
             for source, rows in self._rows.items():
                 entry, owner = self._entries.get(source), given[source]
                 if entry is None or entry.owner is None or entry.owner() is not owner:
@@ -84,7 +84,7 @@ class PackedWeights:
         return found
 
     def _make(self, source: int, rows: list[_Row], owner: Any) -> _Entry:
-        """Packs an argument, into the last call's memory if no call reads that any more."""
+        """Packs an argument, into the memory of the last call if no call still reads that memory."""
         before = self._entries.pop(source, None)
         arrays = before.arrays if before is not None and _is_unused(before.arrays) else [row.room() for row in rows]
         memory = np.require(owner.data if isinstance(owner, Array) else owner, self._dtypes[source], ("C", "A"))
@@ -96,7 +96,7 @@ class PackedWeights:
         return entry
 
     def forget(self, source: int, owner: weakref.ref[Any]) -> None:
-        """Lets go of the packed forms of an array that is no more."""
+        """Frees the packed forms of an array that was deleted."""
         entry = self._entries.get(source)
         if entry is not None and entry.owner is owner:
             self._entries.pop(source, None)
@@ -123,12 +123,12 @@ _UNUSED, _ALONE = _count([np.empty(1)], 0), _count_base(np.empty(1)[:])
 
 
 def _is_unused(arrays: Sequence[NDArray]) -> bool:
-    """Whether nothing but this list refers to its arrays."""
+    """Whether only this list refers to its arrays."""
     return all(_count(arrays, i) == _UNUSED for i in range(len(arrays)))
 
 
 def is_alone(owner: Any) -> bool:
-    """Whether it is an array of nnc to whose memory nobody else has a reference, so that its packed forms can be kept."""
+    """Whether a value is an array of nnc with the only reference to its memory, so that its packed forms can be kept."""
     if not isinstance(owner, Array) or owner.is_deleted():
         return False
     view = owner.data

@@ -1,7 +1,7 @@
 """Transposition: walks a linear graph backwards, from cotangents of its outputs to cotangents of its linear inputs.
 
-Some linear maps are known by their transpose alone (`pull_only`: custom vjps, recomputed functions). Backwards they are
-called; forwards the transpose is traced and transposed again.
+Some linear maps are known by their transpose alone (`pull_only`: custom vjps, recomputed functions). The reverse pass
+calls the transpose; the forward pass traces and transposes it again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def transpose_graph(graph: Graph, linear: int, values: Sequence[Any], cotangents
     active = set(graph.inputs[:linear])
     backward: list[Node] = []
     for node in graph.nodes:
-        if active.isdisjoint(node.inputs):  # computes from values alone: run it now
+        if active.isdisjoint(node.inputs):  # reads no linear input: run it now
             with set_context(source=node.source):
                 results = bind(node.command, [environment[s] for s in node.inputs], dict(node.params), node.graphs)
             environment.update(zip(node.outputs, results, strict=True))
@@ -131,7 +131,7 @@ def apply_pull_only(pull: Callable[..., Any], tangents: Sequence[Any], outputs: 
 def _push_by_transposing(
     operands: Sequence[Any], graphs: tuple[Graph, ...], pull: Callable[..., Any], outputs: Sequence[TensorSpec]
 ) -> list[Any]:
-    """The same, computed: the transpose of the transpose."""
+    """Computes such tangents by the transpose of the transpose."""
     if graphs:
         graph, captured = graphs[0], operands[len(operands) - len(graphs[0].inputs) + len(outputs) :]
     else:

@@ -47,7 +47,7 @@ NDArray = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Container:
-    """A container as it was: its elements, and the contents of the containers among them."""
+    """The fingerprint of a container: its elements, and the fingerprints of containers among them."""
 
     kind: Any
     keys: tuple[Any, ...] | None
@@ -57,7 +57,7 @@ class _Container:
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """A set as it was: its kind, and its elements with their types, since 1, 1.0 and True are equal."""
+    """The fingerprint of a set: its type, and its elements with their types, since 1, 1.0 and True are equal."""
 
     kind: Any
     elements: frozenset[tuple[type, Any]]
@@ -126,7 +126,7 @@ def _same_container(now: Any, then: _Container) -> bool:
 
 
 def _changes(name: str, now: Any, then: Any) -> Iterator[str]:
-    """In words, where `now` differs from the fingerprint `then`."""
+    """Describes the differences of `now` from the fingerprint `then`."""
     if _same(now, then):
         return
     if (
@@ -186,7 +186,7 @@ class Snapshot:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is taken from outside."""
+        """Whether the function captures nothing."""
         return not self.values and not self.arrays
 
     def changes(self) -> list[str]:
@@ -212,7 +212,7 @@ def _same_elements(x: _Elements) -> bool:
 
 
 def _elements_of(array: Any) -> NDArray | None:
-    """The elements of an array of NumPy or another library; None where that does not hand them out."""
+    """The elements of an array of NumPy or another library; None where the library does not hand them out."""
     if isinstance(array, np.ndarray):
         return array
     try:
@@ -259,7 +259,7 @@ class _Walk:
         self._pending: list[Pair] = []
 
     def run(self, starts: Iterable[Pair]) -> None:
-        """Walks from some values, without watching these themselves."""
+        """Walks from some values, which are not watched themselves."""
         self._pending += starts
         while self._pending:
             self._look_into(*self._pending.pop())
@@ -305,14 +305,14 @@ class _Walk:
                 self._attributes(value, name, {**vars(value)})
         elif isinstance(value, type):
             self._class(value, value)
-        elif not hasattr(type(value), "spec"):  # asked of the class: an object may answer to any name
+        elif not hasattr(type(value), "spec"):  # looked up in the class, since an object may answer to any name
             self._object(value, name)
 
     # -- functions -----------------------------------------------------------------------------------------------------
 
     def _function(self, fun: FunctionType) -> None:
         cells = dict(zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=False))
-        if _is_library(fun):  # looked through, for the user's functions it holds
+        if _is_library(fun):  # searched for the user's functions that it holds
             self._pending += [
                 (_cell_value(cell), name) for name, cell in cells.items() if _may_hold_code(_cell_value(cell))
             ]
@@ -339,7 +339,7 @@ class _Walk:
     # -- objects -------------------------------------------------------------------------------------------------------
 
     def _attributes(self, owner: Any, name: str, content: Mapping[str, Any]) -> None:
-        """Watches those attributes that some function reads."""
+        """Watches the attributes that some function reads."""
         for attribute in self._names(content):
             if not attribute.startswith("__"):
                 self._watch(owner, functools.partial(getattr, owner, attribute, _MISSING), f"{name}.{attribute}")
@@ -389,7 +389,7 @@ class _Walk:
 
 
 def _wrapped(value: Any) -> Any:
-    """The function behind a wrapper; None for other objects, also for objects that refuse to be asked, in any way."""
+    """The function behind a wrapper; None for other objects, also where the look-up raises."""
     try:
         return getattr(value, "__wrapped__", None)
     except Exception:
@@ -430,7 +430,7 @@ def _slots(cls: type) -> tuple[str, ...]:
 def _cell_value(cell: CellType) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # not filled yet
+    except ValueError:  # the cell is not filled yet
         return _MISSING
 
 

@@ -41,7 +41,7 @@ Fixed = dict[int, Any]  # arguments that are not differentiated, by position
 
 
 def _merge(fixed: Fixed, others: Sequence[Any]) -> list[Any]:
-    """All arguments in order."""
+    """Merges the fixed and the other arguments, in order."""
     rest = iter(others)
     return [fixed[i] if i in fixed else next(rest) for i in range(len(fixed) + len(others))]
 
@@ -120,7 +120,7 @@ class _Custom(Generic[P, R_co]):
         """The user's rules as one function `(primals, tangents) -> (outputs, tangents)` of flat values, None a zero tangent.
 
         Raises:
-            UnsupportedError: the user has not defined them.
+            UnsupportedError: the user has not defined the rules.
         """
         raise InternalError(f"{self.transform} is not to be used by itself")
 

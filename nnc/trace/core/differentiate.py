@@ -475,7 +475,7 @@ def hvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
 
 @spelled
 def stop_gradient(x: A) -> A:
-    """`x` as it is, with derivative zero: every transform takes it for a constant.
+    """Returns `x` with derivative zero: every transform takes it for a constant.
 
     Args:
         x: a pytree.
@@ -499,7 +499,7 @@ def _linearize(transform: str, fun: Fun, primals: tuple[Any, ...], has_aux: bool
     active = [dtypes.is_inexact(dtype_of(leaf)) for leaf in flat.leaves]
     with activity(f"tracing {name_of(fun)} for {transform}"):
         outputs, linear = run_linearize(flat, flat.leaves, active)
-        # the map may run later, when somebody has written to memory that the point was read from
+        # the map may run later, when the memory of the primals may have been overwritten
         captured = tuple(map(settled, linear.staged.captured))
         linear = replace(linear, staged=replace(linear.staged, captured=captured))
     result = flat.build_result(outputs)

@@ -1,7 +1,7 @@
-"""Takes trees of a structure that is known apart: the arguments of a function that is called again and again.
+"""Flattens trees of a known structure: the arguments of a function that is called again and again.
 
-optree finds the structure of a tree out and describes it, which costs more than most small programs. A pattern only confirms a
-structure, container by container, and takes leaves that stand side by side at once.
+optree finds and describes the structure of a tree, which costs more than most small programs. A pattern only confirms a
+structure, container by container, and takes neighbouring leaves at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MISMATCHES = (ValueError, KeyError, AttributeError)  # the error that a pattern 
 
 
 def make_pattern(value: Any) -> Take | None:
-    """Makes a function that takes trees of the structure of `value` apart; None where it holds containers of unusual kinds.
+    """Makes a function that flattens trees of the structure of `value`; None where it holds containers of unusual types.
 
     Where `value` has a leaf, a tree may have anything: the caller compares the two.
 
@@ -62,7 +62,7 @@ def _take_leaf(value: Any, leaves: list[Any]) -> None:
 
 
 def _each(getter: Callable[..., Any], names: Sequence[Any]) -> Parts:
-    """The parts of these names, as a tuple also where there is one or none."""
+    """Makes a function that gets the parts of these names, always as a tuple."""
     if len(names) > 1:
         parts: Parts = getter(*names)
         return parts
@@ -93,7 +93,7 @@ def _take_fields(value: Any, children: list[Any], names: tuple[str, ...], settin
     get_children, get_settings = _each(attrgetter, names), _each(attrgetter, [name for name, _ in settings.items])
     expected = tuple([x for _, x in settings.items])
     if takes is None or len(names) + len(expected) != len(dataclasses.fields(value)):
-        return None  # a field without a value: it may have one the next time
+        return None  # a field without a value, which it may have in the next call
 
     def take(value: Any, leaves: list[Any]) -> None:
         if type(value) is not kind or getattr(value, tree.CHILDREN, names) != names:

@@ -1,7 +1,7 @@
 """Specialised eager calls (nnc.graph.specialise): a call traced by itself, on abstract operands, to a closed graph.
 
-Nothing that was made before can be found within that trace, so the graph reads its operands, and scalar constants. A value from
-elsewhere shows as a captured one, and the call is not specialised.
+That trace is empty at first, so its graph reads the operands and scalar constants alone. A value from elsewhere becomes a
+captured one, and the call is not specialised.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def specialise(
     numbers = [type(x) in _WIDE for x in operands]
     weak = [number or is_weak(x) for x, number in zip(operands, numbers, strict=True)]
     if operands and all(weak):
-        return None  # numbers by themselves have other dtypes than numbers that meet an array
+        return None  # numbers alone have other dtypes than numbers that meet an array
     results: list[Any] = []
 
     def traced(*tracers: Any) -> list[Any]:
@@ -72,9 +72,7 @@ def specialise(
             and _read_dtypes(staged_with(dtypes.scalar_dtype).graph, numbers) != read
         ):
             return None  # numbers that meet no array have their default dtype, as in where(mask, 1.0, 0.0)
-    except (
-        Exception
-    ):  # it asks for a value, say; after any error the function itself does as it should, or words the mistake
+    except Exception:  # such as a request for a value; after any error the function itself runs, and words the error
         return None
     nodes, result = staged.graph.nodes, results[0]
     if staged.captured or type(result) is not StagedTracer:
@@ -89,7 +87,7 @@ def specialise(
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a parameter is known to hold nothing that was made outside of the call."""
+    """Whether a parameter surely holds no value made outside of the call."""
     kind = type(value)
     if kind is tuple:
         return all(map(is_plain, value))

@@ -30,7 +30,7 @@ class ShapeDtypeStruct:
         dtype: element type.
 
     Raises:
-        ShapeError: the shape holds something that is no size.
+        ShapeError: the shape holds an element that is no size.
 
     Example:
         >>> nnc.eval_shape(lambda x: x @ x.T, nnc.ShapeDtypeStruct((2, 3), "float32"))
@@ -47,7 +47,7 @@ class ShapeDtypeStruct:
 
     @property
     def spec(self) -> TensorSpec:
-        """The same as a TensorSpec."""
+        """Shape and dtype as a TensorSpec."""
         return TensorSpec(self.shape, self.dtype)
 
     @property

@@ -1,10 +1,10 @@
-"""Specialised calls within a trace: the nodes of a call recorded again for other operands, without running the function.
+"""Specialised calls within a trace: records the nodes of an earlier call again for other operands, without running the function.
 
 A network applies its layers, and an optimizer its formula, to operands of few shapes many times over. Of calls with one key the
 first runs the function. Its nodes are cut out of the trace, and nodes of tangents out of the linear graph beside it, in a form in
-which later calls of the trace record them. While the first call runs, the trace finds nothing that was made before, so that all
-that its nodes read shows: operands, constants, and results of its own nodes; a call that reads anything else is not recorded again.
-A function that may close over values of the trace is traced by itself, where these show as captured ones.
+which later calls of the trace record them. While the first call runs, the trace hides earlier nodes, so that all operands of
+its nodes show: operands of the call, constants, and results of its own nodes; a call that reads others is not recorded again.
+A function that may close over values of the trace is traced by itself, where such values become captured ones.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class StagedCall:
 def _traced_apart(
     site: _Site, source: SourceLine | None, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> StagedCall | None:
-    """A call on operands of its own, which nothing that the function holds can be.
+    """Traces a call on new operands, which the function cannot hold already.
 
     None where it holds a value of another trace, or yields one.
     """
@@ -214,7 +214,7 @@ def _traced_apart(
 
 
 class _Run:
-    """A call that ran the function: where, and how many nodes there were before and after, in both graphs."""
+    """A call that ran the function: its site, and the numbers of nodes before and after, in both graphs."""
 
     __slots__ = ("after", "before", "result", "site")
 
@@ -222,7 +222,7 @@ class _Run:
         self, site: _Site, source: SourceLine | None, function: Callable[..., Any], args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:  # fmt: skip
-        """Runs it, while the traces find nothing that was made before."""
+        """Runs the function, while the traces hide earlier nodes."""
         self.site, self.before = site, site.count_nodes()
         trace = site.trace
         hidden = [(each, each.hide_spreads()) for each in (trace, site.linear) if each is not None]
@@ -238,13 +238,13 @@ class _Run:
         self.after = site.count_nodes()
 
     def cut(self) -> StagedCall | None:
-        """The call by itself; None where its nodes read anything that is not told apart."""
+        """Cuts the call out of the trace; None where its nodes read a symbol that has several roles."""
         site, result = self.site, self.result
         trace, linear, inputs = site.trace, site.linear, site.symbols
         if len({*inputs}) < len(inputs) or len({*site.tangents}) < len(site.tangents):
-            return None  # nobody can tell as which operand a symbol is read
+            return None  # a symbol that is two operands: the role of each read is unknown
         if any(map(trace.is_known, inputs)):
-            return None  # nor whether as an operand
+            return None  # a symbol that is an operand and captured: the role is unknown
         nodes = trace.builder.nodes_between(self.before[0], self.after[0])
         moved = [] if linear is None else linear.builder.nodes_between(self.before[1], self.after[1])
         results = [x for x in _results(result) if x is not None]

@@ -1,4 +1,4 @@
-"""How commands that own a function as sub-graph are differentiated and batched: `call` and `checkpoint`."""
+"""Differentiates and batches commands that own a function as sub-graph: `call` and `checkpoint`."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def input_values(leaves: Sequence[Any], specs: Sequence[TensorSpec]) -> list[Any
 def _checkpoint_linearize(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...]
 ) -> tuple[list[Value], Tangents]:
-    """Runs the function as it is; the linear map keeps only its inputs and recomputes the rest when it is pulled back."""
+    """Runs the function; the linear map keeps only the inputs and recomputes the rest when it is pulled back."""
     graph = graphs[0]
     active = tuple(t is not None for t in tangents)
     outputs = list(bind(checkpoint_command, primals, {}, graphs))

@@ -41,7 +41,7 @@ def vmap(
             is a prefix of the arguments'.
         out_axes: where the axis goes in the result, likewise.
         axis_name: a name for the axis in messages.
-        axis_size: its size, needed where nothing is mapped.
+        axis_size: size of the mapped axis, needed where no argument is mapped.
         chunk_size: how many rows to run at once.
 
     Returns:
@@ -49,7 +49,7 @@ def vmap(
 
     Raises:
         ShapeError: mapped sizes differ, or an axis does not exist.
-        ArgumentError: nothing is mapped.
+        ArgumentError: no argument is mapped.
 
     Example:
         >>> nnc.vmap(nnp.dot)(nnp.ones((3, 2)), nnp.ones((3, 2)))
