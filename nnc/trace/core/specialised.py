@@ -1,6 +1,6 @@
 """Specialised eager calls (nnc.graph.specialise): a call traced by itself, on abstract operands, to a closed graph.
 
-That trace is empty at first, so its graph reads the operands and scalar constants alone. A value from elsewhere becomes a
+The trace is empty at first, so its graph reads the operands and scalar constants alone. A value from elsewhere becomes a
 captured one, and the call is not specialised.
 """
 
