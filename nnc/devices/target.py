@@ -241,7 +241,6 @@ class Sorting:
         shared_elements: elements of a row from which on threads share it.
         least_quick: elements of a row from which on quicksort is taken.
         digit_bits: bits of a digit of radix sort.
-        bucket_keys: keys of a bucket, at most.
         registers: registers that a network sorts at a time.
         drawn_bytes: bytes whose move takes as long as to draw a random word.
         searched_bytes: bytes whose move takes as long as to search for a value.
@@ -251,7 +250,6 @@ class Sorting:
     shared_elements: int
     least_quick: int
     digit_bits: int
-    bucket_keys: int
     registers: int
     drawn_bytes: int
     searched_bytes: int

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nnc import dtypes
-from nnc.backends.cpu.buckets import Buckets, Place, can_split, extra_bytes
 from nnc.backends.cpu.order import Layout
 from nnc.backends.cpu.printer import Printer, looping
 from nnc.backends.cpu.shared import Shared
@@ -22,7 +21,6 @@ from nnc.lower.kernels.builder import Code, Value
 _SORTING = cpu_target().sorting
 
 _DIGITS = 1 << _SORTING.digit_bits
-_FEW_PASSES = 3
 _LIMIT = 1 << 31  # counts and positions have 32 bits
 
 
@@ -42,8 +40,7 @@ class Radix:
     @property
     def nbytes(self) -> int:
         """Memory that a row needs: both arrays, and counts."""
-        extra = extra_bytes(self.layout, self.n) if can_split(self.layout, self.n, self.low) else 0
-        return 2 * sum(self._arrays) + 4 * _DIGITS * self.shared.parts + extra
+        return 2 * sum(self._arrays) + 4 * _DIGITS * self.shared.parts
 
     @property
     def _arrays(self) -> list[int]:
@@ -58,44 +55,34 @@ class Radix:
         pointers: dict[str, str],
         fill: Filler,
         finish: Filler,
-        place: Place,
     ) -> str:
         """Sorts one row. Returns the shared fields.
 
         Args:
             fill: makes elements of a range of positions.
             finish: writes their results.
-            place: writes a bucket's results.
         """
         shared = self.shared
         args = shared.begin(code, pointers | self._places(code, work))
         self._run(code, printer, "fill", args, fill)
         vary = code.bitcast(shared.integer(code, args, "vary"), dtypes.uint64)
-        todo = code.slot(code.constant(True, dtypes.bool_))
-        if can_split(self.layout, self.n, self.low):
-            with code.when(code.compare("gt", self._passes(code, vary), code.integer(_FEW_PASSES))):
-                done = Buckets(shared, self.layout).print(code, printer, args, place)
-                code.write(todo, code.not_(done))
-        with code.when(code.read(todo)):
-            count, spread, sums = self._functions(printer)
-            with self._digits(code, vary) as shift:
-                code.store(shared.field(code, args, "shift"), shift)
-                shared.call(code, count, args)
-                code.line(f"call void @{sums}(ptr {args})")
-                shared.call(code, spread, args)
-                for k in range(len(self.layout.kinds)):
-                    a, b = shared.pointer(code, args, f"from{k}"), shared.pointer(code, args, f"to{k}")
-                    code.line(f"store ptr {b}, ptr {shared.field(code, args, f'from{k}')}")
-                    code.line(f"store ptr {a}, ptr {shared.field(code, args, f'to{k}')}")
-            self._run(code, printer, "finish", args, finish)
+        count, spread, sums = self._functions(printer)
+        with self._digits(code, vary) as shift:
+            code.store(shared.field(code, args, "shift"), shift)
+            shared.call(code, count, args)
+            code.line(f"call void @{sums}(ptr {args})")
+            shared.call(code, spread, args)
+            for k in range(len(self.layout.kinds)):
+                a, b = shared.pointer(code, args, f"from{k}"), shared.pointer(code, args, f"to{k}")
+                code.line(f"store ptr {b}, ptr {shared.field(code, args, f'from{k}')}")
+                code.line(f"store ptr {a}, ptr {shared.field(code, args, f'to{k}')}")
+        self._run(code, printer, "finish", args, finish)
         return args
 
     def _places(self, code: Code, work: str) -> dict[str, str]:
         """The offsets of all parts in the memory of a row."""
         sizes = {f"{name}{k}": nbytes for k, nbytes in enumerate(self._arrays) for name in ("from", "to")}
         sizes["counts"] = 4 * _DIGITS * self.shared.parts
-        if can_split(self.layout, self.n, self.low):
-            sizes |= {"ids": -(-self.n // 64) * 64, "splitters": 0}
         places, at = {}, 0
         for name, nbytes in sizes.items():
             places[name] = code.offset(work, at)
@@ -112,13 +99,6 @@ class Radix:
             digit = code.and_(code.shr(vary, code.bitcast(shift, dtypes.uint64)), code.like(vary, _DIGITS - 1))
             with code.when(code.compare("ne", digit, code.like(digit, 0))):
                 yield shift
-
-    def _passes(self, code: Code, vary: Value) -> Value:
-        """In how many digits keys differ."""
-        count = code.slot(code.integer(0))
-        with self._digits(code, vary):
-            code.write(count, code.add(code.read(count), code.integer(1)))
-        return code.read(count)
 
     def _run(self, code: Code, printer: Printer, name: str, args: str, body: Filler) -> None:
         with self.shared.part(printer, name) as (inner, _, begin, end):

@@ -14,7 +14,7 @@ _PART = 1 << 16  # elements
 _MOST_PARTS = 16
 
 _FIELDS = (
-    "x", "out0", "from0", "to0", "from1", "to1", "counts", "ends", "ids", "splitters", "vary", "special", "shift",
+    "x", "out0", "from0", "to0", "from1", "to1", "counts", "ends", "vary", "special", "shift",
 )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnc import dtypes
-from nnc.backends.cpu.buckets import can_split
 from nnc.backends.cpu.order import Layout, has_keys, is_ambiguous, sort_function, sort_registers
 from nnc.backends.cpu.pieces import Pieces
 from nnc.backends.cpu.printer import Printer, add_native, grain_of, longest, over
@@ -156,9 +155,7 @@ def by_radix(code: Code, printer: Printer, rows: Rows, x: str, out: str, work: s
         is_roomy = rows.kept == rows.n and rows.out_step == rows.result.itemsize == layout.kinds[0].itemsize
         args = Pieces(layout, rows.n).print(printer, code, work, pointers, out if is_roomy else None, fill, place)
     else:
-        if can_split(layout, rows.n, keys.low):
-            printer.add(sort_function("KERNEL.sort", layout))
-        args = Radix(layout, rows.n, keys.low).print(printer, code, work, pointers, fill, finish, place)
+        args = Radix(layout, rows.n, keys.low).print(printer, code, work, pointers, fill, finish)
     if keys.restores:
         special = shared.integer(code, args, "special")
         _restore_if(code, code.compare("ne", special, code.integer(0)), x, out)

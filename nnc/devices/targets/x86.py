@@ -119,7 +119,6 @@ X86 = Target(
         shared_elements=1 << 17,
         least_quick=1 << 18,
         digit_bits=11,
-        bucket_keys=8192,
         registers=4,
         drawn_bytes=16,
         searched_bytes=16,
