@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from nnc.lower.phases import BEFORE_FUSION, DELAY, FUSE, JOIN, names_of
-from tests.test_words import NO_WORDS, OPENING, TERM
+from tests.test_words import CLAUSE, NO_WORDS, OPENING, TERM
 
 ROOT = Path(__file__).parent.parent
 MOST_WORDS = 1800  # of architecture.md: read in a quarter of an hour
 PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "rooms").glob("*.md"))]
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLE = re.compile(r"```.*?```", re.DOTALL)
 LINK = re.compile(r"\[([^\]\n]+)\]\(([^)\s]+)\)")
 PATH = re.compile(r"\b(?:nnc|tests|docs|examples|benchmarks|mutation)/[\w/.*]*[\w*](?![\w<])")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -79,6 +81,12 @@ def test_paths_in_the_text_exist(page: Path) -> None:
 def test_sentences_of_pages_keep_to_the_rules_of_docstrings(page: Path) -> None:
     text = NO_WORDS.sub("`", page.read_text(encoding="utf-8"))
     assert not [*OPENING.findall(text), *TERM.findall(text)]
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.stem)
+def test_clauses_of_pages_name_their_nouns(page: Path) -> None:
+    text = NO_WORDS.sub("`", EXAMPLE.sub("", page.read_text(encoding="utf-8")))
+    assert not [text[max(0, match.start() - 40) : match.end() + 20] for match in CLAUSE.finditer(text)]
 
 
 def test_the_page_for_strangers_is_short() -> None:
