@@ -208,7 +208,7 @@ def test_length_iteration_and_membership() -> None:
             f(nnp.asarray(1.0))
 
 
-def test_comparison_with_what_is_no_number_follows_python() -> None:
+def test_comparison_with_other_objects_follows_python() -> None:
     assert (X == None) is False  # noqa: E711
     assert (X != None) is True  # noqa: E711
     assert (X == "text") is False

@@ -36,7 +36,7 @@ flags\t\t: fpu avx2 fma
 """
 
 
-def test_doctor_prints_what_it_collects_and_exits_with_0(
+def test_doctor_prints_its_findings_and_exits_with_0(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NNC_CACHE_DIR", str(tmp_path))  # no other process writes there

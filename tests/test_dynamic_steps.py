@@ -194,7 +194,7 @@ def test_a_repeated_pure_command_does_not_run(g: nnc.DynamicGraph) -> None:
 
 
 @pytest.mark.usefixtures("own_registries")
-def test_small_operands_are_known_by_what_they_hold(g: nnc.DynamicGraph) -> None:
+def test_small_operands_are_known_by_their_contents(g: nnc.DynamicGraph) -> None:
     counter = Counter()
     command = counter.make("counted")
     command(g.variable(2.0))
@@ -227,7 +227,7 @@ def test_random_draws_are_never_kept(g: nnc.DynamicGraph) -> None:
     assert g.memo_stats().hits >= before
 
 
-def test_the_memo_keeps_its_limit_and_drops_what_was_not_asked_for() -> None:
+def test_the_memo_keeps_its_limit_and_drops_the_least_recently_used() -> None:
     g = nnc.DynamicGraph(memo_bytes=10_000)
     x = g.variable(np.ones(500))  # a result takes 4,000 bytes and some
     kept = [nnp.sin(x), nnp.cos(x)]
@@ -246,7 +246,7 @@ def test_the_memo_keeps_its_limit_and_drops_what_was_not_asked_for() -> None:
     assert none.memo_stats().hits == 0 == none.memo_stats().entries
 
 
-def test_results_are_dropped_with_what_they_were_computed_from(g: nnc.DynamicGraph) -> None:
+def test_results_are_dropped_with_their_operands(g: nnc.DynamicGraph) -> None:
     x = g.variable(np.ones(500))
     y = nnp.sin(nnp.cos(x))
     assert g.memo_stats().entries == 2

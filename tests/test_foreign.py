@@ -74,7 +74,7 @@ def test_a_compiled_function_is_traced_once_for_arrays_of_another_library(make):
 
 
 @shared
-def test_a_compiled_call_sees_what_was_written_to_the_array_since(make):
+def test_a_compiled_call_sees_later_writes_to_the_array(make):
     f, data = nnc.compile(lambda s: s * 2), values(3)
     x = make(data)
     for _ in range(5):
@@ -387,7 +387,7 @@ def test_containers_and_classes_are_no_foreign_arrays():
     assert nnc.compile(lambda t: Table(t.x * 2))(Table(values(2))).x.tolist() == [0.5, 1]
 
 
-def test_a_column_named_as_an_attribute_of_ours_does_not_hide_what_a_table_is():
+def test_a_column_named_as_an_attribute_of_ours_does_not_hide_that_a_table_is_one():
     class Columns(Protocol):
         def __getattr__(self, name: str) -> Any:
             if name == "spec":

@@ -32,7 +32,7 @@ def test_calls_with_arrays_numpy_arrays_and_numbers_share_no_mistake() -> None:
             np.testing.assert_array_equal(found, np.asarray(x) * np.asarray(y))
 
 
-def test_arrays_one_by_one_are_told_from_what_holds_them() -> None:
+def test_arrays_one_by_one_are_told_from_their_containers() -> None:
     compiled = nnc.compile(lambda *xs: sum(nnp.sum(x) for x in nnc.tree.leaves(xs)))
     others: list[tuple[Any, ...]] = [(X,), (X, X, X), ([X, X],), ((X, X),), (X, None), (X, [X]), (X, 2.0), (X, A)]
     for given in others:

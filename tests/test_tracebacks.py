@@ -248,7 +248,7 @@ def test_the_environment_asks_for_all_frames(monkeypatch: pytest.MonkeyPatch) ->
     assert not any(x.startswith("nnc:") for x in frames(caught(lambda: nnc.compile(nnc.grad(loss))(X))))
 
 
-def test_a_user_who_looks_at_the_error_in_a_debugger_stands_in_the_users_frame() -> None:
+def test_a_debugger_opens_the_error_in_the_users_frame() -> None:
     error = caught(lambda: nnc.compile(loss)(X))
     out = io.StringIO()
     debugger = pdb.Pdb(stdin=io.StringIO("p self.width\nup\np x.shape\nq\n"), stdout=out, nosigint=True, readrc=False)

@@ -38,6 +38,7 @@ TERMS = {  # a private term, and the field's own
 }
 OPENING = re.compile(rf"(?:\A|[.;:!?]\s+|\n\s*\n)\W*({'|'.join(OPENINGS)})\b")
 CLAUSE = re.compile(r"\b(?:what|whatever|who|whom|whoever)\b(?!:)", re.IGNORECASE)  # "what: " is a parameter
+RIDDLE = re.compile(r"^ *(?:async )?def test_\w*?(?<=_)(what|whatever|who|whom|whoever)(?=[_(])", re.MULTILINE)
 TERM = re.compile(rf"\b(?:{'|'.join(TERMS)})\b")
 # Text that is no sentence of the author's: names and code in backticks, examples with their output.
 NO_WORDS = re.compile(r"`[^`\n]*`|^ *>>> .*(?:\n(?! *$).*)*", re.MULTILINE)
@@ -90,6 +91,9 @@ def offences(source: str) -> list[str]:
         for match in TERM.finditer(words):
             line = first + words.count("\n", 0, match.start())
             found.append(f"{line}: {match[0]!r} is a private term; write {TERMS[match[0]]}")
+    for match in RIDDLE.finditer(source):
+        line = 1 + source.count("\n", 0, match.start())
+        found.append(f"{line}: a test's name has the clause {match[1]!r}; write the noun")
     for line, word in summaries(source):
         if word in SUMMARIES:
             found.append(
@@ -124,6 +128,7 @@ def test_sentences_name_their_subject_in_the_terms_of_the_field(folder: str) -> 
         ('"""Frees\nwhat the loop carries."""', 2),
         ("x = 1  # for nobody who waits", 1),
         ('def f():\n    """How many there are."""', 2),
+        ("x = 1\ndef test_it_keeps_what_it_holds(): ...", 2),
         ('raise user_error(\n    E, where, f"{x} is lost.", fix="pass what was returned."\n)', 2),
     ],
 )

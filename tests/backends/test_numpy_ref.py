@@ -43,7 +43,7 @@ def check_same(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(UFUNCS))
-def test_writing_into_the_result_gives_what_the_reference_gives(name: str) -> None:
+def test_writing_into_the_result_agrees_with_the_reference(name: str) -> None:
     """In every dtype that the command takes, on plain, strided, empty and 0-d operands."""
     accepted = 0
     for dtype in BY_NAME:

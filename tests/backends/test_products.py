@@ -130,7 +130,7 @@ def test_operands_may_lie_at_any_strides(left: str, right: str) -> None:
 
 
 @pytest.mark.parametrize("how", LAYOUTS)
-def test_results_may_be_written_at_any_strides_and_leave_what_lies_between(how: str) -> None:
+def test_results_may_be_written_at_any_strides_and_leave_elements_between(how: str) -> None:
     rng = np.random.default_rng(2)
     x, y = numbers(rng, (23, 31), "float32"), numbers(rng, (31, 37), "float32")
     out = laid_out(np.full((23, 37), REFUSED, np.float32), how)
@@ -429,7 +429,7 @@ def test_a_post_op_follows_a_result_that_is_written_transposed() -> None:
     assert_close(out, x @ y + bias, 20)
 
 
-def test_onednn_refuses_what_it_does_not_know() -> None:
+def test_onednn_refuses_unknown_operands() -> None:
     params = {"contract": ((1,), (0,)), "batch": ((), ())}
     x = np.ones((8, 8))
     assert matmul_native(step_of(x, x, x.copy(), params)) is None  # float64

@@ -51,7 +51,7 @@ def test_loops_copy_nothing_between_rounds() -> None:
     assert {row[0]: row[2] for row in rows}["x[c] = f(x[c-4])"] >= 4  # type: ignore[operator]
 
 
-def test_hollow_arrays_foretell_what_eager_execution_takes() -> None:
+def test_hollow_arrays_foretell_the_memory_of_eager_execution() -> None:
     model = MLP.model()
     arguments = model, nnc.eval_shape(MLP.optimizer.init, model), MLP.x, MLP.labels
     filled = [fill(argument, lambda spec: np.ones(spec.shape, spec.dtype)) for argument in arguments]

@@ -55,7 +55,7 @@ def test_weights_that_are_drawn_are_those_of_the_models() -> None:
     assert sum(array.size for array in row.inputs()["weights"].values()) == wanted
 
 
-def test_floors_name_what_bounds_them() -> None:
+def test_floors_name_the_resource_that_bounds_them() -> None:
     assert Work(flops=4e9, nbytes=1e9).floor(MACHINE) == (4.0, "flops")
     assert Work(nbytes=2e9, chain=1e9).floor(MACHINE) == (2.0, "bytes")
 

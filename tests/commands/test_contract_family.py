@@ -179,9 +179,7 @@ def test_einsum_contracts_the_cheap_pair_first() -> None:
         (("iij", 3), ShapeError, "label 'i' has size 4 and, in operand 0, size 2"),
     ],
 )
-def test_einsum_says_what_is_wrong_with_the_subscripts(
-    arguments: tuple[str, int], kind: type[Exception], message: str
-) -> None:
+def test_einsum_explains_wrong_subscripts(arguments: tuple[str, int], kind: type[Exception], message: str) -> None:
     subscripts, ndim = arguments
     with pytest.raises(kind, match=message):
         contractions.einsum(subscripts, normal(*(4, 2, 3)[:ndim]))

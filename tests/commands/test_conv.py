@@ -130,7 +130,7 @@ def test_the_cost_of_the_three_convolutions_is_the_same() -> None:
         ((1, 2, 8), (4, 2, 3), {"padding": ((-1, 0),)}, ArgumentError, "negative entry"),
     ],
 )
-def test_conv_says_what_does_not_fit(
+def test_conv_names_operands_that_do_not_fit(
     x_shape: Any, w_shape: Any, changes: Any, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message) as caught:

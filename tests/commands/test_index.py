@@ -59,7 +59,7 @@ def test_gather_is_its_definition(case: tuple[Any, list[Any], dict[str, Any]]) -
 
 
 @given(gathers())
-def test_what_is_set_is_what_is_gathered_where_indices_do_not_repeat(
+def test_set_values_are_gathered_where_indices_do_not_repeat(
     case: tuple[Any, list[Any], dict[str, Any]],
 ) -> None:
     x, indices, params = case

@@ -65,7 +65,7 @@ def indexed(draw: st.DrawFn) -> tuple[np.ndarray, tuple[Any, ...]]:
 
 
 @given(indexed())
-def test_getitem_selects_what_numpy_selects(case: tuple[np.ndarray, tuple[Any, ...]]) -> None:
+def test_getitem_agrees_with_numpy(case: tuple[np.ndarray, tuple[Any, ...]]) -> None:
     x, index = case
     got = nnc.asarray(x)[index]
     assert got.shape == x[index].shape
@@ -73,7 +73,7 @@ def test_getitem_selects_what_numpy_selects(case: tuple[np.ndarray, tuple[Any, .
 
 
 @given(indexed())
-def test_getitem_of_traced_indices_selects_what_numpy_selects(case: tuple[np.ndarray, tuple[Any, ...]]) -> None:
+def test_getitem_of_traced_indices_agrees_with_numpy(case: tuple[np.ndarray, tuple[Any, ...]]) -> None:
     x, index = case
     dynamic = [
         i for i, entry in enumerate(index) if isinstance(entry, (np.ndarray, int)) and np.asarray(entry).dtype != bool
@@ -90,7 +90,7 @@ def test_getitem_of_traced_indices_selects_what_numpy_selects(case: tuple[np.nda
 
 
 @given(indexed(), st.sampled_from(["set", "add", "mul", "min", "max"]), st.booleans())
-def test_set_at_writes_what_numpy_writes(case: tuple[np.ndarray, tuple[Any, ...]], op: str, scalar: bool) -> None:
+def test_set_at_agrees_with_numpy(case: tuple[np.ndarray, tuple[Any, ...]], op: str, scalar: bool) -> None:
     x, index = case
     shape = x[index].shape
     values = np.asarray(7.0) if scalar else 3 - np.arange(float(np.prod(shape, dtype=int))).reshape(shape)
@@ -177,7 +177,7 @@ def test_masks_and_numbers_are_known_while_differentiating() -> None:
         (slice(None, None, 0), ArgumentError, "step of a slice is 0"),
     ],
 )
-def test_wrong_indices_say_what_is_wrong(index: Any, kind: type[Exception], words: str) -> None:
+def test_wrong_indices_are_explained(index: Any, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words.replace("...", r"\.\.\.")) as caught:
         nnc.asarray(np.zeros((3, 4)))[index]
     assert "Fix:" in str(caught.value)
@@ -195,7 +195,7 @@ def test_traced_indices_out_of_range_raise_when_run() -> None:
             graph(np.asarray(wrong))
 
 
-def test_modes_say_what_is_read_out_of_range() -> None:
+def test_modes_set_the_value_read_out_of_range() -> None:
     x = nnc.asarray(np.asarray([10.0, 11.0, 12.0]))
     index = np.asarray([0, 4, -1, -5])
     for place in (index, nnc.asarray(index)):
@@ -209,7 +209,7 @@ def test_modes_say_what_is_read_out_of_range() -> None:
         x.at[0].get(mode="clamp")
 
 
-def test_modes_say_what_is_written_out_of_range() -> None:
+def test_modes_set_the_effect_of_writes_out_of_range() -> None:
     x = nnc.asarray(np.zeros(3))
     place = nnc.asarray(np.asarray([1, 5]))
     np.testing.assert_array_equal(np.asarray(x.at[place].set(7, mode="drop")), [0, 7, 0])
@@ -219,7 +219,7 @@ def test_modes_say_what_is_written_out_of_range() -> None:
         x.at[place].set(7)
 
 
-def test_at_methods_do_what_their_operators_do() -> None:
+def test_at_methods_agree_with_their_operators() -> None:
     x = np.asarray([1.0, 2.0, 4.0])
     at = nnc.asarray(x).at[np.asarray([0, 0, 2])]
     np.testing.assert_array_equal(np.asarray(at.add(3)), [7, 2, 7])

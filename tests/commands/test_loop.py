@@ -300,7 +300,7 @@ def test_tapes_that_a_scan_stacked_are_added_one_by_one() -> None:
     assert all(total[0, i] is total[1, i] for i in range(3))
 
 
-def test_tapes_of_tapes_are_added_row_by_row_and_what_one_lacks_is_zero() -> None:
+def test_tapes_of_tapes_are_added_row_by_row_and_missing_rows_are_zero() -> None:
     def outer(*rows: Any) -> Any:
         content = Tape((), np.dtype(np.object_))
         for i, row in enumerate(rows):

@@ -23,7 +23,7 @@ def test_blocks_lie_behind_the_outer_axes_and_are_filled_up_with_zeros() -> None
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_unpacking_gives_back_what_was_packed(layout: str) -> None:
+def test_unpacking_inverts_packing(layout: str) -> None:
     blocks = Blocks.of(layout)
     x = np.random.default_rng(0).normal(size=blocks.sizes)
     row = blocks.pack(x)
@@ -33,7 +33,7 @@ def test_unpacking_gives_back_what_was_packed(layout: str) -> None:
     np.testing.assert_array_equal(blocks.unpack(row), x)
 
 
-def test_the_spec_of_what_is_packed_names_the_layout_and_counts_the_padding() -> None:
+def test_the_spec_of_a_packed_tensor_names_the_layout_and_counts_the_padding() -> None:
     (spec,) = infer_specs(pack, (TensorSpec((5, 3), "float32"),), {"layout": "5x3:Ab4a"})
     assert str(spec) == "float32[24]:5x3:Ab4a"
     assert spec.nbytes == 96

@@ -121,7 +121,7 @@ def test_pooling_keeps_the_dtype_and_accumulates_wide(dtype: Any) -> None:
         ((), {}, ShapeError, "window \\(2,\\) has 1 axes, the input has 0"),
     ],
 )
-def test_max_pool_says_what_does_not_fit(shape: Any, changes: Any, kind: type[Exception], message: str) -> None:
+def test_max_pool_names_operands_that_do_not_fit(shape: Any, changes: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message) as caught:
         max_pool(np.ones(shape, np.float32), **{**PAIRS, **changes})
     assert "\nFix: " in str(caught.value)

@@ -116,7 +116,7 @@ def test_an_error_is_raised_where_its_batch_was_due(prefetch: int) -> None:
     assert list(source) == [] and threads() == 0
 
 
-def test_the_thread_works_ahead_and_no_further() -> None:
+def test_the_thread_prefetches_so_many_batches_and_no_more() -> None:
     made: list[int] = []
     with batches(np.arange(20), 1, None, 3, transform=lambda key, part: made.append(int(part[0]))) as source:
         next(source)

@@ -97,7 +97,7 @@ def test_values_are_those_of_the_function_under_grad_and_one_row_each_under_vmap
     assert seen == [(1.0, 3.0), (2.0, 3.0)]
 
 
-def test_callbacks_take_pytrees_and_settings_and_keep_what_they_are_given() -> None:
+def test_callbacks_take_pytrees_and_settings_and_keep_their_arguments() -> None:
     seen: list[Any] = []
     fun = nnc.compile(
         lambda x: (nnc.debug.callback(lambda d, *, name: seen.append((d, name)), {"x": x}, name="a"), x)[1]

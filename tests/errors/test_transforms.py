@@ -180,7 +180,7 @@ def test_transposing_a_product() -> None:
         product(nnp.ones(2))
 
 
-def test_transposing_a_decision_on_what_is_linear() -> None:
+def test_transposing_a_decision_on_a_linear_value() -> None:
     with reports(UnsupportedError, "not linear", "bool[2]", at="nnp.where(x > 0, x, 0)"):
         positive = nnc.linear_transpose(lambda x: nnp.where(x > 0, x, 0), nnp.ones(2))
         positive(nnp.ones(2))

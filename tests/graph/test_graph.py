@@ -10,7 +10,7 @@ import pytest
 from nnc.graph import Command, GraphBuilder, command, verify
 
 
-def test_a_restricted_graph_keeps_only_what_its_outputs_need() -> None:
+def test_a_restricted_graph_keeps_only_nodes_that_its_outputs_need() -> None:
     b = GraphBuilder("both")
     x, y = b.input((2,), "float32"), b.input((2,), "float32")
     two, three = b.constant(np.full(2, 2, np.float32)), b.constant(np.full(2, 3, np.float32))

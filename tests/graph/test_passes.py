@@ -99,7 +99,7 @@ def test_attributes_that_a_pass_computes_anew_stay_though_it_changes_nodes(passe
     assert (result.attrs["half"], result.attrs["fresh"]) == (1, 5)
 
 
-def test_a_pass_must_provide_what_it_promises(squares: Graph) -> None:
+def test_a_pass_must_provide_the_attributes_it_promises(squares: Graph) -> None:
     register_pass("liar", provides=["test_truth"])(lambda graph, options: graph)
     with pytest.raises(GraphError, match="liar: the pass did not provide the attribute 'test_truth'"):
         run_passes(squares, ["liar"])

@@ -180,7 +180,7 @@ def test_what_both_sides_share_is_not_computed_again() -> None:
     assert result.nodes == graph.nodes[:1]
 
 
-def test_new_nodes_keep_the_symbol_and_the_source_of_what_they_replace() -> None:
+def test_new_nodes_keep_the_symbol_and_the_source_of_the_node_that_they_replace() -> None:
     graph = record(lambda x, y: sub(x, y), MATRIX, MATRIX)
     result = apply_rules(graph, [subtract_as_sum])
     assert names(result) == ["neg", "add"]
@@ -266,7 +266,7 @@ def test_only_exact_rules_are_used_where_that_is_asked() -> None:
     assert names(apply_rules(graph, [add_zero, double_negation])) == []
 
 
-def test_a_rule_for_sole_readers_leaves_what_others_read() -> None:
+def test_a_rule_for_sole_readers_leaves_values_with_other_readers() -> None:
     tanh, cos = map(command, ("tanh", "cos"))
 
     @rewrite_rule(sole=True)

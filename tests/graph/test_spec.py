@@ -48,7 +48,7 @@ def test_a_spec_cannot_be_changed() -> None:
         TensorSpec((2,), "float32").shape = (3,)  # type: ignore[misc]
 
 
-def test_sizes_are_python_integers_whoever_asked_first() -> None:
+def test_sizes_are_python_integers_for_every_caller() -> None:
     assert type(TensorSpec((np.int64(12345),), "float32").shape[0]) is int
 
 

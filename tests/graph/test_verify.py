@@ -40,7 +40,7 @@ def test_a_symbol_written_twice_is_named_with_both_writers() -> None:
     assert "by an input and by a constant" in refusal(Graph((x,), (x,), (), {x: np.zeros(2, np.float32)}))
 
 
-def test_reading_before_writing_and_reading_what_nothing_writes_differ() -> None:
+def test_reading_before_writing_differs_from_reading_unwritten_symbols() -> None:
     x, y, z = (Symbol(SPEC) for _ in range(3))
     early = refusal(Graph((x,), (z,), (node("neg", (y,), z), node("neg", (x,), y))))
     assert "node 0 (neg): input 0, %1: float32[2], is read before the node that writes it" in early

@@ -137,9 +137,7 @@ def _names(function: Any, *args: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_the_command_gives_what_ordinary_commands_give(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_agrees_with_ordinary_commands(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     call = lambda q, k, v: nn.dot_product_attention(q, k, v, **options)
     plain = lambda q, k, v: _plain(q, k, v, options, monkeypatch)
     results = []

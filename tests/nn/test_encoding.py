@@ -25,7 +25,7 @@ def test_embedding_takes_rows_and_adds_up_their_gradients() -> None:
     np.testing.assert_array_equal(np.asarray(gradient)[:, 0], [0, 0, 0, 1])
 
 
-def test_embedding_refuses_what_is_no_index() -> None:
+def test_embedding_refuses_tables_and_indices_that_do_not_fit() -> None:
     with pytest.raises(DTypeError, match="x must hold integers"):
         nn.embedding(TABLE, np.array([1]))
     with pytest.raises(ShapeError, match="the table has 1 axes"):

@@ -35,7 +35,7 @@ def test_scaled_initializers_have_the_variance_they_promise(name: str) -> None:
     assert np.abs(x).max() <= limit * (1 + 1e-6)
 
 
-def test_axes_say_what_are_inputs_and_outputs() -> None:
+def test_axes_name_inputs_and_outputs() -> None:
     assert initializers.fans((8, 4, 3, 3), in_axis=1, out_axis=0) == (36, 72)
     assert initializers.fans((5, 8, 4), batch_axis=0) == (8, 4)
     conv = np.asarray(initializers.he_normal(in_axis=1, out_axis=0)(KEY, (64, 32, 3, 3)))

@@ -25,7 +25,7 @@ def make_language() -> nn.Sequential:
     return nn.Sequential(nn.Embedding(5, 3, key=KEY), nn.LayerNorm(3), nn.Linear(3, 5, key=KEY))
 
 
-def test_parameters_are_what_is_trained_by_path() -> None:
+def test_parameters_are_the_trained_leaves_by_path() -> None:
     assert list(nn.parameters(make_model())) == [
         "layers.0.weight", "layers.0.bias", "layers.1.scale", "layers.1.bias", "layers.3.weight", "layers.3.bias",
     ]  # fmt: skip
@@ -43,7 +43,7 @@ def test_paths_are_those_of_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(from_file), np.asarray(nn.parameters(model)["layers.2.weight"]))
 
 
-def test_trainable_leaves_out_states_and_what_is_frozen() -> None:
+def test_trainable_leaves_out_states_and_frozen_leaves() -> None:
     mask = nn.trainable(make_model(), freeze="layers.0")
     assert [mask.layers[i].weight for i in (0, 3)] == [False, True]
     assert (mask.layers[1].scale, mask.layers[1].mean) == (True, False)

@@ -129,7 +129,7 @@ def test_sums_over_bins_by_a_product_are_those_one_by_one(n: int, size: int) -> 
             np.testing.assert_allclose(bins._by_product(y, axis, intervals), wanted, rtol=1e-12, atol=1e-14)
 
 
-def test_sums_over_bins_say_what_axis_or_size_they_do_not_take() -> None:
+def test_sums_over_bins_name_the_axis_or_size_that_they_refuse() -> None:
     for axis, size, shape in ((-1, 2, (3, 4)), (2, 2, (3, 4)), (0, 0, (3, 4)), (0, 2, (0, 4))):
         with pytest.raises(ArgumentError, match="bin_sums: there are no bins"):
             bins.bin_sums(np.ones(shape), axis=axis, bins=size)

@@ -31,7 +31,7 @@ def test_attention_is_the_function_between_projections() -> None:
 
 
 @pytest.mark.parametrize("kv_heads", [4, 1])
-def test_a_cache_gives_step_by_step_what_the_whole_sequence_gives(kv_heads: int) -> None:
+def test_steps_with_a_cache_agree_with_the_whole_sequence(kv_heads: int) -> None:
     layer = nn.MultiHeadAttention(8, 4, key=KEY, kv_heads=kv_heads)
     want, cache = layer(X, is_causal=True), layer.make_cache((2,), 8)
     first, cache = layer(X[:, :3], cache=cache)

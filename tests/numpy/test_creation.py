@@ -133,7 +133,7 @@ def test_indices_name_every_element(same):
     same(nnp.indices((2, 3), sparse=True), np.indices((2, 3), sparse=True))
 
 
-def test_conversion_keeps_what_it_can(same):
+def test_conversions_and_copies_keep_values(same):
     x = nnp.asarray(np.arange(3.0))
     assert nnp.astype(x, "int32").tolist() == [0, 1, 2]
     assert x.astype(nnp.float16).dtype == nnp.float16

@@ -188,7 +188,7 @@ def test_round_keeps_decimals(decimals, same):
     same(nnp.round(INTEGERS * 9, decimals), np.round(INTEGERS * 9, decimals))
 
 
-def test_nan_to_num_replaces_what_is_no_number(same):
+def test_nan_to_num_replaces_nan_and_infinities(same):
     same(
         nnp.nan_to_num(SPECIAL, nan=7.0, posinf=8.0, neginf=-8.0),
         np.nan_to_num(SPECIAL, nan=7.0, posinf=8.0, neginf=-8.0),

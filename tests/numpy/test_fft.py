@@ -181,7 +181,7 @@ def test_sizes_and_axes_that_do_not_fit_are_named(name):
         ours(operand(name), axes=(0, 0))
 
 
-def test_other_mistakes_say_what_to_do():
+def test_other_mistakes_name_the_fix():
     with pytest.raises(DTypeError, match=r"(?s)rfft: x must be real, it is complex128.*Fix: "):
         ft.rfft(Z)
     with pytest.raises(ArgumentError, match=r"(?s)irfft: the transform would have 0 points.*Fix: give n"):
@@ -194,7 +194,7 @@ def test_other_mistakes_say_what_to_do():
         ft.rfftfreq(4, [])
 
 
-def test_the_commands_refuse_what_they_cannot_transform():
+def test_the_commands_refuse_unsupported_operands():
     commands = nnc.commands.fft
     with pytest.raises(DTypeError, match=r"(?s)fft: x must be complex, it is float64.*Fix: "):
         commands.fft(X, axes=(0,))

@@ -124,7 +124,7 @@ def check(got, want):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", TABLE)
-def test_an_expression_means_what_it_means_in_numpy_in_every_mode(name, mode):
+def test_an_expression_agrees_with_numpy_in_every_mode(name, mode):
     function, kinds = TABLE[name]
     for dtype in kinds:
         x = np.abs(X).astype(dtype) if dtype == "uint8" else X.astype(dtype)
@@ -133,7 +133,7 @@ def test_an_expression_means_what_it_means_in_numpy_in_every_mode(name, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", WRITES)
-def test_writes_mean_what_they_mean_in_numpy_in_every_mode(name, mode):
+def test_writes_agree_with_numpy_in_every_mode(name, mode):
     index, values = WRITES[name]
     for dtype in ("float64", "int64", "complex64"):
         want = X.astype(dtype)

@@ -173,7 +173,7 @@ def test_a_dtype_that_can_be_called_stands_for_the_dtype_wherever_one_is_taken(n
     assert structural_hash(graphs[0]) == structural_hash(graphs[1]) and to_json(graphs[0]) == to_json(graphs[1])
 
 
-def test_a_dtype_that_is_called_keeps_gradients_and_refuses_what_does_not_fit() -> None:
+def test_a_dtype_that_is_called_keeps_gradients_and_refuses_values_that_do_not_fit() -> None:
     slope = nnc.grad(lambda x: nnp.float64(x) ** 2)(np.float32(3))
     assert slope == 6 and slope.dtype == nnp.float32
     with pytest.raises(DTypeError, match="300 does not fit into int8"):

@@ -139,7 +139,7 @@ def test_small_gradients_survive_float16_by_scaling_the_loss() -> None:
     assert g.dtype == np.float32 and np.isclose(float(g), 2e-8, rtol=0.01)
 
 
-def test_a_dynamic_scale_in_a_compiled_step_leaves_out_what_overflows() -> None:
+def test_a_dynamic_scale_in_a_compiled_step_leaves_out_overflows() -> None:
     optimizer = optim.sgd(0.125, momentum=0.5)
 
     @nnc.compile(max_traces=1)
@@ -302,7 +302,7 @@ def test_a_largest_step_is_kept() -> None:
     assert float(updates[0]) == 1.5
 
 
-def test_lbfgs_says_what_its_line_search_needs() -> None:
+def test_lbfgs_names_the_needs_of_its_line_search() -> None:
     optimizer, p = optim.lbfgs(), nnp.ones(2)
     with pytest.raises(ArgumentTypeError, match=r"value=value, grad=grads, value_fn=loss"):
         optimizer.update(p, optimizer.init(p), p)

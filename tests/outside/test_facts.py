@@ -117,7 +117,7 @@ def test_a_new_command_that_is_one_function_of_numpy_writes_into_planned_memory(
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_a_new_reduction_by_a_new_command_is_fused_with_what_it_reduces(axis: int, dtype: str) -> None:
+def test_a_new_reduction_by_a_new_command_is_fused_with_its_operand(axis: int, dtype: str) -> None:
     far = elementwise("test_far", np.hypot, "hypot(x, y)", arity=2, accepts=FLOAT)
     norm = add_reduction("test_norm", Reduction(far, lambda dtype: 0), np.hypot)
     x = nnp.asarray(X.astype(dtype))

@@ -106,7 +106,7 @@ def test_the_new_column_has_cells_for_old_and_new_commands(plugin: Any) -> None:
 # -- the backend -------------------------------------------------------------------------------------------------------
 
 
-def test_the_second_backend_runs_what_it_supports(plugin: Any) -> None:
+def test_the_second_backend_runs_supported_commands(plugin: Any) -> None:
     x = nnp.asarray([0.5, -1.0])
     np.testing.assert_array_equal(nnp.tanh(x), np.tanh(np.asarray(x)))
     assert [str(specs[0]) for specs in plugin.calls] == ["float32[2]"]

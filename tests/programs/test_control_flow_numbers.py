@@ -298,7 +298,7 @@ def test_captured_values_get_the_sum_of_their_gradients_over_rounds() -> None:
 
 
 @pytest.mark.parametrize("transform", [lambda f: f, nnc.grad, nnc.compile])
-def test_a_loop_of_no_rounds_returns_what_it_started_from(transform: Callable[..., Any]) -> None:
+def test_a_loop_of_no_iterations_returns_its_initial_carry(transform: Callable[..., Any]) -> None:
     f = transform(lambda x: nnc.while_loop(lambda c: c > 100, lambda c: c * 2, x))
     assert float(f(3.0)) == (1 if transform is nnc.grad else 3)
     assert nnc.fori_loop(5, 2, lambda i, c: c + 1, 1.0) == 1

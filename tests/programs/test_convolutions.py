@@ -146,7 +146,7 @@ FORMS = (one, sum_of_two, tangent, gradients, gradients_of_two, second_derivativ
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_programs_of_convolutions_give_what_the_references_give(dtype: str, form: Callable[..., None]) -> None:
+def test_programs_of_convolutions_agree_with_the_references(dtype: str, form: Callable[..., None]) -> None:
     rng = np.random.default_rng([FORMS.index(form), len(dtype)])
     for _ in range(CASES):
         form(Case.draw(rng, dtype), rng)

@@ -78,7 +78,7 @@ def graphs(draw: Any) -> Graph:
 
 
 @given(graphs(), st.sets(st.integers(0, 2)))
-def test_a_program_computes_what_its_graph_does(graph: Graph, donated: set[int]) -> None:
+def test_a_program_agrees_with_its_graph(graph: Graph, donated: set[int]) -> None:
     rng = np.random.default_rng(0)
     inputs = [rng.uniform(-1, 1, spec.shape).astype(spec.dtype) for spec in graph.input_specs]
     expected = [np.asarray(x) for x in graph.evaluate([Array(x.copy()) for x in inputs])]

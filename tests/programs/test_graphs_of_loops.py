@@ -210,7 +210,7 @@ def arguments(graph: Graph, rounds: int) -> list[Any]:
 
 
 @given(graphs(), st.sets(st.integers(0, 6)))
-def test_a_program_of_loops_and_branches_computes_what_its_graph_does(graph: Graph, donated: set[int]) -> None:
+def test_a_program_of_loops_and_branches_agrees_with_its_graph(graph: Graph, donated: set[int]) -> None:
     note(str(graph))
     program = lower(graph, Options(verify_passes=True, donated=tuple(sorted(donated))), choose_kernel)
     for rounds in (0, 1, 3):

@@ -88,7 +88,7 @@ def graphs(draw: Any) -> Graph:
 
 
 @given(graphs(), st.integers(0, 5))
-def test_a_compiled_program_computes_what_its_graph_does(graph: Graph, seed: int) -> None:
+def test_a_compiled_program_agrees_with_its_graph(graph: Graph, seed: int) -> None:
     rng = np.random.default_rng(seed)
     inputs = [rng.uniform(-3, 3, spec.shape).astype(spec.dtype) for spec in graph.input_specs]
     expected = [np.asarray(x) for x in graph.evaluate([Array(x.copy()) for x in inputs])]
@@ -113,7 +113,7 @@ def test_long_sums_of_columns_keep_their_digits() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
 @pytest.mark.parametrize("shape", [(300, 1003), (2, 70, 517), (520, 1024)])
-def test_columns_of_wide_rows_are_summed_with_what_else_the_kernel_yields(shape: tuple[int, ...], dtype: str) -> None:
+def test_columns_of_wide_rows_are_summed_beside_other_results_of_the_kernel(shape: tuple[int, ...], dtype: str) -> None:
     x = np.random.default_rng(0).integers(-9, 9, shape).astype(dtype)
     axes = tuple(range(len(shape) - 1))
 

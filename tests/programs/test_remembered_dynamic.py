@@ -248,7 +248,7 @@ EVALUATED = (
 
 @FEWER
 @given(actions(SMOOTH, EVALUATED), Script)
-def test_functions_that_were_compiled_for_equal_runs_do_what_they_did(
+def test_functions_that_were_compiled_for_equal_runs_agree_with_the_first_runs(
     script: list[Action], start: tuple[int, list[str]]
 ) -> None:
     with with_mode("unspecialised"):
@@ -262,7 +262,7 @@ def test_functions_that_were_compiled_for_equal_runs_do_what_they_did(
 
 @FEWER
 @given(actions(list(OPERATIONS), ("do", "do", "buffer", "backward", "set", "no grad")), Script)
-def test_threads_share_what_is_remembered(script: list[Action], start: tuple[int, list[str]]) -> None:
+def test_threads_share_remembered_results(script: list[Action], start: tuple[int, list[str]]) -> None:
     with with_mode("unspecialised"):
         expected = session(script, *start)
 

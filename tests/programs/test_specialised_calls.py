@@ -77,7 +77,7 @@ def waves(inputs: Sequence[Any]) -> list[Any]:
 
 
 @given(steps(), leaves(), leaves())
-def test_eager_calls_give_what_their_functions_give(program: list[Step], first: list[Any], second: list[Any]) -> None:
+def test_eager_calls_agree_with_their_functions(program: list[Step], first: list[Any], second: list[Any]) -> None:
     for inputs in (first, second, first):
         with with_mode("unspecialised"):
             expected = run(program, inputs)
@@ -214,7 +214,7 @@ BACKWARD = [
 
 
 @given(st.sampled_from(FORWARD), steps(), leaves())
-def test_traced_calls_record_what_their_functions_record(
+def test_traced_calls_record_the_nodes_of_their_functions(
     wrap: Callable[[Program], Program], program: list[Step], inputs: list[Any]
 ) -> None:
     check_traced(wrap(lambda values: run(program, list(values))), inputs)
@@ -232,7 +232,7 @@ def test_derivatives_of_traced_calls_are_those_of_their_functions(
 
 @FEWER
 @given(steps(most=8), leaves())
-def test_compiled_programs_give_what_their_functions_give(program: list[Step], inputs: list[Any]) -> None:
+def test_compiled_programs_agree_with_their_functions(program: list[Step], inputs: list[Any]) -> None:
     with with_mode("unspecialised"):
         expected = run(program, inputs)
     check_same(nnc.compile(lambda values: run(program, values))(inputs), expected, rtol=2e-2)

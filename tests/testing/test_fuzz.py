@@ -137,7 +137,7 @@ def test_a_process_that_gives_no_answer_shows_where_it_waits(tmp_path: Path, mon
 
 
 @pytest.mark.slow
-def test_generated_programs_give_what_references_give_in_all_modes() -> None:
+def test_generated_programs_agree_with_references_in_all_modes() -> None:
     report = fuzz.run(programs=60, seed=8, findings=3)
     assert not report.findings, "\n\n".join(report.findings)
     assert report.programs == 60 and len(report.checks) > 15

@@ -27,7 +27,7 @@ def test_the_linear_part_reads_arrays_and_values_that_follow_them() -> None:
     assert len(forward.graph.outputs) == 3
 
 
-def test_only_active_floats_move_and_only_what_they_need_is_kept() -> None:
+def test_only_active_floats_have_tangents_and_only_their_residuals_are_kept() -> None:
     graph = nnc.make_graph(lambda x, y: nnp.sum(nnp.sin(x) * y))(ROW, ROW)
     for active, residuals in (((True, False), 1), ((False, True), 1), ((True, True), 2)):
         parts = split(graph, active)
@@ -39,7 +39,7 @@ def test_only_active_floats_move_and_only_what_they_need_is_kept() -> None:
     assert parts is not None and parts[1].moving == (False, True)
 
 
-def test_rounds_keep_rows_only_of_what_carried_values_make() -> None:
+def test_iterations_keep_rows_only_of_values_that_depend_on_the_carry() -> None:
     def run(i: Any, x: Any, c: Any, held: Any) -> list[Any]:
         a = nnp.sin(c) * x
         b = a * nnp.exp(held)

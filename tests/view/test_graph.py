@@ -40,7 +40,7 @@ def test_there_is_a_box_for_each_node_input_constant_and_output_with_its_line() 
     assert "= 2.0" in about[4]
 
 
-def test_wires_join_the_boxes_of_what_is_read_with_those_that_read() -> None:
+def test_wires_join_producers_with_consumers() -> None:
     picture = nnc.view(lambda x, y: nnp.sin(x) + nnp.sin(x) * y, nnp.ones(3), nnp.ones(3))
     lines = (about.partition("\n")[0].split(" = ")[-1] for about in abouts(picture))
     name = {box.attrib["data-key"]: line for box, line in zip(boxes(picture), lines, strict=True)}

@@ -176,7 +176,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_programs_raise_what_the_reference_raises(name: str) -> None:
+def test_programs_raise_the_errors_of_the_reference(name: str) -> None:
     function, x = REFUSED[name]
     with pytest.raises(LinAlgError):
         nnc.compile(function)(x)
@@ -202,7 +202,7 @@ def test_triangles_are_solved_from_both_ends_in_any_layout(n: int, k: int, batch
 
 
 @with_compiler
-def test_triangles_too_long_for_a_buffer_read_what_is_solved_from_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triangles_too_long_for_a_buffer_read_solved_rows_from_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     set_figures(monkeypatch, triangular, "products", solved_buffer_bytes=64)
     rng = np.random.default_rng(5)
     a, b = rng.normal(size=(31, 31)) / 31 + 2 * np.eye(31), rng.normal(size=(31, 40))

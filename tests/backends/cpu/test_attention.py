@@ -147,7 +147,7 @@ def test_rows_without_any_key_are_0_and_their_logarithms_minus_infinity() -> Non
     np.testing.assert_array_equal(run("attention", [*x[:3], bias], settings(biased=True))[0], out)
 
 
-def test_values_that_are_not_finite_spoil_what_may_attend_to_them() -> None:
+def test_values_that_are_not_finite_spoil_queries_that_may_attend_to_them() -> None:
     for place, bad in ((0, np.nan), (0, np.inf), (1, np.nan), (1, -np.inf), (2, np.nan), (2, np.inf)):
         x = operands(1, 20, 70, 2, 2, 8, 8)
         x[place][0, 5, 0, 3] = bad

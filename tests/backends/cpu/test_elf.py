@@ -129,7 +129,7 @@ def permissions(address: int) -> str:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_functions_do_what_they_do_when_llvm_loads_them(name: str) -> None:
+def test_functions_agree_with_the_ones_that_llvm_loads(name: str) -> None:
     assert results(own, TEXTS[name], GIVEN) == results(ENGINE.link_by_llvm, TEXTS[name], GIVEN)
 
 
@@ -187,7 +187,7 @@ def test_other_forms_are_left_to_llvm(texts: Sequence[str], reason: str) -> None
         elf.load([ENGINE.compile(text) for text in texts], GIVEN, ["f"])
 
 
-def test_llvm_loads_what_has_another_form() -> None:
+def test_llvm_loads_files_of_another_form() -> None:
     assert results(ENGINE.link, [OUTSIDE.replace("define", "define weak")], GIVEN) == [0, 3, 6, 9, 9, 3]
 
 

@@ -15,7 +15,7 @@ GRID: dict[str, Any] = {"axes": (0,), "batch": 0}
 
 
 @pytest.mark.parametrize("kind", ["float32", "bfloat16", "uint8", "bool", "complex128"])
-def test_every_sample_reads_what_the_reference_reads(kind: str) -> None:
+def test_every_sample_reads_the_elements_of_the_reference(kind: str) -> None:
     for sample in WITH_INDEX:
         with np.errstate(all="ignore"):
             x = np.asarray(sample.operands[0]).astype(BY_NAME[kind])

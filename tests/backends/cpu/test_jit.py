@@ -121,7 +121,7 @@ def adding_to(called: Native, number: int, *, light: bool = False) -> Native:
     return Native(text, calls=(called,), light=light)
 
 
-def test_kernels_call_what_they_share_and_it_is_compiled_once(jit: Jit) -> None:
+def test_kernels_call_shared_kernels_which_are_compiled_once(jit: Jit) -> None:
     shared = returning(10)
     before = jit.objects.compiled
     one, two = jit.load([adding_to(shared, 1), adding_to(shared, 2, light=True)])
@@ -131,7 +131,7 @@ def test_kernels_call_what_they_share_and_it_is_compiled_once(jit: Jit) -> None:
     assert [called(function.address, 0) for function in (one, two, three)] == [11, 12, 15]
 
 
-def test_a_kernel_and_what_it_calls_can_be_asked_for_together(jit: Jit) -> None:
+def test_a_kernel_and_its_callees_can_be_requested_together(jit: Jit) -> None:
     shared, before = returning(11), jit.objects.compiled
     functions = jit.load([shared, adding_to(shared, 1), shared])
     assert jit.objects.compiled == before + 2
@@ -192,7 +192,7 @@ def test_a_hundred_compilations_do_not_grow_the_process(jit: Jit) -> None:
     assert resident() - before < 1 << 20
 
 
-def test_an_entry_calls_kernels_and_holds_what_it_calls(jit: Jit) -> None:
+def test_an_entry_calls_kernels_and_holds_them(jit: Jit) -> None:
     kernel = returning(9)
     functions = jit.load([kernel])
     text = f"declare i64 @{kernel.name}(ptr)\ndefine i64 @ENTRY() {{\n  %x = call i64 @{kernel.name}(ptr null)\n  ret i64 %x\n}}\n"
@@ -384,7 +384,7 @@ def test_where_linux_does_not_tell_the_processor_llvm_does(tmp_path: Path, monke
     assert engine.machine.cpu in engine.made_for["machine"] and engine.machine.llvm == engine.made_for["llvm"]
 
 
-def test_the_recipe_is_part_of_what_is_looked_for(tmp_path: Path) -> None:
+def test_the_recipe_is_part_of_the_key(tmp_path: Path) -> None:
     objects = Objects(ENGINE, tmp_path)
     for recipe in (KERNEL, CALLS, KERNEL):
         objects.compile(returning(1).code, recipe)

@@ -73,7 +73,7 @@ def test_more_arrays_are_joined_eagerly_than_a_c_function_takes() -> None:
     np.testing.assert_array_equal(np.asarray(joined), np.concatenate(parts, axis=1))
 
 
-def test_many_inputs_are_joined_with_what_is_computed() -> None:
+def test_many_inputs_are_joined_with_computed_parts() -> None:
     xs = [np.full(1 + k % 3, k / 100, np.float32) for k in range(100)]
     found = nnc.compile(lambda xs: nnp.concatenate([x if k % 3 else nnp.sqrt(x) for k, x in enumerate(xs)]))(xs)
     np.testing.assert_array_equal(found, np.concatenate([x if k % 3 else np.sqrt(x) for k, x in enumerate(xs)]))

@@ -57,7 +57,7 @@ def test_a_processor_that_is_named_has_no_more_than_its_name_says() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="the system does not tell how much a process holds")
-def test_nothing_is_left_behind_by_what_was_compiled_or_refused(here: Llvm) -> None:
+def test_nothing_is_left_behind_by_compiled_or_refused_texts(here: Llvm) -> None:
     def work(times: int) -> int:
         for i in range(times):
             here.compile(text(i), ALL[i % 4])
@@ -69,7 +69,7 @@ def test_nothing_is_left_behind_by_what_was_compiled_or_refused(here: Llvm) -> N
     assert work(400) - before < 4000
 
 
-def test_threads_share_what_they_compile_with(here: Llvm) -> None:
+def test_threads_share_the_compiler(here: Llvm) -> None:
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(lambda i: here.compile(text(i)), range(100)))
     assert made == [here.compile(text(i)) for i in range(100)]
@@ -107,7 +107,7 @@ def test_each_request_is_taken_once() -> None:
     assert sorted(taken) == list(range(1, 2001))
 
 
-def test_the_process_imports_what_it_needs() -> None:
+def test_the_process_imports_only_its_needs() -> None:
     folder = str(Path(llvm.__file__).parent)
     script = f"import sys; sys.path.append({folder!r}); import llvm; llvm.Llvm(sys.argv[1]); print(*sys.modules)"
     command = [sys.executable, "-I", "-S", "-c", script, LIBRARY]

@@ -69,7 +69,7 @@ def answered(helper: Helper, of: str, recipe: Recipe = KERNEL) -> bytes:
 
 
 @pytest.mark.parametrize("recipe", [KERNEL, INLINED, CALLS])
-def test_it_compiles_what_llvm_compiles_here(helper: Helper, recipe: Recipe) -> None:
+def test_it_compiles_the_same_code_as_llvm_here(helper: Helper, recipe: Recipe) -> None:
     assert Recipe.decode(recipe.encode()) == recipe
     assert answered(helper, text(1), recipe) == Llvm(LIBRARY).compile(text(1), recipe)
 

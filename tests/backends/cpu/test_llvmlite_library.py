@@ -14,7 +14,7 @@ from nnc.backends.cpu.llvm import SIGNATURES
 from nnc.backends.cpu.llvmlite_library import differing, find_library, llvmlite_version
 
 
-def test_functions_take_what_llvmlite_says_they_take() -> None:
+def test_functions_have_the_argument_types_of_llvmlite() -> None:
     assert differing(importlib.import_module("llvmlite.binding").ffi.lib) == []
 
 
@@ -23,7 +23,7 @@ def test_the_version_that_is_here_is_known_and_its_library_beside_it() -> None:
     assert find_library() == importlib.import_module("llvmlite.binding").ffi.lib._name
 
 
-def test_another_version_is_asked_what_its_functions_take(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_is_asked_for_argument_types(monkeypatch: pytest.MonkeyPatch) -> None:
     known = find_library()
     monkeypatch.setattr(llvmlite_library, "_KNOWN", ())
     assert find_library() == known

@@ -268,7 +268,7 @@ def test_where_the_system_gives_no_threads_callers_work_alone(monkeypatch: pytes
         assert cover(parts_in(jit)(100, 1), 100) and pool.workers == 0
 
 
-def test_results_do_not_depend_on_who_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_do_not_depend_on_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(1).normal(size=(200, 3001)).astype(np.float32)
     program = nnc.compile(lambda x: (nnp.sum(nnp.exp(x)), nnp.sum(x * x, axis=0), nnp.max(nnp.tanh(x), axis=1)))
     before = nnc.set_num_threads(4)

@@ -71,7 +71,7 @@ CASES = [(geometry, last) for geometry in GEOMETRIES for last in (False, True) i
 
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize(("geometry", "last"), CASES)
-def test_kernels_give_what_the_reference_gives(geometry: str, last: bool, name: str) -> None:
+def test_kernels_agree_with_the_reference(geometry: str, last: bool, name: str) -> None:
     operands, params = problem(geometry, name, np.float32, last=last)
     np.testing.assert_array_equal(run(name, operands, params), reference[command(name)](*operands, **params))
 

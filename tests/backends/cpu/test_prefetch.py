@@ -217,7 +217,7 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
     return Watched.blocks
 
 
-def test_a_first_call_runs_in_what_was_touched_for_it(blocks: list[Watched]) -> None:
+def test_a_first_call_runs_in_prefetched_memory(blocks: list[Watched]) -> None:
     compiled = nnc.compile(update, donate_argnums=0)
     state, x = [nnp.zeros((600, 600)) for _ in range(2)], nnp.ones((600, 600)) / 600
     given = {(leaf.data.ctypes.data, leaf.nbytes) for leaf in state}
@@ -311,7 +311,7 @@ def test_a_copy_that_is_not_finished_is_not_used() -> None:
     assert np.shares_memory(x.data, memory)
 
 
-def test_compiling_ahead_of_time_takes_no_memory_for_calls() -> None:
+def test_compiling_in_advance_takes_no_memory_for_calls() -> None:
     executable = nnc.compile(lambda x: nnp.matmul(x, x)).lower(nnp.ones((600, 600))).compile()
     assert executable._program.idle == []
 

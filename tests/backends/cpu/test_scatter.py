@@ -26,7 +26,7 @@ def takes(name: str, inputs: list[Any], params: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16", "int8", "bool", "complex64", "complex128"])
-def test_every_sample_writes_what_the_reference_writes(kind: str) -> None:
+def test_every_sample_writes_the_elements_of_the_reference(kind: str) -> None:
     taken = 0
     for sample in WRITES:
         with np.errstate(all="ignore"):

@@ -222,7 +222,7 @@ def test_threads_of_openmp_have_the_mode_of_their_caller_and_behind_the_loop_the
             products[:] = 1
 
 
-def test_the_grain_is_what_fills_a_part() -> None:
+def test_the_grain_is_the_work_of_one_part() -> None:
     assert grain_of(2.0) == _THREADS.part_ns / 2
     assert grain_of(0.0) > 1_000_000
     assert estimate_ns(nbytes=0, flops=32) < estimate_ns(nbytes=0, flops=64) < estimate_ns(nbytes=10_000, flops=64)

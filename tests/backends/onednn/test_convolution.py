@@ -97,7 +97,7 @@ def check_close(found: Any, expected: Any) -> None:
 @pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("geometry", GEOMETRIES)
-def test_the_library_gives_what_the_reference_gives(geometry: str, name: str, last: bool, dtype: Any) -> None:
+def test_the_library_agrees_with_the_reference(geometry: str, name: str, last: bool, dtype: Any) -> None:
     operands, params = problem(geometry, name, dtype, last=last)
     check_close(run(name, operands, params), reference[command(name)](*operands, **params))
 
@@ -286,7 +286,7 @@ def test_every_thread_obeys_the_number_of_threads() -> None:
         ("x64:gemm:jit", (2, 8, 4, 4), 1, False),
     ],
 )
-def test_implementations_that_read_what_nobody_wrote_are_told_by_name(
+def test_implementations_that_read_unwritten_memory_are_told_by_name(
     implementation: str, shape: tuple[int, ...], dilation: int, is_sound: bool
 ) -> None:
     specs = TensorSpec(shape, dtypes.bfloat16), TensorSpec((2, 8, 2, -(-shape[-1] // 2)), dtypes.bfloat16)

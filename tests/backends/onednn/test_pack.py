@@ -48,7 +48,7 @@ def packed(weight: Any, layout: str) -> Any:
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("geometry", GEOMETRIES)
-def test_a_packed_weight_gives_what_the_weight_gives(geometry: str, name: str, last: bool, dtype: Any) -> None:
+def test_a_packed_weight_agrees_with_the_weight(geometry: str, name: str, last: bool, dtype: Any) -> None:
     operands, params = problem(geometry, name, dtype, last=last)
     layout = wish(name, operands, params)
     if layout is None:

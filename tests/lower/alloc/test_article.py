@@ -81,7 +81,7 @@ def test_a_larger_tensor_is_tried_with_one_of_most_conflicts() -> None:
         ("transformer12.infer", 1.78, 1.0),
     ],
 )
-def test_real_networks_take_what_was_published_for_the_algorithm(name: str, article: float, size_first: float) -> None:
+def test_real_networks_take_the_bytes_published_for_the_algorithm(name: str, article: float, size_first: float) -> None:
     instance = read_instance(INSTANCES / f"{name}.csv")
     for algorithm, ratio in (("article", article), ("article-size", size_first)):
         placed = plan_arena(instance.lower, instance.upper, instance.size, algorithm=algorithm)

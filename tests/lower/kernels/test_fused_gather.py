@@ -49,7 +49,7 @@ def test_a_gather_alone_keeps_its_own_kernel() -> None:
 
 @pytest.mark.parametrize("mode", ["clip", "wrap", "drop", "fill"])
 @pytest.mark.parametrize("dtype", ["float32", "int16", "float64"])
-def test_indices_out_of_range_mean_what_the_mode_says(mode: str, dtype: str) -> None:
+def test_indices_out_of_range_follow_the_mode(mode: str, dtype: str) -> None:
     x, ids = (TABLE * 9).astype(dtype), IDS * 3 - 40
     check(lambda x, i: nnp.take(x, i, axis=0, mode=mode) + 1, x, ids)
     check(lambda x, i: nnp.take(x, i, axis=1, mode=mode) + 1, x, ids)
@@ -57,7 +57,7 @@ def test_indices_out_of_range_mean_what_the_mode_says(mode: str, dtype: str) -> 
 
 @pytest.mark.parametrize("mode", ["clip", "wrap", "drop", "fill"])
 @pytest.mark.parametrize("dtype", ["uint64", "int64", "uint8", "int8"])
-def test_the_largest_and_the_least_index_of_a_dtype_mean_what_the_mode_says(mode: str, dtype: str) -> None:
+def test_the_largest_and_the_least_index_of_a_dtype_follow_the_mode(mode: str, dtype: str) -> None:
     limits = np.iinfo(dtype)
     ids = np.array([0, 4, 6, limits.max, limits.max - 1, limits.max // 2 + 1, limits.min], dtype)
     check(lambda x, i: nnp.take(x, i, mode=mode) + 1, np.arange(5.0), ids)

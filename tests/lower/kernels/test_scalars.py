@@ -133,7 +133,7 @@ TARGETS = [target for target in expressions if cases(target)]
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)
-def test_a_printed_command_gives_what_its_reference_gives(target: Command) -> None:
+def test_a_printed_command_agrees_with_its_reference(target: Command) -> None:
     tried = [(case, lanes) for case in cases(target) for lanes in (16, 0) if lanes or case.output in SCALARS]
     operands = [case.operands() for case, _ in tried]
     results = run([case.kernel(lanes) for case, lanes in tried], operands)

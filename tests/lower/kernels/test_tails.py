@@ -148,7 +148,7 @@ def program(made: Sequence[Kernel]) -> str:
 
 
 @pytest.mark.parametrize("n", [17, 129])
-def test_rows_times_what_a_loop_left_are_right_to_the_first_element(n: int) -> None:
+def test_rows_times_the_result_of_a_loop_are_right_to_the_first_element(n: int) -> None:
     def rows_times_carried(a: Any) -> Any:
         b = nnp.sin(a)
         return nnc.fori_loop(0, 3, lambda i, carried: nnp.tanh(carried), b[0]) * b

@@ -73,7 +73,7 @@ def test_what_one_way_to_a_block_computes_is_not_known_there() -> None:
     assert count(lines(c), "mul") == 2
 
 
-def test_divisions_by_what_may_be_0_stay_where_they_are() -> None:
+def test_divisions_by_possible_zeros_are_not_moved() -> None:
     c = code()
     with c.loop(0, N):
         c.store("%p", c.add(c.div(X, Y), c.div(X, c.integer(3))))

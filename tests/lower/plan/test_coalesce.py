@@ -67,7 +67,7 @@ def test_a_chain_of_elementwise_commands_stays_in_the_memory_of_its_result() -> 
     assert len(found.buffers) == 2
 
 
-def test_nothing_is_written_over_arguments_constants_results_or_what_is_read_later() -> None:
+def test_nothing_is_written_over_arguments_constants_results_or_tensors_that_are_read_later() -> None:
     def make(b: GraphBuilder, x: Symbol) -> Any:
         a = b.add("add", x, b.constant([1.0, 2.0], F))
         returned = b.add("neg", a)
@@ -262,9 +262,7 @@ FREE = {
 
 
 @pytest.mark.parametrize("name", FREE)
-def test_parts_are_written_where_they_belong_in_what_they_are_joined_to(
-    name: str, agree: Agree, compile_graph: Compile
-) -> None:
+def test_parts_are_written_in_place_within_the_joined_tensor(name: str, agree: Agree, compile_graph: Compile) -> None:
     graph = record(FREE[name], ((2, 4), F), ((2, 4), F))
     agree(graph, ramp(2, 4), -ramp(2, 4))
     allowed = 1 if name == "joined again and again" else 0  # `rows` is a part of one, and read by another
@@ -330,7 +328,7 @@ def joining(draw: st.DrawFn) -> tuple[Graph, int]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # it holds no state
 @given(made=joining())
-def test_joins_of_joins_hold_what_was_joined(made: tuple[Graph, int], agree: Agree) -> None:
+def test_joins_of_joins_hold_all_parts(made: tuple[Graph, int], agree: Agree) -> None:
     graph, rows = made
     agree(graph, ramp(rows, 3), tolerance=1e-4)
 
@@ -379,7 +377,7 @@ def test_what_no_part_covers_is_zero(agree: Agree, compile_graph: Compile) -> No
         assert np.count_nonzero(result) == 16
 
 
-def test_a_part_is_not_overwritten_by_what_the_whole_becomes_while_it_is_read(agree: Agree) -> None:
+def test_a_part_is_not_overwritten_through_the_whole_while_it_is_read(agree: Agree) -> None:
     def over_whole(b: GraphBuilder, x: Symbol, y: Symbol) -> Any:
         part = b.add("exp", x)
         whole = joined(b, 0, part, b.add("tanh", y))

@@ -305,7 +305,7 @@ def test_loops_in_loops_rotate_each_by_itself() -> None:
     check(outer, program, *range(6))
 
 
-def test_a_loop_in_a_branch_in_a_loop_computes_what_it_should() -> None:
+def test_a_loop_in_a_branch_in_a_loop_is_right() -> None:
     inner = body_of(ROUND, VALUE, VALUE, make=lambda b, number, x, w: [conv(b, x, w), b.add("neg", w)])
 
     def looped(b: GraphBuilder, x: Symbol, y: Symbol) -> Sequence[Symbol]:

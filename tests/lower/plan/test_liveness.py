@@ -106,7 +106,7 @@ def test_a_stack_that_rounds_fill_part_by_part_begins_where_the_loop_does() -> N
     assert found[2][-1][1] == 10
 
 
-def test_a_peeled_round_alone_reads_what_the_loop_starts_from() -> None:
+def test_a_peeled_iteration_alone_reads_the_initial_carry() -> None:
     peeled = ((step([], 7),), (step([0], 1),), (step([1], 2),))
     ring = ((step([], 7),), (step([2], 1),), (step([1], 2),))
     found = lives([loop(peeled, ring, first=1)])

@@ -85,7 +85,7 @@ def test_the_square_root_of_a_chain_is_enough_for_one_more_pass() -> None:
     assert len(schedule.operations) <= 200 + 110
 
 
-def test_cheap_values_are_repeated_rather_than_dear_ones() -> None:
+def test_cheap_values_are_repeated_rather_than_expensive_ones() -> None:
     case = there_and_back(16)
     dear = Problem(case.graph, [1e-6 if i % 2 else 1e-3 for i in range(32)], case.repeatable, case.extra)
     schedule = fit(dear, 13 * 64)[0]
@@ -94,7 +94,7 @@ def test_cheap_values_are_repeated_rather_than_dear_ones() -> None:
     assert all(i % 2 for i in again)
 
 
-def test_what_may_run_once_runs_once_and_is_kept_for_what_is_computed_from_it() -> None:
+def test_operations_that_are_not_repeatable_run_once_and_their_results_are_kept() -> None:
     case = there_and_back(20)
     once = problem(case.graph, once=frozenset({0, 7, 12}))
     schedule = fit(once, 9 * 64)[0]

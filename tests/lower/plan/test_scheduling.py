@@ -88,7 +88,9 @@ ELEMENTWISE = (
 
 
 @pytest.mark.parametrize(("name", "in_place", "ordered"), [("transformer12", 0.667, 0.667), ("lstm64", 0.8, 0.734)])
-def test_writing_over_inputs_saves_what_it_should_and_order_no_less(name: str, in_place: float, ordered: float) -> None:
+def test_writing_over_inputs_saves_the_expected_bytes_and_order_no_less(
+    name: str, in_place: float, ordered: float
+) -> None:
     data = load(f"{name}.infer")
     nbytes = [-(-n // 64) * 64 if kind == "tmp" else 0 for n, kind in data["storages"]]
     reads, writes = ([tuple(node[column]) for node in data["nodes"]] for column in (1, 2))
@@ -156,7 +158,7 @@ def test_an_order_is_valid_and_never_worse_than_the_given_one(graph: OperationGr
 
 
 @given(operation_graphs(), st.data())
-def test_a_moved_part_of_an_order_changes_what_is_live_as_the_whole_order_says(
+def test_a_moved_part_of_an_order_changes_the_live_set_as_the_whole_order_does(
     graph: OperationGraph, data: Any
 ) -> None:
     n = len(graph.reads)

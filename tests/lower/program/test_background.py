@@ -70,7 +70,7 @@ def test_where_no_thread_can_be_had_it_is_done_by_the_caller(monkeypatch: pytest
     assert done == [1]
 
 
-def test_nothing_of_what_is_done_is_held(written: Callable[[], None]) -> None:
+def test_finished_tasks_are_not_held(written: Callable[[], None]) -> None:
     class Big:
         def write(self) -> None:
             gone.append(weakref.ref(self))
@@ -169,7 +169,7 @@ def test_a_program_is_kept_when_it_has_run(
     assert kept == [0] and programs(folder) == 1
 
 
-def test_what_is_compiled_ahead_of_time_is_kept_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_compiled_in_advance_are_stored_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "threading", None)
     nnc.compile(lambda x: nnp.exp(x) - 2).lower(X).compile()
     assert programs(folder) == 1

@@ -245,7 +245,7 @@ def arrays(count: int) -> list[Any]:
     ],
     ids=["one", "nested", "order", "settings", "dtypes", "scalar"],
 )
-def test_calls_of_compiled_functions_return_what_the_function_does(fun: Callable[..., Any]) -> None:
+def test_calls_of_compiled_functions_agree_with_the_function(fun: Callable[..., Any]) -> None:
     compiled, (x, y) = nnc.compile(fun), arrays(2)
     expected = fun(x, y)
     results = [compiled(x, y) for _ in range(4)]

@@ -69,7 +69,7 @@ def calls() -> Iterator[list[str]]:
 
 
 @given(graphs(), st.sets(st.integers(0, 6)), st.sets(st.sampled_from(sorted(ELEMENTWISE))), st.sampled_from([1, 2]))
-def test_random_loops_and_branches_compute_what_they_do_from_python(
+def test_random_loops_and_branches_agree_with_runs_from_python(
     graph: Graph, donated: set[int], names: set[str], streams: int
 ) -> None:
     note(str(graph))
@@ -240,7 +240,7 @@ def test_an_error_of_a_step_in_a_loop_names_the_users_line_and_leaves_the_progra
 
 
 @pytest.mark.usefixtures("own_registries")
-def test_a_kernel_that_refuses_what_its_reference_takes_is_a_bug() -> None:
+def test_a_kernel_that_refuses_operands_of_its_reference_is_a_bug() -> None:
     graph, native = picky(100.0, lenient=True)
     program = lower(graph, Options(), chooser({"test_picky": native}), jit())
     with pytest.raises(InternalError, match="test_picky"):

@@ -160,7 +160,7 @@ def test_settled_nodes_of_a_loop_are_found_once() -> None:
     assert settled_steps(rounds) == ["dot"]
 
 
-def test_settled_steps_read_what_lies_otherwise_as_it_lies() -> None:
+def test_settled_steps_read_operands_through_their_strides() -> None:
     graph = run_passes(graph_of(lambda x, w: nnp.sort(x[::3].T, axis=0)), names_of(SETTLING), Options())
     (step,) = emit(settled(graph)).steps
     assert step.inputs[0].spec.shape == (40, 16)

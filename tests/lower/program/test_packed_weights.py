@@ -165,7 +165,7 @@ def test_threads_with_weights_of_their_own_do_not_disturb_each_other() -> None:
 
 
 @pytest.mark.unguarded
-def test_the_memory_plan_has_a_line_for_what_is_kept_and_the_arena_is_what_it_says() -> None:
+def test_the_memory_plan_has_a_line_for_packed_forms_and_the_arena_has_its_size() -> None:
     executable = nnc.compile(network).lower(X, arrays(32, 16, 3, 3), arrays(16, 32, 3, 3)).compile()
     plan = executable.memory_plan
     assert "kept between calls" in str(plan)
@@ -183,7 +183,7 @@ def test_a_program_with_a_budget_keeps_nothing() -> None:
 
 
 @pytest.mark.unguarded
-def test_a_stored_program_keeps_what_it_kept(
+def test_a_stored_program_keeps_its_packed_forms(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: Callable[[], None]
 ) -> None:
     monkeypatch.setenv("NNC_CACHE_DIR", str(tmp_path))

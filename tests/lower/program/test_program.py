@@ -32,11 +32,11 @@ def network() -> Graph:
     return b.build(out, b.add("reduce_sum", out, axes=(0, 1)))
 
 
-def test_a_program_computes_what_its_graph_does(agree: Agree) -> None:
+def test_a_program_agrees_with_its_graph(agree: Agree) -> None:
     agree(network(), ramp(4, 3), ramp(5, 3), ramp(5, 5))
 
 
-def test_a_traced_training_step_computes_what_it_does_eagerly(agree: Agree) -> None:
+def test_a_traced_training_step_agrees_with_eager_mode(agree: Agree) -> None:
     def step(w: Any, x: Any, y: Any) -> Any:
         loss, gradient = nnc.value_and_grad(lambda w: nnp.mean((nnp.tanh(x @ w) - y) ** 2))(w)
         return w - 0.1 * gradient, loss

@@ -158,7 +158,7 @@ def test_a_call_that_finds_its_program_reads_no_step(
     assert donated.is_deleted()
 
 
-def test_what_a_stored_program_is_made_of_is_read_once_whoever_asks(bench: Workbench) -> None:
+def test_the_parts_of_a_stored_program_are_read_once_by_all_callers(bench: Workbench) -> None:
     graph = nnc.make_graph(training)(X, W)
     bench.lower(graph)
     program = bench.lower(graph)
@@ -167,7 +167,7 @@ def test_what_a_stored_program_is_made_of_is_read_once_whoever_asks(bench: Workb
     assert all(parts is found[0] for parts in found)
 
 
-def test_kernels_that_call_what_they_share_are_stored_with_it(bench: Workbench) -> None:
+def test_kernels_are_stored_with_the_shared_kernels_that_they_call(bench: Workbench) -> None:
     x, w = (np.linspace(-1, top, 256 * 256, dtype=np.float32).reshape(256, 256) for top in (1, 2))
     graph = nnc.make_graph(lambda x, w: nnp.tanh(x @ w) @ w)(x, w)
     first = bench.lower(graph)

@@ -174,7 +174,7 @@ def test_transforms_apply_to_graphs() -> None:
     lambda f: lambda x: nnc.jvp(f, (x,), (x,)), lambda f: lambda x: nnc.linearize(f, x)[1](x),
     lambda f: nnc.vmap(nnc.grad(lambda x: f(x[None]))), lambda f: nnc.grad(nnc.checkpoint(f)),
 ])  # fmt: skip
-def test_the_graph_and_the_program_of_a_transform_compute_what_it_does_eagerly(transform: Any) -> None:
+def test_the_graph_and_the_program_of_a_transform_agree_with_eager_mode(transform: Any) -> None:
     run = transform(lambda x: nnp.sum(nnp.sin(x) * nnp.cumsum(x)))
     expected = nnc.tree.leaves(run(X))
     outputs = nnc.make_graph(run)(X)(X)
@@ -464,7 +464,7 @@ def test_stop_gradient_holds_values_fixed_in_every_mode() -> None:
     assert close(held["x"], X) and held["name"] == "n" and held["none"] is None
 
 
-def test_a_transpose_agrees_with_the_matrix_and_refuses_what_is_not_linear() -> None:
+def test_a_transpose_agrees_with_the_matrix_and_refuses_nonlinear_functions() -> None:
     a = np.arange(6.0).reshape(2, 3)
     assert close(nnc.linear_transpose(lambda x: a @ x, X)(np.array([1.0, 2.0]))[0], a.T @ [1, 2])
     spec = nnc.ShapeDtypeStruct((3,), "float64")
@@ -554,7 +554,7 @@ def test_a_linear_function_keeps_no_argument_alive(make: Any) -> None:
     assert callable(kept)
 
 
-def test_a_pullback_keeps_only_what_it_reads() -> None:
+def test_a_pullback_keeps_only_its_residuals() -> None:
     x = nnc.asarray(np.ones(100)) * 2
     refs: list[Any] = []
 

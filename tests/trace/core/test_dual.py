@@ -27,7 +27,7 @@ def kept(f: Any, *primals: Any) -> list[tuple[int, ...]]:
     (lambda x: nnp.maximum(x, 0), 1), (lambda x: (nnp.sin(x) * nnp.exp(x), x + 1)[1], 0),
     (lambda x: nnp.sin(nnp.cos(nnp.exp(x))), 3), (lambda x: nnc.stop_gradient(nnp.exp(x)) + x, 0),
 ])  # fmt: skip
-def test_only_what_the_way_back_reads_is_kept(f: Any, count: int) -> None:
+def test_only_residuals_of_the_reverse_pass_are_kept(f: Any, count: int) -> None:
     assert len(kept(f, X)) == count
 
 

@@ -49,7 +49,7 @@ CALLS: list[Callable[[], Any]] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_background_calls_give_what_the_first_one_gave(call: Callable[[], Any]) -> None:
+def test_background_calls_agree_with_the_first_one(call: Callable[[], Any]) -> None:
     with nnc.debug.eager():  # runs the functions themselves
         expected = call()
     for _ in range(TIMES):

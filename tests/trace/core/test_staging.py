@@ -30,7 +30,7 @@ def test_constants_of_other_dtypes_and_signed_zeros_are_kept_apart() -> None:
     assert float(a[0]) == 1 and float(b[0]) == -1
 
 
-def test_what_no_output_reads_can_be_dropped_with_what_only_it_captured() -> None:
+def test_unread_nodes_can_be_dropped_with_their_captured_values() -> None:
     a, b = nnc.asarray(np.ones(3)), nnc.asarray(np.full(3, 2.0))
     staged = stage(lambda x, y: (nnp.sin(x * a), [x * b])[1], [SPEC, SPEC])
     lean = staged.without_unread()

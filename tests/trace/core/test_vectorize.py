@@ -67,13 +67,13 @@ def test_axes_are_given_as_trees_that_begin_like_the_arguments() -> None:
         assert close(found["sum"], expected) and found["name"] == "text" and found["none"] is None
 
 
-def test_none_in_results_does_not_shift_the_axes_of_what_follows() -> None:
+def test_none_in_results_does_not_shift_the_axes_of_later_leaves() -> None:
     found = nnc.vmap(lambda x: (None, x, {"k": 2.0, "n": None}, x.T), out_axes=(None, 1, {"k": None, "n": None}, -1))(X)
     assert found[0] is None and close(found[1], np.moveaxis(X, 0, 1)) and found[2] == {"k": 2.0, "n": None}
     assert close(found[3], np.stack([row.T for row in X], -1))
 
 
-def test_none_in_arguments_does_not_shift_the_axes_of_what_follows() -> None:
+def test_none_in_arguments_does_not_shift_the_axes_of_later_leaves() -> None:
     found = nnc.vmap(lambda t: t["b"] + t["z"], ({"a": None, "b": 0, "z": None},))(
         {"a": None, "b": np.ones(3), "z": np.float64(1)}
     )

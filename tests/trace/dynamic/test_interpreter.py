@@ -271,7 +271,7 @@ def test_gradients_with_respect_to_an_alias_that_has_moved_on(g: nnc.DynamicGrap
     np.testing.assert_array_equal(part.grad, [42, 44])  # those showed other bindings
 
 
-def test_an_alias_of_what_is_not_contiguous_is_a_value_of_its_own(g: nnc.DynamicGraph) -> None:
+def test_a_view_of_a_strided_alias_is_a_value_of_its_own(g: nnc.DynamicGraph) -> None:
     x = g.variable(np.arange(6.0).reshape(2, 3))
     column = x[:, 1]
     first, copied = x.T, column[:1]

@@ -78,7 +78,7 @@ def check_equal(found: tuple[Any, ...], expected: tuple[Any, ...], rtol: float =
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("change", [False, True], ids=["once", "re-bound"])
-def test_background_calls_give_record_and_follow_what_the_first_one_did(name: str, change: bool) -> None:
+def test_background_calls_agree_with_the_first_one_in_values_and_records(name: str, change: bool) -> None:
     call, a, b = CALLS[name]
     with nnc.debug.eager():  # runs the functions themselves
         expected = outcome(call, a, b, change)
@@ -128,7 +128,7 @@ def several(x: Any, y: Any) -> Any:
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("name", ["relu", "gelu", "softmax", "layer_norm", "cross entropy", "mse", "several"])
-def test_a_compiled_routine_gives_and_records_what_its_commands_do(name: str) -> None:
+def test_a_compiled_routine_agrees_with_its_commands_in_values_and_records(name: str) -> None:
     call, a, b = CALLS.get(name, (several, F, F))
     with nnc.debug.eager():
         expected = outcome(call, a, b, False)
@@ -242,7 +242,7 @@ def test_variables_of_two_graphs_are_refused_by_known_functions_too() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_memoised_runs_of_compiled_routines_have_what_each_record_keeps() -> None:
+def test_memoised_runs_of_compiled_routines_have_the_residuals_of_each_record() -> None:
     g = nnc.DynamicGraph()
     x, y = g.variable(D.repeat(40, 0)), g.variable(D.repeat(40, 0))
     with g.no_grad():

@@ -120,7 +120,7 @@ def test_a_bypass_takes_the_gradient_straight_through(run: Callable[..., Any]) -
     assert near(rows, [4, 0, 1])
 
 
-def test_only_what_a_branch_needs_is_kept_and_nested_branches_differentiate() -> None:
+def test_only_residuals_of_a_branch_are_kept_and_nested_branches_differentiate() -> None:
     def f(x: Any) -> Any:
         def deep(x: Any) -> Any:
             return nnc.cond(x > 1, lambda x: nnc.fori_loop(0, 3, lambda i, c: c * x, x), lambda x: nnp.exp(x) * x, x)

@@ -64,7 +64,7 @@ def test_a_setting_that_differs_between_branches_is_refused() -> None:
 
 
 @RUN
-def test_python_numbers_as_carries_take_the_dtype_of_what_they_meet(run: Callable[..., Any]) -> None:
+def test_python_numbers_as_carries_take_the_dtype_of_the_array_they_meet(run: Callable[..., Any]) -> None:
     grown = run(lambda a: nnc.while_loop(lambda c: c < 10, lambda c: c * a, 1))(np.float64(1.5))
     assert grown.dtype == np.float64 and float(grown) == 1.5**6
     assert nnc.fori_loop(0, 4, lambda i, c: c * 1.5, 1).dtype == np.float32
@@ -378,7 +378,7 @@ def test_branches_that_differ_are_listed_path_by_path() -> None:
         (ArgumentError, lambda: nnc.case_of(0, [], X), "nnc.case_of: there is no branch"),
     ],
 )
-def test_mistakes_say_what_is_wrong_and_where(kind: type[NncError], call: Callable[[], Any], said: str) -> None:
+def test_mistakes_are_named_with_their_place(kind: type[NncError], call: Callable[[], Any], said: str) -> None:
     with pytest.raises(kind, match=said) as caught:
         call()
     assert "test_control_flow.py" in str(caught.value)

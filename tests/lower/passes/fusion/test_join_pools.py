@@ -19,7 +19,7 @@ def _loss(x: Any) -> Any:
     return nnp.sum(nn.max_pool(nnp.sin(x), 2) ** 2)
 
 
-def test_a_pooling_whose_gradient_is_wanted_reads_what_it_pools_once() -> None:
+def test_a_pooling_whose_gradient_is_wanted_reads_its_operand_once() -> None:
     graph = run(nnc.make_graph(nnc.grad(_loss))(X), *names_of(SIMPLIFYING))
     joined = run(graph, "join_pools")
     assert {"max_pool", "max_pool_places"} <= set(names(graph))

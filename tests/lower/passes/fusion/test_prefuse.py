@@ -201,7 +201,7 @@ def test_nodes_that_nobody_reads_may_be_a_unit() -> None:
     assert inside(verify(run(graph, "prefuse", "order"))) == [["sin", "exp"]]
 
 
-def test_numbers_and_what_no_kernel_computes_are_in_no_unit() -> None:
+def test_numbers_and_nodes_that_no_kernel_computes_are_in_no_unit() -> None:
     graph = run(record(lambda x: nnp.exp(nnp.sin(nnp.sum(x))), VECTOR), "inline_calls", "dce")
     assert not units_of(run(graph, "prefuse"))
     graph = run(record(lambda x: nnp.exp(nnp.sin(x)), TensorSpec((8,), "complex64")), "inline_calls", "dce")
@@ -237,7 +237,7 @@ def test_kernels_take_units_in() -> None:
     check_same_bits(before, after, args)
 
 
-def test_a_unit_that_is_a_kernel_by_itself_stays_what_it_is() -> None:
+def test_a_unit_that_is_a_kernel_by_itself_is_unchanged() -> None:
     graph = with_units(lambda x: nnp.exp(nnp.cumsum(x)) * 2.0, X)
     after = run(graph, "fuse")
     assert names(after) == ["cumsum", "fused"]
@@ -245,7 +245,7 @@ def test_a_unit_that_is_a_kernel_by_itself_stays_what_it_is() -> None:
     check_same_bits(graph, after, [X])
 
 
-def test_units_join_the_kernel_of_what_they_read() -> None:
+def test_units_join_the_kernel_of_their_operands() -> None:
     def function(x: Any, w: Any) -> Any:
         g = nnp.exp(nnp.cumsum(x, axis=0))
         return w - 0.5 * (g - nnp.sum(g, axis=0)), nnp.cumsum(g, axis=0)
@@ -282,7 +282,7 @@ def test_kernels_that_differ_in_the_sign_of_a_zero_do_not_share_a_graph() -> Non
         check_same_bits(graph, after, [np.ones(1024, np.float32)])
 
 
-def test_updates_are_counted_without_what_their_kernels_never_write() -> None:
+def test_updates_are_counted_without_values_that_their_kernels_never_write() -> None:
     graph, _ = training_step(optim.adam(0.1), layers=1)
     after = run(graph, "prefuse")
     assert largest_live(after) < largest_live(graph)
@@ -299,7 +299,7 @@ def test_the_memory_of_a_step_is_that_of_a_step_ordered_node_by_node_or_less(mon
             assert peak <= plan(graph, options).peak, name
 
 
-def test_units_read_what_is_made_anew() -> None:
+def test_units_read_rematerialised_values() -> None:
     def late_update(x: Any, w: Any) -> Any:
         """Reads exp(x) before and, in a unit, after something large."""
         y = nnp.exp(x)

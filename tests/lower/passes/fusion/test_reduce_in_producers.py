@@ -37,7 +37,7 @@ def test_so_the_kernel_that_makes_it_adds_it_up() -> None:
     assert len(without.nodes) > len(with_pass.nodes)
 
 
-def test_large_results_and_reductions_of_what_no_kernel_makes_stay() -> None:
+def test_large_results_and_reductions_without_a_producer_kernel_stay() -> None:
     large = lambda x, w: (y := nnp.sin(x), nnp.exp(y @ w), nnp.sum(y.reshape(-1, 2), axis=1))
     given = lambda x, w: (nnp.exp(x @ w), nnp.sum(x, axis=0))
     for function in (large, given):

@@ -28,7 +28,7 @@ def test_each_reader_has_a_copy_of_its_own() -> None:
     check_same_bits(graph, after, [X])
 
 
-def test_results_small_values_and_what_kernels_make_are_made_once() -> None:
+def test_results_small_values_and_results_of_kernels_are_made_once() -> None:
     result = lambda x: (y := x - ROW, nnp.exp(y), nnp.sum(y, axis=0))
     small = lambda x: (y := x[:100] - ROW) * nnp.sum(nnp.exp(y), axis=0)
     made = lambda x: (y := nnp.sin(x) - ROW) * nnp.sum(nnp.exp(y), axis=0)
@@ -38,7 +38,7 @@ def test_results_small_values_and_what_kernels_make_are_made_once() -> None:
         assert names(run(graph, "rematerialise_in_consumers")).count("sub") == 1
 
 
-def test_what_stays_in_memory_for_later_is_read_there_instead_of_what_one_command_makes_of_it() -> None:
+def test_a_value_that_stays_in_memory_is_read_instead_of_a_cheap_result_of_it() -> None:
     w = np.eye(32, dtype=np.float32)
 
     def f(x: Any, w: Any) -> Any:

@@ -29,7 +29,7 @@ def test_both_moments_are_found_in_one_pass_over_memory() -> None:
     assert len(sweeps) == 1
 
 
-def test_rows_that_stay_in_the_cache_and_what_kernels_make_keep_their_two_passes() -> None:
+def test_rows_that_stay_in_the_cache_and_results_of_kernels_keep_their_two_passes() -> None:
     short = nnc.make_graph(lambda x: nnp.var(x, axis=0))(X.reshape(512, -1))
     along = nnc.make_graph(lambda x: nnp.var(x, axis=1))(X.reshape(8, -1))
     made = nnc.make_graph(lambda x: _moments(nnp.sin(x)))(X)

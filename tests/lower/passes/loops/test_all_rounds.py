@@ -119,7 +119,7 @@ def test_second_derivatives_keep_their_values(cell: Cell) -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_programs_compute_what_their_graphs_do(cell: Cell) -> None:
+def test_programs_agree_with_their_graphs(cell: Cell) -> None:
     args = inputs_of(4)
     graph = nnc.make_graph(nnc.value_and_grad(loss_of(cell, True), argnums=(0, 1, 2)))(*args)
     program = lower(graph, Options(verify_passes=True), choose_kernel)
@@ -138,7 +138,7 @@ def test_under_a_budget_of_memory_loops_keep_their_products_and_sums() -> None:
 
 
 @pytest.mark.parametrize(("rounds", "stays"), [(2, False), (40, True)])
-def test_rows_of_all_rounds_take_a_few_times_what_the_loop_holds_at_most(rounds: int, stays: bool) -> None:
+def test_rows_of_all_rounds_take_at_most_a_few_times_the_memory_of_the_loop(rounds: int, stays: bool) -> None:
     """Each number of a sequence becomes a hundred, so the products of many rounds take much more than the weights."""
     x, wide = RNG.normal(size=(rounds, 1, 1)), RNG.normal(size=(1, 100))
 

@@ -60,7 +60,7 @@ def test_values_that_follow_from_one_are_made_anew_though_they_are_dear() -> Non
     assert {"tanh", "sigmoid"} <= set(names(backward.graphs[0]))
 
 
-def test_an_lstm_keeps_its_gates_and_what_it_carries() -> None:
+def test_an_lstm_keeps_its_gates_and_its_carry() -> None:
     def loss(u: Any, h: Any, c: Any, x: Any) -> Any:
         def cell(carried: Any, x: Any) -> Any:
             h, c = carried
@@ -96,7 +96,7 @@ def test_rows_that_something_else_reads_stay_and_serve_to_compute_others() -> No
     assert saved == 2 * H.nbytes
 
 
-def test_a_row_that_is_cheaper_than_what_it_is_made_of_is_kept() -> None:
+def test_a_row_that_is_cheaper_than_its_operands_is_kept() -> None:
     """A sum of the carried values' size is made of two that nobody else needs."""
 
     def f(h: Any, x: Any) -> Any:
@@ -113,7 +113,7 @@ def test_a_row_that_is_cheaper_than_what_it_is_made_of_is_kept() -> None:
     assert names(reader.graphs[0]) == ["mul"]
 
 
-def test_many_dear_commands_for_one_row_are_not_run_again() -> None:
+def test_many_expensive_commands_for_one_row_are_not_run_again() -> None:
     def f(h: Any, x: Any) -> Any:
         def write(h: Any, x: Any) -> Any:
             y = h @ W

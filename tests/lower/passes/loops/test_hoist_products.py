@@ -31,7 +31,7 @@ def test_elements_are_multiplied_by_a_captured_tensor_before_the_loop() -> None:
     assert after.nodes[0].outputs[0].shape == (5, 2, 4)
 
 
-def test_what_leads_to_a_product_goes_with_it_and_what_follows_stays() -> None:
+def test_producers_of_a_product_go_with_it_and_consumers_stay() -> None:
     def f(x: Any, w: Any, h: Any) -> Any:
         return nnc.scan(lambda h, x: (nnp.tanh(nnp.exp(nnp.sin(x).T.T @ w) + h), nnp.sin(x)), h, x)
 
@@ -59,7 +59,7 @@ def test_a_loop_in_reverse_reads_the_same_products() -> None:
     assert "dot" in names(after) and "dot" not in names(body)
 
 
-def test_products_of_what_is_carried_and_of_two_elements_stay() -> None:
+def test_products_of_carried_values_and_of_two_elements_stay() -> None:
     def f(x: Any, w: Any, h: Any) -> Any:
         return nnc.scan(lambda h, x: (nnp.tanh(h @ w.T @ w) + (x @ x.T) @ h, None), h, x)[0]
 

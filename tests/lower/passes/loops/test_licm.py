@@ -56,7 +56,7 @@ def test_views_alone_stay_where_they_are() -> None:
     assert "transpose" in names(node.graphs[0])
 
 
-def test_before_the_test_of_a_while_everything_may_leave_and_behind_it_what_is_cheap() -> None:
+def test_before_the_test_of_a_while_everything_may_leave_and_behind_it_cheap_nodes() -> None:
     big = np.full((300, 300), 1e-3, np.float32)
 
     def f(x: Any, y: Any) -> Any:

@@ -67,7 +67,7 @@ def test_a_product_that_a_row_in_the_loop_needs_is_not_made_twice() -> None:
     assert "dot" not in names(after) and names(node.graphs[0]).count("dot") == 1
 
 
-def test_a_product_that_is_smaller_than_what_it_is_made_of_stays_unless_that_is_a_row_anyway() -> None:
+def test_a_product_that_is_smaller_than_its_operands_stays_unless_that_is_a_row_anyway() -> None:
     narrow = V[:, :1]
 
     def f(keep: bool) -> Any:
@@ -98,7 +98,7 @@ def test_gradients_of_a_sequence_are_one_product() -> None:
     assert names(after).count("dot") == 4
 
 
-def test_an_effect_in_the_round_keeps_what_it_reads() -> None:
+def test_an_effect_in_the_iteration_keeps_its_operands() -> None:
     seen: list[Any] = []
 
     def f(h: Any, v: Any, x: Any) -> Any:

@@ -114,7 +114,7 @@ def test_a_sum_that_rounds_read_or_scale_stays() -> None:
     assert node.params["carries"] == 3
 
 
-def test_a_sum_that_is_smaller_than_what_it_is_made_of_stays() -> None:
+def test_a_sum_that_is_smaller_than_its_operand_stays() -> None:
     def f(h: Any, y: Any) -> Any:
         def round_(carried: Any, y: Any) -> Any:
             h, total = carried

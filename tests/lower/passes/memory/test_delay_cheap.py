@@ -27,7 +27,7 @@ def largest(graph: Graph) -> int:
     return max(Description(graph, free=graph.outputs).live_bytes())
 
 
-def test_what_one_value_yields_is_made_behind_what_need_not_wait_for_it() -> None:
+def test_cheap_results_of_one_value_are_made_behind_independent_nodes() -> None:
     def f(x: Any) -> Any:
         y = nnp.exp(x)
         z, w = -y, nnp.sin(y)

@@ -122,7 +122,7 @@ def test_what_stands_between_convolutions_is_turned_with_them(middle: str) -> No
     assert [node.command.name for node in moved if node.inputs[0].spec.ndim == 4] == ["reorder", "transpose"]
 
 
-def test_other_nodes_read_what_is_turned_back() -> None:
+def test_other_nodes_read_results_turned_back() -> None:
     function = chain(lambda x: x + nnp.cumsum(x, axis=2), 6)
     after = turned(function, values(2, 8, 9, 6), values(8, 8, 3, 3))
     (node,) = (node for node in after.nodes if node.command.name == "cumsum")
@@ -132,7 +132,7 @@ def test_other_nodes_read_what_is_turned_back() -> None:
 
 
 @pytest.mark.parametrize("middle", ["maxima", "means", "channel attention", "joined channels", "padded", "parts"])
-def test_gradients_are_turned_with_what_they_are_of(middle: str) -> None:
+def test_gradients_are_turned_with_their_primals(middle: str) -> None:
     def loss(w: Any, x: Any) -> Any:
         return nnp.sum(nnp.square(chain(MIDDLES[middle])(x, w)))
 

@@ -75,14 +75,14 @@ def test_forward_and_backward_share_a_pack_where_they_want_the_same() -> None:
     assert packs(graph) == 1
 
 
-def test_a_scan_packs_what_it_captures_once() -> None:
+def test_a_scan_packs_captured_values_once() -> None:
     graph = packed(lambda x, w: nnc.scan(lambda c, _: (convolve(c, w), None), x, None, length=3)[0], X, W)
     assert names(graph)[:2] == ["pack", "scan"]
     (body,) = graph.nodes[1].graphs
     assert packs(body) == 0
 
 
-def test_a_while_packs_what_it_captures_once() -> None:
+def test_a_while_packs_captured_values_once() -> None:
     def count(x: Any, w: Any) -> Any:
         return nnc.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, convolve(s[1], w)), (0, x))[1]
 
@@ -143,7 +143,7 @@ def test_packs_of_inputs_are_left_out_of_the_program() -> None:
     assert kept(lambda x, w, v: nnp.sum(convolve(convolve(x, v), w), (0, 2, 3)), X, W, V) == (1, 2)
 
 
-def test_only_what_options_name_is_kept() -> None:
+def test_only_inputs_that_options_name_are_kept() -> None:
     assert kept(lambda x, w, v: nnp.sum(convolve(convolve(x, v), w), (0, 2, 3)), X, W, V, keeps=(0, 2)) == (2,)
 
 

@@ -91,7 +91,7 @@ def test_a_gelu_is_made_again() -> None:
     assert names(after).count("sigmoid") == names(graph).count("sigmoid") + 1
 
 
-def test_small_graphs_keep_what_they_have() -> None:
+def test_small_graphs_are_unchanged() -> None:
     graph, after = before_and_after(nnp.exp, (16, 16))
     assert after.nodes == graph.nodes
 
@@ -130,7 +130,7 @@ def test_values_stay_the_same_wherever_the_peak_is(graph: Graph) -> None:
             assert described.live_bytes() == anew.live_bytes()
 
 
-def test_compiled_kernels_make_anew_what_they_alone_read_from_the_fewest_bytes() -> None:
+def test_compiled_kernels_recompute_operands_that_they_alone_read_from_the_fewest_bytes() -> None:
     """The gradient of gelu reads four things that follow from its argument, which the product before left in memory."""
 
     def loss(w: Any, x: Any) -> Any:

@@ -70,7 +70,7 @@ def test_the_same_budget_gives_the_same_program() -> None:
     assert one.as_text() == other.as_text()
 
 
-def test_the_memory_plan_tells_what_is_computed_again() -> None:
+def test_the_memory_plan_lists_rematerialised_values() -> None:
     plan = compile_for(there_and_back(), 9 * KIB).memory_plan
     again = plan.recomputed
     assert {row.command for row in again.rows} <= {"tanh", "sin"}
@@ -129,7 +129,7 @@ def test_random_draws_and_effects_happen_once(monkeypatch: pytest.MonkeyPatch) -
     assert len(seen) == 1
 
 
-def test_views_of_what_is_computed_again_show_the_copy() -> None:
+def test_views_of_rematerialised_values_show_the_copy() -> None:
     b = GraphBuilder("views")
     x = b.input((16, 16), "float32")
     values = [b.add("tanh", x)]
@@ -186,7 +186,7 @@ def test_kernels_are_computed_again_as_a_whole_and_their_estimates_are_the_plans
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
-def test_in_the_frugal_order_nothing_waits_for_what_could_have_ended_it() -> None:
+def test_in_the_frugal_order_nothing_waits_for_a_reader_that_is_ready() -> None:
     b = GraphBuilder("late_gradients")
     x = b.input((16, 16), "float32")
     values = [b.add(name, x) for name in ("sin", "cos", "tanh")]

@@ -187,7 +187,7 @@ def test_a_row_of_a_table_that_is_read_and_stepped_is_all_that_is_touched() -> N
     assert [node.command.name for node in large] == ["scatter"]
 
 
-def test_what_is_scattered_into_zeros_is_scattered_into_what_they_are_added_to() -> None:
+def test_a_scatter_into_zeros_goes_into_the_tensor_that_they_are_added_to() -> None:
     """A table of embeddings that is the last layer, too; two look-ups in one table."""
     tied = nnc.grad(lambda table, y: nnp.sum(table[y] ** 2) + nnp.sum(table**3) + nnp.sum(nnp.sin(table)))
     twice = nnc.grad(lambda table, y: nnp.sum(table[y] ** 2) + nnp.sum(table**2) + nnp.sum(table[y + 1] ** 3))
@@ -218,7 +218,7 @@ CHANGES: list[Callable[..., Any]] = [
 
 @pytest.mark.parametrize("mode", ["error", "clip", "wrap", "drop"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_sums_and_products_of_what_is_scattered_are_right(change: Callable[..., Any], mode: str) -> None:
+def test_sums_and_products_of_scattered_elements_are_right(change: Callable[..., Any], mode: str) -> None:
     graph, inputs = scattered(change, mode)
     inputs[2] = inputs[2] + (0 if mode == "error" else 4)
     after = run(graph, "sink_gathers", "dce")

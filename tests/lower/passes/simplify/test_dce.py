@@ -94,7 +94,7 @@ def test_tapes_that_nothing_reads_are_not_written() -> None:
 
 
 @pytest.mark.usefixtures("own_registries")
-def test_effects_of_a_round_keep_what_they_read() -> None:
+def test_effects_of_an_iteration_keep_their_operands() -> None:
     show = register("test_show", 1, infer=lambda x: x, reference=lambda x: x, effect="debug")
     b = nnc.graph.GraphBuilder("round")
     step, a, c = b.input((), "int64"), b.input(VECTOR), b.input(VECTOR)

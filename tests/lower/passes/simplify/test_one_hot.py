@@ -66,7 +66,7 @@ X, Z = (_RNG.normal(size=(5, 7)).astype(np.float32) for _ in range(2))
 
 
 @pytest.mark.parametrize("spelling", ["nk,nk->", "nk,nk->n", "nk,nk->k"])
-def test_inner_products_of_what_is_computed_are_sums(spelling: str) -> None:
+def test_inner_products_of_computed_values_are_sums(spelling: str) -> None:
     function = lambda x, z: nnp.einsum(spelling, nnp.sin(x), nnp.exp(z))
     assert "dot" not in names(run(nnc.make_graph(function)(X, Z), *names_of(SIMPLIFYING)))
     np.testing.assert_allclose(nnc.compile(function)(X, Z), function(X, Z), rtol=1e-5, atol=1e-6)

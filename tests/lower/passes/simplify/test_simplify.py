@@ -73,7 +73,7 @@ def test_what_differs_for_some_number_stays(function: Callable[[Any], Any]) -> N
     assert before == after != []
 
 
-def test_new_nodes_have_the_line_of_what_they_replace() -> None:
+def test_new_nodes_have_the_line_of_the_node_that_they_replace() -> None:
     def f(x: Any) -> Any:
         y = -x
         return x + y  # the sum

@@ -44,7 +44,7 @@ def test_a_sum_of_products_with_sums_does_not_wait_for_them() -> None:
     np.testing.assert_allclose(nnc.compile(_rows)(X, W), _rows(X, W), rtol=2e-4, atol=2e-3)
 
 
-def test_the_sum_of_what_is_centred_is_not_taken() -> None:
+def test_the_sum_of_centred_values_is_not_taken() -> None:
     f = lambda x, w: _rows(x - nnp.mean(x, axis=0), w)
     graph = run(nnc.make_graph(f)(X, W), *names_of(SIMPLIFYING))
     sums = [node for node in graph.nodes if node.command.name == "reduce_sum"]

@@ -44,7 +44,7 @@ def nested(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("function", [rows_in_and_out, backwards, nested, nnc.grad(lambda x: nnp.sum(backwards(x)))])
-def test_views_that_move_stay_within_what_their_loop_touches(function: Callable[..., Any]) -> None:
+def test_views_that_move_stay_within_the_bytes_that_their_loop_touches(function: Callable[..., Any]) -> None:
     planned = compiled(nnc.make_graph(function)(X), 2).planned
     moving = 0
     for top, accesses in zip(planned.bound.steps, step_accesses(planned), strict=True):

@@ -99,7 +99,7 @@ def test_a_schedule_without_a_step_is_refused() -> None:
         check_schedule(program.planned, short)
 
 
-def test_clocks_count_what_is_done_on_every_stream() -> None:
+def test_clocks_count_the_finished_steps_of_every_stream() -> None:
     schedule = Schedule(((0, 2), (1, 3)), (Signal(0, 1), Signal(1, 2)), ((0.0, 0.0),) * 4)
     clocks = happened_before(schedule)
     assert clocks is not None

@@ -99,7 +99,7 @@ def test_traces_of_planned_and_measured_runs_keep_the_rules_of_the_format(tmp_pa
         planned.save(tmp_path / "trace.txt")
 
 
-def test_a_measured_run_waits_for_what_it_must() -> None:
+def test_a_measured_run_waits_for_its_dependencies() -> None:
     f = nnc.compile(two_chains, streams=2)
     x = nnp.full((64, 64), 0.01)
     rows = {row.step: row for row in nnc.debug.profile(f, x, x * 2).rows}
