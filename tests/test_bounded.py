@@ -7,7 +7,7 @@ import threading
 from nnc.bounded import BoundedCache
 
 
-def test_what_was_asked_for_least_recently_goes_first() -> None:
+def test_the_least_recently_used_entry_goes_first() -> None:
     cache: BoundedCache[str, int] = BoundedCache(3)
     for i, key in enumerate("abc"):
         assert cache.keep(key, i) == i

@@ -26,7 +26,7 @@ def test_collection_goes_on_after_an_error() -> None:
     assert gc.isenabled()
 
 
-def test_what_the_program_switched_off_stays_off() -> None:
+def test_collections_that_the_program_switched_off_stay_off() -> None:
     gc.disable()
     try:
         with collection_paused():
@@ -54,14 +54,14 @@ def test_blocks_of_several_threads_pause_together() -> None:
     assert gc.isenabled()
 
 
-def test_what_was_made_meanwhile_counts_as_old() -> None:
+def test_objects_made_meanwhile_count_as_old() -> None:
     with collection_paused():
         made = [[i] for i in range(100_000)]
     assert len(gc.get_objects(generation=0)) < len(made) // 10
     assert len(gc.get_objects(generation=1)) < len(made) // 10
 
 
-def test_what_the_program_keeps_out_of_collections_stays_out() -> None:
+def test_frozen_objects_of_the_program_stay_frozen() -> None:
     kept: list[list[int]] = [[]]
     gc.freeze()
     try:
@@ -110,7 +110,7 @@ def test_no_garbage_is_collected_while_a_graph_is_made() -> None:
     assert gc.isenabled()
 
 
-def test_what_compiling_uses_meanwhile_is_gone_at_once() -> None:
+def test_temporary_objects_of_compiling_are_freed_at_once() -> None:
     def loss(w: Any, xs: Any, x: Any) -> Any:
         def forward(h: Any, v: Any) -> Any:
             h = nnp.tanh(h @ w + v)

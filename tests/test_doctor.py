@@ -100,7 +100,7 @@ def test_a_onednn_wheel_is_found_through_its_list_of_files(monkeypatch: pytest.M
     assert doctor.onednn() == "2025.1, without its library"
 
 
-def test_what_compiles_kernels_is_named() -> None:
+def test_the_compiler_of_kernels_is_named() -> None:
     facts = doctor.native_kernels()
     assert list(facts) == ["LLVM", "made for", "OpenMP", "threads"]
     assert facts["LLVM"].endswith(f"(llvmlite {metadata.version('llvmlite')})")

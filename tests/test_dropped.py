@@ -141,7 +141,7 @@ def test_a_function_that_nobody_holds_is_gone_with_its_graphs() -> None:
     assert graph() is None
 
 
-def test_what_is_remembered_of_a_graph_goes_with_it() -> None:
+def test_cached_facts_of_a_graph_are_freed_with_it() -> None:
     asked: list[int] = []
 
     @remembered

@@ -75,7 +75,7 @@ def test_the_source_of_an_error_is_the_innermost_line_of_the_user() -> None:
         assert re.search(r"at \S*test_errors\.py:\d+ in \S*inner:   return x @ nnp\.ones\(5\)", str(caught.value))
 
 
-def test_what_was_being_done_is_listed_innermost_first() -> None:
+def test_activities_are_listed_innermost_first() -> None:
     def loss(x: Any) -> Any:
         return (x @ nnp.ones(5)).sum()
 

@@ -21,7 +21,7 @@ def test_sizes_are_read(text: int | str, nbytes: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "GiB", "2 XB", "-1", -1, "1e9", "2GiBs"])
-def test_what_is_no_size_is_refused(text: int | str) -> None:
+def test_objects_that_are_no_sizes_are_refused(text: int | str) -> None:
     with pytest.raises(ArgumentError, match="Fix: give a number of bytes"):
         parse_bytes(text)
 

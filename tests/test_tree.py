@@ -86,7 +86,7 @@ def test_dataclass_fields_are_children_unless_they_hold_settings() -> None:
     assert tree.structure(Layer(1.0)) == tree.structure(Layer(5.0, rate=0.1))
 
 
-def test_fields_without_a_value_are_left_out_whatever_they_are_declared_as() -> None:
+def test_fields_without_a_value_are_left_out_in_every_kind_of_dataclass() -> None:
     @dataclasses.dataclass
     class Unset:
         w: Any

@@ -105,7 +105,7 @@ def test_equal_extremes_share_the_gradient() -> None:
     np.testing.assert_allclose(ct_updates, [1 / 3, 1 / 3, 0])
 
 
-def test_what_is_filled_is_constant_to_derivatives() -> None:
+def test_filled_elements_are_constant_to_derivatives() -> None:
     index = np.asarray([2, 9, -1])
     (ct,) = gradient(lambda x: gather(x, index, axes=(0,), batch=0, mode="fill"), np.zeros(3))
     np.testing.assert_array_equal(ct, [0, 0, 1])

@@ -49,7 +49,7 @@ def test_an_operand_or_a_number_may_be_the_result():
     np.testing.assert_array_equal(OnArrays(lambda x: x.to(dtypes.float32).to(dtypes.float64))(x), x)
 
 
-def test_what_is_computed_twice_is_recorded_once():
+def test_an_expression_computed_twice_is_recorded_once():
     recorder = Recorder()
     x = recorder.operand(dtypes.float32)
     program = recorder.finish((x + 1) * (x + 1) + 0.0 * x + -0.0 * x)

@@ -54,7 +54,7 @@ def test_a_convolution_reads_a_packed_weight(groups: int) -> None:
 
 
 @pytest.mark.parametrize("layout", ["", "3x2", "3x2:a", "3x2:aa", "3x2:aB", "3x2:ab2b", "3x2:aB0b", "3x2:ac"])
-def test_what_is_no_layout_is_refused(layout: str) -> None:
+def test_unknown_layouts_are_refused(layout: str) -> None:
     with pytest.raises(ArgumentError, match="blocked layout"):
         pack(np.ones((3, 2), np.float32), layout=layout)
 

@@ -31,7 +31,7 @@ def test_arrays_numbers_and_tracers_are_operands_already() -> None:
         (memoryview(array.array("d", [1.0])), "float64"), (np.ones(2, ">f8"), "float64"),
     ],
 )  # fmt: skip
-def test_what_nested_lists_and_buffers_become(value: Any, dtype: str) -> None:
+def test_nested_lists_and_buffers_become_arrays(value: Any, dtype: str) -> None:
     result = promote.as_operand(value)
     assert result.dtype == np.dtype(dtype)
     np.testing.assert_array_equal(result, np.asarray(value))
@@ -71,7 +71,7 @@ def test_objects_with_array_or_dlpack_are_converted() -> None:
         (np.ma.array([1.0], mask=[True]), ArgumentTypeError), ((i for i in range(2)), ArgumentTypeError),
     ],
 )  # fmt: skip
-def test_what_cannot_be_an_array_is_refused(value: Any, error: type[Exception]) -> None:
+def test_objects_that_cannot_be_arrays_are_refused(value: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"(?s)asarray: obj .*Fix: "):
         promote.as_operand(value, "asarray", "obj")
 

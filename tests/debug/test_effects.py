@@ -109,7 +109,7 @@ def test_callbacks_take_pytrees_and_settings_and_keep_their_arguments() -> None:
     assert type(seen[0][0]["x"]) is nnc.Array
 
 
-def test_what_a_callback_raises_reaches_the_caller() -> None:
+def test_an_error_of_a_callback_reaches_the_caller() -> None:
     def refuse(x: Any) -> None:
         raise ValueError(f"no {x}")
 

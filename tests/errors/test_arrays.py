@@ -394,7 +394,7 @@ def test_a_flag_that_is_no_bool(name: str, call: Callable[[nnc.Array], object]) 
 
 
 @pytest.mark.parametrize("flag", [True, 1, np.bool_(True), np.array(True), nnp.asarray(True)])
-def test_what_is_one_truth_value_is_a_flag(flag: object) -> None:
+def test_one_truth_value_is_a_flag(flag: object) -> None:
     assert nnp.sum(nnp.ones((2, 3)), keepdims=flag).shape == (1, 1)
     assert nnp.sum(nnp.ones((2, 3)), keepdims=None).shape == ()
 

@@ -54,7 +54,7 @@ def test_nothing_to_differentiate_by(g: nnc.DynamicGraph) -> None:
         g.backward(y)
 
 
-def test_what_is_no_variable(g: nnc.DynamicGraph) -> None:
+def test_objects_that_are_no_variable(g: nnc.DynamicGraph) -> None:
     with reports(ArgumentTypeError, "f holds Array(1., dtype=float32)", "g.variable"):
         g.backward(nnp.asarray(1.0))
 
@@ -97,7 +97,7 @@ def test_a_gradient_of_another_shape(g: nnc.DynamicGraph) -> None:
         x.grad = nnp.ones(3)
 
 
-def test_what_is_no_optimizer(g: nnc.DynamicGraph) -> None:
+def test_objects_that_are_no_optimizer(g: nnc.DynamicGraph) -> None:
     x = g.variable(1.0)
     with reports(ArgumentTypeError, "'adam'", "nnc.optim.sgd"):
         g.minimize(x * x, "adam")

@@ -169,7 +169,7 @@ def test_inner_nodes_that_others_read_stay_and_those_that_only_the_left_side_rea
     assert result.outputs[0] is result.inputs[0] and result.outputs[2] is result.nodes[0].outputs[0]
 
 
-def test_what_both_sides_share_is_not_computed_again() -> None:
+def test_values_that_both_sides_share_are_not_computed_again() -> None:
     @rewrite_rule()
     def keep_exponential(x: Any) -> Any:
         inner = exp(x)
@@ -330,7 +330,7 @@ def test_commands_with_several_outputs_can_be_replaced(new_command: Callable[...
     assert result.outputs == (graph.outputs[0], result.nodes[0].outputs[0])
 
 
-def test_what_stands_for_several_outputs_may_be_replaced_in_turn(new_command: Callable[..., Command]) -> None:
+def test_nodes_for_several_outputs_may_be_replaced_in_turn(new_command: Callable[..., Command]) -> None:
     both = new_command("test_both_alike", 1, 2, infer=lambda x: (x, x), reference=lambda x: (x, x))
 
     @rewrite_rule(samples=[sample(MATRIX)])

@@ -117,7 +117,7 @@ def test_one_sub_graph_may_serve_two_nodes(call: Command, squares: Graph) -> Non
     verify(b.build(twice))
 
 
-def test_what_is_no_symbol_is_named_so() -> None:
+def test_operands_that_are_no_symbols_are_named_so() -> None:
     x, y = Symbol(SPEC), Symbol(SPEC)
     wrong = Node(command("neg"), (SPEC,), (y,))  # type: ignore[arg-type]
     assert "a TensorSpec, not a symbol" in refusal(Graph((x,), (y,), (wrong,)))

@@ -164,7 +164,7 @@ trees = st.recursive(
 
 @settings(max_examples=60)
 @given(tree=trees)
-def test_whatever_is_saved_is_loaded(tmp_path_factory: pytest.TempPathFactory, tree: Any) -> None:
+def test_every_saved_tree_is_loaded(tmp_path_factory: pytest.TempPathFactory, tree: Any) -> None:
     path = tmp_path_factory.mktemp("io") / "x"
     save(path, tree)
     assert same(load(path), tree)
@@ -214,7 +214,7 @@ def test_complex_numbers_come_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "value", [{1, 2}, b"x", np.array(["a"]), np.array([None]), np.datetime64("2020-01-01")], ids=repr
 )
-def test_what_no_file_holds_is_refused_by_its_path(tmp_path: Path, value: Any) -> None:
+def test_leaves_that_no_file_holds_are_refused_by_their_paths(tmp_path: Path, value: Any) -> None:
     with pytest.raises(UnsupportedError, match=r"a\.0 is an? .*, which a file cannot hold"):
         save(tmp_path / "x", {"a": [value]})
     assert not (tmp_path / "x").exists()

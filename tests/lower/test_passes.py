@@ -64,7 +64,7 @@ def test_a_graph_without_calls_is_returned_as_it_is(square: Graph) -> None:
     assert graph.nodes is square.nodes
 
 
-def test_what_nothing_reads_is_dropped() -> None:
+def test_unread_nodes_are_dropped() -> None:
     b = GraphBuilder()
     x = b.input((2,), "float32")
     unused = b.constant([1.0, 1.0], "float32")

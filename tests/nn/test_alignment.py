@@ -55,7 +55,7 @@ def test_an_empty_batch_axis_and_no_batch_axis_work() -> None:
 
 
 @pytest.mark.parametrize("filler", [-1, 99])
-def test_what_fills_a_row_of_labels_up_does_not_count(filler: int) -> None:
+def test_padding_of_a_row_of_labels_does_not_count(filler: int) -> None:
     logits, sizes = RNG.normal(size=(2, 6, 3)), np.array([2, 1])
     given = np.array([[1, 2], [2, filler]])
     want = nn.ctc(logits, np.where(given == filler, 1, given), None, sizes)

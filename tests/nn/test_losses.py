@@ -113,7 +113,7 @@ def test_smoothed_weighted_and_ignored_labels() -> None:
     )
 
 
-def test_an_ignored_example_costs_nothing_whatever_its_logits() -> None:
+def test_an_ignored_example_costs_nothing_for_any_logits() -> None:
     logits, labels = np.array([[0.0, -np.inf], [0.0, 0.0]]), np.array([-1, 1])
     loss = lambda x: nn.softmax_cross_entropy(x, labels, ignore_index=-1, label_smoothing=0.5, reduction="sum")
     value, gradient = nnc.value_and_grad(loss)(logits)

@@ -23,7 +23,7 @@ def test_ceil_mode_adds_a_last_incomplete_window_that_begins_in_the_input() -> N
     assert np.asarray(nn.avg_pool(x, 2, ceil_mode=True)).tolist() == [[[0.5, 2.5, 4.0]]]
 
 
-def test_what_ceil_mode_adds_never_counts() -> None:
+def test_padding_of_ceil_mode_never_counts() -> None:
     x = np.arange(4.0)[None, None]  # padded 0 0 1 2 3 0: the windows 0 0 1, 1 2 3, and 3 0 with one element more
     options = {"stride": 2, "padding": 1, "ceil_mode": True}
     np.testing.assert_allclose(np.asarray(nn.avg_pool(x, 3, **options))[0, 0], [1 / 3, 2, 3 / 2])

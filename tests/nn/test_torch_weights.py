@@ -58,7 +58,7 @@ def test_names_may_be_rewritten() -> None:
     np.testing.assert_array_equal(np.asarray(loaded["head"].weight), [[0, 1]])
 
 
-def test_what_does_not_fit_is_listed() -> None:
+def test_names_that_do_not_fit_are_listed() -> None:
     model = nn.Sequential(nn.Linear(2, 1, key=KEY))
     with pytest.raises(TreeError, match=r"0\.bias: missing, for layers\.0\.bias(.|\n)*1\.bias: left over"):
         nn.load_torch(model, {"0.weight": numbers(1, 2), "1.bias": numbers(1)})

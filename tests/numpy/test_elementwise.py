@@ -237,7 +237,7 @@ def test_the_next_float_is_next_in_half_precision_too():
         assert float((nnp.nextafter(x, 2.0) - x)[0]) == nnp.finfo(name).eps
 
 
-def test_what_is_no_array_is_refused():
+def test_objects_that_are_no_arrays_are_refused():
     with pytest.raises(ArgumentTypeError, match="^sin: x is 'text'"):
         nnp.sin("text")
 

@@ -72,7 +72,7 @@ def test_bits_are_packed_and_unpacked_as_in_numpy(axis, bitorder, same):
         same(nnp.unpackbits(packed, axis, count, bitorder), np.unpackbits(packed, axis, count, bitorder))
 
 
-def test_what_is_no_integer_or_byte_is_refused():
+def test_operands_that_are_no_integers_or_bytes_are_refused():
     for call in (lambda: nnp.packbits(SPECIAL), lambda: nnp.unpackbits(np.ones(2, int)), lambda: nnp.gcd(1.5, 2)):
         with pytest.raises(DTypeError):
             call()

@@ -114,7 +114,7 @@ def test_comparisons_with_integers_beyond_the_dtype_are_exact():
         x + 300
 
 
-def test_what_is_searched_or_repeated_may_depend_on_another_array():
+def test_searched_and_repeated_arrays_may_depend_on_another_array():
     x = np.arange(12).reshape(3, 4)
     check(nnp.repeat(x[0], np.array([1, 0, 2, 1])), np.repeat(x[0], [1, 0, 2, 1]))
     check(nnp.repeat(x, nnp.asarray([2, 0, 1]), axis=0), np.repeat(x, [2, 0, 1], axis=0))

@@ -113,7 +113,7 @@ def test_the_second_backend_runs_supported_commands(plugin: Any) -> None:
 
 
 @pytest.mark.parametrize(("shape", "dtype"), [((2,), "float16"), ((2,), "complex64"), ((0,), "float32")])
-def test_what_the_second_backend_does_not_support_runs_as_before(plugin: Any, shape: tuple[int], dtype: str) -> None:
+def test_commands_that_the_second_backend_lacks_run_as_before(plugin: Any, shape: tuple[int], dtype: str) -> None:
     result = nnp.tanh(nnp.ones(shape, dtype=dtype))
     assert (result.shape, result.dtype.name) == (shape, dtype)
     assert plugin.calls == []

@@ -41,7 +41,7 @@ def test_logarithm_loop_and_its_gradient() -> None:
         np.testing.assert_allclose(g(1.0, 3.2, 0.22), 0.189601, atol=1e-6)
 
 
-def test_what_a_loop_starts_from_survives_it() -> None:
+def test_the_initial_carry_survives_the_loop() -> None:
     def f(z: Any, x: Any, y: Any) -> Any:
         return z * nnc.fori_loop(0, 5, lambda _, c: c * x, y) + z
 

@@ -215,7 +215,7 @@ Script = st.tuples(st.sampled_from(SIZES), st.lists(st.sampled_from(DTYPES), min
 
 
 @given(actions(list(OPERATIONS)), Script)
-def test_what_is_remembered_changes_no_bit(script: list[Action], start: tuple[int, list[str]]) -> None:
+def test_remembered_results_change_no_bit(script: list[Action], start: tuple[int, list[str]]) -> None:
     with with_mode("unspecialised"):
         expected = session(script, *start)
     with patch.object(dynamic_routine, "ENOUGH", inf):

@@ -76,7 +76,7 @@ def test_draws_can_be_traced() -> None:
     np.testing.assert_array_equal(np.asarray(graph(np.asarray(42))), np.asarray(random.normal(KEY, (3,))))
 
 
-def test_what_is_no_key_seed_or_shape_is_refused() -> None:
+def test_objects_that_are_no_key_seed_or_shape_are_refused() -> None:
     with pytest.raises(DTypeError, match=r"nnc\.random\.key\(seed\)"):
         random.split(np.asarray([0, 1]))
     with pytest.raises(ShapeError, match=r"nnc\.vmap"):

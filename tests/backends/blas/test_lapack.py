@@ -214,7 +214,7 @@ def test_triangles_too_long_for_a_buffer_read_solved_rows_from_the_result(monkey
 
 
 @with_compiler
-def test_what_the_other_triangle_holds_is_not_read() -> None:
+def test_the_other_triangle_is_not_read() -> None:
     a, b = np.tril(np.ones((11, 11))) + np.eye(11), np.ones((11, 7))
     a[np.triu_indices(11, 1)] = np.nan
     (x,) = run("triangular_solve", "cpu", [a, b], lower=True)

@@ -164,7 +164,7 @@ def test_memory_is_given_back() -> None:
     assert not any(map(permissions, places))
 
 
-def test_what_nobody_gives_is_named() -> None:
+def test_a_missing_symbol_is_named() -> None:
     code = ENGINE.compile(OUTSIDE)
     with pytest.raises(elf.MissingError, match="far"):
         elf.load([code], {}, ["f"])
@@ -192,7 +192,7 @@ def test_llvm_loads_files_of_another_form() -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda code: b"", lambda code: code[:80], lambda code: b"\x7fELF\x01" + code[5:]])
-def test_what_is_no_object_file_is_refused(damage: Callable[[bytes], bytes]) -> None:
+def test_other_files_than_object_files_are_refused(damage: Callable[[bytes], bytes]) -> None:
     with pytest.raises(elf.UnknownFormError):
         elf.load([damage(ENGINE.compile(TABLE))], {}, ["f"])
 

@@ -139,7 +139,7 @@ def test_a_kernel_and_its_callees_can_be_requested_together(jit: Jit) -> None:
     assert functions[0] is functions[2]
 
 
-def test_what_kernels_call_stays_as_long_as_one_of_them(jit: Jit) -> None:
+def test_shared_kernels_live_as_long_as_one_of_their_callers(jit: Jit) -> None:
     shared = returning(12)
     one, two = (jit.load([adding_to(shared, number)])[0] for number in (1, 2))
     address = jit.load([shared])[0].address
@@ -167,7 +167,7 @@ def test_a_kernel_that_is_collected_while_others_are_loaded_is_loaded_anew(
     assert [called(function.address) for function in found] == [6, 9] and not holders
 
 
-def test_what_an_expected_kernel_calls_is_expected_too(jit: Jit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callees_of_an_expected_kernel_are_expected_too(jit: Jit, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[tuple[str, Recipe]] = []
     monkeypatch.setattr(jit.objects, "begin", lambda text, recipe=KERNEL: begun.append((text, recipe)))
     shared = returning(13)
@@ -240,7 +240,7 @@ def test_a_symbol_that_nobody_gives_is_named(jit: Jit, capfd: pytest.CaptureFixt
     assert capfd.readouterr().err == ""
 
 
-def test_what_failed_can_be_loaded_once_it_is_mended(jit: Jit) -> None:
+def test_a_text_that_failed_can_be_loaded_once_it_is_mended(jit: Jit) -> None:
     text = "declare i64 @given_late()\ndefine i64 @KERNEL() {\n  %x = call i64 @given_late()\n  ret i64 %x\n}\n"
     with pytest.raises(InternalError, match="given_late"):
         jit.load([Native(text)])
@@ -293,7 +293,7 @@ def test_a_compiler_that_turns_out_not_to_work_is_done_without(tmp_path: Path, m
 
 
 @pytest.mark.skipif(not ENGINE.is_apart, reason="LLVM is in the process itself")
-def test_what_all_programs_need_is_begun_at_once_and_waited_for_later() -> None:
+def test_common_functions_are_begun_at_once_and_waited_for_later() -> None:
     log: list[str] = []
 
     class Watched(Engine):
@@ -420,7 +420,7 @@ def test_modules_compile_in_several_threads() -> None:
     assert made == Objects(ENGINE, None).compile_all(texts)
 
 
-def test_what_was_begun_is_compiled_once(tmp_path: Path) -> None:
+def test_a_text_that_was_begun_is_compiled_once(tmp_path: Path) -> None:
     begun: list[str] = []
 
     class Watched(Engine):

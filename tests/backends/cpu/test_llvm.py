@@ -76,7 +76,7 @@ def test_threads_share_the_compiler(here: Llvm) -> None:
     assert len(here._unused[KERNEL.level]) <= 5
 
 
-def test_what_is_no_library_is_told(tmp_path: Path) -> None:
+def test_files_that_are_no_library_are_named(tmp_path: Path) -> None:
     (tmp_path / "damaged.so").write_bytes(b"?")
     with pytest.raises(OSError, match="damaged"):
         Llvm(str(tmp_path / "damaged.so"))

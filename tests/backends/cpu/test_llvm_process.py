@@ -74,7 +74,7 @@ def test_it_compiles_the_same_code_as_llvm_here(helper: Helper, recipe: Recipe) 
     assert answered(helper, text(1), recipe) == Llvm(LIBRARY).compile(text(1), recipe)
 
 
-def test_what_it_does_not_take_is_told_in_llvms_words(helper: Helper) -> None:
+def test_refused_texts_are_explained_in_llvms_words(helper: Helper) -> None:
     refused = "define i64 @f() {\n  ret i6 0\n}\n"
     with pytest.raises(RuntimeError) as here:
         Llvm(LIBRARY).compile(refused)

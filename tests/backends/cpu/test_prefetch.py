@@ -97,7 +97,7 @@ def test_touching_changes_no_value() -> None:
     assert all(np.array_equal(array, copied) for array, copied in zip(arrays, expected, strict=True))
 
 
-def test_what_is_written_meanwhile_stays() -> None:
+def test_memory_that_is_written_meanwhile_is_unchanged() -> None:
     array = np.zeros(MANY, np.uint8)
     with own() as block:
         for value in range(1, 9):
@@ -130,7 +130,7 @@ def test_a_thread_that_comes_too_late_finds_nothing(monkeypatch: pytest.MonkeyPa
     assert faults_of_writing(array) > 3000
 
 
-def test_who_ends_the_block_need_not_wait_for_the_compiler() -> None:
+def test_the_block_can_end_before_the_compiler() -> None:
     array, ready = fresh(), threading.Event()
     with Prefetcher(lambda: None if ready.wait(60) else 0) as block:
         block.arrays.begin([array])
@@ -138,7 +138,7 @@ def test_who_ends_the_block_need_not_wait_for_the_compiler() -> None:
     ready.set()
 
 
-def test_what_its_threads_leave_for_later_waits_as_that_of_the_call() -> None:
+def test_background_tasks_of_its_threads_wait_as_those_of_the_call() -> None:
     done: list[int] = []
     asked, did = threading.Event(), threading.Event()
 
@@ -441,7 +441,7 @@ def test_of_a_function_that_may_leave_its_arena_alone_none_is_touched_next(block
 
 
 @pytest.mark.parametrize("told", ["many", None, -1, 1 << 60])
-def test_what_no_arena_can_be_is_not_believed(told: Any, tmp_path: Path) -> None:
+def test_impossible_sizes_of_arenas_are_not_believed(told: Any, tmp_path: Path) -> None:
     entry = Entry(Cache(tmp_path), "arenas", {"function": "f"})
     entry.write(told)
     with own() as block:

@@ -40,7 +40,7 @@ def test_running_sums_and_products_agree_up_to_rounding(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["cumsum", "cumprod"])
-def test_what_stays_in_range_in_its_order_is_neither_lost_nor_nan(name: str, kind: str) -> None:
+def test_running_sums_and_products_in_range_are_neither_lost_nor_nan(name: str, kind: str) -> None:
     large = float(np.ldexp(1.0, np.finfo(kind).maxexp - 1))
     for x in (
         [-large, *[large / 8] * 12],

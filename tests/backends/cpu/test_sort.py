@@ -75,9 +75,7 @@ def test_places_in_sorted_rows_are_found(kind: str) -> None:
 
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("kind", ["int64", "float64"])
-def test_rows_of_many_digits_are_sorted_whatever_their_order(
-    kind: str, quick: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_many_digits_are_sorted_from_any_order(kind: str, quick: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Digit by digit, too, as on processors that have no quicksort."""
     if not quick:
         monkeypatch.setattr(sort, "has_quicksort", lambda layout: False)

@@ -148,7 +148,7 @@ define i64 @KERNEL(ptr %rows) {
 
 
 @pytest.mark.parametrize("openmp", [find_openmp(), MISSING])
-def test_libraries_take_the_number_in_whatever_thread_calls_them(openmp: Openmp) -> None:
+def test_libraries_take_the_number_in_every_thread_that_calls_them(openmp: Openmp) -> None:
     jit = Jit(ENGINE, Objects(ENGINE, None), Runtime(openmp, ctypes.c_int32(3)))
     text = "declare void @nnc_take_threads()\ndefine i64 @KERNEL() {\n  call void @nnc_take_threads()\n  ret i64 0\n}\n"
     (function,) = jit.load([Native(text)])

@@ -181,7 +181,7 @@ def test_nan_and_infinity_spread_as_far_as_their_windows(geometry: str, name: st
     check_close(run(name, operands, params), reference[command(name)](*operands, **params))
 
 
-def test_what_the_library_lacks_is_left_to_the_reference() -> None:
+def test_forms_that_the_library_lacks_are_left_to_the_reference() -> None:
     params = {"stride": (1,) * 4, "padding": ((0, 0),) * 4, "dilation": (1,) * 4, "groups": 1}
     four = tuple(TensorSpec((2,) * 6, "float32") for _ in range(2))
     plain = {"stride": (1,), "padding": ((0, 0),), "dilation": (1,), "groups": 1}

@@ -140,7 +140,7 @@ def test_groups_and_strides() -> None:
 
 
 @pytest.mark.parametrize("function", ["relu", "scale", "rows", "both"])
-def test_what_is_no_chain_of_post_ops_stays_apart(function: str) -> None:
+def test_nodes_that_form_no_chain_of_post_ops_stay_apart(function: str) -> None:
     """A maximum makes NaN 0; no post-op takes an operand that varies along rows, or the product on the right of a difference."""
     bodies: dict[str, Body] = {
         "relu": lambda b, y, v: b.add("maximum", y, by_channel(b, v, y, 1)),

@@ -138,7 +138,7 @@ def test_a_primitive_that_the_library_refuses_raises_when_it_is_asked_for_and_ha
             wrong.handle  # noqa: B018
 
 
-def test_what_nobody_wants_any_more_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_primitives_without_users_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     kept, left = Primitive(copying(10)), Primitive(refused())
     del left
     gc.collect()

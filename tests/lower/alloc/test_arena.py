@@ -120,7 +120,7 @@ def test_the_same_tensors_get_the_same_plan_in_another_process() -> None:
     assert len(printed_elsewhere(program)) > 300
 
 
-def test_what_greedy_planners_miss_is_searched_for() -> None:
+def test_plans_that_greedy_planners_miss_are_searched_for() -> None:
     rng = np.random.default_rng(3)
     improved = 0
     for _ in range(20):

@@ -52,7 +52,7 @@ def chosen(target: Command, folder: Path | None = None) -> str:
 
 
 @pytest.mark.parametrize("slow_one_first", [True, False])
-def test_the_faster_backend_is_chosen_whatever_the_priorities(slow_one_first: bool) -> None:
+def test_the_faster_backend_is_chosen_under_any_priorities(slow_one_first: bool) -> None:
     target = double(kernel("slow", 5e-3, 20 if slow_one_first else 10), kernel("fast", 0.0, 15))
     assert chosen(target) == "fast"
 

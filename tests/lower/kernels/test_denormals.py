@@ -169,7 +169,7 @@ BY_NNC: dict[str, tuple[Function, Function, Function]] = {
 @pytest.mark.parametrize("n", [8, 300])
 @pytest.mark.parametrize("dtype", LEAST)
 @pytest.mark.parametrize("name", BY_LAPACK)
-def test_lapack_keeps_denormal_numbers_whatever_the_option(
+def test_lapack_keeps_denormal_numbers_under_any_option(
     name: str, dtype: str, n: int, flush: bool | None, threads: Callable[[int], int]
 ) -> None:
     function, operands, wanted = BY_LAPACK[name]

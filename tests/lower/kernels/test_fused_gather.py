@@ -85,7 +85,7 @@ def test_an_index_out_of_range_raises_before_anything_is_written(bad: int) -> No
     np.testing.assert_allclose(f(TABLE, IDS), embed(TABLE, IDS), rtol=1e-5, atol=1e-6)
 
 
-def test_what_a_kernel_makes_is_not_read_at_computed_places_by_the_same_kernel() -> None:
+def test_results_of_a_kernel_are_not_read_at_computed_places_by_the_same_kernel() -> None:
     def f(x: Any, i: Any) -> Any:
         y = nnp.exp(x)
         return y[i] + 1

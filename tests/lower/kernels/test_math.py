@@ -215,7 +215,7 @@ def test_remainders_are_exact_however_far_apart_the_operands_are(dtype: dtypes.D
         np.testing.assert_array_equal(computed("remainder", dtype, [x, y], 8), np.remainder(x, y))
 
 
-def test_safe_products_of_0_are_0_whatever_the_other_factor_is() -> None:
+def test_safe_products_of_0_are_0_for_any_other_factor() -> None:
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 2, -3, 1e30], np.float32)
     x, y = (each.ravel() for each in np.meshgrid(special, special))
     with np.errstate(all="ignore"):

@@ -141,7 +141,7 @@ def test_a_printed_command_agrees_with_its_reference(target: Command) -> None:
         case.check(given, got)
 
 
-def test_what_cannot_be_printed_is_left_to_the_references() -> None:
+def test_commands_that_cannot_be_printed_are_left_to_the_references() -> None:
     for name, dtype in (
         ("exp", dtypes.complex64),
         ("real", dtypes.complex64),

@@ -28,7 +28,7 @@ def count(found: list[str], part: str) -> int:
     return sum(part in line for line in found)
 
 
-def test_what_is_computed_twice_stands_there_once() -> None:
+def test_an_expression_computed_twice_is_printed_once() -> None:
     c = code()
     for _ in range(2):
         c.store("%p", c.mul(X, Y))
@@ -42,7 +42,7 @@ def test_loads_are_not_shared_since_stores_may_lie_between() -> None:
     assert count(lines(c), "load i64, ptr %p") == 2
 
 
-def test_what_does_not_change_stands_in_front_of_the_outermost_loop() -> None:
+def test_invariant_values_stand_in_front_of_the_outermost_loop() -> None:
     c = code()
     with c.loop(0, N) as i, c.loop(0, N) as j:
         c.store("%p", c.add(c.mul(X, Y), c.mul(c.mul(i, X), j)))
@@ -53,7 +53,7 @@ def test_what_does_not_change_stands_in_front_of_the_outermost_loop() -> None:
     assert products[0] < first < products[1] < second < products[2]
 
 
-def test_what_a_condition_guards_is_not_known_behind_it() -> None:
+def test_values_that_a_condition_guards_are_not_known_behind_it() -> None:
     c = code()
     with c.when(c.compare("lt", X, Y)):
         c.store("%p", c.mul(X, Y))
@@ -61,7 +61,7 @@ def test_what_a_condition_guards_is_not_known_behind_it() -> None:
     assert count(lines(c), "mul") == 2
 
 
-def test_what_one_way_to_a_block_computes_is_not_known_there() -> None:
+def test_values_of_one_predecessor_of_a_block_are_not_known_there() -> None:
     c = code()
     there, after = c.label("there"), c.label("after")
     c.branch(c.compare("lt", X, Y), there, after)
@@ -83,7 +83,7 @@ def test_divisions_by_possible_zeros_are_not_moved() -> None:
     assert found.index(next(line for line in found if "sdiv i64 %x, %y" in line)) > head
 
 
-def test_what_nobody_reads_is_dropped_with_all_that_led_to_it() -> None:
+def test_unread_values_are_dropped_with_their_producers() -> None:
     c = code()
     c.mul(c.add(X, Y), X)
     assert count(lines(c), "add") == count(lines(c), "mul") == 0

@@ -88,7 +88,7 @@ def test_a_view_that_is_read_later_keeps_its_base() -> None:
     assert in_place(bound(record(make, ((2, 3), F)))) == []
 
 
-def test_what_an_input_shows_in_another_order_is_not_written_over(agree: Agree) -> None:
+def test_inputs_shown_in_another_order_are_not_overwritten(agree: Agree) -> None:
     def turned(b: GraphBuilder, x: Symbol) -> Any:
         return b.add("transpose", x, permutation=(1, 0))
 
@@ -189,7 +189,7 @@ def test_branches_write_where_their_results_are_wanted(agree: Agree) -> None:
         agree(graph, np.asarray(index), ramp(4), ramp(4))
 
 
-def test_what_one_branch_yields_as_it_is_and_another_in_another_order_has_two_places(agree: Agree) -> None:
+def test_results_that_branches_yield_in_different_orders_have_two_places(agree: Agree) -> None:
     turns = [
         lambda b, x: x,
         lambda b, x: b.add("transpose", x, permutation=(1, 0)),
@@ -361,7 +361,7 @@ def test_a_part_that_is_turned_along_an_inner_axis_is_copied(agree: Agree) -> No
     agree(record(make, ((2, 4), F), ((4, 3), F)), ramp(2, 4), ramp(4, 3))
 
 
-def test_what_no_part_covers_is_zero(agree: Agree, compile_graph: Compile) -> None:
+def test_elements_that_no_part_covers_are_zero(agree: Agree, compile_graph: Compile) -> None:
     def make(b: GraphBuilder, x: Symbol, y: Symbol) -> Any:
         parts = b.add("exp", x), b.add("tanh", y)
         return b.add("assemble", *parts, shape=(5, 6), starts=((0, 1), (3, 2)), dtype=np.dtype(F))

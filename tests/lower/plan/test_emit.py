@@ -168,7 +168,7 @@ def test_a_scan_of_any_length_rotates_likewise(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("size", [SIZE, 512])
-def test_what_a_loop_starts_from_can_be_read_after_it(name: str, size: int) -> None:
+def test_the_initial_carry_can_be_read_after_the_loop(name: str, size: int) -> None:
     carries, ring, _, make = SHAPES[name]
     graph = a_while(carries, make, size, again=True)
     program = compiled(graph)

@@ -43,7 +43,7 @@ def test_a_tensor_lives_from_its_write_to_its_last_read() -> None:
     assert found == (((0, 1),), ((0, 3),), ((1, 3),), ((2, 3),), ())
 
 
-def test_what_nothing_reads_lives_while_it_is_written() -> None:
+def test_unread_values_live_while_they_are_written() -> None:
     assert lives([step([], 0), step([], 1), step([], 2)], 2, tensors=3) == (((0, 1),), ((1, 2),), ((2, 3),))
 
 
@@ -57,7 +57,7 @@ def test_a_write_to_a_part_keeps_the_rest_alive() -> None:
     assert lives([step([], 1), step([], part=0), step([], 2)], tensors=3)[0] == ((0, 2),)  # its earlier value stays
 
 
-def test_what_one_branch_reads_is_dead_in_the_others() -> None:
+def test_operands_of_one_branch_are_dead_in_the_others() -> None:
     # 0: enter; 1, 2: branch 0 and its end; 3, 4: branch 1 and its end; 5: after
     inside = Branches(whole(0), ((step([1], 3),), (step([2], 3),)))
     index, left, right, result = lives([region(inside), step([3], 4)], 4)[:4]
@@ -67,7 +67,7 @@ def test_what_one_branch_reads_is_dead_in_the_others() -> None:
     assert result == ((1, 3), (3, 6))
 
 
-def test_what_is_read_after_branches_lives_through_all_of_them() -> None:
+def test_values_read_after_branches_live_through_all_of_them() -> None:
     inside = Branches(whole(0), ((step([], 2),), (step([], 3),)))
     kept = lives([region(inside), step([1], 4)], 4)[1]
     assert join(kept) == ((0, 6),)
@@ -92,7 +92,7 @@ def test_captured_values_live_all_the_loop_and_carried_ones_until_they_are_read(
     assert join(found[3]) == ((6, 9),)
 
 
-def test_what_is_wanted_after_a_loop_is_dead_where_it_only_goes_on() -> None:
+def test_results_of_a_loop_are_dead_where_it_only_goes_on() -> None:
     body = ((step([], 7),), (step([0], 1),), (step([1], 0),))
     found = lives([loop(body, leave=(step([0], 2),)), step([2], 3)], 3)
     assert join(found[2]) == ((4, 6), (10, 11))  # written at 4 where the loop leaves, read at 10

@@ -115,7 +115,7 @@ def test_results_take_the_place_of_operands_that_are_computed_again() -> None:
     assert tight.operations == (0, 1, 2, 0, 3)
 
 
-def test_what_an_operation_needs_while_it_runs_counts() -> None:
+def test_workspace_of_an_operation_counts() -> None:
     case = there_and_back(6)
     heavy = Problem(case.graph, case.seconds, case.repeatable, [64 * 3 if i == 4 else 0 for i in range(12)])
     assert heavy.peak == 64 * 8

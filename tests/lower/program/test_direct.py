@@ -116,7 +116,7 @@ def empty_box() -> Box:
         "none", "two", "array", "None", "derived", "empty", "spec", "weak", "shape", "dtype", "strides", "list",
     ],
 )  # fmt: skip
-def test_what_is_not_as_expected_is_left_to_others(leaves: list[Any]) -> None:
+def test_unexpected_calls_are_left_to_the_general_way(leaves: list[Any]) -> None:
     _, direct = sums(is_one=True)
     call = call_of(direct)
     assert call(leaves) is NotImplemented
@@ -148,7 +148,7 @@ def test_every_reference_is_given_back() -> None:
     assert [ref() for ref in seen] == [None] * 4
 
 
-def test_what_raises_while_results_are_made_is_raised_and_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_while_results_are_made_are_raised_and_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     _, direct = sums(is_one=False)
     made: list[Any] = []
 

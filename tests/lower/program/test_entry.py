@@ -273,7 +273,7 @@ def test_an_interrupt_within_a_callback_ends_the_call(streams: int) -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends a signal")
 @pytest.mark.parametrize("calls_python", [False, True])
-def test_what_a_signal_raises_during_a_long_loop_ends_the_call(calls_python: bool) -> None:
+def test_an_error_of_a_signal_handler_during_a_long_loop_ends_the_call(calls_python: bool) -> None:
     seen: list[float] = []
 
     def body(state: tuple[Any, Any]) -> tuple[Any, Any]:

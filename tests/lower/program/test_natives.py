@@ -104,7 +104,7 @@ FUNCTIONS = [training, sorted_products, joined, rounds, short_rounds, short]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-def test_what_is_expected_is_asked_for(function: Any) -> None:
+def test_expected_kernels_are_requested(function: Any) -> None:
     watched = Watched()
     lowered(function, watched)
     assert watched.expected
@@ -152,7 +152,7 @@ def test_kernels_with_sums_are_final_unless_they_may_go_with_a_product() -> None
     assert final(lambda x, w: nnc.fori_loop(0, 3, lambda i, x: x - nnp.mean(x, axis=0), x)) == ["fused"]
 
 
-def test_what_is_joined_or_computed_element_by_element_is_not_settled() -> None:
+def test_joined_and_elementwise_nodes_are_not_settled() -> None:
     assert settled_steps(lambda x, w: (nnp.concatenate([x, x + 1]), nnp.sin(x))) == []
 
 

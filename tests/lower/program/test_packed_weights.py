@@ -82,7 +82,7 @@ def test_an_array_that_is_new_is_packed_and_takes_the_place_of_the_old_one(monke
     assert call.kept.nbytes == call.executable.memory_plan.kept_bytes
 
 
-def test_what_was_packed_goes_with_its_array(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_forms_are_freed_with_their_array(monkeypatch: pytest.MonkeyPatch) -> None:
     call, w, v = Watched(monkeypatch), arrays(32, 16, 3, 3), arrays(16, 32, 3, 3)
     call(X, w, v)
     both = call.kept.nbytes

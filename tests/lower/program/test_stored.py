@@ -195,7 +195,7 @@ def test_a_program_without_compiled_kernels_is_stored(bench: Workbench) -> None:
     np.testing.assert_array_equal(again.run([np.array([1j, 2, 1 + 1j], np.complex64)])[0], [-1, 4, 2j])
 
 
-def test_what_was_computed_again_for_a_budget_is_in_the_stored_plan(bench: Workbench) -> None:
+def test_rematerialised_values_are_in_the_stored_plan(bench: Workbench) -> None:
     def there_and_back(x: Any) -> Any:
         values = [nnp.tanh(x)]
         for _ in range(11):
@@ -357,7 +357,7 @@ def test_a_program_stored_with_other_kernels_is_lowered_anew(bench: Workbench) -
     assert bench.pipelines
 
 
-def test_what_other_packages_say_of_commands_is_not_stored(bench: Workbench) -> None:
+def test_programs_with_commands_of_other_packages_are_not_stored(bench: Workbench) -> None:
     halved = register("halved_by_a_test", 1, infer=lambda x: x, reference=lambda x: x / 2)
     x = np.ones(3, np.float32)
     for _ in range(2):

@@ -31,7 +31,7 @@ def test_inputs_without_an_effect_have_no_cotangent() -> None:
     assert transpose_graph(graph, 2, [], [None]) == [None, None]
 
 
-def test_what_depends_on_values_alone_is_computed_not_transposed() -> None:
+def test_nodes_of_values_alone_are_computed_not_transposed() -> None:
     graph = stage(lambda x, w: [x * nnp.sin(w) * nnp.exp(w)], [SPEC, SPEC]).graph
     (found,) = transpose_graph(graph, 1, [nnc.asarray(X)], [nnc.asarray(np.ones(3))])
     assert np.allclose(np.asarray(found), np.sin(X) * np.exp(X))

@@ -414,7 +414,7 @@ def test_empty_arrays_have_empty_gradients() -> None:
     assert close(nnc.grad(lambda w: nnp.sum(empty @ w))(np.ones((3, 2))), np.zeros((3, 2)))
 
 
-def test_what_a_function_does_not_use_has_gradient_zero() -> None:
+def test_unused_arguments_have_gradient_zero() -> None:
     def f(used: Any, unused: Any) -> Any:
         return used * 2
 

@@ -126,7 +126,7 @@ def test_an_operand_may_be_given_twice(counted, first):
     np.testing.assert_allclose(found, g(nnc.asarray(x), nnc.asarray(y)), rtol=1e-6)
 
 
-def test_what_does_not_depend_on_the_operands_is_recorded_as_well():
+def test_nodes_without_the_operands_are_recorded_as_well():
     @specialised_in_traces
     def f(x):
         return x + nnp.arange(3, dtype=nnp.float32)
@@ -210,7 +210,7 @@ def test_a_function_that_holds_a_value_may_hold_loops_and_rules_of_its_own():
         np.testing.assert_allclose(a, b, rtol=1e-4)
 
 
-def test_what_was_broadcast_before_keeps_no_call_from_being_repeated():
+def test_earlier_broadcasts_keep_no_call_from_being_repeated():
     runs = []
 
     @specialised_in_traces
@@ -373,7 +373,7 @@ def through_layers(x, c, d):
 
 @pytest.mark.parametrize("f", [broadcasts, mixed, swapped, through_layers])
 @pytest.mark.parametrize("shape", [(4,), (1,), (2, 3), ()])
-def test_calls_alike_read_their_own_operands_whatever_was_broadcast_before(f, shape):
+def test_calls_alike_read_their_own_operands_after_any_broadcasts(f, shape):
     operands = nnc.asarray(numbers(shape)), nnc.asarray(5.0), nnc.asarray(np.float32(7.0))
     expected = [np.asarray(value) for value in f(*operands)]
     x, c, d = operands

@@ -36,7 +36,7 @@ def test_x_log_x_at_19(g: nnc.DynamicGraph) -> None:
 
 
 @pytest.mark.parametrize("leave", ["delete", "free", "write"])
-def test_who_takes_over_a_value_gets_its_gradient_when_the_first_holder_leaves(g: nnc.DynamicGraph, leave: str) -> None:
+def test_a_second_holder_of_a_value_gets_its_gradient_when_the_first_leaves(g: nnc.DynamicGraph, leave: str) -> None:
     x, y, z = g.variable(2.0), g.variable(3.0), g.variable(5.0)
     x.set(y)
     if leave == "free":
@@ -370,7 +370,7 @@ TABLE: list[tuple[str, Callable[[nnc.DynamicGraph], dict[str, Any]], tuple[int, 
 
 
 @pytest.mark.parametrize(("make", "first", "steps"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_what_is_kept(
+def test_bookkeeping_counts_operations_and_bindings(
     g: nnc.DynamicGraph,
     make: Callable[[nnc.DynamicGraph], dict[str, Any]],
     first: tuple[int, int],

@@ -136,7 +136,7 @@ def test_a_compiled_routine_agrees_with_its_commands_in_values_and_records(name:
         check_equal(outcome(call, a, b, False), expected, rtol=1e-6)
 
 
-def test_what_runs_often_is_compiled_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_routines_that_run_often_are_compiled_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     g = nnc.DynamicGraph()
     table = RNG.normal(size=(61, 53)).astype(np.float32)
     with caplog.at_level(logging.DEBUG, "nnc"):

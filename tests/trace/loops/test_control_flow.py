@@ -170,7 +170,7 @@ def test_max_steps_counts_rounds_exactly(run: Callable[..., Any]) -> None:
 
 
 @RUN
-def test_what_stands_behind_the_test_does_not_run_in_the_last_round(run: Callable[..., Any]) -> None:
+def test_nodes_behind_the_test_do_not_run_in_the_last_iteration(run: Callable[..., Any]) -> None:
     table = np.arange(5.0)
 
     def total(n: Any) -> Any:

@@ -82,7 +82,7 @@ def test_long_rows_are_not_gone_through_again_in_one_kernel() -> None:
     assert commands(fused(lambda x: x / nnp.sum(x), np.ones(64, np.float32))) == ["fused"]
 
 
-def test_what_others_read_in_between_stays_in_memory() -> None:
+def test_values_that_others_read_in_between_stay_in_memory() -> None:
     graph = fused(lambda x: nnp.tanh((y := nnp.exp(x)) @ y.T) @ y, X)
     assert commands(graph) == ["fused", "dot", "fused", "dot"]
 

@@ -107,7 +107,7 @@ def test_units_that_differ_in_a_number_do_not_share_a_graph() -> None:
     assert third.graphs not in (first.graphs, second.graphs)
 
 
-def test_what_can_run_before_the_rest_is_in_no_unit() -> None:
+def test_nodes_that_can_run_before_the_rest_are_in_no_unit() -> None:
     def function(x: Any, y: Any) -> Any:
         return nnp.exp(nnp.cumsum(x)) * 2.0 + nnp.exp(nnp.cumsum(y)) * 3.0
 
@@ -115,7 +115,7 @@ def test_what_can_run_before_the_rest_is_in_no_unit() -> None:
     assert run(graph, "prefuse").nodes is graph.nodes
 
 
-def test_what_waits_for_a_number_is_a_unit_if_all_of_it_does() -> None:
+def test_nodes_that_wait_for_a_number_are_a_unit_if_all_do() -> None:
     def early(g: Any, m: Any, p: Any) -> Any:
         g, number = nnp.cumsum(g), nnp.sum(nnp.cumsum(m))
         m = m * 0.5 + g  # needs no number, and g would be free
@@ -129,7 +129,7 @@ def test_what_waits_for_a_number_is_a_unit_if_all_of_it_does() -> None:
     assert [len(units_of(with_units(f, X, X, X))) for f in (early, late)] == [0, 1]
 
 
-def test_what_waits_for_nothing_stands_first_and_after_the_numbers_that_it_reads() -> None:
+def test_nodes_that_wait_for_nothing_stand_first_and_after_the_numbers_they_read() -> None:
     def step(g: Any, m: Any, count: Any) -> Any:
         g = nnp.cumsum(g) * 3.0
         number = nnp.exp(nnp.square(count))  # recorded after g
@@ -146,7 +146,7 @@ def test_what_waits_for_nothing_stands_first_and_after_the_numbers_that_it_reads
     check_same_bits(graph, run(graph, "order"), [X, X, np.float32(1)])
 
 
-def test_what_is_made_of_nothing_is_not_waited_for_and_taken_along() -> None:
+def test_nodes_without_operands_are_not_waited_for_and_taken_along() -> None:
     b = GraphBuilder()
     x, w = b.input(VECTOR), b.input(VECTOR)
     g = b.add("cumsum", x, axis=0)
@@ -174,7 +174,7 @@ def test_sums_of_values_are_in_the_unit_that_reads_them_alone() -> None:
     assert not units_of(three)  # of three values two can be added before the third exists
 
 
-def test_what_reads_one_value_in_several_forms_is_a_unit() -> None:
+def test_nodes_that_read_one_value_in_several_forms_are_a_unit() -> None:
     def function(x: Any, w: Any) -> Any:
         g = nnp.cumsum(x)
         return w + nnp.reshape(g, (32, 32)) * 2.0 - nnp.reshape(g, (32, 32)).T
@@ -186,7 +186,7 @@ def test_what_reads_one_value_in_several_forms_is_a_unit() -> None:
     check_same_bits(graph, after, [x, w])
 
 
-def test_what_others_read_is_in_no_unit() -> None:
+def test_values_that_others_read_are_in_no_unit() -> None:
     def function(x: Any) -> Any:
         y = nnp.exp(nnp.cumsum(x))
         z = y * 2.0 + 1.0
@@ -208,7 +208,7 @@ def test_numbers_and_nodes_that_no_kernel_computes_are_in_no_unit() -> None:
     assert not units_of(run(graph, "prefuse"))
 
 
-def test_what_no_single_kernel_takes_is_no_unit() -> None:
+def test_nodes_that_no_single_kernel_takes_are_no_unit() -> None:
     def chain(length: int) -> Any:
         def function(x: Any) -> Any:
             for _ in range(length):

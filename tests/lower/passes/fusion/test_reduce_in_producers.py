@@ -21,7 +21,7 @@ def _late(x: Any, w: Any) -> Any:
     return nnp.exp(y @ w), nnp.sum(y, axis=0), nnp.max(y)
 
 
-def test_what_is_reduced_is_reduced_where_it_is_made() -> None:
+def test_reductions_move_into_the_producer_of_their_operand() -> None:
     graph = run(nnc.make_graph(_late)(X, W), *names_of(SIMPLIFYING))
     after = run(graph, "reduce_in_producers")
     assert names(graph) == ["sin", "dot", "exp", "reduce_sum", "reduce_max"]

@@ -68,7 +68,7 @@ def test_the_variance_has_a_few_roundings_wherever_the_mean_lies(x: Any) -> None
     assert np.all(np.abs(mean - exact.mean(axis=(0, 1, 2))) <= 1e-6 * deviation + 2e-7 * np.abs(x).max())
 
 
-def test_what_is_the_same_everywhere_has_variance_0_and_infinity_makes_nan() -> None:
+def test_constant_rows_have_variance_0_and_infinity_makes_nan() -> None:
     mean, variance = map(np.asarray, nnc.compile(_moments)(np.full_like(X, 3.3)))
     assert not variance.any() and np.all(mean == np.float32(3.3))
     infinite = np.asarray(nnc.compile(_moments)(_outlier((1, 2, 3), np.inf))[1])
@@ -83,7 +83,7 @@ def test_a_batch_norm_in_a_loop_is_the_same() -> None:
     np.testing.assert_allclose(np.asarray(nnc.compile(f)(X)), want, atol=1e-4)
 
 
-def test_what_is_centred_by_the_means_of_other_rows_is_not_taken_for_centred() -> None:
+def test_values_less_the_means_of_other_rows_are_not_taken_for_centred() -> None:
     """The axes have one size, so that shapes do not tell whether each element meets its own mean."""
     x = np.random.default_rng(3).normal(np.arange(1100), 1, (1100, 1100)).astype(np.float32)
 

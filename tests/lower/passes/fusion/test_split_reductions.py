@@ -50,7 +50,7 @@ def test_totals_of_large_tensors_and_of_given_ones_stay() -> None:
     assert given.nodes == graph.nodes
 
 
-def test_what_others_read_stays_in_front_of_them() -> None:
+def test_values_that_others_read_stay_in_front_of_them() -> None:
     def f(x: Any) -> Any:
         total = nnp.sum(nnp.sum(x, axis=1))
         return total, x / total

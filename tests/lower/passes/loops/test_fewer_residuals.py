@@ -245,7 +245,7 @@ def test_random_loops_that_read_each_others_rows_keep_their_values(graph: Graph)
         check_same_bits(graph, after, [RNG.uniform(-1, 1, spec.shape) for spec in graph.input_specs])
 
 
-def test_what_a_fused_kernel_may_compute_anew() -> None:
+def test_residuals_that_a_fused_kernel_may_recompute() -> None:
     b = GraphBuilder()
     x = b.input((4,), "float32")
     identity = GraphBuilder()

@@ -24,7 +24,7 @@ def moved(function: Any, *inputs: Any) -> tuple[Graph, Node]:
     return after, node
 
 
-def test_what_is_the_same_in_every_round_of_a_scan_is_computed_once() -> None:
+def test_invariant_values_of_a_scan_are_computed_once() -> None:
     after, node = moved(lambda x, y: nnc.fori_loop(0, 5, lambda i, c: c + nnp.exp(y) * nnp.sin(y), x), X, X)
     assert names(after) == ["exp", "sin", "mul", "scan"] or sorted(names(after)) == ["exp", "mul", "scan", "sin"]
     assert names(node.graphs[0]) == ["add"]

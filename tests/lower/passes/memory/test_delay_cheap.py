@@ -42,7 +42,7 @@ def test_cheap_results_of_one_value_are_made_behind_independent_nodes() -> None:
     check_same_bits(graph, after, [X])
 
 
-def test_what_would_have_to_live_longer_for_fewer_bytes_stays() -> None:
+def test_nodes_whose_operands_would_live_longer_for_fewer_bytes_stay() -> None:
     def f(x: Any) -> Any:
         total = nnp.cumsum(x, axis=1) + nnp.cumprod(x, axis=1)  # two values become one
         return nnp.cumsum(x, axis=0) * total

@@ -115,7 +115,7 @@ MIDDLES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("middle", MIDDLES)
-def test_what_stands_between_convolutions_is_turned_with_them(middle: str) -> None:
+def test_nodes_between_convolutions_are_turned_with_them(middle: str) -> None:
     after = turned(chain(MIDDLES[middle]), values(2, 8, 9, 6), values(8, 8, 3, 3))
     assert with_channels_last(after).count("conv") == 6
     moved = [node for node in after.nodes if node.command.name in TURNS and node.inputs[0].spec.size >= 2 * 8 * 9]

@@ -101,12 +101,12 @@ def test_loops_that_capture_the_same_weight_share_its_pack() -> None:
     assert packs(packed(both, X, W)) == 1
 
 
-def test_what_would_be_packed_as_often_is_left_to_the_kernel() -> None:
+def test_weights_that_would_be_packed_as_often_are_left_to_the_kernel() -> None:
     assert packs(packed(convolve, X, W)) == 0
     assert packs(packed(lambda x, w: convolve(x, 2 * w), X, W, keeps=True)) == 0
 
 
-def test_what_changes_from_round_to_round_is_left_to_the_kernel() -> None:
+def test_weights_that_change_in_each_iteration_are_left_to_the_kernel() -> None:
     def train(x: Any, w: Any) -> Any:
         return nnc.scan(lambda w, _: (w * 0.5, nnp.sum(convolve(x, w))), w, None, length=3)[1]
 

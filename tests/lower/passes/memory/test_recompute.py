@@ -48,7 +48,7 @@ def test_a_cheap_value_that_is_read_late_is_made_anew_with_its_views() -> None:
     assert arena_bytes(after) < 0.9 * arena_bytes(graph)
 
 
-def test_what_is_read_nowhere_but_where_it_is_made_anew_is_gone_from_where_it_was_made() -> None:
+def test_values_read_only_where_they_are_recomputed_are_not_kept() -> None:
     def whole(x: Any) -> Any:
         y = nnp.exp(x)
         square = y * y  # read late alone
@@ -61,7 +61,7 @@ def test_what_is_read_nowhere_but_where_it_is_made_anew_is_gone_from_where_it_wa
     assert names(after).index("mul") > names(after).index("concatenate")
 
 
-def test_what_order_found_out_about_memory_leads_to_the_same_graph() -> None:
+def test_facts_that_order_cached_lead_to_the_same_graph() -> None:
     x = np.ones((256, 1024), np.float32)
     ordered = run(nnc.make_graph(early_and_late(lambda x: nnp.exp(x) * 2))(x), "inline_calls", "dce", "order")
     assert "_description" in ordered.attrs

@@ -158,13 +158,13 @@ ELEMENTS: list[Callable[..., Any]] = [
 
 
 @pytest.mark.parametrize("function", ELEMENTS)
-def test_what_is_read_in_few_places_is_computed_there(function: Callable[..., Any]) -> None:
+def test_values_read_in_few_places_are_computed_there(function: Callable[..., Any]) -> None:
     after = picked(function, X)
     computed = [node for node in after.nodes if node.command.name in ("sin", "mul", "add", "sub", "exp", "select")]
     assert all(node.outputs[0].spec.size < X.size / 4 for node in computed)
 
 
-def test_what_is_in_memory_for_others_is_read_there() -> None:
+def test_values_in_memory_for_others_are_read_there() -> None:
     """A hidden layer stays the last node of its product: its products before the activation would have to be kept, too."""
     w = np.ones((K, K), np.float32)
 

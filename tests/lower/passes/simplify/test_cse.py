@@ -84,7 +84,7 @@ def test_equal_loops_are_merged_and_unequal_ones_are_not() -> None:
         assert names(after).count("scan") == count
 
 
-def test_what_a_loop_is_given_twice_is_one_value_inside() -> None:
+def test_an_operand_given_twice_to_a_loop_is_one_value_inside() -> None:
     def f(x: Any) -> Any:
         a, b = nnp.exp(x), nnp.exp(x)
         return nnc.fori_loop(0, 3, lambda i, c: c * (a + 1) - (b + 1), x)

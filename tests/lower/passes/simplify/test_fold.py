@@ -16,7 +16,7 @@ add, mul, neg, exp, full = (command(name) for name in ("add", "mul", "neg", "exp
 X = np.asarray([1.0, -0.0, np.nan], np.float32)
 
 
-def test_what_depends_on_small_constants_alone_becomes_a_constant() -> None:
+def test_nodes_of_small_constants_become_constants() -> None:
     graph = record(lambda x: add(x, exp(neg(np.asarray([1, 2, 3], np.float32)))), VECTOR)
     after = check_after(graph, ["fold", "dce"], [X], 1)
     assert [c.shape for c in after.constants] == [(3,)]
@@ -116,7 +116,7 @@ def test_folding_again_changes_nothing() -> None:
     assert run(graph, "fold").nodes is graph.nodes
 
 
-def test_what_is_called_before_a_test_that_fails_at_once_is_called() -> None:
+def test_effects_before_a_test_that_fails_at_once_run() -> None:
     seen: list[float] = []
 
     def f(x: Any) -> Any:

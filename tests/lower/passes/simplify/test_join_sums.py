@@ -34,7 +34,7 @@ def test_parts_that_overlap_are_added() -> None:
     assert names(after).count("add") == 1
 
 
-def test_what_others_read_stays() -> None:
+def test_values_that_others_read_stay() -> None:
     def f(x: Any) -> Any:
         low, high = nnc.vjp(lambda y: y[:2], x)[1](x[:2])[0], nnc.vjp(lambda y: y[2:], x)[1](x[:2])[0]
         return low + high, low

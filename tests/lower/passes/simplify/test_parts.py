@@ -75,7 +75,7 @@ def test_a_slice_at_a_known_place_is_an_ordinary_one() -> None:
     assert names(run(stays, *PASSES)) == ["dynamic_slice"]
 
 
-def test_what_is_written_over_entirely_is_not_made() -> None:
+def test_values_that_are_overwritten_entirely_are_not_made() -> None:
     b = GraphBuilder()
     x, start = b.input((4,), "float32"), b.input((), "int64")
     nothing = b.add("full", shape=(4,), dtype=np.dtype("float32"), value=0)

@@ -66,7 +66,7 @@ def test_common_expressions_get_small(function: Callable[[Any], Any], count: int
         lambda x: x.sum(0, keepdims=True).sum(0),
     ],
 )  # fmt: skip
-def test_what_differs_for_some_number_stays(function: Callable[[Any], Any]) -> None:
+def test_equations_that_fail_for_some_number_are_not_applied(function: Callable[[Any], Any]) -> None:
     graph = nnc.make_graph(function)(np.abs(np.nan_to_num(X, posinf=3)))
     before = [name for name in names(run(graph, "fold", "dce")) if name not in ("broadcast_to", "reshape")]
     after = [name for name in names(run(graph, "fold", "simplify", "dce")) if name not in ("broadcast_to", "reshape")]

@@ -141,7 +141,7 @@ def test_few_places_or_features_do_not_pay_for_copies() -> None:
     ],
     ids=["groups", "dilated", "padding larger than the kernel", "behind, too"],
 )
-def test_what_blocks_cannot_say_stays(w: Any, padding: Any, others: Any) -> None:
+def test_convolutions_that_blocks_cannot_express_stay(w: Any, padding: Any, others: Any) -> None:
     with lanes(1, always=True):
         assert not changes(transposed((1, 4, 5), w, padding, stride=(2,), **others))
 
@@ -155,7 +155,7 @@ def test_kernels_say_whether_their_vectors_hold_channels(dtype: str) -> None:
     assert dtype == "float32" or not has_lanes
 
 
-def test_what_is_not_finite_spreads_over_a_block_at_most() -> None:
+def test_infinities_and_nans_spread_over_a_block_at_most() -> None:
     def spread(case: Sample, *passes: str) -> list[int]:
         """The mask of results that are not finite."""
         x, w = (np.ones(each.shape) for each in case.specs)
