@@ -23,8 +23,8 @@ from nnc.devices.cpu import aligned_bytes
 from nnc.errors import InternalError
 from nnc.lower.kernels.native import Function, Native, State
 from nnc.lower.plan.liveness import Liveness, walk
-from nnc.lower.plan.stages import Bound, Kind, NDArray, Step, Steps, View
-from nnc.lower.program.frame import Arrays, Frame, Run, as_bytes, make_view, result_of
+from nnc.lower.plan.stages import Bound, Kind, NDArray, Step, View
+from nnc.lower.program.executor import Arrays, Block, Executor, Run, as_bytes
 
 if TYPE_CHECKING:
     from nnc.lower.program.program import Program
@@ -108,56 +108,45 @@ class Lives:
         return {i for i, lives in enumerate(self._intervals) if any(a <= p < b for a, b in lives for p in points)}
 
 
-class GuardedFrame(Frame):
-    """The guarded memory of one call at a time, on which steps run and are checked."""
-
-    __slots__ = ("_lives", "_natives", "_numbers", "_zones", "layout")
+class GuardedExecutor(Executor):
+    """Binds steps to guarded memory, into which arguments are copied, and checks each of them in each run."""
 
     def __init__(self, program: Program) -> None:
         natives, functions = program.natives, program.functions()
         self.layout = Layout.of(program.bound, max((native.scratch for native in natives.values()), default=0))
-        self.arena = aligned_bytes(self.layout.nbytes)
+        super().__init__(program.outside, program.parts, aligned_bytes(self.layout.nbytes))
         self._zones = self.layout.zones()
         self._lives = Lives(program.bound)
         self._numbers = {id(step): i for i, step in enumerate(walk(program.bound.steps))}
         scratch = self.arena.ctypes.data + self.layout.scratch.start
         self._natives = {key: _Call(native, functions[key], scratch) for key, native in natives.items()}
-        super().__init__(program)
 
-    def _make_arena(self) -> NDArray:
-        return self.arena
-
-    def _memory(self, number: int) -> NDArray | None:
+    def fixed(self, number: int) -> NDArray | None:
+        """The bytes of a buffer between its red zones; None for tapes."""
         place = self.layout.places.get(number)
         return None if place is None else self.arena[place]
 
-    def _program(self, steps: Steps) -> Callable[[], None]:
-        return self._block(steps)
-
-    def _run_checked(self, inputs: Sequence[NDArray]) -> list[NDArray]:
-        bound = self.program.bound
-        given = dict(enumerate(inputs))  # inputs are the first buffers
-        constants = {i: bound.constants[b.index] for i, b in enumerate(bound.buffers) if b.kind is Kind.CONSTANT}
-        known = {i: x for i, x in (given | constants).items() if i in self.layout.places}
+    def begin(self, given: Sequence[NDArray]) -> None:
+        """Poisons all memory, and copies the arguments of a call and the constants into it."""
+        super().begin(given)
         self.arena[...] = POISONS[0]
-        for i, array in known.items():
-            self.arena[self.layout.places[i]] = as_bytes(array)
-        try:
-            self._run()
-        finally:
-            self._clear()
-        for i in bound.donated:
-            as_bytes(given[i])[...] = self.arena[self.layout.places[i]]
-        outputs = []
-        for view in bound.outputs:
-            memory = given[view.buffer] if view.buffer in given else self.arena[self.layout.places[view.buffer]]
-            outputs.append(result_of(view, memory) if view.buffer in given else make_view(memory, view).copy())
-        return outputs
+        for i, buffer in enumerate(self.buffers):
+            if buffer.kind in (Kind.INPUT, Kind.CONSTANT) and i in self.layout.places:
+                known = given if buffer.kind is Kind.INPUT else self.outside.constants
+                self.arena[self.layout.places[i]] = as_bytes(known[buffer.index])
+
+    def finish(self) -> None:
+        """Copies results and donated arguments to the arrays of the call."""
+        for i, buffer in enumerate(self.buffers):
+            is_donated = buffer.kind is Kind.INPUT and buffer.index in self.outside.donated
+            if (is_donated or buffer.kind is Kind.OUTPUT) and i in self.layout.places:
+                as_bytes(self.whole(buffer))[...] = self.arena[self.layout.places[i]]
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _step(self, step: Step) -> Run:
-        kernel, arguments, results, params = super()._step(step)
+    def bind(self, step: Step, block: Block) -> Run:
+        """Binds a step to a function that runs it and looks at the memory around."""
+        kernel, arguments, results, params = super().bind(step, block)
         if step.region is not None:
             return kernel, arguments, results, params
         places, lives, native = self.layout.places, self._lives, self._natives.get(id(step))
@@ -228,14 +217,14 @@ class GuardedFrame(Frame):
                 )  # fmt: skip
 
     def _name(self, number: int) -> str:
-        buffer = self.program.bound.buffers[number]
+        buffer = self.buffers[number]
         return f"buffer {number} ({buffer.kind.value} {buffer.symbol.spec})"
 
     def _fail(self, step: Step, problem: str) -> NoReturn:
-        kernel = self.program.kernel_of(step)
+        kernel = self.parts().kernels[id(step)]
         name = f"step {self._numbers[id(step)]} ({step.command.name}, {kernel.backend})"
         lines = [
-            f"{self.program.bound.name}: {name} {problem}.",
+            f"{self.outside.name}: {name} {problem}.",
             f"  inputs {', '.join(map(str, step.input_specs))}   outputs {', '.join(str(v.spec) for v in step.outputs)}",
         ]
         if step.source is not None:

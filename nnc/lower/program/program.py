@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nnc.collection import collection_paused
+from nnc.devices.cpu import aligned_bytes
 from nnc.graph import Kernel
 from nnc.lower.kernels.native import Compiler, Function, Native
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.schedule.types import Around, Schedule
 from nnc.lower.plan.stages import Bound, NDArray, Planned, Step
-from nnc.lower.program.frame import Frame, NoRoomError
-from nnc.lower.program.guard import GuardedFrame
+from nnc.lower.program.executor import Executor
+from nnc.lower.program.frame import Frame, NoRoomError, PythonFrame
+from nnc.lower.program.guard import GuardedExecutor
 from nnc.lower.program.native_frame import CallMemory, NativeFrame
 from nnc.lower.program.native_program import NativeCode, ProgramAbi, ProgramParts
 from nnc.lower.program.natives import Natives
@@ -35,7 +37,7 @@ class Program:
     around: Around | None = None
     code: NativeCode | None = None
     guard: bool = False
-    idle: list[Frame | NativeFrame] = field(default_factory=list, repr=False)
+    idle: list[Frame] = field(default_factory=list, repr=False)
 
     @classmethod
     def of(cls, planned: Planned, schedule: Schedule, choose: Callable[[Step], Kernel]) -> Program:
@@ -150,14 +152,15 @@ class Program:
         if self.code is not None and not self.guard and room.fits(self.code.outside):
             self.idle.append(self._make_frame(room))
 
-    def _make_frame(self, room: CallMemory | None = None) -> Frame | NativeFrame:
+    def _make_frame(self, room: CallMemory | None = None) -> Frame:
         """Makes a frame: the memory of one call at a time."""
         with collection_paused():
             try:
                 if self.guard:
-                    return GuardedFrame(self)
+                    return PythonFrame(GuardedExecutor(self))
                 if self.code is None:
-                    return Frame(self)
+                    executor = Executor(self.outside, self.parts, aligned_bytes(self.arena_bytes))
+                    return PythonFrame(executor, self.schedule, self.around)
                 return NativeFrame(self.code.entry(self._is_apart), self.around, room)
             except MemoryError as error:
                 raise NoRoomError(str(error)) from None
