@@ -29,8 +29,12 @@ _SORTING = cpu_target().sorting
 
 
 def is_quick(keys: Keys, n: int) -> bool:
-    """Whether a row is sorted by quicksort. Digits are faster for keys with positions, as long as the caches hold them."""
-    return has_quicksort(keys.layout) and not (keys.low and not is_short(keys, n) and n < _SORTING.least_quick)
+    """Whether a row is sorted by quicksort. Digits are faster for keys with positions, as long as the caches hold them, or where
+    many are equal, as integers often are.
+    """
+    if not has_quicksort(keys.layout):
+        return False
+    return not keys.low or is_short(keys, n) or (n >= _SORTING.least_quick and not dtypes.is_integer(keys.dtype))
 
 
 def is_short(keys: Keys, n: int) -> bool:
