@@ -47,7 +47,7 @@ class Inputs:
         return self.reads_all and not self.donated
 
     def memory(self, leaves: Sequence[Any], kept: PackedWeights | None) -> list[Any]:
-        """The memory of all inputs; inputs that are written over are left to the program alone.
+        """The memory of all inputs; inputs that are overwritten are left to the program alone.
 
         Args:
             leaves: the dynamic leaves of a call, which are known to fit.
@@ -85,7 +85,7 @@ class Inputs:
                 leaf.take_back(memory[place])
 
     def end(self, leaves: Sequence[Any], outputs: list[Any]) -> list[Any]:
-        """Deletes donated arrays that were not written over; returns outputs that share no memory with NumPy's."""
+        """Deletes donated arrays that were not overwritten; returns outputs that share no memory with NumPy's."""
         for i in self.spared:
             leaf = leaves[i]
             if isinstance(leaf, Array):

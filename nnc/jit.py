@@ -87,7 +87,7 @@ def compile(
         donate_argnums: positions of arguments whose memory the call may reuse; their arrays cannot be read afterwards.
         donate_argnames: names of arguments to donate.
         device: "cpu".
-        memory_budget: bytes, or a text such as "2GiB", that the memory plan must fit into: values are computed again
+        memory_budget: bytes, or a text such as "2GiB", that the memory plan must fit into: values are recomputed
             rather than kept until it does.
         streams: how many threads may run steps that do not depend on each other, which takes more memory; "auto" is
             one, unless long steps that are independent pay for more.

@@ -18,7 +18,7 @@ from nnc.lower.plan.stages import Step, Strides, View
 @dataclass(frozen=True, slots=True)
 class Axis:
     """A loop: its length, and how many bytes further each round lies in the left operand, the right one, the result, and in
-    `more` tensors that are gone through along with the result.
+    `more` tensors that are traversed along with the result.
     """
 
     size: int
@@ -86,7 +86,7 @@ def product_of(step: Step) -> Product:
 
 def make_product(params: Mapping[str, Any], left: View, right: View, results: Sequence[Strides]) -> Product:
     """The matrix products of a `dot` with these parameters. `results` are the strides, along the axes of the result, of the result
-    itself and of the `more` tensors that are gone through with it.
+    itself and of the `more` tensors that are traversed with it.
     """
     (x, shape_x), (y, shape_y) = ((view.strides, view.spec.shape) for view in (left, right))
     contract, batch = params["contract"], params.get("batch", ((), ()))

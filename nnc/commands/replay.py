@@ -1,6 +1,6 @@
 """`pull_rounds`: the reverse pass of a loop that kept nothing but where it began.
 
-The states that the pass needs are computed again, iteration by iteration, from a few that are kept: the last kept one is advanced
+The states that the pass needs are recomputed, iteration by iteration, from a few that are kept: the last kept one is advanced
 to just before the iteration to pull, and on the way new ones are kept where room is. Where they go is Griewank and Walther's
 optimal schedule ("Algorithm 799: revolve", 2000): with s places and every iteration run at most t times more, C(s + t, s)
 iterations can be pulled.

@@ -85,8 +85,8 @@ class Fusion:
     """Limits of one fused kernel.
 
     Attributes:
-        row_elements: elements of a row that is gone through in several phases.
-        column_elements: the same for rows across memory, many of which are gone through at once.
+        row_elements: elements of a row that is traversed in several phases.
+        column_elements: the same for rows across memory, many of which are traversed at once.
         nodes: commands in one kernel.
         operands: operands and results of one kernel.
     """

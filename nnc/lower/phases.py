@@ -35,7 +35,7 @@ class Phase:
         return replace(self, passes=tuple(each for each in self.passes if each != name))
 
 
-# Calls are inlined, but for barriers, which keep values that are computed again on purpose from being merged with the original.
+# Calls are inlined, but for barriers, which keep values that are recomputed on purpose from being merged with the original.
 SIMPLIFY = Phase(
     "simplify",
     ("inline_calls", "dce", "fold", "simplify", "parts", "cse"),

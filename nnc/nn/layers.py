@@ -254,7 +254,7 @@ class Sequential(Module):
 
 
 class Checkpoint(Module):
-    """A layer whose intermediate values are computed again in the reverse pass, not kept (see nnc.checkpoint).
+    """A layer whose intermediate values are recomputed in the reverse pass, not kept (see nnc.checkpoint).
 
     Args:
         layer: a module.

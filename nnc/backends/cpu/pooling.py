@@ -179,7 +179,7 @@ def _first_place(code: Code, axes: Sequence[_Axis], o: Sequence[Bound]) -> Bound
 
 
 class _Found(ABC):
-    """The running result of a window while its elements are gone through."""
+    """The running result of a window while its elements are traversed."""
 
     @abstractmethod
     def take(self, x: Value, place: Bound) -> None:

@@ -6,7 +6,7 @@ its pages are faulted twice. So the donated arrays of a call are touched while i
 size that the last call like this one needed, if a file tells it. The rest of its frame's memory is touched once its size is known:
 while code is compiled or loaded, and while the program runs, as far as it has not come there itself.
 
-A program may not write over memory that others see, such as parameters that lie in memory of NumPy's. Donated arrays whose memory
+A program may not overwrite memory that others see, such as parameters that lie in memory of NumPy's. Donated arrays whose memory
 others see are copied meanwhile.
 """
 
@@ -216,7 +216,7 @@ class Prefetcher:
                     self._touch(self._likely)
 
     def prefetch_donated(self, arrays: Sequence[Array]) -> None:
-        """Prefetches donated arrays: the call may write over arrays that nobody else sees, and over copies of the others."""
+        """Prefetches donated arrays: the call overwrites arrays that nobody else sees, and copies of the others."""
         alone = [array.data for array in arrays if is_alone(array)]
         seen = [x for x in arrays if not x.is_deleted() and not is_alone(x) and x.data.flags.c_contiguous]
         self.arrays.begin(alone, seen)

@@ -2,7 +2,7 @@
 
 Axes that elementwise commands, broadcasts, transposes and reductions tie together are one *label*, a loop of the kernel. A group is
 one loop nest if no tensor has a label twice and all its reductions remove the same labels: those are the loops of a *row*, which is
-gone through once or, where a reduced operand depends on another reduction's result, in several phases (softmax takes three).
+traversed once or, where a reduced operand depends on another reduction's result, in several phases (softmax takes three).
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ class Domain:
         every = loops[0].union(*loops)
         rows = every - self.reduced if self._sums else every
         if any(loops[result] != rows for _, _, result in self._sums):
-            return False  # a sum that does not belong to every row would be computed again for each
+            return False  # a sum that does not belong to every row would be recomputed for each
         return all(loops[self._kind[symbol]] in (every, rows) for symbol in outputs)
 
 

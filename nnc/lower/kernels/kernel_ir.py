@@ -96,7 +96,7 @@ class Nest:
 
     @property
     def is_flat(self) -> bool:
-        """Whether all operands are gone through from the first byte to the last (or are one value), so that only the length
+        """Whether all operands are traversed from the first byte to the last (or are one value), so that only the length
         tells such nests apart.
         """
         if self.row or len(self.outer) != 1 or not all(map(keeps_order, self.graph.nodes)):

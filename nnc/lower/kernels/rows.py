@@ -1,6 +1,6 @@
 """Rows of a nest: the work of one iteration of the outer loops, phase by phase.
 
-A row lies along the vector loop, or across it: then neighbouring rows are gone through side by side, a few vectors of them in
+A row lies along the vector loop, or across it: then neighbouring rows are traversed side by side, a few vectors of them in
 registers or, where rows are wide, many in memory near the processor.
 """
 
@@ -83,7 +83,7 @@ class Rows(Values):
                 block.values[node.outputs[0]] = rounded(code, node, code.read(total))
 
     def _row_range(self, loop: int) -> tuple[Value | int, Value | int]:
-        """The iterations of a loop of the row that are gone through here."""
+        """The iterations of a loop of the row that are traversed here."""
         n = self.nest.sizes[loop]
         if self.part is None or loop != self.nest.row[0]:
             return 0, n

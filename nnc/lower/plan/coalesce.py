@@ -1,8 +1,8 @@
 """Finds tensors that may share memory, so that moves cost nothing; `rewrite` puts steps onto the buffers that this leaves.
 
 Two sets of tensors may become one buffer unless both hold something at the same time. At the same time they may hold one value
-(one is a move of the other), or meet in a single step that may write over its input. In this order: loop carries (on which
-the number of their copies rests), all other moves, joins that are parts of joins, commands that may write over an input, all other
+(one is a move of the other), or meet in a single step that may overwrite its input. In this order: loop carries (on which
+the number of their copies rests), all other moves, joins that are parts of joins, commands that may overwrite an input, all other
 parts that are joined, and donated arguments for results. Moves that cannot share memory stay copies.
 """
 
@@ -87,7 +87,7 @@ class Classes:
         self._parts: dict[int, _Part] = {}
         self._joined: set[int] = set()  # classes that parts lie in
         self._lying: dict[int, dict[int, list[int]]] = {}  # the parts in a tensor, by the point of their join
-        self._known: dict[int, _Operands] = {}  # of steps that may write over an input, by their point
+        self._known: dict[int, _Operands] = {}  # of steps that may overwrite an input, by their point
 
     @cached_property
     def _views(self) -> list[set[View]]:
@@ -187,7 +187,7 @@ class Classes:
         return joins and source in self._operands(at, step).reads
 
     def _in_place(self, at: int, a: int, b: int) -> bool:
-        """Whether the step at this point may write over its input, where one of two classes ends and the other begins."""
+        """Whether the step at this point may overwrite its input, where one of two classes ends and the other begins."""
         step = self.live.points[at]
         if step is None or step.region is not None:
             return False

@@ -17,7 +17,7 @@ from nnc.lower.plan.scheduling import OperationGraph
 # Values are dropped in the order of seconds of recomputing / (bytes x (seconds until the next use) ** patience).
 _PATIENCE = (0.0, 0.5, 1.0)
 _GROWTH = 6  # times as many operations as given, at most
-_SMALL = 1000  # dead values below this part of the limit stay for values that may be computed again from them
+_SMALL = 1000  # dead values below this part of the limit stay for values that may be recomputed from them
 _HALVINGS = 7  # of the range in which the smallest limit is sought
 _NEVER = -1
 
@@ -71,7 +71,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Operations in order; readers of a value that was computed again read the latest results, but for values that are kept.
+    """Operations in order; readers of a value that was recomputed read the latest results, but for values that are kept.
 
     `peak` is the largest live set in bytes, `seconds` the time of the operations that are `repeated`.
     """
@@ -271,7 +271,7 @@ class _Run:
         return price
 
     def _missing_use(self, s: int) -> int | None:
-        """Finds the next use of a value that has to be computed again from a storage; None where there is none."""
+        """Finds the next use of a value that has to be recomputed from a storage; None where there is none."""
         graph, todo, found = self.graph, [s], {s}
         uses = []
         while todo:

@@ -138,7 +138,7 @@ def binder() -> Native:
     """The function (frame, table) -> i64 that finds the arrays of a call.
 
     Returns:
-        0, or 1 + the number of an input that is not as the table has it, or shares memory that the program writes over.
+        0, or 1 + the number of an input that is not as the table has it, or shares memory that the program overwrites.
     """
     code = Code("KERNEL", (("ptr", "frame"), ("ptr", "table")))
     refuse = code.label("refuse")

@@ -120,7 +120,7 @@ def _part(outline: Outline, name: str, steps: Steps) -> list[StepCode]:
     """The functions that run a part.
 
     Where no Python runs in a loop, all its memory is reached through the parameters of a function, so that LLVM may be told that no
-    two of them overlap: arguments that are written over share no memory with others, results are fresh.
+    two of them overlap: arguments that are overwritten share no memory with others, results are fresh.
     """
     code = StepCode(outline, name)
     if not any(isinstance(step.region, Loop) for step in steps) or not outline.is_native(steps):

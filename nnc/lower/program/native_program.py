@@ -43,7 +43,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class ProgramAbi:
-    """The interface of a compiled program, enough to call it: its inputs, which of them it writes over and which are
+    """The interface of a compiled program, enough to call it: its inputs, which of them it overwrites and which are
     kept for it (`Bound.kept`), the specs of the fresh memory that it is given, its results, its constants, its arena, how many
     loops count iterations, and whether every step runs in every call: tests may leave much of the arena alone.
     """

@@ -29,7 +29,7 @@ class Prefetch(Protocol):
         ...
 
     def prefetch_donated(self, arrays: Sequence[Array]) -> None:
-        """Prefetches donated arrays, which the call may write over."""
+        """Prefetches donated arrays, which the call may overwrite."""
         ...
 
     def expect(self, outside: ProgramAbi) -> None:

@@ -2,7 +2,7 @@
 
 The forward part of a linearised iteration runs in the loop and yields, besides the iteration's own outputs, rows for the linear
 part to read. Only values that depend on carried ones are kept so: elements of sequences are read again, and values that depend on
-captured values alone are computed again.
+captured values alone are recomputed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tensors less their own mean, which passes that rewrite sums look for."""
+"""Finds tensors less their own mean, for passes that rewrite sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Axes = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Centred:
-    """Finds them in a graph, of which the writers of symbols and the constants are given."""
+    """Finds centred tensors in a graph, given the writers of symbols and the constants."""
 
     writers: Mapping[Symbol, Node]
     constants: Mapping[Symbol, NDArray]

@@ -20,8 +20,8 @@ from nnc.options import Options
 def epilogue(graph: Graph, options: Options) -> Graph:
     """Makes one `with_epilogue` node of a product and the `fused` node that reads it, in sub-graphs, too.
 
-    The product runs where the fused node stood: nobody reads it before, and the operands that are kept until then are no more than
-    memory has room for. The backend of the product must take such an epilogue, and the fused node must go over the elements of the
+    The product runs in the place of the fused node: no node reads it before, and the operands that are kept until then fit into
+    memory. The backend of the product must take such an epilogue, and the fused node must go over the elements of the
     product; if others read the product later, it is one more result.
 
     Requires: `fuse` ran; later passes keep the order of symbols that share memory.
@@ -41,7 +41,7 @@ class _Attacher:
         self._joins = _Joins(device)
 
     def top(self, graph: Graph, donated: Sequence[int]) -> Graph:
-        """The new form of the graph that is called."""
+        """Rewrites the graph of the program."""
 
         def description() -> Description:
             return Description(graph, donated={graph.inputs[i] for i in donated}, free=graph.outputs)
@@ -49,7 +49,7 @@ class _Attacher:
         return _Attached(graph, 0, description, self._joins).result(self._inner)
 
     def _round(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
-        """The new form of a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
+        """Rewrites a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
         key = graph, carried, before
         if key not in self._known:
             attached = _Attached(graph, before, lambda: Description(graph, carried=carried, before=before), self._joins)
@@ -81,7 +81,7 @@ class _Attached:
 
     @cached_property
     def memory(self) -> _Memory:
-        """Live bytes at each node; computed when first asked."""
+        """Live bytes at each node, computed at the first request."""
         return _Memory(self.description())
 
     def result(self, inner: Callable[[Node], Node]) -> Graph:
@@ -110,7 +110,7 @@ class _Attached:
                 return
 
     def _view(self, symbol: Symbol) -> Node | None:
-        """The node that stretches another symbol to this one."""
+        """The `broadcast_to` node that makes this symbol."""
         node = self.graph.nodes[self.writer[symbol]] if symbol in self.writer else None
         return node if node is not None and _is_view(node) else None
 
@@ -215,7 +215,7 @@ class _Memory:
             for i in range(last[s] + 1, at + 1):
                 live[i - first] += operations.nbytes[s]
         nbytes = operations.nbytes[self._number[self._views[product.outputs[0]].base]]
-        # The result may have lain where the product did, or where an operand does that the joined kernel does not write over.
+        # Before, the result could share the memory of the product, or of an operand that the joined kernel does not overwrite.
         taken_over = any(i == operand for i, _ in node.params["overwrite"])
         loses_place = len(joined.params["overwrite"]) < len(node.params["overwrite"])
         live[:-1] = [n - nbytes for n in live[:-1]]

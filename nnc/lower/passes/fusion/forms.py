@@ -1,7 +1,7 @@
-"""Sub-graphs of kernels: kernels that do the same share one.
+"""Sub-graphs of kernels, which equal kernels share.
 
-Layers and parameters are alike: of the kernels of a training step, most do the same as another one. Facts about the
-sub-graph of one, and printed for it, need not be looked for again.
+Layers and parameters repeat: most kernels of a training step equal another one. Facts about a shared sub-graph, and its
+printed text, are found once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Form = tuple[Graph, Mapping[str, Any]]
 
 
 class Forms:
-    """Makes nodes that own others as a sub-graph of this name, one for all groups that are alike in all but their operands."""
+    """Makes nodes that own others as a sub-graph of this name, one for all groups that differ in their operands alone."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class Forms:
             constants: symbols that the nodes may read, and their values.
             outputs: its results.
             overwrite: gives, for the symbols that it reads, the pairs (input, output) that may share memory.
-            of: whose source line it has.
+            of: the node whose source line it gets.
         """
         number: dict[Symbol, int] = {}
         rows = []

@@ -1,4 +1,4 @@
-"""Puts elementwise commands and reductions that go over the same elements into one kernel, so that memory is gone over once."""
+"""Fuses elementwise commands and reductions over the same elements into one kernel, which traverses memory once."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Fuser:
 
 
 def _expanded(graph: Graph, before: int) -> tuple[Graph, int]:
-    """The graph with commands taken apart that have an expansion, and how many nodes are in front by then."""
+    """Expands commands that have an expansion; returns the graph, and the number of nodes in front by then."""
     if not any(node.command in expansion for node in graph.nodes):
         return graph, before
     nodes: list[Node] = []
@@ -111,7 +111,7 @@ class _Rebuilt:
             group = self.grouping.group[i]
             if group is not None:
                 if len(group.nodes) == 1 and is_gather(node):
-                    self._append(node)  # its own kernel is as good
+                    self._append(node)  # a kernel of its own is as fast
                 elif group.nodes[-1] == i and group.outputs:
                     self._append(self._fused(group))
             elif not self.grouping.is_free[i]:
@@ -133,7 +133,7 @@ class _Rebuilt:
         if symbol in self.present:
             return
         node = self.old.nodes[self.grouping.writer[symbol]]
-        stays = node.command in same_axes or node.command in number  # outside of kernels
+        stays = node.command in same_axes or node.command in number  # the node stays outside of kernels
         self._append(
             node if stays else _fused_node((node,), {}, node.outputs, Domain.of_nodes((node,)), self.fuser.forms)
         )
@@ -188,7 +188,7 @@ def _fused_node(
     """A node that runs all of these, with copies of them in a graph of its own.
 
     Args:
-        domain: None where all that is read and written is gone through element by element.
+        domain: None where all that is read and written is traversed element by element.
     """
     nodes = _without_repeats(nodes, outputs)
     needed, kept = set(outputs), []

@@ -31,7 +31,7 @@ _SIBLINGS = 4  # how many earlier readers of an operand are tried
 class Group:
     """Nodes that become one kernel, by their positions: nodes that compute, and free nodes that they take along.
 
-    A group is *plain* if all that its nodes read and write has one shape and is gone through element by element: it always fits,
+    A group is *plain* if all that its nodes read and write has one shape and is traversed element by element: it always fits,
     and its domain is only made where it has to be compared with another one. The same holds for a node that looks for its group.
     """
 
@@ -45,7 +45,7 @@ class Group:
     readers: int  # the nodes, in the group and elsewhere, that read its results, directly or through views
     reads: int  # the symbols that its nodes read
     most: int  # the bytes of the largest result, of all readers
-    count: int  # of the commands of its nodes, those within units included
+    count: int  # number of its commands, commands within units included
 
 
 class Grouping:
@@ -54,7 +54,7 @@ class Grouping:
     A node is *free* if it costs nothing within a kernel, so that every kernel may have it: a view, or a command without operands.
 
     Args:
-        early: how many nodes stay in front of the others.
+        early: number of nodes that stay in front of the others.
         compact: whether nothing may be kept in memory for longer.
     """
 
@@ -149,7 +149,7 @@ class Grouping:
             self._single = i
 
     def _alone(self, i: int, node: Node, given: Sequence[int]) -> Group:
-        """A group of one node and of the producers that it takes along, as far as that fits."""
+        """A group of one node and of its free producers, as far as they fit."""
         views = []
         reads = 0
         for symbol in node.inputs:
@@ -212,19 +212,19 @@ class Grouping:
         return dict.fromkeys(made + self._groups(others))
 
     def _groups(self, nodes: Iterable[int]) -> list[Group]:
-        """The groups of nodes that have one so far."""
+        """The groups of these nodes, where they have one so far."""
         return [group for j in nodes if (group := self.group[j]) is not None]
 
     def _merged(self, other: Group, mine: Group) -> Group | None:
-        """The first of two groups, to which the second is added, and which runs where that does; None if that is not allowed or of
-        no use.
+        """Adds the second of two groups to the first, which then runs in the place of the second; None if that is not allowed or
+        of no use.
         """
         i = mine.nodes[-1]
         count = other.count + mine.count
         if count > _FUSION.nodes or (other.nodes[0] < self.early) != (i < self.early):
             return None
         members = other.members | mine.members
-        if other.readers & ~members & ((1 << i) - 1):  # somebody needs a result earlier
+        if other.readers & ~members & ((1 << i) - 1):  # a node needs a result earlier
             return None
         if not self._saves_memory(other, mine) or (self._raising & other.members and self._fails_late(other, i)):
             return None
@@ -299,7 +299,7 @@ class Grouping:
         return longer <= gone
 
     def _fails_late(self, other: Group, i: int) -> bool:
-        """Whether a node that may raise would come behind an effect that it stands before."""
+        """Whether a node that may raise would move behind an effect."""
         return bool(self._raising & other.members) and bool((self._effects & ((1 << i) - 1)) >> other.nodes[0])
 
     def _gathers_from_itself(self, nodes: Iterable[int]) -> bool:
@@ -312,7 +312,7 @@ class Grouping:
         )
 
     def _is_worthwhile(self, nodes: Sequence[int], outputs: Sequence[int], domain: Domain) -> bool:
-        """Whether one kernel is no slower than two: rows that are gone through again must stay in the cache."""
+        """Whether one kernel is no slower than two: rows that are traversed again must stay in the cache."""
         reduced = domain.reduced
         length = math.prod([domain.sizes[label] for label in reduced])
         if length <= _FUSION.column_elements:
@@ -332,7 +332,7 @@ class Grouping:
         return found
 
     def _is_gone_through_once(self, nodes: Sequence[int], outputs: Sequence[int], domain: Domain) -> bool:
-        """Whether neither a sum depends on another one, nor a result that has elements of its own for all that is summed."""
+        """Whether no sum depends on another one, and no result that has elements for all summed ones depends on a sum."""
         sums, reads_of = self._sums, self._reads_of
         late = 0  # the nodes whose results are known when sums are
         for j in nodes:
@@ -352,7 +352,7 @@ def _size(symbol: Symbol) -> int:
 
 
 def _end(group: Group) -> int:
-    """The place at which a group runs."""
+    """The place in the order at which a group runs."""
     return group.nodes[-1]
 
 

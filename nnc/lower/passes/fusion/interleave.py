@@ -16,8 +16,8 @@ def interleave(graph: Graph, options: Options) -> Graph:
     """Puts nodes into the order in which several streams would begin them, where there are several.
 
     Memory is planned for one order. One chain after the other would use the same memory, so that the second had to wait for the
-    first; chains that take turns have memory of their own, which is the cost of streams. Where "auto" finds that it is too much,
-    the order stays.
+    first; chains that take turns have memory of their own, which is the cost of streams. Where "auto" finds that this takes too
+    much memory, the order stays.
 
     Requires: later passes keep the order.
     Ensures:  the same nodes; with "auto", the largest live set grows by a quarter at most, or by little.

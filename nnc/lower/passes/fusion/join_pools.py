@@ -14,7 +14,8 @@ from nnc.options import Options
 def join_pools(graph: Graph, options: Options) -> Graph:
     """Makes one node of neighbours in the order that one command computes `together`, so that memory is gone over once.
 
-    Where places are found much later, memory was short in between. Sub-graphs stay as they are.
+    Nodes far from each other are not joined, as the pass before has separated them where memory is short. Sub-graphs stay as they
+    are.
 
     Requires: the order and the layout are final.
     Ensures:  the same values, up to the sign of zero.

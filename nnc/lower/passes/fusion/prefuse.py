@@ -1,7 +1,7 @@
 """Takes elementwise nodes that wait for the same values, up to results of the graph, as one operation: a *unit*.
 
-An optimizer's update of a parameter is one, and updates are half of the nodes of a training step. Nothing is to be decided within
-a unit: it will be a kernel, none of its nodes can free anything before, and all can run then. Passes that follow look at it once
+An optimizer's update of a parameter is one, and updates are half of the nodes of a training step. Passes have no choice within
+a unit: it will be a kernel, none of its nodes can free memory before, and all can run then. Passes that follow look at it once
 instead of at all of its nodes, and count values that lie in memory: values within a unit never do.
 """
 

@@ -167,7 +167,7 @@ def _first_order(ndim: int) -> Axes:
 
 
 def _is_lazy(node: Node) -> bool:
-    """Whether a node is a view that is made anew in the order that is asked for."""
+    """Whether a node is a view that is made again in the requested order."""
     return node.command.name == "broadcast_to" or _turns(node, _first_order)
 
 
@@ -187,7 +187,7 @@ def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> dict[Node, _Way]:
                     readers.setdefault(symbol, []).append(number[node])
                 else:
                     others.add(symbol)
-        elif not _is_lazy(node) and not _turns(node, last_order):  # those show either order
+        elif not _is_lazy(node) and not _turns(node, last_order):  # such nodes show either order
             others.update(node.inputs)
     made = {node.outputs[0] for node in graph.nodes if _is_lazy(node)}
     symbols = dict.fromkeys((*readers, *writers))
@@ -234,7 +234,7 @@ class _Turned:
             if way is not None:
                 self._turn(node, way)
             elif node.outputs and node.outputs[0] in self.lazy:
-                continue  # made where it is read
+                continue  # it is made where it is read
             elif _turns(node, last_order) and node.inputs[0] in self.last:
                 self.first[node.outputs[0]] = self.last[node.inputs[0]]
             else:
@@ -253,7 +253,7 @@ class _Turned:
         self._places(way.output)[old] = new
 
     def _get(self, symbol: Symbol, last: bool, reader: Node | None) -> Symbol:
-        """The symbol with its channels where they are asked for."""
+        """The symbol in the requested order."""
         last = last and symbol.spec.ndim > 2
         places = self._places(last)
         found = places.get(symbol)
@@ -278,7 +278,7 @@ class _Turned:
         return self._append("transpose", source, symbol.spec, {"permutation": invert_permutation(order)}, reader)
 
     def _show(self, node: Node, last: bool) -> Symbol:
-        """A view in the order that is asked for."""
+        """A view in the requested order."""
         out, x = node.outputs[0], node.inputs[0]
         if last and node.command.name == "transpose":
             return self._get(x, False, node)

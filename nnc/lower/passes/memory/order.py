@@ -1,4 +1,4 @@
-"""Runs nodes in the order that keeps the fewest bytes live."""
+"""Orders nodes so that the fewest bytes are live."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class _Orderer:
         self.known: dict[tuple[Graph, tuple[Symbol, ...], int], Graph] = {}
 
     def top(self, graph: Graph) -> Graph:
-        """The ordered form of the graph that is called."""
+        """Orders the graph of the program."""
         donated = {graph.inputs[i] for i in self.donated}
         description = Description(graph, donated=donated, free=graph.outputs)
         return _with_nodes(graph, self._ordered(description)).with_attrs(_description=description)
 
     def round(self, graph: Graph, carried: slice, before: int) -> Graph:
-        """The ordered form of a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
+        """Orders a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
         key = graph, graph.inputs[carried], before
         if key not in self.known:
             description = Description(graph, carried=key[1], before=before)
@@ -84,7 +84,7 @@ class Description:
         donated: inputs that may be overwritten.
         free: symbols whose memory is no part of the arena.
         carried: inputs that end with their last reader.
-        before: how many nodes must stay in front of the others.
+        before: number of nodes that must stay in front of the others.
         known: the description of a graph that is called alike, and whose symbols, as far as they are in this one, lie
             where they do here.
     """
@@ -111,7 +111,7 @@ class Description:
 
     def _number_storages(self) -> None:
         number, nbytes, free = self.number, self._nbytes, self.free
-        for symbol, view in islice(self.views.items(), len(number), None):  # known symbols stand in front
+        for symbol, view in islice(self.views.items(), len(number), None):  # known symbols come first
             if view.base is symbol:
                 number[symbol] = len(nbytes)
                 nbytes.append(0 if symbol in free else padded_bytes(symbol.spec))

@@ -1,8 +1,8 @@
 """Brings weights into the blocked layouts of the kernels that read them, by nodes of their own.
 
-A kernel that wants a weight otherwise than it lies reorders it in each call. As a node, that is done once for all that want the
-same, before loops, and for constants while the program is made; the pass `keep` has it done once for many calls. Where it would
-be done as often, the kernel does it: that is no slower, and order and memory plan have nothing to care for.
+A kernel that wants a weight in another layout reorders it in each call. A `pack` node reorders it once for all consumers of that
+layout, before loops, and for constants while the program is made; the pass `keep` lets it run once for many calls. Where it would
+run as often, the kernel reorders: that is no slower, and is no concern of order and memory plan.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def pack(graph: Graph, options: Options) -> Graph:
     """Puts `pack` nodes before nodes whose kernels would reorder an operand (column `kernel`, `layouts`), in sub-graphs, too.
 
     Packed are lasting inputs, constants, captured values of loops (before the loop), and values that several nodes want in one
-    layout. Where no backend asks for it, nothing changes.
+    layout. Where no backend asks for a packed layout, nothing changes.
 
     Requires: the pass `layout` ran, since the layout that a kernel wants depends on its activations.
     Ensures:  the same values; packed symbols have a spec with that layout, and the bytes that they take.
@@ -93,7 +93,7 @@ class _Packed:
             self.nodes.append(self._packed(node, self.layouts.get(old, {})))
 
     def _note(self, node: Node) -> None:
-        """Takes a `pack` node, unless there is an equal one."""
+        """Adds a `pack` node, unless there is an equal one."""
         key = node.inputs[0], node.params["layout"]
         if key in self.known:
             self.renamed[node.outputs[0]] = self.known[key]
@@ -109,7 +109,7 @@ class _Packed:
         return node if inputs == node.inputs else node.update(inputs=inputs)
 
     def _packed(self, node: Node, layouts: Mapping[int, str]) -> Node:
-        """Returns the node on operands that are packed so, but for operands that nobody else reads packed."""
+        """Returns the node on packed operands, but for operands that no other node reads packed."""
         for position, layout in layouts.items():
             source, params = node.inputs[position], MappingProxyType({"layout": layout})
             if source not in self.lasting and self.wishes[source, layout] == 1:

@@ -1,4 +1,4 @@
-"""Computes cheap values again where they are read late, so that no memory holds them in between."""
+"""Rematerialises cheap values where they are read late, so that no memory holds them in between."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from nnc.lower.plan.views import runs
 from nnc.options import Options
 
 _WORTHWHILE = 1 << 20  # bytes; below, memory is not worth any work
-_GAIN = 0.9  # of the peak, or nothing is done
+_GAIN = 0.9  # of the peak; the pass changes nothing for less gain
 _WORK = 16  # of elementwise commands for one value: 1 for commands with a weight, 2 for others; a GELU takes a dozen
-_NODES = 96  # the same where a kernel computes it for itself alone
+_NODES = 96  # the same limit where a kernel computes it for itself alone
 _SMALL = 64  # a value that takes this part of another's bytes may be kept for it
 _MINOR = 1000  # values that take a smaller part of the peak stay
 _PROGRESS = 0.99  # of the peak; an iteration that gains less is the last
@@ -31,9 +31,9 @@ def recompute(graph: Graph, options: Options) -> Graph:
     keeps for the normalisation. At most a dozen elementwise commands are run again for a value, and only where the largest live set
     falls by a tenth. Sub-graphs stay as they are.
 
-    Where programs are compiled, values that only kernels of elementwise commands read after the peak are computed again in these
+    Where programs are compiled, values that only kernels of elementwise commands read after the peak are recomputed in these
     kernels at any cost, from the fewest bytes from which they can be (a minimum cut): reading and writing memory takes longer.
-    (PyTorch's compiler cuts its graphs for training so, too.)
+    (PyTorch's compiler partitions its graphs for training likewise.)
 
     Requires: the order of the nodes is the one that will run; values that barriers keep apart have been parted.
     Ensures:  the same values bit for bit; the largest live set is no larger.
@@ -78,7 +78,7 @@ class Peak:
         return {symbol: place for place, node in enumerate(self.graph.nodes) for symbol in node.outputs}
 
     def lowered(self) -> Graph | None:
-        """Returns the graph in which values are made anew after the peak where they can be; None where none can."""
+        """Returns the graph that rematerialises values after the peak where that is possible; None where it is not."""
         early, late = self._early(), {base for _, read in self._late() for base in read}
         wanted = {s for s in early if s in late and s.spec.nbytes * _MINOR >= self.nbytes}
         wanted -= {self.views[s].base for s in self.graph.outputs}
@@ -121,7 +121,7 @@ class Peak:
         """Finds the values of the fewest bytes from which, and from kept values, elementwise commands make all wanted ones."""
         found = self._sources(wanted, kept)
         number = {symbol: i for i, symbol in enumerate(found)}
-        cut = MinCut(2 * len(found))  # each value is a pair: whether it can be made, and whether it is there
+        cut = MinCut(2 * len(found))  # each value is a pair: whether it can be recomputed, and whether it is in memory
         for symbol, sources in found.items():
             made, there = 2 * number[symbol], 2 * number[symbol] + 1
             cut.cost_if(made, there, symbol.spec.nbytes)
@@ -136,7 +136,7 @@ class Peak:
 
     def _sources(self, wanted: set[Symbol], kept: set[Symbol]) -> dict[Symbol, list[Symbol] | None]:
         """Finds the sources of wanted values, step by step: for each the values that its node reads and that are not kept; None
-        where it cannot be made anew.
+        where it cannot be recomputed.
         """
         found: dict[Symbol, list[Symbol] | None] = {}
         stack = list(wanted)
@@ -206,7 +206,7 @@ class Peak:
         return dce(self.graph.update(nodes=tuple(nodes)), self.options)
 
     def _renewed(self, symbol: Symbol, recipes: dict[Symbol, list[Node]]) -> Iterator[Node]:
-        """The nodes that make a symbol that lies in memory that is made anew, in order; some may be done."""
+        """The nodes that make a symbol in rematerialised memory, in order; some may be done."""
         base = self.views[symbol].base
         if symbol is base or base not in recipes:
             yield from recipes.get(base, ())

@@ -1,6 +1,6 @@
-"""Computes values of a graph again, so that its plan fits into a budget of memory.
+"""Rematerialises values of a graph, so that its plan fits into a budget of memory.
 
-It is no pass that is registered: how much to compute again is known only once plans have been made, so the pipeline calls this
+It is no registered pass: the amount to rematerialise is known only once plans have been made, so the pipeline calls it
 after its passes.
 """
 
@@ -43,7 +43,7 @@ class Remat:
     another order.
 
     Values within kernels take no memory, so the live bytes of kernels are the plan's. Single commands can be
-    computed again without the rest of their kernel, but it is only known afterwards which kernels that makes.
+    recomputed without the rest of their kernel, but the resulting kernels are only known afterwards.
 
     Args:
         plan: the plan of a graph.
@@ -56,9 +56,9 @@ class Remat:
         self.verifies, self.plan = options.verify_passes, plan
 
     def fit(self, planned: Planned, budget: int) -> Planned:
-        """A plan of at most `budget` bytes, of those found the one that computes again for the shortest time; or the smallest one.
+        """A plan of at most `budget` bytes, of those found the one that recomputes for the shortest time; or the smallest one.
 
-        Schedules are made on an estimate of the live bytes; real plans say by how much that was wrong.
+        Schedules are made on an estimate of the live bytes; real plans show the error of the estimate.
 
         Args:
             planned: the plan of the graphs as they are.
@@ -94,7 +94,7 @@ class Remat:
 
 @dataclass
 class _Search:
-    """The search for the plan that fits into a budget and computes again for the shortest time."""
+    """The search for the plan that fits into a budget and recomputes for the shortest time."""
 
     plan: Callable[[_Form, Schedule], Planned]
     budget: int
@@ -102,7 +102,7 @@ class _Search:
     shortest: float = math.inf
 
     def within(self, form: _Form, limit: int) -> int | None:
-        """Looks at plans of schedules of at most `limit` bytes that take less time than the best, until one fits.
+        """Makes plans of schedules of at most `limit` bytes that take less time than the best, until one fits.
 
         Returns:
             the smallest peak; None where there is no such schedule.
@@ -137,7 +137,7 @@ class _Form:
         """Returns the graph that runs its nodes as a schedule says, and the nodes in it that are copies."""
         nodes: list[Node] = []
         copies: list[Node] = []
-        latest: dict[Symbol, Symbol] = {}  # of symbols that own memory and were computed again
+        latest: dict[Symbol, Symbol] = {}  # of symbols that own memory and were recomputed
         shown: dict[tuple[Symbol, Symbol], Symbol] = {}  # views of those: by the original view and the latest base
 
         def follow(symbol: Symbol) -> Symbol:

@@ -1,5 +1,5 @@
-"""Chosen elements: a tensor that is read in few places is computed only there, and a tensor that differs in few places is changed
-last.
+"""Moves gathers and scatters: a tensor that is read in few places is computed only there, and a tensor that differs in few places
+is changed last.
 
 So neither the log-probabilities of labels nor the gradients of their sum need tensors as large as the logits, however a cross
 entropy is spelled, and a step of plain gradient descent on a table of embeddings touches the rows that were read.
@@ -61,7 +61,7 @@ class _Picks(OncePerGraph):
         return present
 
     def _once(self, graph: Graph) -> Graph:
-        for keeps_checks in (False, True):  # a `scatter` may have been all that looked at indices
+        for keeps_checks in (False, True):  # a `scatter` may have been the only check of indices
             found = _Picker(self, graph, keeps_checks).result()
             if found is graph or _checks(graph) <= _checks(found):
                 return found
@@ -69,7 +69,7 @@ class _Picks(OncePerGraph):
 
 
 def _checks(graph: Graph) -> set[Check]:
-    """The indices that are held against sizes by commands whose results are needed."""
+    """The indices that commands with needed results check against sizes."""
     found: set[Check] = set()
     if not any(map(_is_checked, graph.nodes)):
         return found
@@ -86,7 +86,7 @@ def _checks(graph: Graph) -> set[Check]:
 
 
 def _is_checked(node: Node) -> bool:
-    """Whether a command holds indices against sizes."""
+    """Whether a command checks indices against sizes."""
     return node.command.name in _CHECKED and node.params["mode"] == "error"
 
 
@@ -142,7 +142,7 @@ class _Place:
 
     @property
     def is_few(self) -> bool:
-        """Whether few elements are meant, of which each is one that there is."""
+        """Whether the elements are few, and all within the tensor."""
         return self.mode in PICK_MODES and _FEW * math.prod(self.read) <= math.prod(self.shape)
 
     @property

@@ -24,7 +24,7 @@ from nnc.options import Options
 def cse(graph: Graph, options: Options) -> Graph:
     """Merges equal nodes and equal constants, in sub-graphs, too, and values that a loop or branch is given twice.
 
-    Random draws, effects and barriers (which compute again on purpose) are not merged, nor nodes that contain them.
+    Random draws, effects and barriers (which recompute on purpose) are not merged, nor nodes that contain them.
 
     Requires: barriers are still calls.
     Ensures:  no two nodes of one graph are equal, but for those; the first of equal ones stays.

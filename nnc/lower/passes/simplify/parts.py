@@ -1,4 +1,4 @@
-"""Parts of tensors that are joined and cut: slices of joins, joins of slices, and tensors that are written over entirely.
+"""Parts of tensors that are joined and cut: slices of joins, joins of slices, and tensors that are overwritten entirely.
 
 The commands take any number of parts, so these are no equations of a fixed number of variables; each function here is one.
 """
@@ -217,7 +217,7 @@ def _dynamic_slice(node: Node, known: _Known) -> Found:
 
 
 def _dynamic_update_slice(node: Node, known: _Known) -> Found:
-    """Replaces a write over the whole tensor by the update: nothing else is left."""
+    """Replaces a write that covers the whole tensor by the update."""
     x, update, *starts = node.inputs
     if x.shape != update.shape:
         return None
