@@ -1,7 +1,7 @@
-"""Text becomes object files, and object files become functions that can be called.
+"""Compiles text to object files, and loads object files as functions.
 
-Where the system allows it, LLVM is not in this process: another one compiles (`llvm_process.py`), and object files are loaded
-without it (`elf.py`). Elsewhere LLVM does both here.
+Where the system allows it, LLVM is not loaded in this process: another one compiles (`llvm_process.py`), and object files are
+loaded without LLVM (`elf.py`). Elsewhere LLVM does both in this process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Loaded object files. They are unloaded when nobody holds `memory` any more."""
+    """Loaded object files. They are unloaded when `memory` is freed."""
 
     addresses: Mapping[str, int]
     memory: Any
@@ -69,10 +69,10 @@ class Engine:
         self._loader: Any = None
         self._loaded = 0
         if not elf.is_supported():
-            self._load_llvm()  # it is needed in any case, so whether it is there is found out now
+            self._load_llvm()  # LLVM is needed in any case, so its absence is found out now
 
     def _load_llvm(self) -> Llvm:
-        """LLVM in this process."""
+        """Loads LLVM in this process."""
         with self._locked:
             if self._known_llvm is None:
                 with fork_waits():
@@ -96,16 +96,16 @@ class Engine:
 
     @property
     def is_apart(self) -> bool:
-        """Whether another process compiles, as far as is known."""
+        """Whether another process compiles, as far as this is known."""
         return self._helper is not None and self._helper.is_usable
 
     def expect(self) -> None:
-        """Something will have to be compiled soon: a process that does so loads LLVM meanwhile."""
+        """Announces compilations: another process, where there is one, loads LLVM meanwhile."""
         if self._helper is not None:
             self._helper.start()
 
     def begin(self, text: str, recipe: Recipe = KERNEL) -> Callable[[], bytes]:
-        """Begins to compile a module, where another process does; the function that is returned gives the object file.
+        """Begins to compile a module, where another process compiles; returns a function that gives the object file.
 
         Raises:
             Exception: `compile` failed; raised when that function is called.
@@ -117,14 +117,14 @@ class Engine:
         """The object file of a module. Several threads may compile at once.
 
         Raises:
-            InternalError: LLVM does not take the text.
-            ImportError, OSError, RuntimeError: LLVM cannot be loaded, as it seemed before.
+            InternalError: LLVM refuses the text.
+            ImportError, OSError, RuntimeError: LLVM cannot be loaded after all.
         """
         return self.begin(text, recipe)()
 
     def _finish(self, text: str, recipe: Recipe, answer: Answer | None) -> bytes:
         if answer is not None and self._helper is not None:
-            if not answer.is_ours:  # it was asked for before this process was forked off
+            if not answer.is_ours:  # it was requested before this process was forked
                 return self.compile(text, recipe)
             try:
                 return answer.result()
@@ -144,10 +144,10 @@ class Engine:
         return self._load_llvm().assembly(text, recipe)
 
     def link(self, objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> Library:
-        """Loads object files, which see each other and `symbols` (addresses), and nothing else.
+        """Loads object files, which see each other's symbols and `symbols` (addresses) alone.
 
         Raises:
-            InternalError: they need a symbol that there is not.
+            InternalError: the files need an unknown symbol.
         """
         if elf.is_supported():
             try:
@@ -188,7 +188,7 @@ class Engine:
 
 
 class _Tracked:
-    """A library that LLVM loaded: unloaded with this object, and then the loader, if nothing else is in it and nothing will be."""
+    """A library that LLVM loaded: unloaded with this object, and then the loader, if it is full and holds no other library."""
 
     def __init__(self, tracker: Any, loader: Any) -> None:
         weakref.finalize(self, _unload, tracker, loader).atexit = False
@@ -213,12 +213,12 @@ def processor_facts(cpuinfo: Path = _CPUINFO) -> str:
 
 
 def _refusal(text: str, error: RuntimeError) -> InternalError:
-    """The error for a text that LLVM does not take."""
+    """Builds the error for a text that LLVM refuses."""
     return InternalError(f"LLVM does not take this text: {error}\n{_shown(text, str(error))}")
 
 
 def _shown(text: str, error: str) -> str:
-    """The first lines of a text, and those around the line that LLVM complains of."""
+    """The first lines of a text, and the lines around the one that LLVM's message names."""
     lines = text.splitlines()
     found = re.match(r"<string>:(\d+):", error)
     at = int(found[1]) - 3 if found else 0  # two lines of head stand before the text

@@ -36,7 +36,7 @@ from nnc.lower.kernels.builder import Code, Value
 _PRODUCTS = cpu_target().products
 
 _FREE_MASKS = vector_bytes() == 64  # of shorter vectors, stores under a mask take many cycles
-_NUMBERS = "first", "end", "width"  # that a kernel takes which finishes rows
+_NUMBERS = "first", "end", "width"  # numbers that a kernel takes which finishes rows
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Finish(Protocol):
 
     @property
     def pointers(self) -> Sequence[str]:
-        """The tensors that it goes through; `Axis.more` says how far they move."""
+        """The tensors that it reads along with the result; `Axis.more` gives their strides."""
         ...
 
     def fetch(self, code: Code, pointers: Sequence[str], rows: int, width: int) -> None:
@@ -84,7 +84,7 @@ class Finish(Protocol):
 
 
 def oriented_for_tiles(product: Product) -> Product:
-    """The product, or its transpose, so that neighbours in the result are neighbours in a vector."""
+    """Returns the product, or its transpose, so that neighbours in the result are neighbours in a vector."""
 
     def cost(p: Product) -> tuple[bool, bool, int]:
         unit = p.dtype.itemsize
@@ -192,7 +192,7 @@ def _moved(code: Code, pointers: Sequence[str], axis: Axis, index: Bound) -> lis
 
 
 def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_size: bool) -> Iterator[Bound]:
-    """The sizes of parts, the last of which is smaller: one that is found out as it runs where code takes `any_size`; else each,
+    """The sizes of parts, the last of which is smaller: where code takes `any_size`, a size known at run time; else each size,
     for code of its own.
     """
     if count == 1 or full == last:
@@ -232,7 +232,7 @@ class _Part:
     sums: Target | None
 
     def print(self) -> None:
-        """All terms at once, or some at a time."""
+        """Prints the part: all terms at once, or some at a time."""
         code, product, tile = self.code, self.product, self.shape.tile
         x, y = self.pointers[:2]
         if not tile.packed:
@@ -282,7 +282,9 @@ class _Part:
 
     @contextmanager
     def _each_panel(self, y: str, step: int) -> Iterator[tuple[_Part, str]]:
-        """The block runs for each panel: a part of that alone, and where its terms begin, `step` bytes from panel to panel."""
+        """Runs the block for each panel: yields the part of the panel alone, and the address of its terms, `step` bytes from panel
+        to panel.
+        """
         code, tile, product = self.code, self.shape.tile, self.product
         if self.shape.group == 1:
             yield self, y

@@ -1,4 +1,4 @@
-"""The compiler of native kernels and programs: texts are compiled once, kept on disk, and loaded as long as someone holds them.
+"""The compiler of native kernels and programs: texts are compiled once, kept on disk, and loaded while they are referenced.
 
 `compiler()` is the one of this process; `run_native` calls native kernels on NumPy arrays, without a program.
 """
@@ -36,7 +36,7 @@ Arrays = Sequence[NDArray]
 Params = Mapping[str, Any]
 Run = Callable[[Arrays, Arrays, Params], None]
 _PACKED = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-_RUNS_KEPT = 1024  # of one command; then all are forgotten
+_RUNS_KEPT = 1024  # of one command; then all are dropped
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Loaded:
 class Jit:
     """Implements `nnc.lower.kernels.native.Compiler` with LLVM.
 
-    Kernels with the same text are one function, compiled once while anyone holds it; `objects` remembers compiled code in files.
+    Kernels with the same text are one function, compiled once while it is referenced; `objects` keeps compiled code in files.
     """
 
     def __init__(self, engine: Engine, objects: Objects, runtime: Runtime) -> None:
@@ -78,7 +78,7 @@ class Jit:
             return self._failure
 
     def works(self) -> bool:
-        """Whether it can compile, for which LLVM may have to be waited for."""
+        """Whether this compiler works, which may have to wait for LLVM."""
         return self.failure is None
 
     def _load_runtime(self) -> Library:
@@ -102,7 +102,7 @@ class Jit:
 
     @property
     def standins(self) -> Mapping[str, int]:
-        """Addresses of functions that do with nnc's threads the work of OpenMP's functions of these names, where
+        """Addresses of functions that replace OpenMP's functions of these names by nnc's threads, where
         `runtime.has_team`.
         """
         addresses = self._loaded_runtime().addresses
@@ -113,8 +113,8 @@ class Jit:
         return Prefetcher(lambda: self._loaded_runtime().addresses[PREPARE] if self.works() else None)
 
     def expect(self, wanted: Native | str | None = None) -> None:
-        """Says that a kernel will be wanted soon, a program's text, or a text not printed yet: another process, where there is one,
-        begins to compile.
+        """Announces a kernel, a program's text, or a text not printed yet: another process, where there is one, begins to
+        compile.
         """
         if wanted is None:
             self.engine.expect()
@@ -129,7 +129,7 @@ class Jit:
         """Returns the functions of kernels; kernels that are not known yet are compiled together, side by side.
 
         Raises:
-            InternalError: LLVM does not take a text, or it needs a symbol that there is not.
+            InternalError: LLVM refuses a text, or the text needs an unknown symbol.
         """
         self._loaded_runtime()
         with self._lock:
@@ -137,9 +137,11 @@ class Jit:
         return [held[native.name] for native in natives]
 
     def _load(self, natives: Sequence[Native]) -> dict[str, Loaded]:
-        """The functions of kernels by their names, those first that others call."""
+        """Loads the functions of kernels by their names, callees first."""
         held = {native.name: found for native in natives if (found := self._known.get(native.name)) is not None}
-        missing = [native for native in natives if native.name not in held]  # asked once: others may go
+        missing = [
+            native for native in natives if native.name not in held
+        ]  # asked once, since other threads may free kernels
         called = [callee for caller in missing for callee in caller.calls]
         below = self._load(called) if called else {}
         held |= {native.name: below[native.name] for native in missing if native.name in below}
@@ -160,10 +162,10 @@ class Jit:
         return held
 
     def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Loaded:
-        """The function `@ENTRY` of a program; kernels that it holds itself, marked `alwaysinline`, are taken in.
+        """The function `@ENTRY` of a program; kernels in its own text, marked `alwaysinline`, are inlined.
 
         Raises:
-            InternalError: LLVM does not take the text, or it needs a symbol that there is not.
+            InternalError: LLVM refuses the text, or the text needs an unknown symbol.
         """
         self._loaded_runtime()
         code = self.objects.compile(text, _recipe_of(text))
@@ -270,10 +272,10 @@ def run_native(native: Callable[[Step], Native | None], command_name: str) -> Ru
     Machine code is made for the shapes and strides of the first call and used for all that follow. Inputs that `native` does not
     take, and everything where there is no compiler, is run by NumPy.
     """
-    runs: dict[Any, tuple[Run, Params]] = {}  # the parameters are kept, so that no others are found where they lie
+    runs: dict[Any, tuple[Run, Params]] = {}  # holds the parameters, so that no other object gets their id
 
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-        inputs = [x if type(x) is np.ndarray else np.asarray(x) for x in inputs]  # NumPy's scalars have no such layout
+        inputs = [x if type(x) is np.ndarray else np.asarray(x) for x in inputs]  # NumPy's scalars have another layout
         layouts = tuple([(x.shape, x.strides, x.dtype) for x in (*inputs, *outputs)])
         found = runs.get((id(params), layouts))
         if found is None:
@@ -296,7 +298,7 @@ def _make_run(
     made = native(step) if jit is not None else None
     if jit is None or made is None:
         refer = reference_kernel(wanted, step.input_specs, params).run
-        results = len(infer_specs(wanted, step.input_specs, params))  # workspace may stand behind them
+        results = len(infer_specs(wanted, step.input_specs, params))  # workspace may follow the results
         return lambda inputs, outputs, params: refer(inputs, outputs[:results], params)
     (function,) = jit.load([made])
     arrays, numbers = len(inputs) + len(outputs), made.numbers

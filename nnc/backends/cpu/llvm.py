@@ -1,10 +1,10 @@
-"""LLVM: text becomes an object file.
+"""Compiles text to object files by LLVM.
 
 This file imports nothing of nnc, since it is also run by itself, as a process that compiles for others (`llvm_process.py` is their
-side). LLVM takes 70 MiB, which only that process holds then, and works while Python goes on. The first compilation waits for that
+side). LLVM takes 70 MiB, in that process alone, and works while Python continues. The first compilation waits for that
 process, so it imports little: Python starts in 7 ms, and `threading` and `signal` would add 4 each, `typing` 10.
 
-The library is llvmlite's, and called as it is: llvmlite's Python would take 35 ms to import, and puts a lock around each call,
+The library is llvmlite's, called directly: llvmlite's Python code would take 35 ms to import, and puts a lock around each call,
 where modules compile in several threads at once, none of which sees the module of another.
 """
 
@@ -18,7 +18,7 @@ import struct
 import sys
 from _thread import allocate_lock, start_new_thread  # the primitives below `threading`
 
-TYPE_CHECKING = False  # as `typing` has it, and as type checkers know it
+TYPE_CHECKING = False  # as in `typing`, which type checkers read as true
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -27,13 +27,13 @@ REQUEST, ANSWER = (
     struct.Struct("<QII"),
     struct.Struct("<Q?I"),
 )  # number, bytes of the recipe and the text; number, success, bytes
-NOTICE = 0  # instead of the number of a request: all that were made are waited for; of an answer: LLVM is there
+NOTICE = 0  # in place of the number of a request: its sender waits for all requests; of an answer: LLVM is loaded
 
 
 class Recipe:
     """The settings to compile a module by: the passes, by the names of `_PASSES`, or all of LLVM's first level; then code
     generation, which tries hard (`level` 0 to 3).
-    """  # no dataclass, and no NamedTuple: those take longer to import than all else here
+    """  # no dataclass, and no NamedTuple, which take longer to import than everything else here
 
     __slots__ = ("_encoded", "first_level", "level", "passes")
 
@@ -70,13 +70,13 @@ LIGHT = Recipe(("sroa",), 0)
 # Programs with loops that take kernels in: values carried to the next iteration stay in registers, so a short loop is 2.5 times as
 # fast as with the passes above, for 4 ms.
 INLINED = Recipe((), 2, first_level=True)
-# Programs that only call, most of it by constants, and hold the shortest kernels; and the runtime. Nothing takes long there, and
-# this takes a fifth of the others' time.
+# Programs that consist of calls, mostly with constants, and hold the shortest kernels; and the runtime. Nothing takes long there,
+# and this takes a fifth of the others' time.
 CALLS = Recipe((), 0)
 
 # Passes of code generation that find nothing in such kernels, or make no difference: a fifth of LLVM's time. Loops count as
 # they are written, instructions stand in a good order, and processors look far forward by themselves. These hold for a whole
-# process, so they are set only where nobody else uses LLVM. A name that LLVM does not know is passed over.
+# process, so they are set only where no other code uses LLVM. A name that LLVM does not know is passed over.
 _WITHOUT = (
     "-post-RA-scheduler=0", "-enable-misched=0", "-disable-lsr", "-disable-machine-sink", "-disable-postra-machine-sink",
     "-disable-postra-machine-licm", "-disable-constant-hoisting", "-disable-partial-libcall-inlining", "-enable-shrink-wrap=0",
@@ -88,7 +88,7 @@ _WITHOUT = (
 _PASSES = {"sroa": "LLVMPY_module_AddSROAPass", "simplify_cfg": "LLVMPY_module_AddSimplifyCFGPass"}
 _ASSEMBLY, _OBJECT = 0, 1  # output of code generation
 _POINTER, _STRING, _INT, _BOOL = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_bool
-_MESSAGE = ctypes.POINTER(ctypes.c_char_p)  # where a string is left, which the caller has to dispose of
+_MESSAGE = ctypes.POINTER(ctypes.c_char_p)  # place for a string, which the caller has to free
 
 # The functions of llvmlite's library that are called here: types of their results and arguments.
 SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -134,7 +134,7 @@ def load_library(path: str) -> ctypes.CDLL:
 
     Raises:
         OSError: it cannot be loaded.
-        ImportError: it has not all of these functions.
+        ImportError: the library lacks some of these functions.
     """
     library = ctypes.CDLL(path)
     for name, (returned, taken) in SIGNATURES.items():
@@ -220,7 +220,9 @@ class Llvm:
         return int(passes)
 
     def _take_tools(self, level: int) -> _Tools:
-        """Tools that no other thread has. They are kept as long as the process, as many as threads compiled at once."""
+        """Takes tools that no other thread uses. They live as long as the process, one set for each thread that compiled at
+        once.
+        """
         try:
             return self._unused.setdefault(level, []).pop()
         except IndexError:
@@ -246,7 +248,7 @@ class Llvm:
         """Returns the handle that a function of LLVM makes.
 
         Raises:
-            RuntimeError: it makes nothing, for the reason that it gives.
+            RuntimeError: LLVM makes nothing, for the reason that it gives.
         """
         made, said = self._call(function, arguments)
         if not made:
@@ -254,7 +256,7 @@ class Llvm:
         return int(made)
 
     def _said(self, function: Any, *arguments: Any) -> str:
-        """Returns the text that a function of LLVM answers."""
+        """Returns the text that a function of LLVM returns."""
         return self._call(function, arguments)[1]
 
     def _call(self, function: Any, arguments: tuple[Any, ...]) -> tuple[Any, str]:
@@ -284,17 +286,17 @@ class _Waiting:
     def __init__(self) -> None:
         self._requests: list[tuple[int, int, str, str]] = []
         self._changed, self._gate = allocate_lock(), allocate_lock()
-        self._gate.acquire()  # closed while there are none
+        self._gate.acquire()  # closed while there are no requests
 
     def put(self, number: int, recipe: str, text: str) -> None:
-        """One more."""
+        """Adds a request."""
         with self._changed:
             heapq.heappush(self._requests, (-len(text), number, recipe, text))
             if self._gate.locked():
                 self._gate.release()
 
     def take(self) -> tuple[int, str, str]:
-        """Waits for one."""
+        """Waits for a request and takes it."""
         while True:
             self._gate.acquire()
             found = self.take_now()
@@ -302,7 +304,7 @@ class _Waiting:
                 return found
 
     def take_now(self) -> tuple[int, str, str] | None:
-        """One of them; None where there are none."""
+        """Takes a request; None where there is none."""
         with self._changed:
             if not self._requests:
                 return None
@@ -319,7 +321,7 @@ def serve(requests: io.BufferedIOBase, answers: io.BufferedIOBase, threads: int,
     The process that asks has a processor to itself: of several threads one works only while answers are waited for.
     """
     waiting, writing, wanted = _Waiting(), allocate_lock(), allocate_lock()
-    wanted.acquire()  # until somebody waits
+    wanted.acquire()  # until the other process waits for answers
 
     def answer(number: int, success: bool, content: bytes) -> None:
         try:
@@ -332,7 +334,7 @@ def serve(requests: io.BufferedIOBase, answers: io.BufferedIOBase, threads: int,
     def compile_one(number: int, recipe: str, text: str) -> None:
         try:
             success, content = True, llvm.compile(text, Recipe.decode(recipe))
-        except Exception as error:  # each request is answered, or somebody would wait for ever
+        except Exception as error:  # each request is answered, else its sender would wait for ever
             success, content = False, str(error).encode()
         answer(number, success, content)
 
@@ -363,6 +365,6 @@ def main() -> None:
     """LIBRARY THREADS [CPU]: serves on standard input and output."""
     library, threads, *cpu = sys.argv[1:]
     with os.fdopen(os.dup(1), "wb") as answers, os.fdopen(0, "rb", closefd=False) as requests:
-        os.dup2(2, 1)  # nobody else writes between answers
+        os.dup2(2, 1)  # so that no other output stands between answers
         serve(requests, answers, int(threads), Llvm(library, cpu[0] if cpu else None, _WITHOUT))
-        os._exit(0)  # nobody waits for unfinished texts
+        os._exit(0)  # unfinished texts are not waited for

@@ -1,8 +1,8 @@
-"""nnc's own threads for the loops of printed kernels. A thread that starts a loop never waits for work that nobody has begun.
+"""nnc's own threads for the loops of printed kernels. A thread that starts a loop never waits for work that has not begun.
 
-OpenMP's loops end when every thread of the team has come by. Where other processes keep the processors busy, that is a time slice
+OpenMP's loops end when every thread of the team has arrived. Where other processes keep the processors busy, that is a time slice
 of the scheduler for each loop, and a program has hundreds. Here a loop is cut into parts, which the caller and the workers claim
-one by one: a worker that comes late finds nothing left, and the caller waits only for parts that workers are at.
+one by one: a worker that comes late finds nothing left, and the caller waits only for parts that workers have claimed.
 
 There is one job at a time. A thread that finds the pool taken, as a loop within a part does, runs its loop alone.
 
@@ -11,14 +11,14 @@ There is one job at a time. A thread that finds the pool taken, as a loop within
               that in loops that follow each other the same processor sees the same elements.
               Function, arguments, share and rest follow, written before the parts appear in the word. Nobody writes them while a
               claimed part is not counted in `done`, and nobody reads them without having claimed a part.
-    done      how many parts workers have finished. Every change of it and of the word releases the thread's earlier writes; every
-              claim acquires it, as does the caller's last look at `done`.
+    done      the number of parts that workers have finished. Every change of it and of the word releases the thread's earlier
+              writes; every claim acquires it, as does the caller's last look at `done`.
     sleepers  workers that sleep, or are about to, until the generation changes. A worker counts itself and then looks at the word,
               the caller changes the word and then looks at `sleepers`; all four are sequentially consistent, so one sees the other.
               In between the kernel compares the generation once more.
     waiting   whether the caller sleeps, or is about to, until `done` changes: the same, the other way round.
-    taken     whether somebody's loop has the pool.
-    workers   how many there are. They leave only where they find the pool free, so that the holder of the pool can count on them
+    taken     whether a loop has the pool.
+    workers   the number of workers. They leave only where they find the pool free, so that the holder of the pool can count on them
               (`team.py` does).
 """
 
@@ -92,7 +92,7 @@ class Pool:
             self._hire()
 
     def resize(self, number: int) -> None:
-        """Sets how many threads a loop may take. Workers that are too many leave after the loop that they are at."""
+        """Sets how many threads a loop may take. Surplus workers leave after their present loop."""
         with self._changed:
             self.count.value = number
             self._hire()
@@ -117,7 +117,7 @@ class Pool:
         return len(self._workers)
 
     def _hire(self) -> None:
-        """Starts the workers that are missing; where the system gives no more threads, loops do without."""
+        """Starts the workers that are missing, as far as the system gives threads."""
         if self._work is None:
             return
         for number in sorted(set(range(1, self.count.value)) - self._workers):

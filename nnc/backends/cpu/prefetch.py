@@ -4,7 +4,7 @@ The first write to a page of memory waits for the system, and in a virtual machi
 for pages than it computes. Memory that was made as zeros costs still more where a program reads it before it writes to it, since
 its pages are faulted twice. So the donated arrays of a call are touched while its function is traced, and with them an arena of the
 size that the last call like this one needed, if a file tells it. The rest of its frame's memory is touched once its size is known:
-while code is compiled or loaded, and while the program runs, as far as it has not come there itself.
+while code is compiled or loaded, and while the program runs, ahead of its own writes.
 
 A program may not overwrite memory that others see, such as parameters that lie in memory of NumPy's. Donated arrays whose memory
 others see are copied meanwhile.
@@ -96,8 +96,8 @@ declare ptr @memcpy(ptr, ptr, i64)
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The work of one thread: it copies arrays, whose elements are `seen` by others, so that they lie in memory of their own, and
-    touches others.
+    """The work of one thread: it copies arrays whose elements are `seen` by others to memory of their own, and
+    touches other arrays.
     """
 
     copied: Sequence[Array]
@@ -110,7 +110,7 @@ class _Work:
         return sum(array.nbytes for array in (*self.seen, *self.touched))
 
     def run(self, address: int, stop: ctypes.c_int32) -> None:
-        """Does it, as far as it comes."""
+        """Copies and touches until it is done or stopped."""
         copies = [np.empty(source.shape, source.dtype) for source in self.seen]
         pairs = [*zip(copies, self.seen, strict=True), *zip(self.touched, self.touched, strict=True)]
         words = [word for to, source in pairs for word in (to.ctypes.data, source.ctypes.data, to.nbytes)]
@@ -130,12 +130,12 @@ class Preparing:
     def __init__(self, find: Callable[[], int | None]) -> None:
         self._find, self._stop = find, ctypes.c_int32(0)
         self._changed = threading.Condition()
-        self._waiting: list[_Work] = []  # each for a thread, which may come too late
+        self._waiting: list[_Work] = []  # one item for each thread, which may start too late
         self._running = 0
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        """None of the threads is there."""
+        """Drops the threads, none of which a forked process has."""
         self._changed = threading.Condition()
         self._waiting.clear()
         self._running = 0
@@ -149,7 +149,7 @@ class Preparing:
             _thread.start_new_thread(copy_context().run, (self._run,))
 
     def stop(self) -> None:
-        """Stops all threads: no array is held any more."""
+        """Stops all threads, which then hold no array."""
         with self._changed:
             self._stop.value = 1
             self._waiting.clear()
@@ -174,7 +174,7 @@ class Preparing:
 
 
 def _is_worth_it(nbytes: int) -> bool:
-    """Whether to prefetch so many bytes: they are neither few nor too many for the memory that there is."""
+    """Whether to prefetch so many bytes: neither too few nor too many for the free memory."""
     if nbytes < _MEMORY.least_prefetched_bytes:
         return False
     available = available_memory()
@@ -191,7 +191,7 @@ class Prefetcher:
     def __init__(self, find: Callable[[], int | None]) -> None:
         self.room: CallMemory | None = None
         self.arrays, self.arena = Preparing(find), Preparing(find)
-        self._entry: Entry | None = None  # which tells how many bytes of an arena calls like this one write to
+        self._entry: Entry | None = None  # the bytes of the arena that calls like this one write to
         self._told = 0
         self._likely: NDArray | None = None  # an arena of so many bytes
         self._has_small_pages = False
@@ -206,7 +206,7 @@ class Prefetcher:
             self.arena.stop()
 
     def recall(self, entry: Entry) -> None:
-        """An entry of a cache tells how large an arena the last call like this one needed, and will tell the next one."""
+        """Reads from a cache the size of the arena that the last call like this one needed; the entry is updated for the next."""
         self._entry, told = entry, entry.read()
         if isinstance(told, int):
             self._told = told
@@ -232,7 +232,7 @@ class Prefetcher:
             likely = None
         try:
             self.room = CallMemory.of(outside, likely)
-        except MemoryError:  # the call itself says so
+        except MemoryError:  # the call itself will raise
             return
         self.arrays.begin(self.room.made)
         if outside.runs_all:

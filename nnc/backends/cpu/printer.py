@@ -70,7 +70,7 @@ class Printer:
         code.line("store atomic i64 1, ptr %flag monotonic, align 8")
 
     def parts(self, count: int, grain: int, body: Body) -> None:
-        """Runs `body(code, begin, end)`, by which all of 0..count is done, in threads where `count` is more than `grain`.
+        """Runs `body(code, begin, end)` on parts that together cover 0..count, in threads where `count` is more than `grain`.
 
         The body may be printed into a function of its own; it names pointers by the results of `share`.
         """
@@ -94,7 +94,7 @@ class Printer:
         self.main.line(f"call void @nnc_parallel_for(ptr @{code.name}, ptr {room}, i64 {count}, i64 {grain})")
 
     def add(self, code: Code) -> None:
-        """Takes in a function that is finished."""
+        """Adds a finished function to the kernel."""
         self._functions.append(code)
 
     def call(self, code: Code, native: Native, *operands: str | Bound) -> None:
