@@ -19,6 +19,7 @@ from nnc.io.container import DTYPES, damaged, read, read_header, write
 from nnc.io.layout import Layout, Node, describe, fill, leaf_value, rebuild, walk
 from nnc.paths import access, path_to_read, path_to_write
 from nnc.spelling import spelled
+from nnc.trace.core.specs import ShapeDtypeStruct
 from nnc.trace.dynamic.interpreter import Variable
 from nnc.typing import A
 
@@ -125,6 +126,8 @@ def _verify(part: Path, layout: Layout, arrays: Mapping[str, NDArray]) -> None:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
+@overload
+def load(path: PathLike, like: ShapeDtypeStruct) -> Array: ...
 @overload
 def load(path: PathLike, like: A) -> A: ...
 @overload

@@ -148,7 +148,7 @@ def parameters(model: object, paths: Patterns | None = None) -> dict[str, Array]
 
 
 @api_boundary
-def trainable(model: A, *, freeze: Patterns = ()) -> A:
+def trainable(model: object, *, freeze: Patterns = ()) -> object:
     """A tree like the model with True for each leaf that is trained: a mask for `nnc.nn.partition` and `nnc.optim.masked`.
 
     Args:

@@ -273,3 +273,46 @@ def training(p: Params, layer: nnc.nn.Linear, x: nnc.Array, state: tuple[nnc.Arr
     reveal_type(nnc.optim.adam(0.1).init(p))
     # Array
     reveal_type(layer(x))
+
+
+def modelling(x: nnc.Array, model: nnc.nn.MLP, attention: nnc.nn.MultiHeadAttention, cache: nnc.nn.KVCache) -> None:
+    # Array
+    reveal_type(attention(x, is_causal=True))
+    # tuple[Array, tuple[Array, Array, Array, fallback=KVCache]]
+    reveal_type(attention(x, cache=cache))
+    # tuple[Array, tuple[tuple[tuple[Array, Array, fallback=LSTMState], ...], ...]]
+    reveal_type(nnc.nn.LSTM(4, 8, key=x)(x))
+    # Array
+    reveal_type(nnc.nn.GRUCell(4, 8, key=x)(x))
+    # tuple[Array, ResNet]
+    reveal_type(nnc.nn.models.resnet18(key=x)(x))
+    # tuple[MLP, MLP]
+    reveal_type(nnc.nn.partition(model))
+    # object
+    reveal_type(nnc.nn.trainable(model))
+    # dict[str, Array]
+    reveal_type(nnc.nn.parameters(model))
+    # MLP
+    reveal_type(nnc.io.load("model", like=nnc.nn.cast(model, "float16")))
+    # Array
+    reveal_type(nnc.io.load("weight", like=nnc.ShapeDtypeStruct((2,), "float32")))
+    # Batches[tuple[Array, Array]]
+    reveal_type(nnc.data.batches((x, x), 2))
+    # Batches[int]
+    reveal_type(nnc.data.batches((x, x), 2, transform=shrunk))
+    # list[Array]
+    reveal_type(nnc.tree.flatten(model)[0])
+    # Array
+    reveal_type(nnc.tree.reduce(nnp.add, model))
+    # float
+    reveal_type(nnc.tree.reduce(largest, model, 0.0))
+    # Array
+    reveal_type(nnp.unique(x))
+    # tuple[Array, ...]
+    reveal_type(nnp.unique(x, return_counts=True))
+    # tuple[Array, Array]
+    reveal_type(nnp.triu_indices(3))
+
+
+def shrunk(key: object, batch: tuple[nnc.Array, nnc.Array]) -> int: ...
+def largest(so_far: float, leaf: nnc.Array) -> float: ...
