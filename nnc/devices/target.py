@@ -12,9 +12,6 @@ class Memory:
     Attributes:
         line_bytes: bytes of a cache line.
         page_bytes: bytes of a page that the system gives.
-        large_page_bytes: bytes of a large page.
-        least_paged_bytes: bytes from which on NumPy asks for large pages.
-        most_paged_bytes: bytes up to which small pages are taken first.
         least_prefetched_bytes: bytes from which on memory is prefetched.
         prefetched_share: the part of the available memory, one in so many, that one prefetch may touch.
         cached_bytes: bytes of a value that stays in the caches until it is read.
@@ -22,9 +19,6 @@ class Memory:
 
     line_bytes: int
     page_bytes: int
-    large_page_bytes: int
-    least_paged_bytes: int
-    most_paged_bytes: int
     least_prefetched_bytes: int
     prefetched_share: int
     cached_bytes: int

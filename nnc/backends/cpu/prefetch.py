@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from nnc.array import Array
-from nnc.backends.cpu.pages import join_pages, take_small_pages
 from nnc.devices.cpu import aligned_bytes, cpu_target
 from nnc.fork import reset_after_fork
 from nnc.lower.plan.stages import NDArray
@@ -194,7 +193,6 @@ class Prefetcher:
         self._entry: Entry | None = None  # the bytes of the arena that calls like this one write to
         self._told = 0
         self._likely: NDArray | None = None  # an arena of so many bytes
-        self._has_small_pages = False
 
     def __enter__(self) -> Prefetcher:
         return self
@@ -213,7 +211,7 @@ class Prefetcher:
             if _is_worth_it(told):
                 with suppress(MemoryError):  # this call may need less
                     self._likely = aligned_bytes(told)
-                    self._touch(self._likely)
+                    self.arena.begin([self._likely])
 
     def prefetch_donated(self, arrays: Sequence[Array]) -> None:
         """Prefetches donated arrays: the call overwrites arrays that nobody else sees, and copies of the others."""
@@ -235,18 +233,11 @@ class Prefetcher:
         except MemoryError:  # the call itself will raise
             return
         self.arrays.begin(self.room.made)
-        if outside.runs_all:
-            if likely is None:
-                self._touch(self.room.arena)
-            if self._has_small_pages:
-                in_background(partial(join_pages, self.room.arena))
+        if outside.runs_all and likely is None:
+            self.arena.begin([self.room.arena])
         if (
             self._entry is not None
             and needed != self._told
             and max(needed, self._told) >= _MEMORY.least_prefetched_bytes
         ):
             in_background(partial(self._entry.write, needed))
-
-    def _touch(self, arena: NDArray) -> None:
-        self._has_small_pages = take_small_pages(arena)
-        self.arena.begin([arena])

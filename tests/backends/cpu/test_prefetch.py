@@ -1,17 +1,14 @@
 """Memory of first calls, touched while their programs are made: pages are present, values stay, nothing is held afterwards.
-An arena begins with the size that a file tells, and on small pages."""
+An arena begins with the size that a file tells."""
 
 from __future__ import annotations
 
 import mmap
-import re
 import resource
 import sys
 import threading
-import time
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,17 +16,15 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.backends.cpu import pages, prefetch
+from nnc.backends.cpu import prefetch
 from nnc.backends.cpu.jit import compiler
-from nnc.backends.cpu.pages import are_for_who_asks, join_pages, take_small_pages
 from nnc.backends.cpu.prefetch import Prefetcher, Preparing
-from nnc.devices.cpu import aligned_bytes, cpu_target
+from nnc.devices.cpu import cpu_target
 from nnc.lower.program.background import WRITER, deferring, in_background
 from nnc.lower.program.cache import Cache, Entry
 from nnc.lower.program.native_frame import CallMemory, NativeFrame
 from nnc.lower.program.packed_weights import is_alone
 from nnc.machine import available_memory
-from tests.figures import set_figures
 
 _MEMORY = cpu_target().memory
 
@@ -334,16 +329,15 @@ def test_the_arena_is_touched_until_it_is_there_unless_there_is_no_program(monke
     compiled(nnp.ones((8, 8)))
     outside, rooms = program_of(compiled).outside, [CallMemory(fresh(4 * MANY), []) for _ in range(2)]
     monkeypatch.setattr(CallMemory, "of", lambda *_: rooms[-1])
-    with deferring():  # its pages stay small meanwhile
-        with own() as block:
-            block.expect(outside)
-        finish(block.arena)
-        assert faults_of_writing(rooms.pop().arena) < 100
-        block = own()
+    with own() as block:
         block.expect(outside)
-        block.__exit__(ValueError)
-        assert is_idle(block.arena)
-        assert faults_of_writing(rooms.pop().arena) > 100
+    finish(block.arena)
+    assert faults_of_writing(rooms.pop().arena) < 100
+    block = own()
+    block.expect(outside)
+    block.__exit__(ValueError)
+    assert is_idle(block.arena)
+    assert faults_of_writing(rooms.pop().arena) > 100
 
 
 def test_a_room_of_another_size_is_not_used() -> None:
@@ -463,97 +457,3 @@ def test_without_a_folder_nothing_is_told(blocks: list[Watched], monkeypatch: py
     for _ in range(2):
         nnc.compile(squared)(nnp.ones((615, 615)))
         assert len(blocks.pop().touched[1]) == 1
-
-
-# -- pages -------------------------------------------------------------------------------------------------------------
-
-
-def bytes_in_large_pages(array: Any) -> int:
-    """The bytes on large pages of the mapping that an array lies in."""
-    inside = False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        if bounds := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
-            middle = array.ctypes.data + array.nbytes // 2
-            inside = int(bounds[1], 16) <= middle < int(bounds[2], 16)
-        elif inside and (found := re.match(r"AnonHugePages: +(\d+) kB", line)):
-            return int(found[1]) << 10
-    raise AssertionError("the array lies nowhere")
-
-
-def wait_for_large_pages(array: Any, nbytes: int) -> None:
-    for _ in range(1000):
-        if bytes_in_large_pages(array) >= nbytes:
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"{bytes_in_large_pages(array)} bytes, not {nbytes}")
-
-
-@pytest.fixture
-def can_join() -> None:
-    """Skips where the system has no large pages on request, or does not make them of small ones when it is told to."""
-    array = fresh(advice=mmap.MADV_HUGEPAGE)
-    array[:] = 0
-    if not are_for_who_asks() or not pages._advise(*pages._large_pages(array), pages._COLLAPSE):
-        pytest.skip("small pages cannot be put together here")
-
-
-@pytest.mark.usefixtures("can_join")
-def test_small_pages_are_found_first_and_put_together_later() -> None:
-    array = fresh(advice=mmap.MADV_HUGEPAGE)
-    assert take_small_pages(array)
-    array[:] = values = np.arange(MANY, dtype=np.uint64).astype(np.uint8)
-    assert bytes_in_large_pages(array) == 0
-    join_pages(array)
-    wait_for_large_pages(array, MANY // 2)  # the system may refuse some
-    assert np.array_equal(array, values)
-
-
-@pytest.mark.usefixtures("can_join")
-def test_the_arena_of_a_first_call_gets_large_pages_in_the_end() -> None:
-    x = nnp.ones((2048, 2048))
-    compiled = nnc.compile(lambda x: nnp.sum(nnp.matmul(nnp.matmul(x, x), nnp.matmul(x, x + 1))))
-    first = compiled(x)
-    (frame,) = program_of(compiled).idle
-    assert frame.arena.nbytes > 1 << 25  # so it lies in a mapping of its own
-    wait_for_large_pages(frame.arena, frame.arena.nbytes // 2)  # the system may refuse some
-    assert np.array_equal(first, compiled(x))
-
-
-def test_arrays_that_are_small_or_very_large_keep_their_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not take_small_pages(np.empty(1 << 20, np.uint8))
-    set_figures(monkeypatch, pages, "memory", most_paged_bytes=MANY - 1)
-    assert not take_small_pages(np.empty(MANY, np.uint8))
-
-
-def test_pages_are_left_alone_where_nobody_has_to_ask_for_large_ones_or_cannot_have_them(tmp_path: Path) -> None:
-    assert not are_for_who_asks(tmp_path / "absent")
-    for asked_for in ("always", "madvise", "never"):
-        setting = tmp_path / asked_for
-        setting.write_text("always madvise never\n".replace(asked_for, f"[{asked_for}]"))
-        assert are_for_who_asks(setting) == (asked_for == "madvise")
-
-
-def test_where_no_thread_can_be_started_pages_are_left_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> int:
-        raise RuntimeError("can't create new thread at interpreter shutdown")
-
-    monkeypatch.setattr(pages, "_thread", SimpleNamespace(start_new_thread=refuse))
-    array = np.full(MANY, 3, np.uint8)
-    join_pages(array)
-    assert np.all(array == 3)
-
-
-def test_pages_that_the_system_does_not_join_keep_no_others_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, int]] = []
-
-    def refuse(begin: int, nbytes: int, advice: int) -> int:
-        asked.append((nbytes, advice))
-        return -1 if advice == pages._COLLAPSE else 0
-
-    monkeypatch.setattr(pages, "_madvise", lambda: refuse)
-    monkeypatch.setattr(pages, "_thread", SimpleNamespace(start_new_thread=lambda run, given: run(*given)))
-    join_pages(aligned_bytes(MANY, _MEMORY.large_page_bytes))
-    assert asked == [
-        (MANY, mmap.MADV_HUGEPAGE),
-        *[(_MEMORY.large_page_bytes, pages._COLLAPSE)] * (MANY // _MEMORY.large_page_bytes),
-    ]
