@@ -61,7 +61,7 @@ class Value(NamedTuple):
 
     @property
     def type(self) -> str:
-        """Its LLVM type."""
+        """The LLVM type of the value."""
         _, dtype, lanes = self
         return f"<{lanes} x {_TYPES[dtype]}>" if lanes else _TYPES[dtype]
 
@@ -117,19 +117,19 @@ class Code(Writer):
     # -- control flow --------------------------------------------------------------------------------------------------
 
     def branch(self, condition: Value, yes: str, no: str) -> None:
-        """Goes on at one of two blocks."""
+        """Prints a branch to one of two blocks."""
         self.line(f"br i1 {condition.text}, label %{yes}, label %{no}")
 
     def ret(self, value: Value | None = None) -> None:
-        """Returns."""
+        """Prints a return."""
         self.line(f"ret {value.typed}" if value is not None else "ret void")
 
     @contextmanager
     def loop(
         self, first: Value | int, end: Value | int, step: int = 1, carried: Sequence[Carried] = ()
     ) -> Iterator[Value]:
-        """The block runs for i = first, first + step, … while i < end; yields i, an int64. `carried` are the values that
-        iterations hand on.
+        """Prints a loop around the block, for i = first, first + step, … while i < end; yields i, an int64. `carried` are the
+        values that iterations hand on.
         """
         start, stop = self.integer(first), self.integer(end)
         rounds = len(range(first, end, step)) if isinstance(first, int) and isinstance(end, int) else None  # if known
@@ -165,18 +165,18 @@ class Code(Writer):
         self.place(done, always=True)
         left = following if runs else here
         _hand_on(carried, left[1:])
-        for value in left[1:]:  # they are known from here on
+        for value in left[1:]:  # the registers are known from here on
             self._level[value.text] = len(self._scopes) - 1
 
     def _fresh_like(self, value: Value) -> Value:
-        """A register of the same type, which is known where the lines stand now."""
+        """A register of the same type, known in the present scope."""
         name = self.fresh()
         self._level[name] = len(self._scopes) - 1
         return Value(name, value.dtype, value.lanes)
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
-        """The block runs where a bool holds."""
+        """Prints the block under the condition that a bool holds."""
         yes, after = self.label("then"), self.label("after")
         self.branch(condition, yes, after)
         with self.scope():
@@ -247,7 +247,7 @@ class Code(Writer):
         return Value(text, x.dtype, len(order))
 
     def match(self, *values: Value) -> list[Value]:
-        """The values, all with as many lanes as the widest."""
+        """Returns the values, all with as many lanes as the widest."""
         lanes = max([value.lanes for value in values])
         return [value if value.lanes == lanes else self.splat(value, lanes) for value in values]
 
@@ -394,7 +394,7 @@ class Code(Writer):
         """The same bits as another dtype of that size."""
         kind = vector_type(scalar_type(dtype), x.lanes)
         source = self._casts.get(x.text, x)
-        if kind == source.type:  # a bfloat16 that becomes a number on its way would be flushed to 0 where it is small
+        if kind == source.type:  # a bfloat16 converted to a float on the way would be flushed to 0 where it is small
             return Value(source.text, dtype, x.lanes)
         name = self.let(f"bitcast {source.typed} to {kind}")
         self._casts[name] = source
@@ -565,7 +565,7 @@ def _intrinsic(name: str, kinds: tuple[str, ...]) -> tuple[str, str]:
 
 
 def known_number(x: Value) -> float | None:
-    """The number of which a value is made; None where that is not known, or its dtype has 16 bits."""
+    """The number that a constant value has; None where it is not known, or its dtype has 16 bits."""
     text = x.text
     if text.startswith("%"):
         return None

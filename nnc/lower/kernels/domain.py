@@ -36,7 +36,7 @@ def can_fuse(node: Node) -> bool:
     if node.graphs or len(node.outputs) != 1 or has_better_kernel(node):
         return False
     if is_gather(node) and node.params["mode"] == "error" and node.inputs[1].spec.size > _INDICES:
-        return False  # many indices are looked at by several threads in a kernel of their own
+        return False  # many indices are checked by several threads in a kernel of their own
     specs = [symbol.spec for symbol in node.inputs]
     output = node.outputs[0].spec
     if 0 in output.shape or any(0 in spec.shape for spec in specs):
@@ -60,7 +60,7 @@ def _has_code(
 
 
 def has_better_kernel(node: Node) -> bool:
-    """Whether a backend runs the command of a node by itself, and is to be preferred to a printed loop nest."""
+    """Whether a backend has a kernel for the node of a higher priority than printed loop nests."""
     better = _better_kernels(node.command, REGISTRY.version)
     if not better:
         return False
@@ -70,7 +70,7 @@ def has_better_kernel(node: Node) -> bool:
 
 @lru_cache(maxsize=1024)
 def _better_kernels(command: Command, _version: int) -> tuple[Kernel, ...]:
-    """Returns a command's kernels that are to be preferred to loop nests, among the kernels registered in this version."""
+    """Returns a command's kernels of a higher priority than loop nests, among the kernels registered in this version."""
     nests = max([each.priority for each in kernel.get(fused, ())], default=0)
     return tuple([each for each in kernel.get(command, ()) if each.priority > nests])
 
@@ -111,8 +111,8 @@ def keeps_order(node: Node) -> bool:
 class Domain:
     """The labels of symbols, which grow node by node.
 
-    Many symbols have the same labels along their axes: they are of one *kind*, and there are few kinds. Rules for labels are
-    looked at kind by kind, and where labels turn out to be one loop, the first takes the others' places in each.
+    Many symbols have the same labels along their axes: they are of one *kind*, and there are few kinds. Rules for labels run
+    once for each kind, and where labels turn out to be one loop, the first replaces the others in each kind.
     """
 
     __slots__ = ("_gathered", "_kind", "_kinds", "_mixed", "_sums", "sizes")
@@ -120,13 +120,13 @@ class Domain:
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self._kinds: list[Labels] = []
-        self._kind: dict[Symbol, int] = {}  # by its place in the list
+        self._kind: dict[Symbol, int] = {}  # kinds by their places in the list
         self._sums: frozenset[_Sum] = frozenset()
         self._gathered: Mapping[Symbol, Axes] = {}  # symbols that are read at computed places, and along which axes
-        self._mixed = False  # whether something is read both so and element by element
+        self._mixed = False  # whether a symbol is read both so and element by element
 
     def copy(self) -> Domain:
-        """A copy that grows by itself."""
+        """An independent copy."""
         other = Domain()
         other.sizes, other._kinds, other._kind = self.sizes.copy(), self._kinds.copy(), self._kind.copy()
         other._sums, other._gathered, other._mixed = self._sums, self._gathered, self._mixed
@@ -174,7 +174,7 @@ class Domain:
         return len(self.sizes) - 1
 
     def _known(self, symbol: Symbol) -> int:
-        """The kind of a symbol; one with new labels if it has none so far."""
+        """The kind of a symbol; a kind with new labels if it has none so far."""
         if symbol not in self._kind:
             self._kind[symbol] = self._kind_of(tuple([self._new_label(n) for n in symbol.spec.shape]))
         return self._kind[symbol]
@@ -197,7 +197,7 @@ class Domain:
         self._kind[y] = self._kind_of(tuple(labels))
 
     def _tie(self, pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-        """Makes pairs of labels one; returns the labels that are gone, with their replacements."""
+        """Merges pairs of labels; returns the labels that are gone, with their replacements."""
         gone: dict[int, int] = {}
         for a, b in pairs:
             while a in gone:
@@ -241,7 +241,7 @@ class Domain:
             self._gathered = {**self._gathered, **other._gathered}
 
     def extend(self, node: Node) -> bool:
-        """Adds a node that `can_fuse`; False where its axes do not fit, and the domain is of no use any more."""
+        """Adds a node that `can_fuse`; False where its axes do not fit, after which the domain is invalid."""
         gathers = is_gather(node)
         if self._gathered and any(x in self._gathered for x in node.inputs[gathers:]):
             return False
@@ -312,12 +312,12 @@ class Domain:
         return len(removed) <= 1 and not self._mixed and all(map(_are_apart, self._kinds))
 
     def fits(self, outputs: Iterable[Symbol]) -> bool:
-        """Whether the nodes, of which others read `outputs`, are one loop nest: each output has an element for each iteration of
+        """Whether the nodes with the results `outputs` are one loop nest: each output has an element for each iteration of
         all loops, or one for each row.
         """
         if not self.is_sound():
             return False
-        if len(self._kinds) == 1:  # all is read and written in every iteration
+        if len(self._kinds) == 1:  # every operand has an element for every iteration
             return True
         loops = list(map(_loops, self._kinds))
         every = loops[0].union(*loops)
@@ -394,7 +394,7 @@ def overwrites(graph: Graph, domain: Domain) -> InPlace:
     inputs = [(i, x.spec.shape, domain.axes(x)) for i, x in enumerate(graph.inputs) if x not in anywhere]
     form = [(out.spec.shape, domain.axes(out)) for out in graph.outputs]
     pairs = [(i, j) for j, wanted in enumerate(form) for i, *given in inputs if tuple(given) == wanted]
-    if not pairs or not domain.reduced:  # then all is read and written in one iteration
+    if not pairs or not domain.reduced:  # all is read and written in one iteration
         return InPlace(tuple(pairs))
     phases = Phases.of(graph, domain)
     last = dict.fromkeys(graph.inputs, 0)
@@ -409,7 +409,7 @@ def overwrites(graph: Graph, domain: Domain) -> InPlace:
 
 
 def _phase_reads(graph: Graph, domain: Domain, phases: Phases) -> list[set[Symbol]]:
-    """The symbols that each phase's loop may need, everything computed anew."""
+    """The symbols that each phase's loop may read if it recomputes everything."""
     writers = {node.outputs[0]: node for node in graph.nodes}
     found: list[set[Symbol]] = [set() for _ in range(phases.count + 1)]
 

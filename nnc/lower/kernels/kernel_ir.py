@@ -1,8 +1,8 @@
 """The loop nest of a fused step: its expressions, its loops, and where each operand's elements lie.
 
-A nest has outer loops and, where something is reduced, the loops of a row. One of all is the vector loop, whose neighbouring
-iterations run in the lanes of a register: the loop along which the most bytes lie next to each other. Loops that lie evenly in all
-operands become one.
+A nest has outer loops and, where something is reduced, the loops of a row. One of these loops is the vector loop, whose
+neighbouring iterations run in the lanes of a register: the loop along which the most bytes lie next to each other. Loops that lie
+evenly in all operands become one.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Nest:
 
     @property
     def widest(self) -> int:
-        """Bytes of the widest value that is computed with."""
+        """Bytes of the widest value in the computation."""
         symbols = (*self.operands, *(node.outputs[0] for node in self.graph.nodes if not is_view(node)))
         return max((accumulator(symbol.dtype).itemsize for symbol in symbols), default=1)
 
@@ -205,7 +205,7 @@ def _vector_loop(
     return min(range(len(sizes)), key=badness)
 
 
-# -- kernels that are the same -----------------------------------------------------------------------------------------
+# -- keys of equal kernels ---------------------------------------------------------------------------------------------
 
 
 def flat_length(graph: Graph, views: Sequence[View]) -> int | None:
@@ -234,10 +234,10 @@ def generic_form(graph: Graph, views: Sequence[View], least: int) -> tuple[int, 
     return length, (graph_key(graph, False), single)
 
 
-@remembered  # kernels that are alike share a graph
+@remembered  # equal kernels share a graph
 def graph_key(graph: Graph, with_shapes: bool) -> Any:
-    """Returns a key of a fused graph's work, apart from its symbols; without shapes for flat ones, which do it with every
-    element.
+    """Returns a key of a fused graph, apart from its symbols; without shapes for flat graphs, which treat every element
+    alike.
     """
     number: dict[Symbol, int] = {}
     for symbol in graph.symbols():
@@ -248,7 +248,7 @@ def graph_key(graph: Graph, with_shapes: bool) -> Any:
         name, spec, given = node.command.name, node.outputs[0].spec, node.params
         params = tuple(given.items()) if with_shapes or not is_view(node) else ()
         params = tuple(item for item in params if item[0] != "value" and (with_shapes or item[0] != "shape"))
-        value = repr(given["value"]) if "value" in given else ""  # which tells -0 from 0, and NaN is itself
+        value = repr(given["value"]) if "value" in given else ""  # repr tells -0 from 0, and NaN equals itself
         shape = spec.shape if with_shapes else spec.size == 1
         nodes.append((name, tuple([number[s] for s in node.inputs]), params, value, spec.dtype, shape))
     return (

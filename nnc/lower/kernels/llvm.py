@@ -2,7 +2,7 @@
 
 Each iteration of the outer loops computes a row: phase by phase, each a loop over the row that reduces operands of the next ones.
 The vector loop goes in steps of `lanes` elements, several of them at once where there is little to compute; the elements left over
-are done under a mask. Outer loops run in threads (`nnc_parallel_for`) where they are worth it.
+are done under a mask. Outer loops run in threads (`nnc_parallel_for`) where their work is long enough.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], v
 
 
 class KernelPrinter:
-    """Prints each kernel once: steps that compute the same on operands that lie alike share it, and flat ones of any length."""
+    """Prints each kernel once: steps with equal sub-graphs and layouts share it, flat steps at any length."""
 
     def __init__(self, vector_bytes: int) -> None:
         self._vector_bytes = vector_bytes
@@ -101,7 +101,7 @@ class _Printer(Rows):
 
     @staticmethod
     def _call_parts(main: Code, fields: Sequence[str], count: Value, grain: int) -> None:
-        """Runs the function of parts in threads; `fields` are handed over to it."""
+        """Runs the function of parts in threads, with `fields` as its arguments."""
         room = main.room(8 * len(fields))
         for i, name in enumerate(fields):
             main.line(f"store {'i64' if name == 'n' else 'ptr'} %{name}, ptr {main.offset(room, 8 * i)}")
@@ -183,7 +183,7 @@ class _Printer(Rows):
         return code.div(code.add(n, code.integer(self.step - 1)), code.integer(self.step))
 
     def _grain(self) -> int:
-        """Iterations of the outer loops that are worth a thread."""
+        """The least iterations of the outer loops for a thread of their own."""
         nest = self.nest
         per_unit: float = nest.work * self.copies
         if not self.is_generic:
@@ -191,7 +191,7 @@ class _Printer(Rows):
         return max(1, math.ceil(_LOOPS.grain / max(per_unit, 1)))
 
     def _rows(self, first: Value, end: Value) -> None:
-        """All iterations of the outer loops whose number as one lies in a range."""
+        """Prints the iterations of the outer loops in a range of their joint number."""
         code, steps, split = self.code, self.steps(), self.outer_loops_in_one()
         if self.is_generic:
             self.flat(first, end)

@@ -39,7 +39,7 @@ class Native:
     made meanwhile.
 
     `calls` are kernels, without symbols or state, that the text calls by name: code that several share, compiled once. `light`:
-    it does hardly anything but call them, so that to compile it with effort would win nothing.
+    it consists of calls, so that an optimising compilation would gain nothing.
     """
 
     text: str
@@ -60,7 +60,7 @@ class Native:
 
     @property
     def code(self) -> str:
-        """The text with its names filled in; not kept, since it is wanted once or twice and as long as the text."""
+        """The text with its names filled in; not kept, since it is read once or twice and is as long as the text."""
         return self.text.replace(KERNEL, f"@{self.name}")
 
     @cached_property
@@ -70,7 +70,7 @@ class Native:
 
     @cached_property
     def may_fail(self) -> bool:
-        """Whether it can return anything but 0."""
+        """Whether the kernel can return another status than 0."""
         return self.text.count("ret i64") != self.text.count("ret i64 0\n")
 
 
@@ -86,7 +86,7 @@ class Texts:
         self._lock = new_lock()
 
     def find(self, key: Any, make: Callable[[], NativeT]) -> NativeT:
-        """The kernel for a key, which is made where it is not known."""
+        """Finds the kernel for a key, or makes it."""
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)
@@ -106,7 +106,7 @@ def _size(native: Native | None) -> int:
     return _ENTRY + (len(native.text) if native is not None else 0)
 
 
-PRINTED = Texts()  # of all printers, each of which is a part of its keys
+PRINTED = Texts()  # of all printers; the printer is a part of each key
 
 
 class Remembered:
@@ -132,7 +132,7 @@ class State(Protocol):
 
 
 class Function(Protocol):
-    """A compiled function, loaded as long as this is held."""
+    """A compiled function, which stays loaded while this object lives."""
 
     @property
     def address(self) -> int:
@@ -146,7 +146,7 @@ class Compiler(Protocol):
     def __hash__(self) -> int: ...
 
     def works(self) -> bool:
-        """Whether it does, for which the caller may have to wait."""
+        """Whether the compiler works, for which the caller may have to wait."""
         ...
 
     def expect(self, wanted: Native | str | None = None) -> None:

@@ -35,11 +35,11 @@ class Rows(Values):
         if self.is_wide:
             self.copies = min(_LOOPS.column_vectors, -(-nest.sizes[nest.outer[-1]] // lanes))
         self.size_of_vector_loop: Value | None = None
-        self.part: Value | None = None  # which part of the rows is summed
-        self.partial = ""  # where the sums of parts lie
+        self.part: Value | None = None  # the part of the rows that is being summed
+        self.partial = ""  # the address of the sums of parts
 
     def _sums_in_parts(self) -> bool:
-        """Whether rows are so few and long that threads take parts of them, whose sums are put together in the end."""
+        """Whether rows are so few and long that threads take parts of them, whose sums are added at the end."""
         nest = self.nest
         if not nest.row or self.phases.count != 1 or self.row_units() < _LOOPS.row_parts:
             return False
@@ -52,7 +52,7 @@ class Rows(Values):
         )
 
     def row_units(self) -> int:
-        """Into how many pieces the outermost loop of a row can be cut."""
+        """The number of pieces into which the outermost loop of a row can be cut."""
         loop = self.nest.row[0]
         return -(-self.nest.sizes[loop] // (self.step if loop == self.nest.vector else 1))
 
@@ -71,7 +71,7 @@ class Rows(Values):
         return code.offset(self.partial, code.mul(at, code.integer(8)))
 
     def _fold(self, columns: Sequence[Block]) -> None:
-        """Puts the sums of parts together."""
+        """Adds the sums of parts."""
         code = self.code
         for r, node in enumerate(self.reductions):
             for block in columns:
@@ -99,7 +99,7 @@ class Rows(Values):
 
     @property
     def step(self) -> int:
-        """Elements of the vector loop that one iteration of it does."""
+        """Elements that one iteration of the vector loop computes."""
         return self.lanes * self.copies
 
     def steps(self) -> list[tuple[int, int]]:
@@ -117,7 +117,7 @@ class Rows(Values):
         return len(steps)
 
     def units(self) -> int:
-        """Iterations of the outer loops that threads are given one by one."""
+        """The number of iterations of the outer loops that are dealt out to threads."""
         return math.prod(count for _, count in self.steps()[: self.outer_loops_in_one()])
 
     # -- wide rows -----------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Rows(Values):
     # -- one row -------------------------------------------------------------------------------------------------------
 
     def row(self, outer: Block) -> None:
-        """Everything that one iteration of the outer loops does."""
+        """Prints one iteration of the outer loops."""
         nest, vector = self.nest, self.nest.vector
         if not nest.row:
             self._elements(outer)
@@ -213,14 +213,14 @@ class Rows(Values):
                     self.store(len(nest.graph.inputs) + i, self.value(symbol, block), block)
 
     def _know_rows(self, columns: Sequence[Block], phase: int) -> None:
-        """Computes values that are the same all along the row and known before this phase."""
+        """Computes values that are constant along the row and known before this phase."""
         for block in columns:
             for symbol in (*self.graph.inputs, *self.writer):
                 if self.phases.rank[symbol] == phase and not self.phases.varies[symbol]:
                     self.value(symbol, block)
 
     def _copies(self, outer: Block, start: Value | None) -> list[Block]:
-        """The vectors that are worked on at once, from element `start` of the vector loop on."""
+        """Yields the vectors that are computed at once, from element `start` of the vector loop on."""
         if start is None:
             return [outer]
         code, vector = self.code, self.nest.vector
@@ -280,7 +280,7 @@ class Rows(Values):
         self._compute([self._block(outer, at, None) for at in starts], self._all_outputs())
 
     def _rest(self, outer: Block, first: Value, end: Value, even: bool = False) -> None:
-        """The elements that make no whole step, vector by vector; `even`: they make whole vectors."""
+        """Prints the elements that fill no whole step, vector by vector; `even`: they fill whole vectors."""
         with self.code.loop(first, end, self.lanes) as start:
             self._compute([self._block(outer, start, self._mask(start, even))], self._all_outputs())
 
@@ -401,7 +401,7 @@ class Rows(Values):
                         code.store(self.saved_at(symbol, room, block), self.spread(known), block.mask)
 
     def _compute(self, blocks: Sequence[Block], outputs: Sequence[tuple[Symbol, int]]) -> None:
-        """Values first, then the stores, since an output may lie where an input does."""
+        """Computes values first, then stores, since an output may lie where an input does."""
         first = len(self.graph.inputs)
         found = [(first + i, self.value(symbol, block), block) for block in blocks for symbol, i in outputs]
         for operand, value, block in found:

@@ -93,7 +93,7 @@ def parse(expression: str) -> Parsed:
     """Reads an expression.
 
     Raises:
-        SyntaxError: it is none.
+        SyntaxError: the text is no expression.
     """
     body = ast.parse(expression, mode="eval").body
     calls = [node.func for node in ast.walk(body) if isinstance(node, ast.Call)]

@@ -1,5 +1,5 @@
-"""Values of a printed kernel at some place of its code: the values of symbols, made when they are first wanted, and where in
-memory operands lie.
+"""Values of a printed kernel at some place of its code: the values of symbols, made at their first use, and the addresses of
+operands.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOOPS = cpu_target().loops
 
 
 def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Value | None]:
-    """An index as an int64 within 0..size (which is not 0), and whether it was in range, where `mode` does not settle that."""
+    """An index as an int64 within 0..size (which is not 0), and whether it was in range, where that depends on the index."""
     wide = code.convert(index, dtypes.uint64 if index.dtype in dtypes.UNSIGNED else dtypes.int64)
     zero, last = code.like(wide, 0), code.like(wide, size - 1)
     if mode == "clip" and wide.dtype == dtypes.uint64:
@@ -71,7 +71,7 @@ class Values:
         self._steps = [[(loop, strides[loop]) for loop in loops if strides[loop]] for strides in nest.strides]
         self.code: Code
         self.pointers: list[str] = []
-        self.saved: dict[Symbol, str] = {}  # where values of a row are kept
+        self.saved: dict[Symbol, str] = {}  # the addresses of saved values of a row
 
     def ramp(self, dtype: DType) -> Value:
         """0, 1, 2 … in the lanes of a vector."""
@@ -156,7 +156,7 @@ class Values:
         return scalar(code, node.command, operands, symbol.dtype, node.params)
 
     def _is_past(self, symbol: Symbol, block: Block) -> bool:
-        """Whether an earlier phase has kept a value: its reductions' results are known."""
+        """Whether an earlier phase has saved a value: its reductions' results are known."""
         following = [n for n in self.reductions if self.phases.rank[n.outputs[0]] == self.phases.rank[symbol] + 1]
         return all(block.find(node.outputs[0]) is not None for node in following)
 
@@ -172,7 +172,7 @@ class Values:
         return code.convert(number, out.dtype)
 
     def _gather(self, node: Node, block: Block) -> Value:
-        """An element at a computed place. Indices that raise where they are out of range have been looked at before."""
+        """An element at a computed place. Indices that raise where they are out of range have been checked before."""
         code, dtype, mode = self.code, node.outputs[0].dtype, node.params["mode"]
         x, *indices = node.inputs
         operand = self.place[x]

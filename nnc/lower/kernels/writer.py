@@ -1,8 +1,8 @@
-"""The lines of one LLVM function while it is being written: shared, moved and dropped as they come.
+"""The lines of one LLVM function while it is being written: shared, moved and dropped as they are written.
 
-LLVM would find instructions that stand twice, in a loop without need, or for nobody, by itself; but then that is most of its work
-for a kernel. Writing knows which loop it is in, so here it is a look into a dictionary: an instruction whose result depends on its
-operands alone is written once, in front of the outermost loop in which they do not change.
+LLVM itself would find duplicate, loop-invariant and dead instructions; but that would be most of its work
+for a kernel. The writer knows its present loop, so it needs only a look into a dictionary: an instruction whose result depends on
+its operands alone is written once, in front of the outermost loop in which they do not change.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _registers = re.compile(r"%[0-9A-Za-z_.]+").findall
 
 
 class Lines(list["str | _Pure | Lines"]):
-    """Lines, and lines between them that are written later."""
+    """Lines, and groups of lines between them that are written later."""
 
 
 class _Pure(NamedTuple):
-    """An instruction that nobody needs unless its result is read, and the registers that it reads."""
+    """An instruction without effects, needed only if its result is read, and the registers that it reads."""
 
     name: str
     text: str
@@ -60,8 +60,8 @@ class Writer:
         self._lines = Lines()
         # Bodies of loops, lines under conditions, and around them all of the function: the instructions known in each alone.
         self._scopes: list[list[str]] = [[]]
-        self._loops: list[tuple[int, Lines]] = []  # which of them are loops, and the lines in front of these
-        self._known: dict[str, str] = {}  # which register holds an instruction's result, of all scopes
+        self._loops: list[tuple[int, Lines]] = []  # the scopes that are loops, and the lines in front of these
+        self._known: dict[str, str] = {}  # the register that holds an instruction's result, of all scopes
         self._level: dict[str, int] = {}  # the scope in which a register is known; the function where none is noted
         self._sums: dict[str, tuple[str, int]] = {}  # of an i64: the value to which a number was added, and the number
         self._places: dict[str, tuple[str, int]] = {}  # of a pointer: another one, and by how many bytes it was moved
