@@ -18,15 +18,26 @@ from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
 from nnc.lower.kernels.native import Compiler
 from nnc.lower.kernels.references import RunProgram, sub_graph_kernel
 from nnc.lower.passes.memory.remat import Remat, frugal
-from nnc.lower.phases import DELAY, FUSE, JOIN, PLACING, READY_TO_FUSE, READY_TO_JOIN, SETTLING, facts_after, run_phases
+from nnc.lower.phases import (
+    DELAY,
+    FUSE,
+    JOIN,
+    LAYOUT,
+    PLACING,
+    READY_TO_FUSE,
+    READY_TO_JOIN,
+    SETTLING,
+    facts_after,
+    run_phases,
+)
 from nnc.lower.plan.bind import bind_buffers, emit, no_workspace
 from nnc.lower.plan.emit import Workspace
 from nnc.lower.plan.schedule.make import concurrent_lives, make_schedule
 from nnc.lower.plan.schedule.races import check_schedule
 from nnc.lower.plan.stages import Bound, Kind, Planned, Step
 from nnc.lower.program.background import in_background
+from nnc.lower.program.kernel_queue import KernelQueue
 from nnc.lower.program.native_program import ProgramAbi
-from nnc.lower.program.natives import Natives, fused_alone, settled
 from nnc.lower.program.program import Program
 from nnc.lower.program.report import check_addresses, check_budget
 from nnc.lower.program.stored import find_place
@@ -94,14 +105,13 @@ class _Lowering:
 
     def new_program(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None) -> Program:
         """The program of the graph; `expect` is told the memory needs of calls once memory is planned."""
-        natives = self._natives()
-        if natives is not None:
-            natives.begin()
-        planned = plan(graph, self.options, self.workspace, natives)
+        queue = self._queue(self.options)
+        queue.begin()
+        planned = plan(graph, self.options, self.workspace, queue)
         check_budget(planned, self.options.memory_budget)
         if expect is not None:
             expect(ProgramAbi.of(planned))
-        return self._program(planned, self.options, natives)
+        return self._program(planned, self.options, queue)
 
     def workspace(self, node: Node) -> int:
         """Bytes that the kernel of a node needs while it runs."""
@@ -130,27 +140,25 @@ class _Lowering:
         return self._sub_program(graph, self._inner)
 
     def _sub_program(self, graph: Graph, options: Options) -> RunProgram:
-        return self._program(_plan_rewritten(graph, options, self.workspace), options, None).run
+        planned = _plan_rewritten(graph, options, self.workspace, KernelQueue())
+        return self._program(planned, options, self._queue(options)).run
 
-    def _natives(self) -> Natives | None:
-        return Natives(self.step_kernel, self.compiler) if self.compiler is not None else None
+    def _queue(self, options: Options) -> KernelQueue:
+        return KernelQueue(self.compiler if options.native else None, self.step_kernel, self.workspace)
 
-    def _program(self, planned: Planned, options: Options, natives: Natives | None) -> Program:
-        """Makes the program of a memory plan; `natives` may hold some of its compiled kernels."""
+    def _program(self, planned: Planned, options: Options, queue: KernelQueue) -> Program:
+        """Makes the program of a memory plan; `queue` may hold some of its compiled kernels."""
         with timed("scheduling"):
             schedule = make_schedule(planned, options)
         if options.verify_passes:
             check_schedule(planned, schedule)
         with timed("choosing kernels"):
             program = Program.of(planned, schedule, self.step_kernel)
-        natives = natives or self._natives() if options.native else None
-        if natives is not None:
-            program = program.compiled(natives.compiler, natives)
-        return replace(program, guard=options.guard, idle=[])
+        return replace(program.compiled(queue), guard=options.guard, idle=[])
 
 
 def plan(
-    graph: Graph, options: Options, workspace: Workspace = no_workspace, natives: Natives | None = None
+    graph: Graph, options: Options, workspace: Workspace = no_workspace, queue: KernelQueue | None = None
 ) -> Planned:
     """The memory plan of `graph`, for which neither kernels nor memory are needed.
 
@@ -159,38 +167,36 @@ def plan(
 
     Args:
         workspace: bytes that the kernel of a node needs while it runs.
-        natives: is told which kernels to expect.
+        queue: prints kernels meanwhile.
     """
+    queue, silent = queue or KernelQueue(), KernelQueue()
     rewritten = run_phases(graph, SETTLING, options)
-    if natives is not None:
-        natives.expect(emit(settled(rewritten), workspace))
+    queue.after(LAYOUT, rewritten)
     rewritten = run_phases(rewritten, PLACING, options, facts_after(SETTLING))
     budget = options.memory_budget
-    planned = _plan_rewritten(rewritten, options, workspace, natives)
+    planned = _plan_rewritten(rewritten, options, workspace, queue)
     if budget is None or planned.peak <= budget:
         return planned
     compact = options.update(compact=True)
     rewritten = run_phases(rewritten, (DELAY,), compact, READY_TO_FUSE)
-    planned = _plan_rewritten(rewritten, compact, workspace)
+    planned = _plan_rewritten(rewritten, compact, workspace, silent)
     if planned.peak <= budget:
         return planned
     kernels = run_phases(rewritten, (FUSE,), compact, READY_TO_FUSE)
     forms = kernels, rewritten, frugal(rewritten, compact)
-    remat = Remat(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace))
+    remat = Remat(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace, silent))
     return remat.fit(planned, budget)
 
 
-def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace, natives: Natives | None = None) -> Planned:
+def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace, queue: KernelQueue) -> Planned:
     """Plans a graph that has been through the earlier phases; sub-graphs are rewritten with their graph."""
     kept = graph.attrs.get("kept", ())
     graph = run_phases(graph, (FUSE,), options, READY_TO_FUSE)
-    if natives is not None:
-        natives.expect(emit(fused_alone(graph), workspace))
+    queue.after(FUSE, graph)
     graph = run_phases(graph, (JOIN,), options, READY_TO_JOIN)
     with timed("binding buffers"):
         emitted = emit(graph, workspace)
-    if natives is not None:
-        natives.expect(emitted)
+    queue.add(emitted)
 
     def place(join: bool) -> Planned:
         with timed("binding buffers"):

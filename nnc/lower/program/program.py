@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from nnc.collection import collection_paused
 from nnc.devices.cpu import aligned_bytes
 from nnc.graph import Kernel
-from nnc.lower.kernels.native import Compiler, Function, Native
+from nnc.lower.kernels.native import Function, Native
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.schedule.types import Around, Schedule
 from nnc.lower.plan.stages import Bound, NDArray, Planned, Step
 from nnc.lower.program.executor import Executor
 from nnc.lower.program.frame import Frame, NoRoomError, PythonFrame
 from nnc.lower.program.guard import GuardedExecutor
+from nnc.lower.program.kernel_queue import KernelQueue
 from nnc.lower.program.native_frame import CallMemory, NativeFrame
 from nnc.lower.program.native_program import NativeCode, ProgramAbi, ProgramParts
-from nnc.lower.program.natives import Natives
 from nnc.lower.program.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
 
 
@@ -46,11 +46,11 @@ class Program:
         parts = ProgramParts(planned, schedule, kernels, {})
         return cls(lambda: parts, len(schedule.streams) > 1)
 
-    def compiled(self, compiler: Compiler, natives: Natives) -> Program:
+    def compiled(self, queue: KernelQueue) -> Program:
         """Returns the program as machine code, if it has compiled kernels and the compiler works; compilation begins."""
-        found = self.parts()
-        known = natives.of(found.planned, found.kernels)
-        if not known or not compiler.works():
+        found, compiler = self.parts(), queue.compiler
+        known = queue.of(found.planned, found.kernels)
+        if not known or compiler is None or not compiler.works():
             return self
         parts = replace(found, natives=known)
         code = NativeCode(ProgramAbi.of(found.planned), lambda: parts, compiler)

@@ -483,7 +483,7 @@ def test_reports_name_the_backend_of_each_step() -> None:
 
 
 def test_where_arrays_lie_otherwise_in_memory_all_steps_run_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnc.lower.program.natives.is_layout_known", lambda: False)
+    monkeypatch.setattr("nnc.lower.program.kernel_queue.is_layout_known", lambda: False)
     program, oracle = pair()
     assert program.code is None
     same(program, oracle, np.ones(4, np.float32), np.ones(4, np.float32))

@@ -22,7 +22,7 @@ from nnc.lower.pipeline import lower
 from nnc.lower.plan.bind import bind_buffers, emit
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Step
-from nnc.lower.program.natives import fused_alone, settled
+from nnc.lower.program.kernel_queue import fused_alone, settled
 from nnc.lower.program.program import Program
 from nnc.options import Options
 

@@ -1,14 +1,22 @@
-"""Finds the compiled kernels of a program, and has them compiled before there is one: their texts are known long before.
+"""The kernels of a program on their way to the compiler: each is printed and sent off as soon as its text is final.
 
-A kernel's text follows from the parameters, sub-graphs, specs and strides of its step. Texts of a graph's steps hardly
-change when buffers are bound, and texts of commands that no later pass touches are known before nodes are put into an order. So
-steps are *expected* as soon as they are known, which prints their kernels, and the compiler works on them meanwhile. An expectation
-that fails costs no more than that.
+A kernel's text follows from the parameters, sub-graphs, specs and strides of its step. Texts of many steps are final long before
+there is a program, and the compiler works on them meanwhile. This file alone decides which steps these are:
+
+    moment                    steps whose texts are printed
+    begin                     none; the compiler begins with the functions that every program calls
+    after LAYOUT              nodes that no later pass touches (`settled`)
+    after FUSE                fused sums that are no epilogues (`fused_alone`)
+    steps are emitted         all steps but moves and tensors that are joined, whose strides are open until buffers are bound
+    memory is planned         the rest; then comes the entry, whose text names all kernels (`Program.compiled`)
+
+A text printed early that the program does not need costs no more than its compilation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from nnc.commands.control import fused
@@ -19,8 +27,9 @@ from nnc.dtypes import TAPE
 from nnc.graph import Graph, Kernel, Node, find_kernel, kernel
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
 from nnc.lower.kernels.native import Compiler, Native, Remembered
-from nnc.lower.plan.bind import Emitted
-from nnc.lower.plan.emit import is_move
+from nnc.lower.phases import FUSE, LAYOUT, Phase
+from nnc.lower.plan.bind import Emitted, emit, no_workspace
+from nnc.lower.plan.emit import Workspace, is_move
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Buffer, Kind, Planned, Step, View
 from nnc.lower.plan.views import may_share
@@ -28,26 +37,40 @@ from nnc.lower.program.arguments import is_layout_known
 from nnc.lower.program.entry import common
 
 
-class Natives:
+class KernelQueue:
     """The compiled kernels of steps, each asked for once: steps with the same parameters and sub-graphs, by identity, share one if
     their operands lie alike.
 
     Args:
+        compiler: takes the texts; without one nothing is printed.
         choose: gives the kernel of a step.
+        workspace: bytes that the kernel of a node needs while it runs.
     """
 
-    def __init__(self, choose: Callable[[Step], Kernel], compiler: Compiler) -> None:
-        self.compiler, self._choose = compiler, choose
+    def __init__(
+        self,
+        compiler: Compiler | None = None,
+        choose: Callable[[Step], Kernel | None] = lambda step: None,
+        workspace: Workspace = no_workspace,
+    ) -> None:
+        self.compiler, self._choose, self._workspace = compiler, choose, workspace
         self._known: dict[Any, tuple[Step, Native | None]] = {}  # holds a step, so that its id stays its own
 
     def begin(self) -> None:
         """Announces a program: the compiler begins with the functions that every program holds."""
-        self.compiler.expect()
-        for native in common():
-            self.compiler.expect(native)
+        if self.compiler is not None:
+            self.compiler.expect()
+            for native in common():
+                self.compiler.expect(native)
 
-    def expect(self, emitted: Emitted) -> None:
-        """Steps like these will be in the program: has their kernels compiled meanwhile.
+    def after(self, phase: Phase, graph: Graph) -> None:
+        """Prints the kernels whose texts are final after a phase of lowering; `graph` is its result."""
+        if self.compiler is not None:
+            emitted = emit(_FINAL_AFTER[phase.name](graph), self._workspace)
+            self.add(emitted)
+
+    def add(self, emitted: Emitted) -> None:
+        """Prints the kernels of steps on tensors that have memory of their own, but for steps whose strides may still change.
 
         Few moves stay moves, and tensors that are joined with others may come to lie among them.
         """
@@ -67,17 +90,17 @@ class Natives:
         self, steps: Sequence[Step], buffers: Sequence[Buffer], choose: Callable[[Step], Kernel | None]
     ) -> dict[int, Native]:
         found: dict[int, Native] = {}
-        if not is_layout_known():
+        if self.compiler is None or not is_layout_known():
             return found
         with timed("printing kernels"):
             for step in steps:
                 if step.region is None and not _touches_tape(step, buffers):
-                    native = self._native(step, choose)
+                    native = self._native(step, choose, self.compiler)
                     if native is not None:
                         found[id(step)] = native
         return found
 
-    def _native(self, step: Step, choose: Callable[[Step], Kernel | None]) -> Native | None:
+    def _native(self, step: Step, choose: Callable[[Step], Kernel | None], compiler: Compiler) -> Native | None:
         inputs, outputs = (tuple([(v.spec, v.strides) for v in views]) for views in (step.inputs, step.outputs))
         key = step.command, id(step.params), tuple(map(id, step.graphs)), inputs, outputs
         known = self._known.get(key)
@@ -88,7 +111,7 @@ class Natives:
                 native = chosen.native(step)
             known = self._known[key] = step, native
             if native is not None and not native.is_held:
-                self.compiler.expect(native)
+                compiler.expect(native)
         return known[1]
 
 
@@ -163,3 +186,6 @@ def _stays(node: Node) -> bool:
         return False
     found = find_kernel(node.command, tuple(symbol.spec for symbol in node.inputs), node.params)
     return found is not None and isinstance(found.native, Remembered)
+
+
+_FINAL_AFTER = MappingProxyType({LAYOUT.name: settled, FUSE.name: fused_alone})
