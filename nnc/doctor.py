@@ -12,7 +12,7 @@ from nnc.backends.cpu.jit import compiler, why_absent
 from nnc.backends.cpu.threads import threads
 from nnc.devices import devices as usable_devices
 from nnc.lower.program.cache import Cache
-from nnc.lower.program.report import format_bytes
+from nnc.lower.text import format_bytes
 from nnc.machine import ABSENT, numpy_blas, processor, read_text, values_of, version_of
 from nnc.options import Options
 

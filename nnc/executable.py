@@ -23,10 +23,10 @@ from nnc.commands.promote import is_weak
 from nnc.context import activity, set_context
 from nnc.errors import ArgumentTypeError, OutOfMemoryError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
-from nnc.lower.kernels.autotune import Tuner
 from nnc.lower.pipeline import lower
 from nnc.lower.plan.schedule.report import ScheduleReport, Watch, make_schedule_report
 from nnc.lower.plan.stages import Step
+from nnc.lower.program.autotune import Tuner
 from nnc.lower.program.background import in_background
 from nnc.lower.program.cache import Cache, Entry
 from nnc.lower.program.direct import ArrayLayout, Direct, load_direct
@@ -34,8 +34,9 @@ from nnc.lower.program.frame import NoRoomError
 from nnc.lower.program.packed_weights import PackedWeights, is_alone
 from nnc.lower.program.prefetch import Prefetch
 from nnc.lower.program.program import Program
-from nnc.lower.program.report import Cost, MemoryPlan, MemoryRow, format_bytes
+from nnc.lower.program.report import Cost, MemoryPlan, MemoryRow
 from nnc.lower.program.timings import Timings
+from nnc.lower.text import format_bytes
 from nnc.options import Options
 from nnc.retraces import difference
 from nnc.signature import Call, CallPattern, Key, Signature, leaf_keys

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from nnc.backends.loaded import candidate_kernels, choose_kernel, expected_compiler
 from nnc.devices import CPU, kind_of
-from nnc.lower.kernels.autotune import Candidates
 from nnc.lower.pipeline import ChooseKernel
+from nnc.lower.program.autotune import Candidates
 from nnc.lower.program.prefetch import ProgramCompiler
 
 

@@ -182,6 +182,7 @@ cumulative: Attribute[Reduction] = Attribute(
 effect: Attribute[str] = Attribute(
     "effect", "'random', 'debug' … for commands whose nodes must not be merged, nor removed unless it is 'random'"
 )
+REMOVABLE_EFFECTS = ("random",)  # of nodes that are removed where nothing reads their results
 example: Attribute[Callable[[np.random.Generator], tuple[Sequence[Any], dict[str, Any]]]] = Attribute(
     "example",
     "(random generator) -> operands and params on which the command is defined: an array where its elements matter, else a spec. "

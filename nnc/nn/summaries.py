@@ -13,7 +13,7 @@ from nnc.commands.rules import cost
 from nnc.context import get_context
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import Graph, Node, TensorSpec, spec_of
-from nnc.lower.program.report import format_bytes, format_table
+from nnc.lower.text import format_bytes, format_table
 from nnc.nn.module import Module, is_container
 from nnc.nn.paths import join, parameters
 from nnc.nn.running import is_stateful, takes_key

@@ -6,7 +6,7 @@ such plan meets the bound, `article` the published algorithm. `turns` makes one 
 itself.
 """
 
-from nnc.lower.alloc.arena import ALIGNMENT, ArenaPlan, max_live, plan_arena, plan_blocks
+from nnc.lower.alloc.arena import ALIGNMENT, ArenaPlan, plan_arena, plan_blocks
 from nnc.lower.alloc.checker import find_block_overlap, find_overlap
 from nnc.lower.alloc.problem import Block
 
@@ -16,7 +16,6 @@ __all__ = [
     "Block",
     "find_block_overlap",
     "find_overlap",
-    "max_live",
     "plan_arena",
     "plan_blocks",
 ]

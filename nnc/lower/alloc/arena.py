@@ -16,7 +16,7 @@ from nnc.errors import UnsupportedError, user_error
 from nnc.lower.alloc.article import plan_groups
 from nnc.lower.alloc.core import core_plans
 from nnc.lower.alloc.greedy import FAR, lowest_plan, portfolio
-from nnc.lower.alloc.problem import Block, Ints, Problem, block_rows, make_problem, section_loads
+from nnc.lower.alloc.problem import Block, Ints, Problem, block_rows, make_problem
 from nnc.lower.alloc.search import improve
 from nnc.options import Allocator
 
@@ -82,12 +82,6 @@ def plan_blocks(
         ArenaPlan(offsets=(0, 0, 128), peak=192, lower_bound=192)
     """
     return _plan(*block_rows(blocks), alignment, algorithm, effort, native)
-
-
-def max_live(first: Sequence[int], end: Sequence[int], size: Sequence[int]) -> int:
-    """The largest number of bytes that are live in one step."""
-    lo, hi, nbytes = (np.asarray(column, np.int64) for column in (first, end, size))
-    return int(section_loads(lo, np.maximum(lo, hi), nbytes)[1].max(initial=0))
 
 
 def _plan(

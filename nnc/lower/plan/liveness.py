@@ -10,7 +10,9 @@ at the end of its last).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from itertools import accumulate
 
 from nnc.lower.plan.stages import Branches, Intervals, Loop, Round, Step, Steps, View
 
@@ -257,3 +259,12 @@ def join(ranges: Iterable[tuple[int, int]]) -> Intervals:
         else:
             joined.append((first, end))
     return tuple(joined)
+
+
+def max_live(first: Iterable[int], end: Iterable[int], size: Iterable[int]) -> int:
+    """The largest number of bytes that are live in one step, of tensors from a first step until before an end."""
+    changes: Counter[int] = Counter()
+    for begin, stop, nbytes in zip(first, end, size, strict=True):
+        changes[begin] += nbytes
+        changes[max(begin, stop)] -= nbytes
+    return max(accumulate(changes[point] for point in sorted(changes)), default=0)

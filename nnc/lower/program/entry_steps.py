@@ -18,10 +18,10 @@ from nnc import dtypes
 from nnc.devices.cpu import cpu_target
 from nnc.lower.kernels.builder import Code, Slot, Value
 from nnc.lower.kernels.native import Native
+from nnc.lower.plan.costs import step_bytes, step_flops
 from nnc.lower.plan.liveness import touched, walk
 from nnc.lower.plan.stages import Branches, Kind, Loop, Planned, Round, Step, Steps, View
 from nnc.lower.program.arguments import FrameLayout
-from nnc.lower.program.report import step_bytes, step_flops
 from nnc.lower.program.step_table import MOST, StepTable, runner
 
 _LOOPS = cpu_target().loops

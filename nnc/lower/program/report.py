@@ -6,13 +6,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nnc.commands.control import PRINTED
-from nnc.commands.rules import cost
 from nnc.errors import MemoryBudgetError, user_error
-from nnc.graph import Graph, Node, TensorSpec, value_text
-from nnc.graph.remember import remembered
-from nnc.lower.plan.schedule.assign import estimate_seconds
+from nnc.graph import TensorSpec, value_text
+from nnc.lower.plan.costs import CostRow, node_cost, step_bytes, step_flops
 from nnc.lower.plan.stages import Bound, Branches, Kind, Loop, Planned, Step, View, is_contiguous
+from nnc.lower.text import format_bytes, format_table
 from nnc.source import SourceLine
 
 _SHOWN = 5
@@ -87,21 +85,6 @@ class MemoryPlan:
             steps = f"{row.first}-{row.last}"
             table.append((row.name, str(row.spec), row.kind, place, str(row.size), steps, str(row.source or "")))
         return "\n".join([*lines, *format_table(table)])
-
-
-@dataclass(frozen=True, slots=True)
-class CostRow:
-    """One step: floating-point operations, and bytes that it reads and writes."""
-
-    command: str
-    flops: int
-    nbytes: int
-    source: SourceLine | None
-
-    @property
-    def seconds(self) -> float:
-        """About how long it takes on one core."""
-        return estimate_seconds(self.flops, self.nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,59 +215,10 @@ def _recomputed_text(cost: Cost) -> str:
     )
 
 
-def node_cost(node: Node) -> CostRow:
-    """The cost of a node; its sub-graphs count once for each iteration where their number is known. Values within a kernel touch no
-    memory.
-    """
-    rows = [node_cost(inner) for graph in node.graphs for inner in graph.nodes]
-    rounds = node.params.get("length") or 1
-    specs = [symbol.spec for symbol in node.inputs]
-    flops = cost[node.command](*specs, **node.params) if node.command in cost and not node.graphs else 0
-    flops += rounds * sum(row.flops for row in rows)
-    nbytes = sum(symbol.spec.nbytes for symbol in (*node.inputs, *node.outputs))
-    nbytes += rounds * sum(row.nbytes for row in rows) if node.command not in PRINTED else 0
-    return CostRow(node.command.name, flops, nbytes, node.source)
-
-
 def make_cost(bound: Bound) -> Cost:
     """The cost of each step."""
     rows = (CostRow(step.command.name, step_flops(step), step_bytes(step), step.source) for step in bound.steps)
     return Cost(tuple(rows))
-
-
-def step_bytes(step: Step) -> int:
-    """Bytes that a step reads and writes; see `_inside` for loops and branches."""
-    own = sum(view.spec.nbytes for view in (*step.inputs, *step.outputs))
-    return own + _inside(step, step_bytes)
-
-
-def step_flops(step: Step) -> int:
-    """Floating-point operations of a step; see `_inside` for loops and branches, nodes of other sub-graphs count once."""
-    if step.graphs:
-        return sum(map(_graph_flops, step.graphs))
-    own = cost[step.command](*step.input_specs, **step.params) if step.command in cost and step.region is None else 0
-    return own + _inside(step, step_flops)
-
-
-@remembered  # kernels that are alike share a graph
-def _graph_flops(graph: Graph) -> int:
-    """Floating-point operations of a sub-graph and those within it, each of which counts once."""
-    return sum(
-        cost[node.command](*(symbol.spec for symbol in node.inputs), **node.params)
-        for node in graph.walk()
-        if node.command in cost and not node.graphs
-    )
-
-
-def _inside(step: Step, measure: Callable[[Step], int]) -> int:
-    """Returns the cost of a step's region: its most expensive branch; its iterations, one where their number is not known."""
-    if isinstance(step.region, Branches):
-        return max((sum(map(measure, branch)) for branch in step.region.branches), default=0)
-    if step.region is None:
-        return 0
-    c = step.region.copies[-1]
-    rounds = step.region.length if step.region.length is not None else 1
-    return rounds * sum(map(measure, (*c.head, *c.tail, *c.turn)))
 
 
 def program_text(planned: Planned, backend: Callable[[Step], str]) -> str:
@@ -352,17 +286,3 @@ def _view_text(bound: Bound, view: View) -> str:
     for loop, step in view.rounds:
         text += f" +{step} a round of loop {loop}"
     return text
-
-
-def format_bytes(nbytes: int) -> str:
-    """A number of bytes for people."""
-    value, unit = float(nbytes), 0
-    while value >= 1024 and unit < 6:
-        value, unit = value / 1024, unit + 1
-    return f"{nbytes} B" if unit == 0 else f"{value:.2f} {'KMGTPE'[unit - 1]}iB"
-
-
-def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of text, in columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnc.lower.program.report import format_table
+from nnc.lower.text import format_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.packings import packing
-from nnc.lower.alloc import ALIGNMENT, find_overlap, max_live, plan_arena
+from nnc.lower.alloc import ALIGNMENT, find_overlap, plan_arena
 from nnc.lower.alloc.instances import read_instance
+from nnc.lower.plan.liveness import max_live
 from tests.lower.alloc.elsewhere import printed_elsewhere
 
 Tensors = list[tuple[int, int, int]]

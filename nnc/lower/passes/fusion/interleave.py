@@ -5,9 +5,9 @@ from __future__ import annotations
 from nnc.commands.control import PRINTED
 from nnc.graph import Graph, register_pass
 from nnc.lower.passes.memory.order import Description
+from nnc.lower.plan.costs import node_cost
 from nnc.lower.plan.schedule.assign import choose_streams, is_affordable, most_streams
 from nnc.lower.plan.views import runs
-from nnc.lower.program.report import node_cost
 from nnc.options import Options
 
 

@@ -15,12 +15,12 @@ from nnc.commands.rules import effect
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, verify
 from nnc.lower.passes.memory.order import Description
+from nnc.lower.plan.costs import node_cost
 from nnc.lower.plan.emit import Workspace
 from nnc.lower.plan.rematerialize import Problem, Schedule, fit, squeeze
 from nnc.lower.plan.scheduling import frugal_order
 from nnc.lower.plan.stages import Planned
 from nnc.lower.plan.views import runs
-from nnc.lower.program.report import node_cost
 from nnc.options import Options
 
 _ATTEMPTS = 4  # limits that are tried for a budget

@@ -11,12 +11,10 @@ from typing import Any
 
 from nnc.commands.control import PRINTED
 from nnc.commands.roles import Carry, Loop, Yield, take_apart
-from nnc.commands.rules import effect
+from nnc.commands.rules import REMOVABLE_EFFECTS, effect
 from nnc.graph import Attribute, Graph, Node, Symbol, register_pass
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
-
-REMOVABLE_EFFECTS = ("random",)
 
 narrow: Attribute[Callable[[Node, Sequence[bool]], Node]] = Attribute(
     "narrow", "(node, which results are read) -> a node without some results that are not, or the node itself"

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nnc.commands.rules import effect
-from nnc.lower.passes.simplify.dce import REMOVABLE_EFFECTS
+from nnc.commands.rules import REMOVABLE_EFFECTS, effect
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Branches, Kind, Loop, Planned, Step, View
 

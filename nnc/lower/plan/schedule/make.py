@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from nnc.commands.control import PRINTED
-from nnc.lower.alloc import max_live
-from nnc.lower.plan.liveness import Timeline, join, walk
+from nnc.lower.plan.costs import step_bytes, step_flops
+from nnc.lower.plan.liveness import Timeline, join, max_live, walk
 from nnc.lower.plan.schedule.accesses import has_effect, step_accesses
 from nnc.lower.plan.schedule.assign import choose_streams, estimate_seconds, is_affordable, most_streams
 from nnc.lower.plan.schedule.dependencies import find_dependencies
 from nnc.lower.plan.schedule.types import Schedule
 from nnc.lower.plan.stages import Bound, Intervals, Kind, Loop, Planned, Step
-from nnc.lower.program.report import step_bytes, step_flops
 from nnc.options import Options
 
 

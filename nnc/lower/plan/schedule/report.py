@@ -13,7 +13,7 @@ from typing import Any
 from nnc.errors import ArgumentError, user_error
 from nnc.lower.plan.schedule.types import Schedule
 from nnc.lower.plan.stages import Bound, Step
-from nnc.lower.program.report import format_table
+from nnc.lower.text import format_table
 from nnc.source import SourceLine
 
 Span = tuple[float, float]  # seconds

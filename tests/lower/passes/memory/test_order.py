@@ -11,10 +11,10 @@ from hypothesis import given
 
 import nnc
 from nnc.graph import Graph, GraphBuilder, TensorSpec, register, run_passes, structural_hash
-from nnc.lower.alloc import max_live
 from nnc.lower.passes.memory.order import order
 from nnc.lower.phases import SIMPLIFYING, names_of
 from nnc.lower.pipeline import plan
+from nnc.lower.plan.liveness import max_live
 from nnc.lower.plan.views import find_views, runs
 from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, record, run

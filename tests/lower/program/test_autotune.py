@@ -17,7 +17,7 @@ import nnc.numpy as nnp
 from nnc import doctor
 from nnc.backends.numpy_ref import candidate_kernels
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel, command, register
-from nnc.lower.kernels.autotune import Tuner, measure, scratch
+from nnc.lower.program.autotune import Tuner, measure, scratch
 from nnc.options import Options
 
 pytestmark = pytest.mark.usefixtures("own_registries")
@@ -106,7 +106,7 @@ def test_commands_with_an_effect_are_not_run() -> None:
 def test_a_kernel_that_is_hardly_faster_does_not_win(
     monkeypatch: pytest.MonkeyPatch, seconds: dict[int, float], winner: str
 ) -> None:
-    monkeypatch.setattr("nnc.lower.kernels.autotune.measure", lambda *_: seconds)
+    monkeypatch.setattr("nnc.lower.program.autotune.measure", lambda *_: seconds)
     assert chosen(double(kernel("first", priority=20), kernel("second"))) == winner
 
 

@@ -1,5 +1,7 @@
-"""Finds out which of several kernels is the fastest here, and remembers it.
+"""Finds out which of several kernels is the fastest here, and remembers it: users ask for that by `nnc.compile(autotune=True)`.
 
+The winner depends on the user's machine and shapes, so that no trial of a developer can know it. Trials of the figures in
+`nnc.devices.targets` belong to `benchmarks`.
 Kernels run on data made up for the purpose, never on the user's. Commands with an effect are not run, kernels that fail on such
 data do not take part, and where nothing can be measured the priorities of the backends decide, as they do without autotuning.
 """

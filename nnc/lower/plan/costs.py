@@ -1,0 +1,78 @@
+"""Estimates the work of nodes and steps: floating-point operations, and bytes that are read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nnc.commands.control import PRINTED
+from nnc.commands.rules import cost
+from nnc.graph import Graph, Node
+from nnc.graph.remember import remembered
+from nnc.lower.plan.schedule.assign import estimate_seconds
+from nnc.lower.plan.stages import Branches, Step
+from nnc.source import SourceLine
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """One step: floating-point operations, and bytes that it reads and writes."""
+
+    command: str
+    flops: int
+    nbytes: int
+    source: SourceLine | None
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes on one core."""
+        return estimate_seconds(self.flops, self.nbytes)
+
+
+def node_cost(node: Node) -> CostRow:
+    """The cost of a node; its sub-graphs count once for each iteration where their number is known. Values within a kernel touch no
+    memory.
+    """
+    rows = [node_cost(inner) for graph in node.graphs for inner in graph.nodes]
+    rounds = node.params.get("length") or 1
+    specs = [symbol.spec for symbol in node.inputs]
+    flops = cost[node.command](*specs, **node.params) if node.command in cost and not node.graphs else 0
+    flops += rounds * sum(row.flops for row in rows)
+    nbytes = sum(symbol.spec.nbytes for symbol in (*node.inputs, *node.outputs))
+    nbytes += rounds * sum(row.nbytes for row in rows) if node.command not in PRINTED else 0
+    return CostRow(node.command.name, flops, nbytes, node.source)
+
+
+def step_bytes(step: Step) -> int:
+    """Bytes that a step reads and writes; see `_inside` for loops and branches."""
+    own = sum(view.spec.nbytes for view in (*step.inputs, *step.outputs))
+    return own + _inside(step, step_bytes)
+
+
+def step_flops(step: Step) -> int:
+    """Floating-point operations of a step; see `_inside` for loops and branches, nodes of other sub-graphs count once."""
+    if step.graphs:
+        return sum(map(_graph_flops, step.graphs))
+    own = cost[step.command](*step.input_specs, **step.params) if step.command in cost and step.region is None else 0
+    return own + _inside(step, step_flops)
+
+
+@remembered  # kernels that are alike share a graph
+def _graph_flops(graph: Graph) -> int:
+    """Floating-point operations of a sub-graph and those within it, each of which counts once."""
+    return sum(
+        cost[node.command](*(symbol.spec for symbol in node.inputs), **node.params)
+        for node in graph.walk()
+        if node.command in cost and not node.graphs
+    )
+
+
+def _inside(step: Step, measure: Callable[[Step], int]) -> int:
+    """Returns the cost of a step's region: its most expensive branch; its iterations, one where their number is not known."""
+    if isinstance(step.region, Branches):
+        return max((sum(map(measure, branch)) for branch in step.region.branches), default=0)
+    if step.region is None:
+        return 0
+    c = step.region.copies[-1]
+    rounds = step.region.length if step.region.length is not None else 1
+    return rounds * sum(map(measure, (*c.head, *c.tail, *c.turn)))
