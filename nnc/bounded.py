@@ -12,10 +12,10 @@ Facts about a call are remembered so that an equal call need not find them out a
 | memory | key | answer |
 | --- | --- | --- |
 | specialised eager calls (`graph/specialise.py`) | specs, weakness, settings | the commands to run |
-| specialised calls of a trace (`trace/staged_call.py`) | the same, and which operands have tangents | the nodes to record |
+| specialised calls of a trace (`trace/core/staged_call.py`) | the same, and which operands have tangents | the nodes to record |
 | calls of compiled functions (`signature.CallPattern`) | structure, specs, weakness, static leaves | the program |
-| routines (`trace/dynamic_routine.py`) | which operands are active | the recorded operations, and how they run |
-| results (`trace/dynamic_memo.py`) | routine, operands by content or identity | the arrays |
+| routines (`trace/dynamic/routine.py`) | which operands are active | the recorded operations, and how they run |
+| results (`trace/dynamic/memo.py`) | routine, operands by content or identity | the arrays |
 | equal runs of a function (`nnc/dynamic_steps.py`) | function, structure, specs | its compiled form |
 | derivatives (`nnc/dynamic.py`) | recorded commands, without values | the backward program |
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nnc.lower.phases import BEFORE_FUSION, DELAY, FUSE, JOIN, names_of
-from tests.test_words import CLAUSE, NO_WORDS, OPENING, TERM
+from tests.test_words import CLAUSE, NO_WORDS, OPENING, TERM, comments, docstrings
 
 ROOT = Path(__file__).parent.parent
 MOST_WORDS = 1800  # of architecture.md: read in a quarter of an hour
@@ -19,6 +19,7 @@ TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 EXAMPLE = re.compile(r"```.*?```", re.DOTALL)
 LINK = re.compile(r"\[([^\]\n]+)\]\(([^)\s]+)\)")
 PATH = re.compile(r"\b(?:nnc|tests|docs|examples|benchmarks|mutation)/[\w/.*]*[\w*](?![\w<])")
+FILE = re.compile(r"(?<![\w/.*-])(?:[a-z_]+/)*[a-z_]+\.py\b")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
@@ -102,4 +103,19 @@ def test_every_room_is_linked_from_the_page_for_strangers() -> None:
 def test_every_pass_of_a_phase_is_explained() -> None:
     text = (ROOT / "docs" / "rooms" / "passes.md").read_text(encoding="utf-8")
     missing = [name for name in names_of((*BEFORE_FUSION, DELAY, FUSE, JOIN)) if f"`{name}`" not in text]
+    assert not missing
+
+
+def test_files_that_docstrings_and_comments_name_exist() -> None:
+    missing = []
+    known = {"train.py"} | {
+        path.name for path in (ROOT / "nnc").rglob("*.py")
+    }  # train.py: a user's, in examples of errors
+    for path in sorted((ROOT / "nnc").rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        for _, text in (*docstrings(list(ast.walk(ast.parse(source)))), *comments(source)):
+            for name in FILE.findall(text):
+                roots = (ROOT, ROOT / "nnc", path.parent, path.parent.parent)
+                if not (any((root / name).exists() for root in roots) if "/" in name else name in known):
+                    missing.append(f"{path.relative_to(ROOT)}: {name}")
     assert not missing

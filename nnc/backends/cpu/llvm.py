@@ -61,9 +61,9 @@ class Recipe:
         return cls(tuple(passes), int(level), first_level == "1")
 
 
-# Kernels arrive vectorised, with all that is shared and hoisted in its place (`kernels/writer.py`): 3 ms for one of two loops and
-# forty operations, 1 ms of it for any module and 0.4 ms for any function. Level 1 takes as long as 2, level 0 a third, and its
-# loops spill to the stack.
+# Kernels arrive vectorised, with all that is shared and hoisted in its place (`lower/kernels/writer.py`): 3 ms for one of two
+# loops and forty operations, 1 ms of it for any module and 0.4 ms for any function. Level 1 takes as long as 2, level 0 a third,
+# and its loops spill to the stack.
 KERNEL = Recipe(("sroa", "simplify_cfg"), 2)
 # Kernels that are loops around calls of others, for a fifth of the time that the passes of code generation would take.
 LIGHT = Recipe(("sroa",), 0)

@@ -1,7 +1,7 @@
-"""Variables that view others: slices, reshapes and transposes, which are computed anew when their base is re-bound.
+"""Variables that view others: slices, reshapes and transposes, which are read again when their base is re-bound.
 
 A view of a view is one of the base as long as the view between them is contiguous: then both are described by an offset and a
-shape. A view of a value that is not contiguous is a value of its own, which follows nothing.
+shape. A view of a value that is not contiguous is a value of its own, which follows no base.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class View:
     last: tuple[Plan, ...] = ()
 
     def read(self, base: Any) -> Any:
-        """The elements of the base as they are now."""
+        """The present elements of the view."""
         whole = base.shape == self.shape and self.offset == 0
         x = base
         if not whole:
@@ -43,7 +43,7 @@ class View:
 
 
 def view_of(variable: Any, plans: Sequence[Plan]) -> View | None:
-    """The view that commands make of a variable, one after the other; None where their result follows nothing."""
+    """The view that commands make of a variable, one after the other; None where their result is a value of its own."""
     view: View | None = variable.view or View(weakref.ref(variable), variable.binding, 0, variable.shape)
     for plan in plans:
         view = _through(view, plan) if view is not None else None

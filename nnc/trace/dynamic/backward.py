@@ -1,7 +1,7 @@
 """Differentiates the record of a dynamic graph before it runs: the result is an ordinary graph, to be compiled and kept.
 
-A recorded graph is taken apart into its structure (plans and numbers, no values) and the bindings that have the numbers. The
-structure alone decides on the derivative, so equal ones share a program. Values that were computed on the way forward are
+A recorded graph is split into its structure (plans and numbers, no values) and the bindings that have the numbers. The
+structure alone decides on the derivative, so equal ones share a program. Values of the forward run are
 inputs of the backward graph; only commands with sub-graphs are run once more within it.
 """
 
@@ -82,7 +82,7 @@ def take_apart(
 
 
 def differentiate(structure: Structure, lines: Sequence[SourceLine | None]) -> Backward:
-    """The derivative of a structure; `lines` are the user's, one for each step, of which errors and nodes are worded.
+    """The derivative of a structure; `lines` are the user's, one for each step, for nodes and errors.
 
     Raises:
         UnsupportedError: a command has no derivative.
@@ -218,7 +218,7 @@ def _find_needs(plan: Plan, active: tuple[bool, ...]) -> Needs:
     )  # fmt: skip
 
 
-# -- looking at it -----------------------------------------------------------------------------------------------------
+# -- inspection -------------------------------------------------------------------------------------------------------
 
 
 def as_graph(operations: Sequence[Operation], leaves: Sequence[Binding], name: str) -> Graph:

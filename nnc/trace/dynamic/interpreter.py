@@ -1,10 +1,10 @@
 """The interpreter of a dynamic graph: commands run at once on the arrays that variables hold, and are recorded as they run.
 
 Each value of a variable is a symbol of its own (`Binding`), so the record is in SSA form however often variables are
-re-bound. Rules on the values to keep, and for how long, stand in dynamic_store.py.
+re-bound. Rules on the values to keep, and for how long, stand in store.py.
 
 Threads may use one graph: its bookkeeping is behind a lock, which nothing that runs users' code holds. Variables may be
-collected at any moment, also while the lock is held; they only leave word, and the next thread at work does the rest.
+collected at any moment, also while the lock is held; they leave a note in a queue, which the next thread at work handles.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Variable(Tracer):
         """The binding of the variable; an alias follows its base first.
 
         Raises:
-            ArgumentError: it has not been written yet.
+            ArgumentError: the variable has not been written yet.
         """
         view = self._view
         if view is not None:
@@ -86,7 +86,7 @@ class Variable(Tracer):
 
     @property
     def is_bound(self) -> bool:
-        """Whether it holds an array."""
+        """Whether the variable holds an array."""
         return self._binding is not None
 
     @property
@@ -95,7 +95,7 @@ class Variable(Tracer):
         return self._view
 
     def show(self, view: View | None) -> None:
-        """Makes it an alias."""
+        """Makes the variable an alias."""
         self._view = view
 
     @property
@@ -136,7 +136,7 @@ class Variable(Tracer):
         self._grad = gradient
         self.owner.graded[id(self)] = self
 
-    # -- changing it ---------------------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------------------
 
     @api_boundary
     def set(self, value: Any) -> None:
@@ -185,7 +185,7 @@ class Variable(Tracer):
         if binding is not None:
             self.owner.leave_word(binding)
 
-    # -- being a value -------------------------------------------------------------------------------------------------
+    # -- use as a value ------------------------------------------------------------------------------------------------
 
     def __copy__(self) -> Variable:
         twin = Variable(self.owner, None, self.constant)
@@ -252,7 +252,7 @@ class Recorder:
         self.exchange(variables, [Binding(array.spec, array, variable.constant) for variable, array in pairs])
 
     def exchange(self, variables: Sequence[Variable], bindings: Sequence[Binding | None]) -> None:
-        """Binds each variable to something else, or to nothing.
+        """Binds each variable to another binding, or to none.
 
         Args:
             variables: variables of this graph.
@@ -282,7 +282,7 @@ class Recorder:
             self.store.make_constant(binding)
 
     def leave_word(self, binding: Binding) -> None:
-        """Says that a variable is gone. It may be collected at any moment, so a busy thread is not waited for.
+        """Notes that a variable was freed. It may be collected at any moment, so a busy thread is not waited for.
 
         Args:
             binding: a tensor of the recorded graph, and the array it holds.
@@ -480,11 +480,11 @@ def array_of(binding: Binding) -> Array:
 
 
 def concrete_array(value: Any, where: str) -> Array:
-    """An array with a value: not one that stands for it. Memory that others can write to is copied.
+    """An array with a value, not a tracer. Memory that others can write to is copied.
 
     Raises:
         TraceError: the value is traced.
-        NncError: it is nothing nnc makes an array of.
+        NncError: nnc makes no array of it.
     """
     is_view = isinstance(value, np.ndarray) and (value.flags.writeable or value.base is not None)
     array = asarray(as_operand(value, where, "the value"), copy=is_view or is_foreign(type(value)) or None)

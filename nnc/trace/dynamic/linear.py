@@ -1,4 +1,4 @@
-"""A compiled function as one operation that can be differentiated: a forward part, and a linear part for the way back.
+"""A compiled function as one operation that can be differentiated: a forward part, and a linear part for the reverse pass.
 
 The forward part returns, beside the function's results, the values that the linear part reads and that are neither operands
 nor results (*residuals*), so nothing is computed twice.

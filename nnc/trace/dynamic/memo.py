@@ -1,7 +1,7 @@
-"""Results that a dynamic graph has computed before, found again by routine (commands, parameters, specs) and operands.
+"""Results that a dynamic graph has computed before, found by routine (commands, parameters, specs) and operands.
 
 Small operands are compared by their bytes, others by identity: arrays do not change, and re-binding a variable gives it
-another one. An entry goes with the first of its operands that nobody holds any more, since then it cannot be asked for again.
+another one. An entry goes with the first of its operands that nobody holds any more, since it cannot be found after that.
 nnc.bounded states the rule for all memories of calls.
 """
 

@@ -6,7 +6,7 @@ such pattern.
 
 A routine that ran so often that compiling would have taken as long is compiled for the pattern: one program stands for a kernel
 for each command. The record stays the same. The program yields the values that are kept, so values between them take
-neither time nor memory; views of kept values are made anew. nnc.bounded states the rule for all memories of calls.
+neither time nor memory; views of kept values are made again. nnc.bounded states the rule for all memories of calls.
 """
 
 from __future__ import annotations
