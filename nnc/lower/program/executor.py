@@ -90,7 +90,10 @@ class Executor:
 
     def moved(self, view: View) -> int:
         """The offset of a view in the present iterations, in bytes."""
-        return sum(self.iterations[number] * step for number, step in view.rounds)
+        moved = 0
+        for number, step in view.rounds:  # mostly one, for which `sum` of a generator takes three times as long
+            moved += self.iterations[number] * step
+        return moved
 
     def memory(self, view: View) -> NDArray:
         """The bytes of the buffer of a view in the present call."""
