@@ -10,6 +10,7 @@ from nnc.devices import devices
 from nnc.trace.core.custom import custom_jvp, custom_vjp
 from nnc.trace.core.differentiate import grad, hvp, jvp, linear_transpose, linearize, stop_gradient, value_and_grad, vjp
 from nnc.trace.core.jacobian import hessian, jacfwd, jacrev
+from nnc.trace.core.on_device import block_until_ready, default_device, device_put
 from nnc.trace.core.specs import ShapeDtypeStruct, eval_shape, make_graph
 from nnc.trace.core.subgraphs import checkpoint
 from nnc.trace.core.vectorize import vmap
@@ -31,6 +32,7 @@ __all__ = [
     "ShapeDtypeStruct",
     "asarray",
     "associative_scan",
+    "block_until_ready",
     "case_of",
     "checkpoint",
     "compile",
@@ -39,6 +41,8 @@ __all__ = [
     "custom_vjp",
     "data",
     "debug",
+    "default_device",
+    "device_put",
     "devices",
     "dynamic_slice",
     "dynamic_update_slice",

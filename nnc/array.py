@@ -22,7 +22,8 @@ from nnc.commands.contract import matmul
 from nnc.commands.indexing import getitem
 from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak, to_dtype
 from nnc.commands.shape import transpose
-from nnc.devices import CPU, check_device, find_device
+from nnc.context import get_context
+from nnc.devices import CPU, find_device, interpreter_of
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError, user_error
 from nnc.foreign import is_foreign
 from nnc.graph import Command, TensorSpec, spec_of
@@ -468,14 +469,14 @@ class Array(_Unfinished):
         """The array on another device.
 
         Args:
-            device: "cpu".
+            device: as `nnc.devices` lists it.
             stream: accepted, as in the Array API standard; there are none.
 
         Raises:
             UnsupportedError: there is no such device.
         """
-        find_device(device, "to_device")
-        return self
+        interpreter = interpreter_of(find_device(device, "to_device"))
+        return self if interpreter is None else cast("Array", interpreter.put(self))
 
     def block_until_ready(self) -> Array:
         """Waits until the value is computed, which for host arrays it always is."""
@@ -591,7 +592,7 @@ def asarray(
     Args:
         obj: array, tracer, number or nested list.
         dtype: element type; by default the dtype of `obj`, where lists of Python floats become float32.
-        device: "cpu".
+        device: as `nnc.devices` lists it; by default where `obj` is, else the one of `nnc.default_device`.
         copy: True always copies, False never.
 
     Raises:
@@ -604,13 +605,14 @@ def asarray(
         >>> asarray([[1, 2], [3, 4]], dtype="float32").shape
         (2, 2)
     """
-    if dtype is None and device is None and not copy:
+    if dtype is None and device is None and not copy and get_context().device is None:
         if isinstance(obj, ArrayMethods):
             return obj  # type: ignore[return-value]  # a tracer, which types call an array
         if type(obj) is np.ndarray and dtypes.is_known(obj.dtype):
             return Array(obj)
     try:
-        return _make_array(obj, dtype, device, copy)
+        made = _make_array(obj, dtype, copy)
+        return made if device is None and hasattr(obj, "spec") else _place(made, device)
     except BaseException as error:
         other = leave(error, asarray, "asarray", (obj, dtype), {})
         if other is None:
@@ -618,14 +620,25 @@ def asarray(
         raise other from None
 
 
-def _make_array(obj: Any, dtype: Any, device: Any, copy: bool | None) -> Any:
-    """The array of `asarray`."""
-    check_device(device, "asarray")
+def _place(x: Any, device: Any) -> Any:
+    """An array on a device; None stands for the ambient one. Tracers have no device."""
+    if device is not None:
+        find_device(device, "asarray")
+    ambient = get_context().device
+    if not isinstance(x, Array) or (device is None and ambient is None):
+        return x
+    return x.to_device(ambient.device.name if device is None else device)
+
+
+def _make_array(obj: Any, dtype: Any, copy: bool | None) -> Any:
+    """The array of `asarray`, on the CPU."""
     wanted = None if dtype is None else to_dtype(dtype, "asarray")
     x = as_operand(obj, "asarray", "obj", wanted)
     if isinstance(x, Array):
         if (wanted is None or wanted == x.dtype) and not copy:
-            return x if wanted is None or not x.weak else Array(x.data)
+            return x if wanted is None or not x.weak else ew.copy(x)
+        if type(x) is not Array:  # on another device
+            return ew.convert(x, dtype=wanted) if wanted not in (None, x.dtype) else ew.copy(x)
     elif hasattr(x, "spec"):
         return x if wanted is None or x.spec.dtype == wanted else ew.convert(x, dtype=wanted)
     if copy is False and (isinstance(obj, (list, tuple)) or dtypes.is_scalar(obj)):
@@ -672,12 +685,14 @@ def _check_range(data: NDArray, wanted: dtypes.DType) -> None:
 
 
 def as_value(x: Any) -> Any:
-    """An array or a tracer for anything a command takes: NumPy arrays and numbers are wrapped."""
+    """An array or a tracer for anything a command takes: numbers are wrapped, NumPy arrays, too, on the ambient device."""
     if hasattr(x, "spec"):
         return x
     if dtypes.is_scalar(x):
         return Array(np.asarray(x, dtypes.scalar_dtype(x)), weak=True)
-    return Array(dlpack.read(x) if is_foreign(type(x)) else np.asarray(x), weak=isinstance(x, WeakScalar))
+    value = Array(dlpack.read(x) if is_foreign(type(x)) else np.asarray(x), weak=isinstance(x, WeakScalar))
+    device = get_context().device
+    return value if device is None else device.take(value)
 
 
 def concrete_error(tracer: Any, what: str, fix: str = "") -> TraceError:

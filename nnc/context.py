@@ -7,8 +7,8 @@ and coroutines never see each other's traces.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -26,7 +26,8 @@ class Context(NamedTuple):
     compilation, `background` the function that takes tasks that a call can do without (none: they are done at once), `modes` the
     modes that are switched on ("eager", "check_finite", "promotion" and "trace_errors" of nnc.debug; "watched" where a dynamic
     graph records a function's commands; "unspecialised" where functions run as they are, since nothing will be alike or a test
-    wants it; a dynamic graph that records nothing stands for itself).
+    wants it; a dynamic graph that records nothing stands for itself), `device` the interpreter of the device on which commands
+    without operands run (none: of the CPU).
     """
 
     staging: Any = None
@@ -37,13 +38,26 @@ class Context(NamedTuple):
     clock: dict[str, float] | None = None
     background: Callable[[Callable[[], object]], None] | None = None
     modes: frozenset[Any] = frozenset()
+    device: Any = None
 
+
+# Returns a block within which commands without operands run where the arguments of a function are. Empty until a device other than
+# the CPU is used, so that calls need not ask.
+LOCATORS: list[Callable[[Sequence[Any], Mapping[str, Any]], AbstractContextManager[Any]]] = []
 
 AT_REST = Context()  # nothing is going on, and nothing is switched on
 _CONTEXT: ContextVar[Context] = ContextVar("nnc", default=AT_REST)
 
 get_context = _CONTEXT.get
 _LEVELS = itertools.count(1)
+
+
+def run_where_arguments_are(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Calls a function; commands without operands in it run on the device of its arguments, by default on the ambient one."""
+    if not LOCATORS:
+        return function(*args, **kwargs)
+    with LOCATORS[0](args, kwargs):
+        return function(*args, **kwargs)
 
 
 def new_level() -> int:

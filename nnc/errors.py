@@ -18,6 +18,7 @@ __all__ = [
     "AxisError",
     "BackendError",
     "DTypeError",
+    "DeviceError",
     "FileAccessError",
     "FileFormatError",
     "GraphError",
@@ -103,6 +104,10 @@ class UnsupportedError(NncError, NotImplementedError):
 
 class BackendError(NncError, RuntimeError):
     """No backend can run a command, or one failed."""
+
+
+class DeviceError(NncError, RuntimeError):
+    """Arrays lie on the wrong device, work on a device is not ordered, or a device is lost."""
 
 
 class NotFiniteError(NncError, FloatingPointError):

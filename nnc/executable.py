@@ -21,7 +21,9 @@ from nnc.collection import collection_paused
 from nnc.commands.pack import packable
 from nnc.commands.promote import is_weak
 from nnc.context import activity, set_context
-from nnc.errors import ArgumentTypeError, OutOfMemoryError, TraceError, user_error
+from nnc.device_program import DeviceProgram
+from nnc.devices import CPU, find_device, interpreter_of
+from nnc.errors import ArgumentTypeError, DeviceError, OutOfMemoryError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.pipeline import lower
 from nnc.lower.plan.schedule.report import ScheduleReport, Watch, make_schedule_report
@@ -39,7 +41,7 @@ from nnc.lower.program.timings import Timings
 from nnc.lower.text import format_bytes
 from nnc.options import Options
 from nnc.retraces import difference
-from nnc.signature import Call, CallPattern, Key, Signature, leaf_keys
+from nnc.signature import Call, CallPattern, Key, Signature, device_of, leaf_keys
 from nnc.trace.core.captures import Snapshot, take_snapshot
 from nnc.trace.core.flat import FlatTree, definition_of, name_of
 from nnc.trace.core.staging import Staged, stage
@@ -73,7 +75,7 @@ class Lowered:
         with collection_paused():
             with activity(f"tracing {name} for compile"):
                 staged = stage(flat, [spec for spec, _ in specs], weak=[weak for _, weak in specs], name=name)
-            hidden = [value.data for value in staged.captured if isinstance(value, Array)]
+            hidden = [value.data for value in staged.captured if type(value) is Array]
             snapshot = take_snapshot(fun, call.objects(), hidden)
         weak_results = tuple(map(is_weak, flat.result.dynamic))
         donated = call.donated_leaves() if call.signature.donates else frozenset()
@@ -113,6 +115,7 @@ class Lowered:
                 TraceError, name_of(self._signature.fun), "it captures a value of an enclosing trace.",
                 fix="pass the value as an argument.",
             )  # fmt: skip
+        _check_places(self._staged.captured, self._options.device, name_of(self._signature.fun))
         clock = {"tracing": self._seconds}
         with set_context(clock=clock), collection_paused():
             graph, program, used = self._make_program(prefetch)
@@ -128,6 +131,9 @@ class Lowered:
             written=outside.donated,
             spared=tuple(self._donated.difference(reads[place][0] for place in outside.donated)),
         )
+        outputs = Outputs.of(self._out, graph.output_specs, self._weak)
+        name, interpreter = name_of(self._signature.fun), interpreter_of(find_device(self._options.device, "compile"))
+        elsewhere = DeviceProgram(name, program, inputs, outputs, interpreter) if interpreter is not None else None
         return Executable(
             graph=graph,
             snapshot=self._snapshot,
@@ -137,7 +143,8 @@ class Lowered:
             _key=self._key,
             _program=program,
             _inputs=inputs,
-            _outputs=Outputs.of(self._out, graph.output_specs, self._weak),
+            _outputs=outputs,
+            _elsewhere=elsewhere,
             _kept=PackedWeights(outside, toolchain(self._options.device).choose_kernel) if outside.kept else None,
         )
 
@@ -151,7 +158,7 @@ class Lowered:
         explicit = self._staged.num_explicit
         donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
         options = self._options.update(donated=donated)
-        if any(node.command in packable for node in graph.walk()):
+        if options.device == CPU and any(node.command in packable for node in graph.walk()):
             last = self._lasting.union(i + explicit for i, x in enumerate(self._staged.captured) if _may_last(x))
             options = options.update(keeps=tuple(place for place, i in enumerate(used) if i in last))
         tools = toolchain(options.device)
@@ -166,12 +173,22 @@ class Lowered:
         return graph, program, used
 
 
+def _check_places(captured: Sequence[Any], device: str, name: str) -> None:
+    """Raises DeviceError where a function captures an array of another device than the one that it runs on."""
+    for value in captured:
+        if isinstance(value, Array) and value.device not in (device, CPU):
+            raise user_error(
+                DeviceError, name, f"it runs on {device} and captures an array on {value.device}.",
+                operands={"array": value.spec}, fix=f"pass the array as an argument, or compile with device={value.device!r}.",
+            )  # fmt: skip
+
+
 def prefetching(call: Call, options: Options) -> AbstractContextManager[Prefetch | None]:
     """Opens a block that makes the program of a call and prefetches memory meanwhile: at once the donated arrays, and an arena as
     large as the last call of the function with such arguments needed.
     """
     compiler = toolchain(options.device).compiler() if options.native else None
-    if compiler is None:
+    if compiler is None or options.device != CPU:
         return nullcontext()
     prefetch = compiler.prefetch()
     if options.cache_folder is not None:
@@ -213,6 +230,7 @@ class Executable:
     _inputs: Inputs
     _outputs: Outputs
     _kept: PackedWeights | None  # packed forms of inputs that last from call to call
+    _elsewhere: DeviceProgram | None  # runs it, where that is no task of the CPU's
 
     @property
     def memory_plan(self) -> MemoryPlan:
@@ -252,7 +270,8 @@ class Executable:
         fun, key = self._signature.fun, self._key
         name = name_of(fun)
         arguments = FlatTree(self._signature.by_position(args, kwargs, key.positions), fun, key.positions)
-        given = Key(arguments.treedef, leaf_keys(arguments, name), key.static, key.positions)
+        leaves = leaf_keys(arguments, name)
+        given = Key(arguments.treedef, leaves, key.static, key.positions, device_of(arguments.dynamic, name))
         if not given.is_served_by(key):
             raise user_error(
                 ArgumentTypeError, name, f"it was lowered for other arguments: {difference(fun, key, given)}.",
@@ -267,6 +286,8 @@ class Executable:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """Runs the program on dynamic leaves that are known to fit, and returns the function's result."""
+        if self._elsewhere is not None:
+            return self._elsewhere.run(leaves)
         memory = self._inputs.memory(leaves, self._kept)
         try:
             outputs = self._program.run(memory)
@@ -317,6 +338,8 @@ class Executable:
         """The function that calls the program on the dynamic leaves of calls without Python in between; None where that cannot
         be.
         """
+        if self._elsewhere is not None:
+            return None
         compiler, boxes, arrays = toolchain(self.options.device).compiler(), _boxes(), pattern.arrays
         order = self._program.outside.order
         is_special = self._kept is not None or not self._inputs.is_plain

@@ -86,7 +86,8 @@ def compile(
         static_argnames: names of static arguments.
         donate_argnums: positions of arguments whose memory the call may reuse; their arrays cannot be read afterwards.
         donate_argnames: names of arguments to donate.
-        device: "cpu".
+        device: where the function runs, as `nnc.devices` lists it; its arguments are sent there. By default it runs
+            where its array arguments are.
         memory_budget: bytes, or a text such as "2GiB", that the memory plan must fit into: values are recomputed
             rather than kept until it does.
         streams: how many threads may run steps that do not depend on each other, which takes more memory; "auto" is
@@ -122,7 +123,7 @@ def compile(
             contract=contract, flush_denormals=flush_denormals, max_traces=max_traces,
         )  # fmt: skip
     check_callable(fun, "nnc.compile")
-    device = CPU if device is None else find_device(device, "nnc.compile").name
+    place = None if device is None else find_device(device, "nnc.compile").name
     _check_streams(streams)
     for name, value in (("autotune", autotune), ("contract", contract), ("flush_denormals", flush_denormals or False)):
         if not isinstance(value, bool):
@@ -134,12 +135,16 @@ def compile(
             ArgumentError, "nnc.compile", f"max_traces is {max_traces!r}.", fix="give a number of 1 or more."
         )
     options = Options.from_environment().update(
-        device=device, streams=streams, autotune=autotune, contract=contract, flush_denormals=flush_denormals
+        device=place or CPU,
+        streams=streams,
+        autotune=autotune,
+        contract=contract,
+        flush_denormals=flush_denormals,
     )
     if memory_budget is not None:
         options = options.update(memory_budget=parse_bytes(memory_budget))
     signature = Signature.of(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
-    return Compiled(signature, options, max_traces)
+    return Compiled(signature, options, max_traces, place)
 
 
 def _check_streams(streams: int | str) -> None:
@@ -178,10 +183,13 @@ _SHORTCUTS = 256  # of one function: patterns of calls that have a fast path
 class Compiled(Generic[P, R_co]):
     """A compiled function; made by `nnc.compile`."""
 
-    def __init__(self, signature: Signature, options: Options, max_traces: int | None) -> None:
+    def __init__(
+        self, signature: Signature, options: Options, max_traces: int | None, device: str | None = None
+    ) -> None:
         update_wrapper(self, signature.fun)
         self.fun = signature.fun
         self._signature, self._options, self._max_traces = signature, options, max_traces
+        self._device = device  # None: where the arguments are
         self._entries: dict[Key, Executable] = {}
         self._checked: dict[Key, Executable] = {}  # programs for calls under nnc.debug.check_finite
         self._alike: BoundedCache[tuple[Key, tuple[type, ...]], FastPath] = BoundedCache(_SHORTCUTS)
@@ -208,7 +216,7 @@ class Compiled(Generic[P, R_co]):
                 if result is not NotImplemented:
                     self._hits += 1
                     return result
-            call = self._signature.take_apart(args, kwargs)
+            call = self._signature.take_apart(args, kwargs, self._device)
             if "eager" in context.modes:
                 return _run_eagerly(call)
             if call.is_traced:
@@ -237,7 +245,7 @@ class Compiled(Generic[P, R_co]):
         """Returns the program for these arguments, and their dynamic leaves; None in place of the program where the function
         captures values of an enclosing trace.
         """
-        call = self._signature.take_apart(args, kwargs)
+        call = self._signature.take_apart(args, kwargs, self._device)
         return self._find(call), call.arguments.dynamic
 
     @overload
@@ -250,7 +258,8 @@ class Compiled(Generic[P, R_co]):
     @api_boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Traces for these arguments (arrays, numbers or ShapeDtypeStructs) without running."""
-        return Lowered.of(self._signature.take_apart(args, kwargs), self._options)
+        call = self._signature.take_apart(args, kwargs, self._device)
+        return Lowered.of(call, self._options.update(device=call.key.device))
 
     def _note_usual(self, call: Call, executable: Executable) -> None:
         """Makes a fast path for calls of this call's pattern."""
@@ -290,7 +299,7 @@ class Compiled(Generic[P, R_co]):
         name = getattr(self, "__qualname__", "")
         for part in name.split("."):
             found = getattr(found, part, None)
-        return name if found is self else (Compiled, (self._signature, self._options, self._max_traces))
+        return name if found is self else (Compiled, (self._signature, self._options, self._max_traces, self._device))
 
     def _find(self, call: Call) -> Executable | None:
         """Returns the program for a call, made where there is none; None where the function captures values of an enclosing
@@ -318,7 +327,7 @@ class Compiled(Generic[P, R_co]):
                     f"it would be traced again, though max_traces={self._max_traces}: {describe(changes)}.",
                     fix="call it with the same shapes, dtypes and static arguments, or raise max_traces.",
                 )  # fmt: skip
-            options = self._options.update(check_finite=True) if checks else self._options
+            options = self._options.update(check_finite=checks, device=call.key.device)
             with deferring(), prefetching(call, options) as prefetch:
                 lowered = Lowered.of(call, options)
                 if lowered.captures_tracers:

@@ -133,6 +133,11 @@ def wants_full_tracebacks() -> bool:
     return os.environ.get("NNC_TRACEBACK", "").lower() == "full"
 
 
+def waits_in_each_call() -> bool:
+    """Whether the environment asks that each call waits for its work on a device (NNC_SYNC=1); read anew for each call."""
+    return os.environ.get("NNC_SYNC", "") == "1"
+
+
 def parse_bytes(value: int | str, where: str = "memory_budget") -> int:
     """A number of bytes: an int, or a text such as "2GiB", "500 MB" or "1.5k" (kB are 1000 bytes, KiB are 1024).
 

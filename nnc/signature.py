@@ -14,7 +14,10 @@ import numpy as np
 from nnc import dtypes, tree
 from nnc.array import Array
 from nnc.commands.promote import as_operand, is_weak
-from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
+from nnc.context import get_context
+from nnc.device_array import DeviceArray
+from nnc.devices import CPU
+from nnc.errors import ArgumentError, ArgumentTypeError, DeviceError, NncError, user_error
 from nnc.graph import TensorSpec
 from nnc.trace.core.flat import (
     FlatFunction,
@@ -39,13 +42,14 @@ class Key:
     """The key of a program: everything about a call but the values of its arrays.
 
     `leaves` has (spec, whether it is a Python number) for each array, a `setting` for other leaves of the dynamic arguments;
-    `positions` are the positions of static arguments.
+    `positions` are the positions of static arguments. The program runs on the `device`.
     """
 
     treedef: Any
     leaves: tuple[Any, ...]
     static: tuple[tuple[str, Any], ...] = ()
     positions: frozenset[int] = frozenset()
+    device: str = CPU
 
     def specs(self) -> list[tuple[TensorSpec, bool]]:
         """The spec of each array among the leaves, and whether it is a Python number."""
@@ -53,9 +57,13 @@ class Key:
 
     def is_served_by(self, other: Key) -> bool:
         """Whether a program for `other` takes these arguments: the keys differ at most in which leaves are Python numbers."""
-        return self.treedef == other.treedef and all(
-            x == y or (is_spec(x) and is_spec(y) and x[0] == y[0])
-            for x, y in zip(self.leaves, other.leaves, strict=True)
+        return (
+            self.treedef == other.treedef
+            and self.device == other.device
+            and all(
+                x == y or (is_spec(x) and is_spec(y) and x[0] == y[0])
+                for x, y in zip(self.leaves, other.leaves, strict=True)
+            )
         )
 
     def paths(self, fun: Fun) -> list[str]:
@@ -157,10 +165,16 @@ class Signature:
         """Whether any argument is donated."""
         return bool(self.donate_nums or self.donate_names)
 
-    def take_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def take_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any], device: str | None = None) -> Call:
         """Splits these arguments. Arguments passed by name are moved to their position, where they have one.
 
+        Args:
+            args: arguments by position.
+            kwargs: arguments by name.
+            device: where the function runs; None: where its array arguments are.
+
         Raises:
+            DeviceError: array arguments are on two devices.
             ArgumentTypeError: a static argument has no hash, or an argument is of a type that nnc does not take.
         """
         args, kwargs = self.by_position(args, kwargs)
@@ -178,7 +192,8 @@ class Signature:
         else:
             arguments = FlatTree((args, kwargs), self.fun)
         leaves = leaf_keys(arguments, name_of(self.fun))
-        key = Key(arguments.treedef, leaves, tuple((name, setting(value)) for name, value in static), positions)
+        device = device or device_of(arguments.dynamic, name_of(self.fun))
+        key = Key(arguments.treedef, leaves, tuple((name, setting(value)) for name, value in static), positions, device)
         return Call(key, self, args, kwargs, arguments)
 
     def by_position(
@@ -348,6 +363,31 @@ def leaf_keys(arguments: FlatTree, where: str) -> tuple[Any, ...]:
     for i, spec in zip(arguments.where, specs, strict=True):
         keys[i] = spec
     return tuple([key if i in arguments.where else setting(key) for i, key in enumerate(keys)])
+
+
+def device_of(leaves: Sequence[Any], where: str) -> str:
+    """The device that a function runs on: the one of its array arguments, by default the ambient one. Arrays of the CPU without
+    axes are sent to where others are.
+
+    Args:
+        leaves: the dynamic leaves of the call.
+        where: the function, for messages.
+
+    Raises:
+        DeviceError: arguments are on two devices.
+    """
+    ambient = get_context().device
+    if ambient is None and not any(isinstance(leaf, DeviceArray) for leaf in leaves):
+        return CPU
+    places = {x.device: x for x in leaves if isinstance(x, DeviceArray) or (isinstance(x, Array) and x.ndim)}
+    if len(places) > 1:
+        first, second = sorted(places)[:2]
+        raise user_error(
+            DeviceError, where, f"its arguments are on {first} and on {second}.",
+            operands={f"on {place}:": leaf.spec for place, leaf in places.items()},
+            fix=f"copy some of them first: nnc.device_put(x, {second!r}).",
+        )  # fmt: skip
+    return next(iter(places), CPU if ambient is None else ambient.device.name)
 
 
 def is_spec(key: Any) -> bool:

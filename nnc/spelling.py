@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+from nnc.context import LOCATORS, run_where_arguments_are
 from nnc.errors import ArgumentTypeError, MissingNameError, user_error
 from nnc.tracebacks import leave
 
@@ -141,6 +142,8 @@ def spelled(function: F) -> F:
                 value = args[place] if place < len(args) and place < first else kwargs.get(name, False)
                 if type(value) is not bool:
                     check_flag(value, where(args), name)
+            if LOCATORS:
+                return run_where_arguments_are(function, args, kwargs)
             return function(*args, **kwargs)
         except BaseException as error:
             other = leave(error, function, where(args), args, kwargs)

@@ -29,6 +29,7 @@ from nnc.errors import (
 )
 from nnc.graph import TensorSpec, spec_of
 from nnc.spelling import spelled
+from nnc.tracebacks import api_boundary
 
 if TYPE_CHECKING:
     from nnc.array import Array
@@ -132,6 +133,7 @@ _COMBINE: dict[str, Callable[[Value, Value], Value]] = {
 }
 
 
+@api_boundary
 def set_at(
     x: Value, index: Any, values: Any, op: str = "set", mode: str = "error", unique_indices: bool = False
 ) -> Value:

@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, overload
 import numpy as np
 
 from nnc import tree
-from nnc.array import Array, asarray
+from nnc.array import Array, as_value, asarray
 from nnc.commands.promote import as_operand
 from nnc.data.prefetch import Prefetch
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
@@ -192,7 +192,7 @@ def _in_numpy(leaf: Any) -> Any:
 
 def _take(leaf: Any, rows: Any) -> Any:
     if isinstance(leaf, Array):
-        return Array(np.ascontiguousarray(leaf.data[rows]))
+        return as_value(np.ascontiguousarray(leaf.data[rows]))
     return np.asarray(leaf[rows]) if tree.is_array(leaf) else leaf
 
 

@@ -7,11 +7,13 @@ from nnc.debug.explain import explain
 from nnc.debug.memory import TapeMemory, tape_memory
 from nnc.debug.modes import check_finite, check_keys, eager, promotion, trace_errors
 from nnc.debug.profile import profile
+from nnc.debug.transfers import TransferWarning, transfers
 
 __all__ = [
     "Progress",
     "PromotionWarning",
     "TapeMemory",
+    "TransferWarning",
     "callback",
     "check_finite",
     "check_keys",
@@ -23,6 +25,7 @@ __all__ = [
     "promotion",
     "tape_memory",
     "trace_errors",
+    "transfers",
 ]
 
 

@@ -42,7 +42,7 @@ def check_keys() -> ContextChange:
         ...     key = nnc.random.key(0)
         ...     x, y = nnc.random.normal(key), nnc.random.uniform(key)
         >>> print(str(found[0].message).splitlines()[0])
-        nnc.random: the same key is used twice, so what is drawn is not independent.
+        nnc.random: the same key is used twice, so the draws are not independent.
     """
     return with_mode(KeyLedger())
 

@@ -1,12 +1,14 @@
 """Devices: the protocol that each implements, and the ones that there are."""
 
-from nnc.devices.known import check_device, devices, find_device
-from nnc.devices.protocol import CPU, Block, Device, Event, Pool, Stream, Transfer, kind_of
+from nnc.devices.known import check_device, devices, find_device, interpreter_of, set_interpreter
+from nnc.devices.protocol import CPU, Accelerator, Block, Device, Elements, Event, Pool, Stream, Transfer, kind_of
 
 __all__ = [
     "CPU",
+    "Accelerator",
     "Block",
     "Device",
+    "Elements",
     "Event",
     "Pool",
     "Stream",
@@ -14,5 +16,7 @@ __all__ = [
     "check_device",
     "devices",
     "find_device",
+    "interpreter_of",
     "kind_of",
+    "set_interpreter",
 ]

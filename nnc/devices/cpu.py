@@ -58,7 +58,7 @@ class CpuStream:
 class CpuPool:
     """Memory of this process, which the system gives and takes back."""
 
-    def allocate(self, nbytes: int, stream: Stream) -> Block:
+    def allocate(self, nbytes: int, stream: Stream, label: str = "") -> Block:
         """Returns a block of uninitialised bytes."""
         memory = aligned_bytes(max(nbytes, 1))  # NumPy gives an array without elements another address
         return Block(memory.ctypes.data, nbytes, memory)
@@ -70,9 +70,9 @@ class CpuPool:
 class CpuTransfer:
     """Copies within the memory of this process."""
 
-    def to_device(self, source: NDArray, block: Block, stream: Stream) -> CpuEvent:
-        """Copies an array to the beginning of a block."""
-        block.owner[: source.nbytes] = _as_bytes(source)
+    def to_device(self, source: NDArray, block: Block, stream: Stream, first: int = 0) -> CpuEvent:
+        """Copies an array to a block."""
+        block.owner[first : first + source.nbytes] = _as_bytes(source)
         return _DONE
 
     def to_host(self, block: Block, target: NDArray, stream: Stream) -> CpuEvent:

@@ -1,26 +1,32 @@
-"""The devices of this machine, by name."""
+"""The devices of this machine, by name, and the interpreters that run commands on them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+import re
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from nnc.devices.cpu import Cpu
-from nnc.devices.protocol import Device
+from nnc.devices.protocol import CPU, SIMULATED, Device
+from nnc.devices.sim import SimDevice
 from nnc.errors import UnsupportedError, user_error
 
-_DEVICES: Mapping[str, Device] = MappingProxyType({device.name: device for device in (Cpu(),)})
+_SIMULATED = re.compile(rf"{SIMULATED}:\d{{1,3}}")  # any number of them: each is made when it is first asked for
+_DEVICES: dict[str, Device] = {CPU: Cpu()}
+_INTERPRETERS: dict[str, Any] = {}
+_MAKERS: list[Callable[[Any], Any]] = []  # one: makes the interpreter of a device
+_LOCK = threading.Lock()
 
 
 def devices() -> list[str]:
-    """The devices of this machine.
+    """The devices of this machine: the CPU, and one that is simulated; programs may use more of these, "sim:1" and so on.
 
     Example:
         >>> nnc.devices()
-        ['cpu']
+        ['cpu', 'sim:0']
     """
-    return [*_DEVICES]
+    return [CPU, f"{SIMULATED}:0"]
 
 
 def find_device(name: Any, where: str) -> Device:
@@ -34,12 +40,15 @@ def find_device(name: Any, where: str) -> Device:
         UnsupportedError: there is no such device.
     """
     found = _DEVICES.get(str(name))
-    if found is None:
+    if found is not None:
+        return found
+    if not _SIMULATED.fullmatch(str(name)):
         raise user_error(
             UnsupportedError, where, f"there is no device {name!r}.", fix="use one of nnc.devices(): "
-            f"{', '.join(map(repr, _DEVICES))}.",
+            f"{', '.join(map(repr, devices()))}.",
         )  # fmt: skip
-    return found
+    with _LOCK:
+        return _DEVICES.setdefault(str(name), SimDevice(str(name)))
 
 
 def check_device(name: Any, where: str) -> None:
@@ -54,3 +63,26 @@ def check_device(name: Any, where: str) -> None:
     """
     if name is not None:
         find_device(name, where)
+
+
+def set_interpreter(maker: Callable[[Any], Any]) -> None:
+    """Says how the interpreter of a device is made: it runs commands there.
+
+    Args:
+        maker: from a device to its interpreter.
+    """
+    _MAKERS[:] = [maker]
+
+
+def interpreter_of(device: Device) -> Any:
+    """The interpreter that runs commands on a device; None for the CPU.
+
+    Args:
+        device: of this machine.
+    """
+    if device.name == CPU:
+        return None
+    with _LOCK:
+        if device.name not in _INTERPRETERS:
+            _INTERPRETERS[device.name] = _MAKERS[0](device)
+        return _INTERPRETERS[device.name]

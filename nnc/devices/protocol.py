@@ -10,14 +10,16 @@ Kernels and compilers are chosen by the *kind* of a device, and stand in `nnc.ba
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 NDArray = np.ndarray[Any, Any]
 
 CPU = "cpu"  # the kind and the name of the device whose memory Python reads; the only place that spells it
+SIMULATED = "sim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,29 @@ class Block:
     owner: Any
 
 
+class Elements(NamedTuple):
+    """Elements of an array in a block, one after the other from its beginning.
+
+    Attributes:
+        block: of a device.
+        shape: of the array.
+        dtype: of the array.
+    """
+
+    block: Block
+    shape: tuple[int, ...]
+    dtype: Any
+
+
 def kind_of(device: str) -> str:
-    """Returns the kind of a device, by which kernels and compilers are chosen: its name without the number.
+    """Returns the kind of a device, by which kernels and compilers are chosen: its name without the number. A simulated device runs
+    the CPU's.
 
     Args:
         device: its name.
     """
-    return device.partition(":")[0]
+    kind = device.partition(":")[0]
+    return CPU if kind == SIMULATED else kind
 
 
 class Event(Protocol):
@@ -79,19 +97,20 @@ class Stream(Protocol):
 class Pool(Protocol):
     """The memory of a device, in blocks."""
 
-    def allocate(self, nbytes: int, stream: Stream) -> Block:
+    def allocate(self, nbytes: int, stream: Any, label: str = "") -> Block:
         """Returns a block for work in a stream, aligned for any element.
 
         Args:
             nbytes: its size.
             stream: where work on it will be.
+            label: the content of the block, for messages.
 
         Raises:
-            MemoryError: the device has none left.
+            OutOfMemoryError: the device has none left.
         """
         ...
 
-    def free(self, block: Block, stream: Stream) -> None:
+    def free(self, block: Block, stream: Any) -> None:
         """Gives a block back.
 
         Args:
@@ -104,17 +123,18 @@ class Pool(Protocol):
 class Transfer(Protocol):
     """Copies between the host and the device. The host's array must stay as it is until the copy is done."""
 
-    def to_device(self, source: NDArray, block: Block, stream: Stream) -> Event:
-        """Copies the elements of a host array to the beginning of a block.
+    def to_device(self, source: NDArray, block: Block, stream: Any, first: int = 0) -> Event:
+        """Copies the elements of a host array to a block.
 
         Args:
             source: contiguous.
             block: of the device.
             stream: where the copy takes its turn.
+            first: the byte of the block where the elements begin.
         """
         ...
 
-    def to_host(self, block: Block, target: NDArray, stream: Stream) -> Event:
+    def to_host(self, block: Block, target: NDArray, stream: Any) -> Event:
         """Copies the beginning of a block over a host array.
 
         Args:
@@ -146,4 +166,45 @@ class Device(Protocol):
     @property
     def transfer(self) -> Transfer:
         """Its copies."""
+        ...
+
+
+class Accelerator(Device, Protocol):
+    """A device with memory of its own, on which work is queued."""
+
+    @property
+    def sending(self) -> Stream:
+        """The stream that host arrays are sent in."""
+        ...
+
+    def new_stream(self) -> Stream:
+        """Another stream."""
+        ...
+
+    def synchronize(self) -> None:
+        """Waits until all work is done."""
+        ...
+
+    def drop(self, block: Block) -> None:
+        """Gives a block back behind all work on it, whenever that is convenient. It may be called at any time, also by the garbage
+        collector in the middle of other work.
+
+        Args:
+            block: of the pool.
+        """
+        ...
+
+    def launch(
+        self, name: str, function: Callable[[Sequence[NDArray]], Sequence[NDArray]], operands: Sequence[Elements],
+        results: Sequence[Elements], source: Any = None,
+    ) -> None:  # fmt: skip
+        """Queues a function of arrays in the device's own stream.
+
+        Args:
+            name: of the work, for messages.
+            function: computes the results.
+            operands: elements that it reads.
+            results: elements that it computes.
+            source: the user's line.
+        """
         ...

@@ -68,7 +68,8 @@ def find_interpreter(args: Sequence[Any]) -> Interpreter:
     Raises:
         TraceError: an operand is a tracer whose trace has ended.
     """
-    top: Interpreter | None = get_context().staging
+    context = get_context()
+    top: Interpreter | None = context.staging
     level = -1 if top is None else top.level
     for arg in args:
         trace = getattr(arg, "owner", None)
@@ -77,7 +78,7 @@ def find_interpreter(args: Sequence[Any]) -> Interpreter:
                 raise escaped_tracer(arg)
             if trace.level > level:
                 top, level = trace, trace.level
-    top = top or _EAGER.interpreter
+    top = top or context.device or _EAGER.interpreter
     if top is None:
         raise InternalError("no eager interpreter is installed")
     return top

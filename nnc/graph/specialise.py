@@ -22,7 +22,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.bounded import BoundedCache
-from nnc.context import AT_REST, get_context, observes_commands
+from nnc.context import AT_REST, get_context, observes_commands, run_where_arguments_are
 from nnc.graph.registry import REGISTRY
 from nnc.graph.spec import TensorSpec
 from nnc.tracebacks import leave
@@ -122,8 +122,8 @@ def specialised(operands: int) -> Callable[[F], F]:
                 if context is not AT_REST:
                     if context.staging is not None:
                         return _LAYERS.record(function, False, args, kwargs)
-                    if context.modes and observes_commands(context):
-                        return function(*args, **kwargs)
+                    if context.device is not None or (context.modes and observes_commands(context)):
+                        return run_where_arguments_are(function, args, kwargs)
                 key: list[Any] = []
                 values, array, left, owner = [], _LAYERS.array, operands, None
                 for arg in args:
@@ -152,17 +152,19 @@ def specialised(operands: int) -> Callable[[F], F]:
                             values += arg
                             key.append(tuple([x.spec for x in arg]))
                         else:
-                            return function(*args, **kwargs)
+                            return run_where_arguments_are(function, args, kwargs)
                     else:
                         key.append(exact_setting(arg))
                     left -= 1
                 if kwargs:
+                    if kwargs.get("device") is not None:
+                        return function(*args, **kwargs)
                     key += (_NAMED, exact_setting(tuple(kwargs.items())))
                 form = tuple(key)
                 try:
                     known = table.calls.glance(form)
                 except TypeError:  # a setting without a hash
-                    return function(*args, **kwargs)
+                    return run_where_arguments_are(function, args, kwargs)
                 if known is not None and table.version == REGISTRY.version:
                     try:
                         return known.run(values) if owner is None else owner.follow(known, values)

@@ -12,7 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array import Array, as_value, asarray
 from nnc.errors import FileFormatError, TraceError, UnsupportedError, user_error
 from nnc.files import Folder
 from nnc.io.container import DTYPES, damaged, read, read_header, write
@@ -160,9 +160,9 @@ def load(path: PathLike, like: Any = None) -> Any:
     with access("nnc.io.load", source):
         tensors, header = _read(source)
     if header is None:
-        arrays = {name: Array(data) for name, data in tensors.items()}
+        arrays = {name: as_value(data) for name, data in tensors.items()}
         return arrays if like is None else fill(like, arrays, "nnc.io.load", foreign=True)
-    arrays = {name: Array(_narrow(source, data, header["dtypes"].get(name))) for name, data in tensors.items()}
+    arrays = {name: as_value(_narrow(source, data, header["dtypes"].get(name))) for name, data in tensors.items()}
     found = _leaves(source, header["tree"], arrays)
     return rebuild(header["tree"], arrays, "nnc.io.load") if like is None else fill(like, found, "nnc.io.load")
 

@@ -15,13 +15,12 @@ from nnc.commands.promote import astype as convert_to
 from nnc.commands.promote import broadcast, broadcast_to_shape, promote, to_dtype
 from nnc.commands.reduce import reduce_or
 from nnc.commands.shape import broadcast_to, pad, reshape
-from nnc.devices import check_device
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.graph.specialise import specialised
 from nnc.numpy.elementwise import divide, equal, exp, log, multiply, power, where
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import moveaxis
-from nnc.numpy.operands import STATIC, known_or_none, static_int, to_shape, to_size, to_value
+from nnc.numpy.operands import STATIC, known_or_none, static_int, takes_device, to_shape, to_size, to_value
 from nnc.numpy.types import iinfo
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
@@ -33,13 +32,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _constant(where: str, shape: Any, dtype: Any, value: Any, device: Any) -> Array:
-    check_device(device, where)
+def _constant(where: str, shape: Any, dtype: Any, value: Any) -> Array:
     dtype = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, where)
     return constants.full(shape=to_shape(shape, where), dtype=dtype, value=value)
 
 
 @specialised(0)
+@takes_device
 @spelled
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns an array of zeros.
@@ -47,16 +46,17 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | Non
     Args:
         shape: an integer or a sequence of integers.
         dtype: float32 by default.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
 
     Example:
         >>> zeros((2, 3)).shape
         (2, 3)
     """
-    return _constant("zeros", shape, dtype, 0, device)
+    return _constant("zeros", shape, dtype, 0)
 
 
 @specialised(0)
+@takes_device
 @spelled
 def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns an array of ones; float32 by default.
@@ -64,15 +64,16 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None
     Args:
         shape: an integer or a sequence of integers.
         dtype: float32 by default.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
 
     Example:
         >>> ones(2, "int32")
         Array([1, 1], dtype=int32)
     """
-    return _constant("ones", shape, dtype, 1, device)
+    return _constant("ones", shape, dtype, 1)
 
 
+@takes_device
 @spelled
 def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns an array whose elements do not matter; they are zeros.
@@ -80,11 +81,12 @@ def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | Non
     Args:
         shape: an integer or a sequence of integers.
         dtype: float32 by default.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
     """
-    return _constant("empty", shape, dtype, 0, device)
+    return _constant("empty", shape, dtype, 0)
 
 
+@takes_device
 @spelled
 def full(
     shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None
@@ -95,13 +97,12 @@ def full(
         shape: an integer or a sequence of integers.
         fill_value: a number, or an array that broadcasts to `shape`.
         dtype: by default the dtype of `fill_value`.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
 
     Example:
         >>> full(2, 7)
         Array([7, 7], dtype=int64)
     """
-    check_device(device, "full")
     sizes, filling = to_shape(shape, "full"), dtypes.plain_number(fill_value)
     if dtypes.is_scalar(filling):
         wanted = dtypes.scalar_dtype(filling) if dtype is None else to_dtype(dtype, "full")
@@ -118,6 +119,7 @@ def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Array:
 
 
 @specialised(1)
+@takes_device
 @spelled
 def zeros_like(
     x: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: str | None = None
@@ -128,13 +130,13 @@ def zeros_like(
         x: array whose shape and dtype are taken where they are not given.
         dtype: dtype of `x` by default.
         shape: shape of `x` by default.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
     """
-    check_device(device, "zeros_like")
     return _like("zeros_like", x, 0, dtype, shape)
 
 
 @specialised(1)
+@takes_device
 @spelled
 def ones_like(
     x: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: str | None = None
@@ -145,12 +147,12 @@ def ones_like(
         x: array whose shape and dtype are taken where they are not given.
         dtype: dtype of `x` by default.
         shape: shape of `x` by default.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
     """
-    check_device(device, "ones_like")
     return _like("ones_like", x, 1, dtype, shape)
 
 
+@takes_device
 @spelled
 def empty_like(
     x: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: str | None = None
@@ -161,12 +163,12 @@ def empty_like(
         x: array whose shape and dtype are taken where they are not given.
         dtype: dtype of `x` by default.
         shape: shape of `x` by default.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
     """
-    check_device(device, "empty_like")
     return _like("empty_like", x, 0, dtype, shape)
 
 
+@takes_device
 @spelled
 def full_like(
     x: ArrayLike,
@@ -183,12 +185,12 @@ def full_like(
         fill_value: a number, or an array that broadcasts to the shape.
         dtype: dtype of `x` by default.
         shape: shape of `x` by default.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
     """
-    check_device(device, "full_like")
     return _like("full_like", x, fill_value, dtype, shape)
 
 
+@takes_device
 @spelled
 def array(
     obj: ArrayLike, dtype: DTypeLike | None = None, *, copy: bool = True, ndmin: int = 0, device: str | None = None
@@ -200,7 +202,7 @@ def array(
         dtype: element type; else the one of `obj`, where lists of Python floats become float32.
         copy: False shares memory where that is possible.
         ndmin: least number of axes; missing ones of size 1 are put in front.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
 
     Example:
         >>> array([1.0, 2.0])
@@ -212,6 +214,7 @@ def array(
 
 
 @array_method
+@takes_device
 @spelled
 def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None) -> Array:
     """Returns `x` converted to `dtype`. Floats are truncated to integers.
@@ -220,7 +223,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: str 
         x: any shape.
         dtype: element type of the result.
         copy: accepted as in NumPy; arrays are immutable, so it makes no difference.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
 
     Raises:
         DTypeError: nnc has no such dtype, or the imaginary part would be dropped.
@@ -229,7 +232,6 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: str 
         >>> astype(np.asarray([1.5, -1.5]), int)
         Array([ 1, -1], dtype=int64)
     """
-    check_device(device, "astype")
     return convert_to(to_value(x, "astype"), to_dtype(dtype, "astype"))
 
 
@@ -243,13 +245,14 @@ def copy(x: ArrayLike, /) -> Array:
     return ew.copy(to_value(x, "copy"))
 
 
+@takes_device
 @spelled
 def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None = None) -> Array:
     """Returns an array that shares the memory of another library's array (through DLPack).
 
     Args:
         x: object with `__dlpack__`.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
         copy: True always copies, False never; None where memory cannot be shared.
     """
     if not hasattr(x, "__dlpack__"):
@@ -306,6 +309,7 @@ def _number(x: Any, where: str, name: str) -> Any:
     return x.concrete(f"{where}({name})", STATIC).item()
 
 
+@takes_device
 @spelled
 def arange(
     start: ArrayLike,
@@ -322,7 +326,7 @@ def arange(
         stop: end, which is left out. All three must be known while tracing.
         step: distance of neighbours, not 0.
         dtype: int64 for integers, else float32.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
 
     Raises:
         TraceError: a traced value.
@@ -332,7 +336,6 @@ def arange(
         >>> arange(3), arange(1, 0, -0.5)
         (Array([0, 1, 2], dtype=int64), Array([1. , 0.5], dtype=float32))
     """
-    check_device(device, "arange")
     given = (start, stop, step)
     if start is None:
         raise user_error(ArgumentTypeError, "arange", "start is None.", fix="give where the numbers begin or end.")
@@ -397,6 +400,7 @@ def linspace(
     axis: int = 0,
     device: str | None = None,
 ) -> tuple[Array, Array]: ...
+@takes_device
 @spelled
 def linspace(
     start: ArrayLike,
@@ -419,7 +423,7 @@ def linspace(
         retstep: return the distance, too.
         dtype: float32 by default, or the dtype that floating-point ends promote to.
         axis: where the new axis goes.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
 
     Raises:
         ArgumentError: num is negative.
@@ -428,7 +432,6 @@ def linspace(
         >>> linspace(0, 1, 5)
         Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
-    check_device(device, "linspace")
     num = to_size(num, "linspace", "num")
     start, stop = dtypes.plain_number(start), dtypes.plain_number(stop)
     from_, to = promote(start, stop, where="linspace", to=dtypes.to_float)
@@ -531,6 +534,7 @@ def _band(shape: tuple[int, int], command: Any, k: int) -> Array:
     return command(rows + k, columns)
 
 
+@takes_device
 @spelled
 def eye(
     n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: DTypeLike | None = None, *, device: str | None = None
@@ -542,14 +546,13 @@ def eye(
         n_cols: number of columns; `n_rows` by default.
         k: number of the diagonal; 0 is the main one, positive ones lie above it.
         dtype: float32 by default.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
 
     Example:
         >>> eye(2, dtype=int)
         Array([[1, 0],
                [0, 1]], dtype=int64)
     """
-    check_device(device, "eye")
     (n,) = to_shape(n_rows, "eye")
     m = n if n_cols is None else to_shape(n_cols, "eye")[0]
     wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, "eye")

@@ -20,10 +20,9 @@ from nnc.commands import fft as commands
 from nnc.commands.promote import astype, promote, to_dtype
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import pad, slice_axis
-from nnc.devices import check_device
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
 from nnc.numpy.manipulation import roll
-from nnc.numpy.operands import Axis, Shape, static_int, to_axes, to_value
+from nnc.numpy.operands import Axis, Shape, static_int, takes_device, to_axes, to_value
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
@@ -425,8 +424,7 @@ def ihfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
 # -- frequencies -------------------------------------------------------------------------------------------------------
 
 
-def _frequencies(where: str, n: Any, d: Any, dtype: Any, device: Any, half: bool) -> Array:
-    check_device(device, where)
+def _frequencies(where: str, n: Any, d: Any, dtype: Any, half: bool) -> Array:
     n = _points(where, n)
     try:
         step = float(d)
@@ -441,6 +439,7 @@ def _frequencies(where: str, n: Any, d: Any, dtype: Any, device: Any, half: bool
     return to_value(values.astype(wanted), where)
 
 
+@takes_device
 @spelled
 def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns the frequencies of the bins of an `fft` of `n` points that are `d` apart.
@@ -449,7 +448,7 @@ def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, *, device: s
         n: number of points.
         d: distance of the points.
         dtype: float32 by default.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
 
     Raises:
         ArgumentError: n is less than 1, or d is 0.
@@ -458,9 +457,10 @@ def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, *, device: s
         >>> nnp.fft.fftfreq(4, 0.5)
         Array([ 0. ,  0.5, -1. , -0.5], dtype=float32)
     """
-    return _frequencies("fftfreq", n, d, dtype, device, half=False)
+    return _frequencies("fftfreq", n, d, dtype, half=False)
 
 
+@takes_device
 @spelled
 def rfftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns the frequencies of the bins of an `rfft`; the arguments are those of `fftfreq`.
@@ -469,13 +469,13 @@ def rfftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, *, device: 
         n: number of points.
         d: distance of the points.
         dtype: float32 by default.
-        device: "cpu" or None, which is the same.
+        device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
 
     Example:
         >>> nnp.fft.rfftfreq(4, 0.5)
         Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return _frequencies("rfftfreq", n, d, dtype, device, half=True)
+    return _frequencies("rfftfreq", n, d, dtype, half=True)
 
 
 @spelled

@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array
+from nnc.array import Array, as_value
 from nnc.commands import constants
 from nnc.commands.promote import broadcast_to_shape, to_dtype
 from nnc.errors import ArgumentError, ShapeError, user_error
@@ -153,7 +153,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 def _triangle_indices(where: str, function: Callable[..., Any], n: Any, k: Any, m: Any) -> tuple[Any, ...]:
     (rows,) = to_shape(n, where)
     (columns,) = (rows,) if m is None else to_shape(m, where)
-    return tuple(Array(i) for i in function(rows, static_int(k, where, "k"), columns))
+    return tuple(as_value(i) for i in function(rows, static_int(k, where, "k"), columns))
 
 
 @spelled

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array, array_method
+from nnc.array import Array, array_method, as_value
 from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
 from nnc.commands import sort as commands
@@ -575,7 +575,7 @@ def nonzero(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike =
             ArgumentError, "nonzero", "a 0-d array has no indices.", fix="use nnp.atleast_1d(x), or x != 0."
         )
     if size is None:
-        return tuple(Array(np.ascontiguousarray(i)) for i in np.nonzero(value.concrete("nonzero", SIZED)))
+        return tuple(as_value(np.ascontiguousarray(i)) for i in np.nonzero(value.concrete("nonzero", SIZED)))
     size = to_size(size, "nonzero", "size")
     true = manipulation.ravel(el.as_bool(value, "nonzero"))
     order = commands.argsort(ew.bitwise_not(true), axis=0, descending=False, stable=True)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array
+from nnc.array import Array, as_value
 from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
 from nnc.commands import sort as commands
@@ -67,7 +67,7 @@ def _unique(x: Any, where: str, axis: int | None, equal_nan: bool) -> UniqueAll:
         comparable, return_index=True, return_inverse=True, return_counts=True, **options
     )
     flat, at = ravel_for(axis, value)
-    return UniqueAll(indexing.take(flat, first, at), *(Array(np.asarray(a)) for a in (first, inverse, counts)))
+    return UniqueAll(indexing.take(flat, first, at), *(as_value(np.asarray(a)) for a in (first, inverse, counts)))
 
 
 def _unique_of_size(x: Any, axis: int | None, equal_nan: bool, size: int, fill_value: Any) -> UniqueAll:

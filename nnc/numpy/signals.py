@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array
+from nnc.array import Array, as_value
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.conv import conv
@@ -261,7 +261,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Array:
 
 def _window(where: str, size: Any, function: Any) -> Array:
     (n,) = to_shape(static_int(size, where, "M"), where)
-    return Array(np.asarray(function(n)).astype(dtypes.DEFAULT_FLOAT))
+    return as_value(np.asarray(function(n)).astype(dtypes.DEFAULT_FLOAT))
 
 
 @spelled

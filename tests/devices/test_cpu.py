@@ -45,7 +45,7 @@ def test_work_is_done_when_it_was_queued() -> None:
 
 
 def test_kinds_are_names_without_numbers() -> None:
-    assert [kind_of(name) for name in ("cpu", "cuda:0", "cuda:13")] == ["cpu", "cuda", "cuda"]
+    assert [kind_of(name) for name in ("cpu", "cuda:0", "cuda:13", "sim:0")] == ["cpu", "cuda", "cuda", "cpu"]
 
 
 @pytest.mark.parametrize(

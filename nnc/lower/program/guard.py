@@ -10,8 +10,7 @@ result that were not written, or that depend on memory to which nothing was writ
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,10 +20,10 @@ import numpy as np
 from nnc.commands.rules import effect
 from nnc.devices.cpu import aligned_bytes
 from nnc.errors import InternalError
-from nnc.lower.kernels.native import Function, Native, State
 from nnc.lower.plan.liveness import Liveness, walk
 from nnc.lower.plan.stages import Bound, Kind, NDArray, Step, View
 from nnc.lower.program.executor import Arrays, Block, Executor, Run, as_bytes
+from nnc.lower.program.native_call import NativeCall
 
 if TYPE_CHECKING:
     from nnc.lower.program.program import Program
@@ -34,8 +33,6 @@ ZONE = 256  # bytes of red zone in front of a buffer and behind it: four of the 
 POISONS = (0xFF, 0x00)
 _ALIGNMENT = 64  # bytes; as an arena's buffers are aligned
 _SHOWN = 8  # elements that an error names at most
-
-Kernel = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,7 @@ class GuardedExecutor(Executor):
         self._lives = Lives(program.bound)
         self._numbers = {id(step): i for i, step in enumerate(walk(program.bound.steps))}
         scratch = self.arena.ctypes.data + self.layout.scratch.start
-        self._natives = {key: _Call(native, functions[key], scratch) for key, native in natives.items()}
+        self._natives = {key: NativeCall(native, functions[key], scratch) for key, native in natives.items()}
 
     def fixed(self, number: int) -> NDArray | None:
         """The bytes of a buffer between its red zones; None for tapes."""
@@ -230,26 +227,3 @@ class GuardedExecutor(Executor):
         if step.source is not None:
             lines.append(f"  at {step.source.describe()}")
         raise InternalError("\n".join(lines))
-
-
-class _Call:
-    """A compiled kernel with its state."""
-
-    def __init__(self, native: Native, function: Function, scratch: int) -> None:
-        self._native, self._function = native, function
-        self._state: State | None = native.state(scratch) if native.state is not None else None
-
-    def __call__(self, kernel: Kernel, inputs: Arrays, outputs: Arrays, params: Any) -> None:
-        """Runs it on arrays; where it refuses them, Python's kernel words the error."""
-        pointers = [x.ctypes.data for x in (*inputs, *outputs)]
-        state = [] if self._state is None else [self._state.address]
-        if self._call(pointers, state, self._native.numbers):
-            kernel(inputs, outputs, params)
-            raise InternalError("a compiled kernel refused operands that Python's kernel takes")
-
-    def _call(self, pointers: list[int], state: list[int], numbers: Sequence[int]) -> int:
-        if self._native.packed:
-            table = (ctypes.c_int64 * (len(numbers) + len(pointers)))(*numbers, *pointers)
-            pointers, numbers = [ctypes.addressof(table)], ()
-        given = [*pointers, *state, *numbers]  # addresses and sizes are words alike
-        return int(ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(given))(self._function.address)(*given))

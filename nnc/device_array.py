@@ -1,0 +1,137 @@
+"""Arrays on devices other than the CPU."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from nnc.array import Array, NDArray, new_array
+from nnc.context import get_context
+from nnc.devices import Accelerator, find_device, interpreter_of
+from nnc.devices.memory import DeviceMemory
+from nnc.errors import ArgumentTypeError, DeviceError, user_error
+from nnc.graph import TensorSpec
+
+_set = object.__setattr__
+WARN, ERROR = "transfers: warn", "transfers: error"  # modes, of nnc.debug.transfers
+
+
+class TransferWarning(UserWarning):
+    """An array is copied between the host and a device, which nothing in the program asks for."""
+
+
+def note_transfer(spec: TensorSpec, source: str, target: str) -> None:
+    """Warns of an implicit copy of an array, or raises, where the ambient modes ask for it.
+
+    Raises:
+        DeviceError: implicit copies are errors here.
+    """
+    modes = get_context().modes
+    if WARN not in modes and ERROR not in modes:
+        return
+    error = user_error(
+        DeviceError, "transfer", f"{spec.nbytes:,} bytes ({spec}) are copied from {source} to {target}.",
+        fix="copy the array once, with nnc.device_put or x.to_device, where it is made or used last.",
+    )  # fmt: skip
+    if ERROR in modes:
+        raise error
+    warnings.warn(TransferWarning(str(error)), stacklevel=2)
+
+
+class DeviceArray(Array):
+    """An immutable array on a device, whose elements may still be computed there.
+
+    The host waits for them, and copies them, where it needs them: for `print`, `bool`, `float`, `np.asarray`, `pickle`.
+    """
+
+    __slots__ = ()
+    memory: DeviceMemory  # type: ignore[assignment]  # an array of the CPU holds the elements themselves
+
+    @property
+    def data(self) -> NDArray:
+        """The elements as a read-only NumPy array, once they are computed.
+
+        Raises:
+            ArgumentTypeError: the array was donated to a compiled function.
+        """
+        note_transfer(self.spec, self.device, "the host")
+        return self._fetch()
+
+    def _fetch(self) -> NDArray:
+        return self._alive().fetch(self.spec.shape, self.spec.dtype)
+
+    def _alive(self) -> DeviceMemory:
+        """The memory, unless the array was donated."""
+        if self.is_deleted():
+            raise user_error(
+                ArgumentTypeError, "donated array", "its memory was given to a compiled function and reused.",
+                operands={"x": self.spec}, fix="use the function's result instead, or drop donate_argnums.",
+            )  # fmt: skip
+        return self.memory
+
+    @property
+    def owner(self) -> Any:
+        """Runs commands on the array; None once it was donated."""
+        return None if self.is_deleted() else interpreter_of(self.memory.device)
+
+    @property
+    def device(self) -> str:
+        """The name of the device that holds the elements."""
+        return self._alive().device.name
+
+    def to_device(self, device: Any, /, stream: Any = None) -> Array:
+        """The array on another device.
+
+        Args:
+            device: as `nnc.devices` lists it.
+            stream: accepted, as in the Array API standard.
+
+        Raises:
+            UnsupportedError: there is no such device.
+        """
+        interpreter = interpreter_of(find_device(device, "to_device"))
+        return new_array(self._fetch(), self.spec, self.weak) if interpreter is None else interpreter.put(self)
+
+    def release(self) -> Any:
+        """Gives the memory up; any later use of the array raises."""
+        memory = self._alive()
+        self.delete()
+        return memory
+
+    def as_weak(self) -> Array:
+        """The same value, taking the dtype of the array it meets, as a Python scalar does."""
+        return new_device_array(self._alive(), self.spec, weak=True)
+
+    def block_until_ready(self) -> Array:
+        """Waits until the elements are computed."""
+        self._alive().device.stream.synchronize()
+        return self
+
+    def __repr__(self) -> str:
+        if self.is_deleted():
+            return f"Array(<donated>, {self.spec})"
+        host = repr(new_array(self.data, self.spec, self.weak))
+        return f"{host[:-1]}, device={self.device})"
+
+    def __copy__(self) -> Array:
+        return new_device_array(self._alive(), self.spec, self.weak)
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.__copy__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # consumers get a copy on the host
+
+
+def new_device_array(memory: DeviceMemory, spec: TensorSpec, weak: bool = False) -> DeviceArray:
+    """The array of memory of this spec, which nobody else writes to."""
+    array = object.__new__(DeviceArray)
+    _set(array, "memory", memory)
+    _set(array, "spec", spec)
+    _set(array, "weak", weak)
+    return array
+
+
+def fresh_memory(device: Accelerator, spec: TensorSpec) -> DeviceMemory:
+    """Memory for an array of a spec, to which nothing was written yet."""
+    return DeviceMemory(device, device.pool.allocate(spec.nbytes, device.stream, f"{spec}"))

@@ -1,0 +1,107 @@
+"""Runs compiled programs on devices: host arguments are sent there, results stay there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from nnc.array import Array, as_value
+from nnc.bindings import Inputs, Outputs
+from nnc.commands.promote import astype
+from nnc.device_array import DeviceArray, new_device_array
+from nnc.devices import Accelerator
+from nnc.devices.memory import DeviceMemory
+from nnc.devices.sim import SimDevice
+from nnc.dtypes import is_scalar
+from nnc.errors import DeviceError, UnsupportedError, user_error
+from nnc.fork import new_rlock
+from nnc.graph import TensorSpec
+from nnc.lower.plan.liveness import walk
+from nnc.lower.plan.schedule.accesses import has_effect
+from nnc.lower.program.program import Program
+from nnc.lower.program.simulated import SimFrame
+from nnc.options import waits_in_each_call
+
+
+class DeviceProgram:
+    """A program on a device.
+
+    Args:
+        name: of the function, for messages.
+        program: was lowered for the device.
+        inputs: how its inputs are found in a call.
+        outputs: how its outputs become the function's result.
+        interpreter: of the device.
+    """
+
+    def __init__(self, name: str, program: Program, inputs: Inputs, outputs: Outputs, interpreter: Any) -> None:
+        self._name, self._program, self._inputs, self._outputs = name, program, inputs, outputs
+        self._interpreter = interpreter
+        self._device: Accelerator = interpreter.device
+        self._captured: list[DeviceMemory] | None = None
+        self._frame: SimFrame | None = None
+        self._lock = new_rlock()
+        self._has_effects = any(map(has_effect, walk(program.bound.steps)))
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """The result for dynamic leaves that are known to fit. It is queued, and need not be computed yet.
+
+        Args:
+            leaves: arrays of the device, arrays of the CPU, NumPy arrays and numbers.
+
+        Raises:
+            DeviceError: a leaf is on another device.
+            OutOfMemoryError: the device has no memory for the results.
+        """
+        with self._lock:
+            if self._captured is None:
+                self._captured = [self._place(value, value.spec) for value in self._inputs.captured]
+            memory = [self._place(leaves[i], spec) for i, spec in self._inputs.reads]
+            for place in self._inputs.written:
+                memory[place] = self._own(leaves[self._inputs.reads[place][0]], memory, place)
+            outputs = self._queue([*memory, *self._captured])
+        for i in self._inputs.spared:
+            if isinstance(leaves[i], Array):
+                leaves[i].delete()
+        arrays = [
+            new_device_array(*each) for each in zip(outputs, self._outputs.specs, self._outputs.weak, strict=True)
+        ]
+        if self._has_effects or waits_in_each_call():
+            for array in arrays:
+                array.data  # noqa: B018  (waits, and raises the error of a step)
+            self._device.synchronize()
+        return arrays[0] if self._outputs.is_array else self._outputs.tree.build(arrays)
+
+    def _queue(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
+        if self._frame is None:
+            if not isinstance(self._device, SimDevice):
+                raise user_error(
+                    UnsupportedError,
+                    self._name,
+                    f"programs do not run on {self._device.name} yet.",
+                    fix="use another device.",
+                )
+            self._frame = SimFrame(self._program, self._device)
+        return self._frame.queue(inputs)
+
+    def _place(self, leaf: Any, spec: TensorSpec) -> DeviceMemory:
+        """The memory of an argument on the device."""
+        if isinstance(leaf, DeviceArray) and leaf.device != self._device.name:
+            raise user_error(
+                DeviceError, self._name, f"it runs on {self._device.name}, and an argument is on {leaf.device}.",
+                operands={"argument": leaf.spec}, fix=f"copy the argument first: nnc.device_put(x, {self._device.name!r}).",
+            )  # fmt: skip
+        value = as_value(astype(leaf, spec.dtype, "argument") if is_scalar(leaf) else leaf)
+        put = self._interpreter.put if isinstance(value, DeviceArray) else self._interpreter.take
+        memory: DeviceMemory = put(value).memory
+        return memory
+
+    def _own(self, leaf: Any, memory: list[Any], place: int) -> DeviceMemory:
+        """The memory of a donated argument, which the program may write over: a copy where somebody else sees it."""
+        own: DeviceMemory = memory[place]
+        if not isinstance(leaf, DeviceArray):
+            return own  # was sent for this call
+        memory[place] = None
+        leaf.delete()
+        return own if sys.getrefcount(own) == 2 else self._interpreter.copy(own)

@@ -1,0 +1,90 @@
+"""Elements of arrays on a device, and their way there and back."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from nnc.devices.protocol import Accelerator, Block, Event, NDArray
+
+STAGED_BYTES = 8 << 20  # of one buffer: copies of fewer bytes do not reach the speed of the bus
+_BUFFERS = 2  # one is filled while the other is sent
+
+
+class DeviceMemory:
+    """A block of a device that holds the elements of one array. It is freed with the last reference.
+
+    Args:
+        device: holds the block.
+        block: of the device's pool.
+    """
+
+    __slots__ = ("_host", "block", "device")
+
+    def __init__(self, device: Accelerator, block: Block) -> None:
+        self.device, self.block = device, block
+        self._host: NDArray | None = None  # the elements, once the host has asked for them
+
+    def fetch(self, shape: tuple[int, ...], dtype: Any) -> NDArray:
+        """Waits for the elements.
+
+        Args:
+            shape: of the array.
+            dtype: of the array.
+
+        Returns:
+            a host array, which is read-only.
+        """
+        if self._host is None:
+            host = np.empty(shape, dtype)
+            self.device.transfer.to_host(self.block, host, self.device.stream).wait()
+            host.flags.writeable = False
+            self._host = host
+        return self._host
+
+    def __del__(self) -> None:
+        self.device.drop(self.block)
+
+
+class Staging:
+    """Sends host arrays to a device through memory that the device can read at any time, so that the caller need not wait.
+
+    Args:
+        device: gets the arrays.
+    """
+
+    def __init__(self, device: Accelerator) -> None:
+        self._device, self._lock = device, threading.Lock()
+        self._buffers: deque[tuple[NDArray, Event | None]] = deque()
+
+    def send(self, source: NDArray, block: Block) -> None:
+        """Copies a host array to a block. The caller may write to the array as soon as this returns.
+
+        Work that is queued later in the device's own stream finds the elements there.
+
+        Args:
+            source: of any layout.
+            block: of the device, as large as the array.
+        """
+        device, data = self._device, np.ascontiguousarray(source).reshape(-1).view(np.uint8)
+        with self._lock:
+            device.sending.wait_for(device.stream.record())
+            for first in range(0, data.nbytes, STAGED_BYTES):
+                part = data[first : first + STAGED_BYTES]
+                buffer = self._idle_buffer()
+                buffer[: part.nbytes] = part
+                event = device.transfer.to_device(buffer[: part.nbytes], block, device.sending, first)
+                self._buffers.append((buffer, event))
+                device.stream.wait_for(event)
+
+    def _idle_buffer(self) -> NDArray:
+        """Returns a buffer that nobody reads any more."""
+        if len(self._buffers) < _BUFFERS:
+            return np.empty(STAGED_BYTES, np.uint8)
+        buffer, event = self._buffers.popleft()
+        if event is not None:
+            event.wait()
+        return buffer

@@ -1,0 +1,7 @@
+"""A simulated device: memory that the host cannot read, and streams that run in an order which only events decide."""
+
+from nnc.devices.sim.device import SimDevice
+from nnc.devices.sim.memory import Lease, SimPool
+from nnc.devices.sim.streams import SimEvent, SimStream, Use
+
+__all__ = ["Lease", "SimDevice", "SimEvent", "SimPool", "SimStream", "Use"]

@@ -1,0 +1,258 @@
+"""Runs commands on a device: an interpreter for each, which arrays of the device belong to.
+
+A command runs where its array operands are. NumPy arrays and Python numbers among the operands are sent there, and so are arrays
+of the CPU without axes. An operand on another device is an error: a copy of it should be seen in the program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nnc import tree
+from nnc.array import Array, as_value
+from nnc.commands.debug import raise_unless_finite
+from nnc.commands.rules import effect
+from nnc.context import LOCATORS, get_context, set_context
+from nnc.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
+from nnc.devices import CPU, Accelerator, Elements, find_device, interpreter_of, set_interpreter
+from nnc.devices.memory import DeviceMemory, Staging
+from nnc.dtypes import TAPE
+from nnc.errors import DeviceError, user_error
+from nnc.graph import Command, Graph
+from nnc.options import waits_in_each_call
+from nnc.source import user_source
+from nnc.trace.core.eager import EagerInterpreter, Plan, find_plan, run_plan
+from nnc.tracebacks import api_boundary
+
+T = TypeVar("T")
+
+
+class DeviceInterpreter:
+    """Queues each command on a device when it is called.
+
+    Args:
+        device: runs the commands.
+    """
+
+    level = 0  # above the eager interpreter of the CPU, below every trace
+    alive = True
+
+    def __init__(self, device: Accelerator) -> None:
+        self.device, self._staging = device, Staging(device)
+
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Sequence[Any]:
+        """Queues a command.
+
+        Args:
+            command: an operation.
+            args: arrays, NumPy arrays and numbers.
+            params: static parameters by name.
+            graphs: sub-graphs of the command.
+
+        Raises:
+            DeviceError: an operand is an array of another device.
+        """
+        if not any(isinstance(arg, DeviceArray) for arg in args) and any(map(_is_committed, args)):
+            return EagerInterpreter().process(command, args, params, graphs)  # on the CPU, within `default_device`
+        values = [self._operand(command, arg, args) for arg in args]
+        plan = find_plan(command, tuple([value.spec for value in values]), params, graphs)
+        if _has_effect(command, graphs) or any(spec.dtype == TAPE for spec in (*plan.specs, *plan.outputs)):
+            return self._run_on_host(plan, values)
+        results = self._queue(plan, values)
+        if "check_finite" in get_context().modes:
+            raise_unless_finite(command.name, [value.data for value in values], [x.data for x in results])
+        if waits_in_each_call():
+            for x in results:
+                x.data  # noqa: B018  (waits, and raises the error of the command)
+        return results
+
+    def _run_on_host(self, plan: Plan, values: Sequence[Array]) -> list[Array]:
+        """Runs a command at once on the CPU: one that the host must see, or one on tapes, which are Python objects."""
+        with set_context(device=None):
+            results = run_plan(plan, [x.data for x in values])
+        return [x if x.spec.dtype == TAPE else self.put(x) for x in results]
+
+    def take(self, x: Array) -> DeviceArray:
+        """A copy of a host array among operands on the device.
+
+        Args:
+            x: a host array.
+        """
+        if x.ndim:
+            note_transfer(x.spec, "the host", self.device.name)
+        return self.put(x)
+
+    def put(self, x: Any) -> DeviceArray:
+        """A copy of an array on the device; the array itself where it lies there.
+
+        Args:
+            x: an array.
+        """
+        if isinstance(x, DeviceArray):
+            if x.memory.device is self.device:
+                return x
+            x = x.to_device(CPU)
+        memory = fresh_memory(self.device, x.spec)
+        self._staging.send(x.data, memory.block)
+        return new_device_array(memory, x.spec, x.weak)
+
+    def copy(self, memory: DeviceMemory) -> DeviceMemory:
+        """A copy of the elements of an array.
+
+        Args:
+            memory: of the device.
+        """
+        nbytes = memory.block.nbytes
+        twin = DeviceMemory(self.device, self.device.pool.allocate(nbytes, self.device.stream, "a copy"))
+        source, target = (Elements(x.block, (nbytes,), np.uint8) for x in (memory, twin))
+        self.device.launch("copy", lambda arrays: arrays, [source], [target])
+        return twin
+
+    def _operand(self, command: Command, arg: Any, args: Sequence[Any]) -> Array:
+        if _is_committed(arg) and arg.device != self.device.name:
+            places = {f"operand {i}": f"{x.spec} on {x.device}" for i, x in enumerate(args) if isinstance(x, Array)}
+            raise user_error(
+                DeviceError, command.name, f"its operands are on {self.device.name} and on {arg.device}.", operands=places,
+                fix=f"copy one of them: nnc.device_put(x, {self.device.name!r}).",
+            )  # fmt: skip
+        value: Array = as_value(arg)
+        if value.spec.dtype == TAPE:
+            return value
+        return self.put(value) if isinstance(value, DeviceArray) else self.take(value)
+
+    def _queue(self, plan: Plan, values: Sequence[Any]) -> list[DeviceArray]:
+        results = [new_device_array(fresh_memory(self.device, spec), spec) for spec in plan.outputs]
+        source = get_context().source or user_source()
+        self.device.launch(plan.command.name, plan.run, _elements(values), _elements(results), source)
+        return results
+
+
+def _elements(arrays: Sequence[DeviceArray]) -> list[Elements]:
+    return [Elements(x.memory.block, x.spec.shape, x.spec.dtype) for x in arrays]
+
+
+def _is_committed(x: Any) -> bool:
+    """Whether an operand cannot be sent to a device without a word: arrays, but for those of the CPU without axes, and tapes."""
+    return isinstance(x, DeviceArray) or (isinstance(x, Array) and x.ndim > 0 and x.spec.dtype != TAPE)
+
+
+def _has_effect(command: Command, graphs: Sequence[Graph]) -> bool:
+    """Whether a command does more than compute its results, so that the host must see it at once."""
+    return command in effect or any(node.command in effect for graph in graphs for node in graph.walk())
+
+
+def _make(device: Accelerator) -> DeviceInterpreter:
+    """The interpreter of a device. With the first one, functions begin to ask where their arguments are."""
+    LOCATORS[:] = [_located]
+    return DeviceInterpreter(device)
+
+
+def _located(args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
+    """A block within which new arrays are made where the arguments of a function are."""
+    places = [x.owner if isinstance(x, DeviceArray) else None for x in _arrays((*args, *kwargs.values()))]
+    place = next((x for x in places if x is not None), None if places else get_context().device)
+    return nullcontext() if place is get_context().device else set_context(device=place)
+
+
+def _arrays(values: Iterable[Any]) -> Iterator[Array]:
+    """Yields the arrays with axes, or on a device, among values and in the containers among them."""
+    for x in values:
+        if isinstance(x, Array):
+            if _is_committed(x):
+                yield x
+        elif isinstance(x, (list, tuple)):
+            yield from _arrays(x)
+        elif isinstance(x, dict):
+            yield from _arrays(x.values())
+        elif dataclasses.is_dataclass(x) and not isinstance(x, type):
+            yield from _arrays([getattr(x, field.name, None) for field in dataclasses.fields(x)])
+
+
+set_interpreter(_make)
+
+
+# -- for users ---------------------------------------------------------------------------------------------------------
+
+
+@api_boundary
+def device_put(tree_of_arrays: T, device: str | None = None) -> T:
+    """Copies the arrays of a pytree to a device. The call returns before the copies are done.
+
+    Args:
+        tree_of_arrays: arrays, NumPy arrays and numbers, in any pytree.
+        device: a name, as `nnc.devices` lists it; by default the one of `nnc.default_device`, else "cpu".
+
+    Returns:
+        the pytree with its arrays on the device; arrays that are there already are returned as they are.
+
+    Raises:
+        UnsupportedError: there is no such device.
+
+    Example:
+        >>> x = nnc.device_put(np.ones(3, "float32"), "sim:0")
+        >>> x + 1
+        Array([2., 2., 2.], dtype=float32, device=sim:0)
+    """
+    ambient = get_context().device
+    name = (
+        find_device(device, "device_put").name
+        if device is not None
+        else CPU
+        if ambient is None
+        else ambient.device.name
+    )
+    placed: T = tree.map(lambda x: _put(x, name), tree_of_arrays)
+    return placed
+
+
+def _put(x: Any, device: str) -> Any:
+    """An array on a device; values of traces, which have none yet, are returned as they are."""
+    value = as_value(x)
+    return value.to_device(device) if isinstance(value, Array) else value
+
+
+@api_boundary
+def block_until_ready(tree_of_arrays: T) -> T:
+    """Waits until the arrays of a pytree are computed.
+
+    Args:
+        tree_of_arrays: arrays in any pytree.
+
+    Returns:
+        the pytree.
+
+    Example:
+        >>> nnc.block_until_ready(nnp.ones(2) + 1)
+        Array([2., 2.], dtype=float32)
+    """
+    for x in tree.leaves(tree_of_arrays):
+        if isinstance(x, Array):
+            x.block_until_ready()
+    return tree_of_arrays
+
+
+@api_boundary
+def default_device(device: str) -> AbstractContextManager[object]:
+    """Makes a device the one on which new arrays are made, within a `with` block.
+
+    Operations on arrays run where these are, in the block, too.
+
+    Args:
+        device: a name, as `nnc.devices` lists it.
+
+    Raises:
+        UnsupportedError: there is no such device.
+
+    Example:
+        >>> with nnc.default_device("sim:0"):
+        ...     print(nnp.zeros(2).device)
+        sim:0
+    """
+    return set_context(device=interpreter_of(find_device(device, "default_device")))

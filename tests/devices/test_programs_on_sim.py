@@ -1,0 +1,113 @@
+"""Compiled programs on a simulated device: one result in every order, and no signal of a schedule too few or too many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.devices import find_device
+from nnc.devices.memory import DeviceMemory
+from nnc.devices.sim import SimDevice
+from nnc.errors import DeviceError
+from nnc.lower.program.program import Program as Lowered
+from nnc.lower.program.simulated import SimFrame
+from tests.golden.programs import PROGRAMS, Program
+
+SEEDS = 50
+STREAMS = 3
+
+
+def arguments_of(program: Program) -> Any:
+    """Arguments of a program: small random numbers, and classes."""
+    draw = np.random.default_rng(0)
+
+    def fill(leaf: Any) -> Any:
+        if isinstance(leaf, nnc.ShapeDtypeStruct):
+            if leaf.dtype.kind == "f":
+                return draw.uniform(0.1, 1, leaf.shape).astype(leaf.dtype)  # roots converge
+            return draw.integers(0, 4, leaf.shape).astype(leaf.dtype)
+        return leaf
+
+    return nnc.tree.map(fill, program.arguments, is_leaf=lambda x: isinstance(x, nnc.ShapeDtypeStruct))
+
+
+def bits(result: Any) -> list[bytes]:
+    return [np.asarray(x).tobytes() for x in nnc.tree.leaves(result)]
+
+
+programs = pytest.mark.parametrize("make", PROGRAMS, ids=lambda make: make.__name__)
+
+
+@programs
+def test_a_program_has_the_results_of_the_cpu_in_every_order(make: Callable[[], Program]) -> None:
+    program = make()
+    arguments = arguments_of(program)
+    f = nnc.compile(program.fun, streams=STREAMS)
+    wanted = bits(f(*arguments))
+    device, there = find_device("sim:0", "test"), nnc.device_put(arguments, "sim:0")
+    assert isinstance(device, SimDevice)
+    for seed in range(SEEDS):
+        device.queues.reseed(seed)
+        assert bits(f(*there)) == wanted
+
+
+class Queued:
+    """A program, and how its steps are queued with another schedule."""
+
+    def __init__(self, program: Program) -> None:
+        there = nnc.device_put(arguments_of(program), "sim:0")
+        executable, leaves = nnc.compile(program.fun, streams=STREAMS).find(*there)
+        assert executable is not None
+        elsewhere = executable._elsewhere
+        assert elsewhere is not None
+        self.program: Lowered = executable._program
+        self.inputs: list[DeviceMemory] = [elsewhere._place(leaves[i], spec) for i, spec in executable._inputs.reads]
+        self.inputs += [elsewhere._place(x, x.spec) for x in executable._inputs.captured]
+        self.signals = self.program.schedule.signals
+
+    def queue(self, left_out: int | None = None) -> None:
+        """Queues the program without one of its signals."""
+        parts = self.program.parts()
+        kept = tuple(signal for i, signal in enumerate(self.signals) if i != left_out)
+        other = replace(parts, schedule=replace(parts.schedule, signals=kept))
+        device = find_device("sim:0", "test")
+        assert isinstance(device, SimDevice)
+        try:
+            SimFrame(replace(self.program, parts=lambda: other), device).queue(self.inputs)
+        finally:
+            device.synchronize()
+
+
+@programs
+def test_each_signal_of_a_schedule_is_needed(make: Callable[[], Program]) -> None:
+    queued = Queued(make())
+    queued.queue()
+    for i in range(len(queued.signals)):
+        with pytest.raises(DeviceError, match="may still be using them"):
+            queued.queue(left_out=i)
+
+
+def test_some_schedules_have_signals() -> None:
+    assert sum(len(Queued(make()).signals) for make in PROGRAMS) > 20
+
+
+def branches(x: Any, ws: Any) -> Any:
+    """Independent chains, so that streams have something to do."""
+    return nnp.stack([nnp.tanh(nnp.tanh(x @ a) @ b).sum(-1) for a, b in ws]).mean(0)
+
+
+def test_independent_chains_run_in_streams_and_meet() -> None:
+    draw = np.random.default_rng(1)
+    ws = [tuple(draw.normal(0, 0.1, (64, 64)).astype("float32") for _ in range(2)) for _ in range(4)]
+    x = draw.normal(size=(64, 64)).astype("float32")
+    f = nnc.compile(branches, streams=STREAMS)
+    there = nnc.device_put((x, ws), "sim:0")
+    assert bits(f(*there)) == bits(f(x, ws))
+    executable, _ = f.find(*there)
+    assert executable is not None and executable._program.schedule.signals
