@@ -13,6 +13,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn, optim
+from nnc.context import LOCATORS
 from nnc.devices import find_device
 from nnc.devices.sim import SimDevice
 from nnc.errors import ArgumentTypeError, DeviceError, OutOfBoundsError, OutOfMemoryError, UnsupportedError
@@ -287,3 +288,11 @@ def test_implicit_copies_are_found_and_explicit_ones_are_none(other: Any) -> Non
         assert f(x + 1, x * 2.5).to_device("cpu").device == "cpu"
         assert nnc.device_put(other, "sim:0").device == nnp.zeros(2, device="sim:0").device == "sim:0"
         nnc.block_until_ready(x)
+
+
+def test_the_place_of_arguments_is_found_in_time_also_in_values_that_many_ways_lead_to() -> None:
+    node: Any = (there(),)
+    for _ in range(60):
+        node = (node, node)  # 2 ** 60 ways
+    with LOCATORS[0]((node,), {}) as context:
+        assert context.device is there().owner

@@ -7,7 +7,7 @@ of the CPU without axes. An operand on another device is an error: a copy of it 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
@@ -156,23 +156,33 @@ def _make(device: Accelerator) -> DeviceInterpreter:
 
 def _located(args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
     """A block within which new arrays are made where the arguments of a function are."""
-    places = [x.owner if isinstance(x, DeviceArray) else None for x in _arrays((*args, *kwargs.values()))]
-    place = next((x for x in places if x is not None), None if places else get_context().device)
-    return nullcontext() if place is get_context().device else set_context(device=place)
+    ambient = get_context().device
+    place = _place_of((*args, *kwargs.values()), ambient)
+    return nullcontext() if place is ambient else set_context(device=place)
 
 
-def _arrays(values: Iterable[Any]) -> Iterator[Array]:
-    """Yields the arrays with axes, or on a device, among values and in the containers among them."""
-    for x in values:
+def _place_of(values: Iterable[Any], ambient: Any) -> Any:
+    """The interpreter of the first array on a device among values and in the containers among them; None where all arrays with axes
+    are on the CPU, the ambient one where there is none. Each object is looked at once: graphs reach theirs in many ways.
+    """
+    todo, seen, found = list(values), set[int](), ambient
+    while todo:
+        x = todo.pop()
+        if isinstance(x, DeviceArray):
+            return x.owner
         if isinstance(x, Array):
-            if _is_committed(x):
-                yield x
-        elif isinstance(x, (list, tuple)):
-            yield from _arrays(x)
-        elif isinstance(x, dict):
-            yield from _arrays(x.values())
-        elif dataclasses.is_dataclass(x) and not isinstance(x, type):
-            yield from _arrays([getattr(x, field.name, None) for field in dataclasses.fields(x)])
+            found = None if _is_committed(x) else found
+        elif id(x) not in seen:
+            if isinstance(x, (list, tuple)):
+                todo += x
+            elif isinstance(x, dict):
+                todo += x.values()
+            elif dataclasses.is_dataclass(x) and not isinstance(x, type):
+                todo += [getattr(x, field.name, None) for field in dataclasses.fields(x)]
+            else:
+                continue
+            seen.add(id(x))
+    return found
 
 
 set_interpreter(_make)
