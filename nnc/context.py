@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -52,12 +52,9 @@ get_context = _CONTEXT.get
 _LEVELS = itertools.count(1)
 
 
-def run_where_arguments_are(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Calls a function; commands without operands in it run on the device of its arguments, by default on the ambient one."""
-    if not LOCATORS:
-        return function(*args, **kwargs)
-    with LOCATORS[0](args, kwargs):
-        return function(*args, **kwargs)
+def where_arguments_are(args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
+    """A block within which commands without operands run on the device of a function's arguments, by default on the ambient one."""
+    return LOCATORS[0](args, kwargs) if LOCATORS else nullcontext()
 
 
 def new_level() -> int:

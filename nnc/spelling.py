@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from nnc.context import LOCATORS, run_where_arguments_are
+from nnc.context import LOCATORS, set_context, where_arguments_are
+from nnc.devices import find_device, interpreter_of
 from nnc.errors import ArgumentTypeError, MissingNameError, user_error
 from nnc.tracebacks import leave
 
@@ -101,6 +102,8 @@ _NUMPY_DEFAULTS = {"out": None, "dtype": None, "order": "C"}  # passed on by np.
 def spelled(function: F) -> F:
     """Makes unknown keyword arguments of `function` raise with the spelling that it takes, and flags that are no bool.
 
+    Where the function has an argument `device`, its result is made there.
+
     Raises:
         ArgumentTypeError: (when called) there is no such argument, or one that is annotated as a bool is something else.
 
@@ -121,6 +124,7 @@ def spelled(function: F) -> F:
     placed = list(code.co_varnames[: code.co_posonlyargcount])
     names = [name for name in code.co_varnames[code.co_posonlyargcount : last] if name != "self"]
     known = frozenset(names)
+    has_device = "device" in code.co_varnames[first:last]
     draws = "key" in code.co_varnames[first:last] and "key" not in (plain.__kwdefaults__ or {})
     flags = [(i, x) for i, x in enumerate(code.co_varnames[:last]) if plain.__annotations__.get(x) in _FLAGS]
 
@@ -142,8 +146,11 @@ def spelled(function: F) -> F:
                 value = args[place] if place < len(args) and place < first else kwargs.get(name, False)
                 if type(value) is not bool:
                     check_flag(value, where(args), name)
+            if has_device and kwargs.get("device") is not None:
+                return _on_device(function, args, kwargs)
             if LOCATORS:
-                return run_where_arguments_are(function, args, kwargs)
+                with where_arguments_are(args, kwargs):
+                    return function(*args, **kwargs)
             return function(*args, **kwargs)
         except BaseException as error:
             other = leave(error, function, where(args), args, kwargs)
@@ -152,6 +159,14 @@ def spelled(function: F) -> F:
             raise other from None
 
     return cast(F, checked)
+
+
+def _on_device(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The array that a function returns, made on the device that its argument `device` names."""
+    device = find_device(kwargs["device"], function.__name__)
+    with set_context(device=interpreter_of(device)):
+        result = function(*args, **kwargs)
+    return result.to_device(device.name) if hasattr(result, "to_device") else result
 
 
 def check_flag(value: Any, where: str, name: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from nnc.context import LOCATORS, get_context, run_where_arguments_are
+from nnc.context import LOCATORS, get_context, where_arguments_are
 from nnc.errors import ArgumentTypeError, InternalError, NncError, OutOfMemoryError, user_error
 from nnc.options import wants_full_tracebacks
 from nnc.source import is_internal, is_ours, short_path
@@ -40,7 +40,8 @@ def api_boundary(function: F) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if LOCATORS:
-                return run_where_arguments_are(function, args, kwargs)
+                with where_arguments_are(args, kwargs):
+                    return function(*args, **kwargs)
             return function(*args, **kwargs)
         except BaseException as error:
             other = leave(error, function, getattr(call, "__name__", "function"), args, kwargs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +10,13 @@ from nnc.devices.cpu import Cpu
 from nnc.devices.protocol import CPU, SIMULATED, Device
 from nnc.devices.sim import SimDevice
 from nnc.errors import UnsupportedError, user_error
+from nnc.fork import new_lock
 
 _SIMULATED = re.compile(rf"{SIMULATED}:\d{{1,3}}")  # any number of them: each is made when it is first asked for
 _DEVICES: dict[str, Device] = {CPU: Cpu()}
 _INTERPRETERS: dict[str, Any] = {}
 _MAKERS: list[Callable[[Any], Any]] = []  # one: makes the interpreter of a device
-_LOCK = threading.Lock()
+_LOCK = new_lock()
 
 
 def devices() -> list[str]:

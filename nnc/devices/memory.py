@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import Any
 
 import numpy as np
 
 from nnc.devices.protocol import Accelerator, Block, Event, NDArray
+from nnc.fork import new_lock
 
 STAGED_BYTES = 8 << 20  # of one buffer: copies of fewer bytes do not reach the speed of the bus
 _BUFFERS = 2  # one is filled while the other is sent
@@ -57,7 +57,7 @@ class Staging:
     """
 
     def __init__(self, device: Accelerator) -> None:
-        self._device, self._lock = device, threading.Lock()
+        self._device, self._lock = device, new_lock()
         self._buffers: deque[tuple[NDArray, Event | None]] = deque()
 
     def send(self, source: NDArray, block: Block) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.bounded import BoundedCache
-from nnc.context import AT_REST, get_context, observes_commands, run_where_arguments_are
+from nnc.context import AT_REST, get_context, observes_commands, where_arguments_are
 from nnc.graph.registry import REGISTRY
 from nnc.graph.spec import TensorSpec
 from nnc.tracebacks import leave
@@ -123,7 +123,8 @@ def specialised(operands: int) -> Callable[[F], F]:
                     if context.staging is not None:
                         return _LAYERS.record(function, False, args, kwargs)
                     if context.device is not None or (context.modes and observes_commands(context)):
-                        return run_where_arguments_are(function, args, kwargs)
+                        with where_arguments_are(args, kwargs):
+                            return function(*args, **kwargs)
                 key: list[Any] = []
                 values, array, left, owner = [], _LAYERS.array, operands, None
                 for arg in args:
@@ -152,7 +153,8 @@ def specialised(operands: int) -> Callable[[F], F]:
                             values += arg
                             key.append(tuple([x.spec for x in arg]))
                         else:
-                            return run_where_arguments_are(function, args, kwargs)
+                            with where_arguments_are(args, kwargs):
+                                return function(*args, **kwargs)
                     else:
                         key.append(exact_setting(arg))
                     left -= 1
@@ -164,7 +166,8 @@ def specialised(operands: int) -> Callable[[F], F]:
                 try:
                     known = table.calls.glance(form)
                 except TypeError:  # a setting without a hash
-                    return run_where_arguments_are(function, args, kwargs)
+                    with where_arguments_are(args, kwargs):
+                        return function(*args, **kwargs)
                 if known is not None and table.version == REGISTRY.version:
                     try:
                         return known.run(values) if owner is None else owner.follow(known, values)

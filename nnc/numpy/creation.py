@@ -20,7 +20,7 @@ from nnc.graph.specialise import specialised
 from nnc.numpy.elementwise import divide, equal, exp, log, multiply, power, where
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import moveaxis
-from nnc.numpy.operands import STATIC, known_or_none, static_int, takes_device, to_shape, to_size, to_value
+from nnc.numpy.operands import STATIC, known_or_none, static_int, to_shape, to_size, to_value
 from nnc.numpy.types import iinfo
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
@@ -38,7 +38,6 @@ def _constant(where: str, shape: Any, dtype: Any, value: Any) -> Array:
 
 
 @specialised(0)
-@takes_device
 @spelled
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns an array of zeros.
@@ -56,7 +55,6 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | Non
 
 
 @specialised(0)
-@takes_device
 @spelled
 def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns an array of ones; float32 by default.
@@ -73,7 +71,6 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None
     return _constant("ones", shape, dtype, 1)
 
 
-@takes_device
 @spelled
 def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns an array whose elements do not matter; they are zeros.
@@ -86,7 +83,6 @@ def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | Non
     return _constant("empty", shape, dtype, 0)
 
 
-@takes_device
 @spelled
 def full(
     shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None
@@ -119,7 +115,6 @@ def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Array:
 
 
 @specialised(1)
-@takes_device
 @spelled
 def zeros_like(
     x: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: str | None = None
@@ -136,7 +131,6 @@ def zeros_like(
 
 
 @specialised(1)
-@takes_device
 @spelled
 def ones_like(
     x: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: str | None = None
@@ -152,7 +146,6 @@ def ones_like(
     return _like("ones_like", x, 1, dtype, shape)
 
 
-@takes_device
 @spelled
 def empty_like(
     x: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: str | None = None
@@ -168,7 +161,6 @@ def empty_like(
     return _like("empty_like", x, 0, dtype, shape)
 
 
-@takes_device
 @spelled
 def full_like(
     x: ArrayLike,
@@ -190,7 +182,6 @@ def full_like(
     return _like("full_like", x, fill_value, dtype, shape)
 
 
-@takes_device
 @spelled
 def array(
     obj: ArrayLike, dtype: DTypeLike | None = None, *, copy: bool = True, ndmin: int = 0, device: str | None = None
@@ -214,7 +205,6 @@ def array(
 
 
 @array_method
-@takes_device
 @spelled
 def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None) -> Array:
     """Returns `x` converted to `dtype`. Floats are truncated to integers.
@@ -245,7 +235,6 @@ def copy(x: ArrayLike, /) -> Array:
     return ew.copy(to_value(x, "copy"))
 
 
-@takes_device
 @spelled
 def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None = None) -> Array:
     """Returns an array that shares the memory of another library's array (through DLPack).
@@ -309,7 +298,6 @@ def _number(x: Any, where: str, name: str) -> Any:
     return x.concrete(f"{where}({name})", STATIC).item()
 
 
-@takes_device
 @spelled
 def arange(
     start: ArrayLike,
@@ -400,7 +388,6 @@ def linspace(
     axis: int = 0,
     device: str | None = None,
 ) -> tuple[Array, Array]: ...
-@takes_device
 @spelled
 def linspace(
     start: ArrayLike,
@@ -534,7 +521,6 @@ def _band(shape: tuple[int, int], command: Any, k: int) -> Array:
     return command(rows + k, columns)
 
 
-@takes_device
 @spelled
 def eye(
     n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: DTypeLike | None = None, *, device: str | None = None

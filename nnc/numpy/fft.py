@@ -22,7 +22,7 @@ from nnc.commands.rules import check_dtype
 from nnc.commands.shape import pad, slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
 from nnc.numpy.manipulation import roll
-from nnc.numpy.operands import Axis, Shape, static_int, takes_device, to_axes, to_value
+from nnc.numpy.operands import Axis, Shape, static_int, to_axes, to_value
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
@@ -439,7 +439,6 @@ def _frequencies(where: str, n: Any, d: Any, dtype: Any, half: bool) -> Array:
     return to_value(values.astype(wanted), where)
 
 
-@takes_device
 @spelled
 def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns the frequencies of the bins of an `fft` of `n` points that are `d` apart.
@@ -460,7 +459,6 @@ def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, *, device: s
     return _frequencies("fftfreq", n, d, dtype, half=False)
 
 
-@takes_device
 @spelled
 def rfftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Returns the frequencies of the bins of an `rfft`; the arguments are those of `fftfreq`.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import operator
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,6 @@ from nnc.array import Array, as_value
 from nnc.commands.promote import as_operand, astype, to_dtype
 from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
-from nnc.context import set_context
-from nnc.devices import find_device, interpreter_of
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, user_error
 from nnc.graph import TensorSpec
 
@@ -26,7 +23,6 @@ STATIC = (
 SIZED = (
     "pass size=n, how many elements to return, so that the shape is known; or leave this out of the traced function."
 )
-F = TypeVar("F", bound=Callable[..., Any])
 Axis = int | Sequence[int] | None
 Shape = tuple[int, ...]
 
@@ -39,25 +35,6 @@ def to_value(x: Any, where: str, name: str = "x") -> Array:
     if dtypes.is_scalar(x):
         return Array(np.asarray(astype(x, dtypes.scalar_dtype(x), where)), weak=True)
     return x if hasattr(x, "spec") else as_value(x)
-
-
-def takes_device(function: F) -> F:
-    """Makes the result of a function on the device that its keyword argument `device` names.
-
-    Args:
-        function: gets no device; it returns one array.
-    """
-
-    @functools.wraps(function)
-    def call(*args: Any, device: Any = None, **kwargs: Any) -> Any:
-        if device is None:
-            return function(*args, **kwargs)
-        found = find_device(device, function.__name__)
-        with set_context(device=interpreter_of(found)):
-            result = function(*args, **kwargs)
-        return result.to_device(found.name) if isinstance(result, Array) else result
-
-    return cast(F, call)
 
 
 def check_not_inplace(inplace: bool, where: str) -> None:

@@ -140,4 +140,4 @@ def test_the_gradient_of_sum_pool_refuses_a_cotangent_of_another_shape() -> None
 def test_picking_refuses_places_of_other_windows() -> None:
     with pytest.raises(ShapeError, match=r"the places are int32\[3\], those of these windows are uint8\[3\]") as caught:
         pick_pool(np.ones(4, np.float32), np.zeros(3, np.int32), **PAIRS)
-    assert "Fix: pass what max_pool_places gives" in str(caught.value)
+    assert "Fix: pass the result of max_pool_places" in str(caught.value)

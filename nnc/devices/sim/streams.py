@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from nnc.context import AT_REST, set_context
 from nnc.devices.protocol import Event
 from nnc.devices.sim.order import Clock, Work, merge
 from nnc.errors import DeviceError, InternalError, user_error
+from nnc.fork import new_rlock
 from nnc.source import SourceLine
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class Queues:
     """
 
     def __init__(self, device: str, seed: int) -> None:
-        self.device, self.lock, self.process = device, threading.RLock(), os.getpid()
+        self.device, self.lock, self.process = device, new_rlock(), os.getpid()
         self.streams: list[SimStream] = []
         self.host: Clock = {}  # the work that the host has waited for
         self.is_lost = False
