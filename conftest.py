@@ -21,7 +21,7 @@ from nnc.graph.serialize import RECORDS
 
 def pytest_configure(config: pytest.Config) -> None:
     """Kernels that tests compile are kept in a folder of this process, not with the user's; processes that tests start share it."""
-    folder = tempfile.TemporaryDirectory(prefix="nnc-tests-")
+    folder = tempfile.TemporaryDirectory(prefix="nnc-tests-", ignore_cleanup_errors=True)  # helpers may still write
     config.add_cleanup(folder.cleanup)
     os.environ["NNC_CACHE_DIR"] = folder.name
 

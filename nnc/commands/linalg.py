@@ -211,18 +211,21 @@ def _triangular_infer(
 def _triangular_reference(
     a: NDArray, b: NDArray, *, lower: bool, transpose_a: bool = False, unit_diagonal: bool = False
 ) -> Any:
-    """Solves by LU, which eliminates nothing in an upper triangle, so back substitution is left; lower ones are turned round."""
+    """Solves by substitution, row after row: rows before one with a NaN stay free of it, other than with LU."""
 
     def run(a: NDArray, b: NDArray) -> NDArray:
         a = np.tril(a) if lower else np.triu(a)
         if unit_diagonal:
             np.einsum("...ii->...i", a)[...] = 1
         elif np.any(np.einsum("...ii->...i", a) == 0):
-            raise np.linalg.LinAlgError  # LU does not see it beside a NaN
-        a = a.swapaxes(-1, -2) if transpose_a else a
-        if lower == transpose_a:
-            return np.linalg.solve(a, b)
-        return np.linalg.solve(a[..., ::-1, ::-1], b[..., ::-1, :])[..., ::-1, :]
+            raise np.linalg.LinAlgError
+        a, n = a.swapaxes(-1, -2) if transpose_a else a, a.shape[-1]
+        x = np.array(b)
+        for i in range(n) if lower != transpose_a else reversed(range(n)):
+            known = slice(0, i) if lower != transpose_a else slice(i + 1, n)
+            row = slice(i, i + 1)
+            x[..., row, :] = (x[..., row, :] - a[..., row, known] @ x[..., known, :]) / a[..., row, row]
+        return x
 
     fix = "make sure that no element on the diagonal is 0."
     return run_lapack("triangular_solve", run, (a, b), _SINGULAR, fix)

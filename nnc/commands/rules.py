@@ -36,7 +36,7 @@ class Linear:
 JvpRule = Callable[..., Tangents]
 
 # `(cotangents, operands, **params) -> cotangents of the operands`. `operands` holds `Linear` where a cotangent is wanted and a
-# value elsewhere; the result has None where none is wanted.
+# value elsewhere; the result has None where none is wanted. Of a command with sub-graphs a cotangent may be None.
 TransposeRule = Callable[..., Tangents]
 
 # `(size, operands, batched, **params) -> (outputs, batched outputs)`. The batch axis of a batched operand or output is its first.

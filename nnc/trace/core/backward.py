@@ -89,12 +89,20 @@ def _pull(
             operands={f"input {i}": s.spec for i, s in enumerate(node.inputs)},
             fix="make the rule given to custom_jvp linear in its tangents (or the function given to linear_transpose linear).",
         )  # fmt: skip
-    filled = tuple([zeros(s.spec) if ct is None else ct for s, ct in zip(node.outputs, cotangents, strict=True)])
-    static = {**node.params, "graphs": node.graphs} if node.graphs else node.params
-    found = rule.transpose(filled, tuple(operands), **static)
+    if node.graphs:  # a zero takes no part in what they compute, as zero times infinity is none
+        found = rule.transpose(cotangents, tuple(operands), **node.params, graphs=node.graphs)
+    else:
+        found = rule.transpose(
+            fill_cotangents([s.spec for s in node.outputs], cotangents), tuple(operands), **node.params
+        )
     for symbol, operand, ct in zip(node.inputs, operands, found, strict=True):
         if ct is not None and type(operand) is Linear:
             sums[symbol] = add_tangents(sums.get(symbol), ct)
+
+
+def fill_cotangents(specs: Sequence[TensorSpec], cotangents: Tangents) -> Cotangents:
+    """The cotangents of outputs of these specs, with zeros in place of None."""
+    return tuple([zeros(spec) if ct is None else ct for spec, ct in zip(specs, cotangents, strict=True)])
 
 
 def push_graph(graph: Graph, values: Sequence[Any]) -> list[Any]:
@@ -142,14 +150,15 @@ def _push_by_transposing(
 
 
 def _pull_only_transpose(
-    cotangents: Cotangents,
+    cotangents: Tangents,
     operands: tuple[Any, ...],
     pull: Callable[..., Any],
     outputs: Any,
     graphs: tuple[Graph, ...] = (),
 ) -> Tangents:
     count = len(graphs[0].outputs) if graphs else len(operands)
-    found = graphs[0].evaluate([*cotangents, *operands[count:]]) if graphs else pull(cotangents)
+    filled = fill_cotangents(outputs, cotangents)
+    found = graphs[0].evaluate([*filled, *operands[count:]]) if graphs else pull(filled)
     pulled = (ct if isinstance(x, Linear) else None for ct, x in zip(found, operands, strict=False))
     return (*pulled, *[None] * (len(operands) - count))
 

@@ -12,7 +12,6 @@ from nnc.commands.control import call
 from nnc.commands.control import checkpoint as checkpoint_command
 from nnc.commands.promote import is_weak
 from nnc.commands.rules import (
-    Cotangents,
     Derivative,
     Linear,
     Tangents,
@@ -60,7 +59,7 @@ def _call_linearize(
 
 
 def _call_transpose(
-    cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], barrier: bool = False
+    cotangents: Tangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], barrier: bool = False
 ) -> Tangents:
     graph = graphs[0]
     linear = [i for i, x in enumerate(operands) if isinstance(x, Linear)]

@@ -18,7 +18,7 @@ from nnc.array import as_value
 from nnc.commands.elementwise import bitwise_and, convert, equal, greater_equal, less, select
 from nnc.commands.loop import case_of
 from nnc.commands.reduce import reduce_and, reduce_max, reduce_min, reduce_or
-from nnc.commands.rules import Cotangents, Derivative, Linear, Tangents, Value, batch, derivative, lead, zeros
+from nnc.commands.rules import Derivative, Linear, Tangents, Value, batch, derivative, lead, zeros
 from nnc.commands.shape import broadcast_to
 from nnc.dtypes import TAPE, int64, is_integer
 from nnc.graph import Graph, Symbol, TensorSpec, bind
@@ -184,10 +184,10 @@ def _linear_branch(
 
 
 def _transpose(
-    cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], checked: bool = True
+    cotangents: Tangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], checked: bool = True
 ) -> Tangents:
     index, rest = operands[0], operands[1:]
-    flags = tuple(isinstance(x, Linear) for x in rest)
+    flags, wanted = tuple(isinstance(x, Linear) for x in rest), flags_of(cotangents)
     fixed = [x for x in rest if not isinstance(x, Linear)]
 
     def branch(graph: Graph) -> Staged:
@@ -196,12 +196,15 @@ def _transpose(
         ordered = graph.update(inputs=(*linear, *others))
 
         def run(*values: Any) -> list[Any]:
-            found = transpose_graph(ordered, len(linear), values[: len(others)], values[len(others) :])
+            cts = fill(values[len(others) :], wanted)
+            found = transpose_graph(ordered, len(linear), values[: len(others)], cts)
             return [zeros(s.spec) if ct is None else ct for s, ct in zip(linear, found, strict=True)]
 
-        return stage(run, [*(s.spec for s in others), *graph.output_specs], name=f"transposed {graph.name}")
+        specs = [*(s.spec for s in others), *compress(graph.output_specs, wanted)]
+        return stage(run, specs, name=f"transposed {graph.name}")
 
-    found = iter(_bind_staged(index, [*fixed, *cotangents], [branch(graph) for graph in graphs], checked=False))
+    given = compress(cotangents, wanted)
+    found = iter(_bind_staged(index, [*fixed, *given], [branch(graph) for graph in graphs], checked=False))
     return (None, *(next(found) if on else None for on in flags))
 
 

@@ -15,7 +15,7 @@ from nnc.commands.elementwise import less
 from nnc.commands.loop import scan
 from nnc.commands.reduce import reduce_max
 from nnc.commands.replay import pull_rounds
-from nnc.commands.rules import Cotangents, Derivative, Linear, Tangents, Value, batch, derivative, lead
+from nnc.commands.rules import Derivative, Linear, Tangents, Value, batch, derivative, lead
 from nnc.commands.shape import broadcast_to
 from nnc.graph import Graph, TensorSpec, bind
 from nnc.trace.core.backward import push_graph, transpose_graph
@@ -67,7 +67,7 @@ def _linearize(
     return outputs, tuple(next(moved) if kept else None for kept in linear.nonzero)
 
 
-def _transpose(cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], **params: Any) -> Tangents:
+def _transpose(cotangents: Tangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], **params: Any) -> Tangents:
     flags = [isinstance(x, Linear) for x in operands]
     staged = stage(lambda *values: _plain(values, graphs, params), [x.spec for x in operands], name="pull_rounds")
     linear = list(compress(staged.graph.inputs, flags))

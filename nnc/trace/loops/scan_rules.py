@@ -19,7 +19,6 @@ from nnc.commands.loop import ROUND, scan
 from nnc.commands.reduce import reduce_max
 from nnc.commands.replay import pull_rounds
 from nnc.commands.rules import (
-    Cotangents,
     Derivative,
     Linear,
     Tangents,
@@ -33,7 +32,7 @@ from nnc.commands.rules import (
 from nnc.commands.shape import broadcast_to
 from nnc.commands.tape import Handles, tape_handles
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
-from nnc.trace.core.backward import apply_pull_only, transpose_graph
+from nnc.trace.core.backward import apply_pull_only, fill_cotangents, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize
 from nnc.trace.core.staging import Staged, stage
@@ -250,7 +249,7 @@ def _scan_push(
 
 
 def _scan_transpose(
-    cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
+    cotangents: Tangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
     reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> Tangents:  # fmt: skip
     graph, parts = graphs[0], ScanOperands.of(operands, xs, carries, length)
@@ -265,11 +264,13 @@ def _scan_transpose(
         [x for x in parts.xs if not isinstance(x, Linear)],
         [x for x in parts.captured if not isinstance(x, Linear)],
     )
-    rows = len(graph.outputs) - carries
+    cts = fill_cotangents(graph.output_specs[:carries], cotangents[:carries])
+    wanted = flags_of(cotangents[carries:])
+    rows = sum(wanted)
 
     def run(step: Any, *values: Any) -> list[Any]:
         rest = iter(values)
-        known_xs, ct_rows = [next(rest) for _ in reads], [next(rest) for _ in range(rows)]
+        known_xs, ct_rows = [next(rest) for _ in reads], fill([next(rest) for _ in range(rows)], wanted)
         ct_carries, sums = [next(rest) for _ in range(carries)], [next(rest) for _ in range(sum(c_on))]
         found = transpose_graph(ordered, len(linear), [step, *known_xs, *rest], [*ct_carries, *ct_rows])
         filled = [zeros(s.spec) if ct is None else ct for s, ct in zip(linear, found, strict=True)]
@@ -280,7 +281,7 @@ def _scan_transpose(
     held = [s.spec for s in graph.inputs[1 + xs + carries :]]
     specs = [
         *(s.spec for s, on in zip(graph.inputs[1 : 1 + xs], x_on, strict=True) if not on),
-        *graph.output_specs[carries:],
+        *compress(graph.output_specs[carries:], wanted),
     ]
     specs += [
         *graph.output_specs[:carries],
@@ -289,7 +290,7 @@ def _scan_transpose(
     ]
     staged = stage(run, [ROUND, *specs], name=f"transposed {graph.name}")
     sums = [zeros(spec) for spec in compress(held, c_on)]
-    given = [*parts.length, *reads, *cotangents[carries:], *cotangents[:carries], *sums, *fixed, *staged.captured]
+    given = [*parts.length, *reads, *compress(cotangents[carries:], wanted), *cts, *sums, *fixed, *staged.captured]
     params: dict[str, Any] = {
         "xs": len(reads) + rows,
         "carries": carries + len(sums),
@@ -305,7 +306,7 @@ def _scan_transpose(
 
 
 def _transpose_of_some(
-    cotangents: Cotangents, parts: ScanOperands, graph: Graph, length: int | None, reverse: bool
+    cotangents: Tangents, parts: ScanOperands, graph: Graph, length: int | None, reverse: bool
 ) -> Tangents:
     """Transposes a scan that carries values besides the ones that depend on the linear operands.
 

@@ -221,6 +221,19 @@ def test_the_other_triangle_is_not_read() -> None:
     assert np.isfinite(x).all()
 
 
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("transpose_a", [False, True])
+def test_rows_solved_before_a_nan_stay_free_of_it(lower: bool, transpose_a: bool) -> None:
+    rng = np.random.default_rng(6)
+    a, b = rng.normal(size=(5, 5)) + 4 * np.eye(5), rng.normal(size=(5, 3))
+    b[2] = np.nan
+    params = {"lower": lower, "transpose_a": transpose_a}
+    wanted = reference[command("triangular_solve")](a, b, **params)
+    (x,) = run("triangular_solve", "cpu", [a, b], **params)
+    assert np.isfinite(wanted[:2] if lower != transpose_a else wanted[3:]).all()
+    np.testing.assert_allclose(x, wanted, 1e-12, 1e-12)
+
+
 @with_compiler
 @pytest.mark.parametrize("shape", [(0, 0), (3, 0)])
 def test_empty_systems_are_left_to_the_reference(shape: tuple[int, int]) -> None:

@@ -307,3 +307,29 @@ def test_a_batch_of_no_rows_takes_no_branch(run: Callable[..., Any]) -> None:
     f = lambda a: nnc.cond(a[0, 0] > 0.5, nnp.linalg.inv, lambda a: a * 2, a)
     assert run(nnc.vmap(f))(MATRICES[:0]).shape == (0, 2, 2)
     assert run(nnc.vmap(nnc.grad(lambda a: nnp.sum(f(a)))))(MATRICES[:0]).shape == (0, 2, 2)
+
+
+def from_branch(two: Callable[[Any], Any], x: Any) -> Any:
+    return nnc.cond(x[0, 0] > 0, two, lambda x: (x, x * 3), x)[1]
+
+
+def from_rounds(two: Callable[[Any], Any], x: Any) -> Any:
+    return nnc.scan(lambda c, row: (c, two(row)), 0.0, x[None])[1][1]
+
+
+@RUN
+@pytest.mark.parametrize("construct", [from_branch, from_rounds, lambda two, x: nnc.compile(two)(x)[1]])
+@pytest.mark.parametrize(
+    ("unread", "x"),
+    [
+        (nnp.linalg.qr, np.diag([1.0, 0.0, 0.0])),
+        (lambda x: (x @ nnp.ones((3, 3)) / x,), np.diag([1.0, np.inf, -np.inf])),
+    ],
+    ids=["singular", "infinite"],
+)
+def test_a_result_without_a_reader_takes_no_part_in_the_gradient(
+    run: Any, construct: Any, unread: Any, x: np.ndarray[Any, Any]
+) -> None:
+    gradient = run(nnc.grad(lambda x: nnp.sum(construct(lambda x: (unread(x)[0], x * 2), x))))
+    assert np.array_equal(gradient(x), np.full((3, 3), 2.0))
+    assert np.array_equal(nnc.vmap(gradient)(x[None]), np.full((1, 3, 3), 2.0))
