@@ -176,6 +176,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=64, help="characters between updates (default: %(default)s)")
     parser.add_argument("--characters", type=int, default=10**6, help="most that are read (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of split, weights and sample (default: %(default)s)")
+    parser.add_argument("--device", default="cpu", help="where the network is trained (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where files go (default: %(default)s)")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -185,16 +186,18 @@ def main() -> None:
     codes, held_codes = (np.array([alphabet.index(c) for c in part]) for part in (text, held_out))
     print(f"{len(text)} characters to learn from, {len(held_out)} held out, {len(alphabet)} different")
     baseline = n_gram_bits(text, held_out, len(alphabet))
-    key, for_sample = nnc.random.split(nnc.random.key(options.seed))
-    model = Writer(len(alphabet), options.hidden, key)
-    model, course, judged = train(
-        model, codes, held_codes, epochs=options.epochs, streams=options.streams, length=options.length
-    )
+    with nnc.default_device(options.device):
+        key, for_sample = nnc.random.split(nnc.random.key(options.seed))
+        model = Writer(len(alphabet), options.hidden, key)
+        model, course, judged = train(
+            model, codes, held_codes, epochs=options.epochs, streams=options.streams, length=options.length
+        )
+        sample = write(model, alphabet, for_sample, "The ", 400)
 
     rows = [["uniform", math.log2(len(alphabet))], [f"order-{ORDER} n-gram", baseline], ["lstm", judged[-1]]]
     print(table(["model", "bits per character, held out"], rows))
     print("-" * 72)
-    print(write(model, alphabet, for_sample, "The ", 400))
+    print(sample)
     print("-" * 72)
     path = options.out / "char_lstm.safetensors"
     nnc.io.save(path, {"model": model, "alphabet": alphabet})

@@ -168,13 +168,14 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20, help="passes over the training digits (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=32, help="digits in a step (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of split, weights and order (default: %(default)s)")
+    parser.add_argument("--device", default="cpu", help="where the network is trained (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where files go (default: %(default)s)")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
 
     digits = read_digits(options.seed)
     print(f"{len(digits.train_labels)} digits to learn from, {len(digits.test_labels)} held out")
-    model = Network(nnc.random.key(options.seed))
+    model = nnc.device_put(Network(nnc.random.key(options.seed)), options.device)
     with threadpool_limits(1):  # matrices of this size take longer on many threads
         model = train(model, digits, epochs=options.epochs, batch_size=options.batch_size, seed=options.seed)
 

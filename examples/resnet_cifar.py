@@ -127,6 +127,7 @@ def main() -> None:
         "--data", type=Path, help="a folder with CIFAR-10's data_batch_*.bin (default: images are drawn)"
     )
     parser.add_argument("--seed", type=int, default=0, help="of weights and order (default: %(default)s)")
+    parser.add_argument("--device", default="cpu", help="where the network is trained (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where files go (default: %(default)s)")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -134,7 +135,7 @@ def main() -> None:
     examples = draw_images(4 * options.batch_size, options.seed) if options.data is None else read_cifar(options.data)
     print(f"images: {'drawn, of the shape of CIFAR-10' if options.data is None else 'CIFAR-10'}, {len(examples[0])}")
     model = MODELS[options.model](key=nnc.random.key(options.seed), num_classes=CLASSES, small_images=True)
-    params, rest = nn.partition(model)
+    params, rest = nn.partition(nnc.device_put(model, options.device))
     rate = optim.cosine_decay_schedule(0.05, options.steps + 1)
     optimizer = optim.chain(
         optim.clip_by_global_norm(1.0), optim.sgd(rate, momentum=0.9, nesterov=True, weight_decay=5e-4)

@@ -59,6 +59,14 @@ def test_put_goes_from_any_device_to_any_and_leaves_arrays_that_are_there(other:
     assert tree["b"][0].weak
 
 
+def test_put_goes_to_the_default_device_wherever_the_array_is(other: Any) -> None:
+    host = nnp.asarray(X)
+    with nnc.default_device("sim:0"):
+        assert [nnc.device_put(x).device for x in (X, host, other, there())] == ["sim:0"] * 4
+        assert nnc.device_put(host, "cpu") is host
+    assert nnc.device_put(there()).device == "cpu"
+
+
 def test_the_caller_may_write_to_a_numpy_array_that_was_sent() -> None:
     x = X.copy()
     array = there(x)

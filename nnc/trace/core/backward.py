@@ -89,7 +89,7 @@ def _pull(
             operands={f"input {i}": s.spec for i, s in enumerate(node.inputs)},
             fix="make the rule given to custom_jvp linear in its tangents (or the function given to linear_transpose linear).",
         )  # fmt: skip
-    if node.graphs:  # a zero takes no part in what they compute, as zero times infinity is none
+    if node.graphs:  # zeros take no part there: zero times infinity is not zero
         found = rule.transpose(cotangents, tuple(operands), **node.params, graphs=node.graphs)
     else:
         found = rule.transpose(

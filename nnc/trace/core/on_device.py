@@ -27,7 +27,7 @@ from nnc.graph import Command, Graph
 from nnc.options import waits_in_each_call
 from nnc.source import user_source
 from nnc.trace.core.eager import EagerInterpreter, Plan, find_plan, run_plan
-from nnc.tracebacks import api_boundary
+from nnc.tracebacks import api_boundary, cut_traceback
 
 T = TypeVar("T")
 
@@ -191,7 +191,6 @@ set_interpreter(_make)
 # -- for users ---------------------------------------------------------------------------------------------------------
 
 
-@api_boundary
 def device_put(tree_of_arrays: T, device: str | None = None) -> T:
     """Copies the arrays of a pytree to a device. The call returns before the copies are done.
 
@@ -210,16 +209,15 @@ def device_put(tree_of_arrays: T, device: str | None = None) -> T:
         >>> x + 1
         Array([2., 2., 2.], dtype=float32, device=sim:0)
     """
-    ambient = get_context().device
-    name = (
-        find_device(device, "device_put").name
-        if device is not None
-        else CPU
-        if ambient is None
-        else ambient.device.name
-    )
-    placed: T = tree.map(lambda x: _put(x, name), tree_of_arrays)
-    return placed
+    try:  # without a boundary, which would make the arrays' own device the ambient one
+        ambient = get_context().device
+        default = CPU if ambient is None else ambient.device.name
+        name = default if device is None else find_device(device, "device_put").name
+        placed: T = tree.map(lambda x: _put(x, name), tree_of_arrays)
+        return placed
+    except BaseException as error:
+        cut_traceback(error)
+        raise
 
 
 def _put(x: Any, device: str) -> Any:
