@@ -186,7 +186,7 @@ def main() -> None:
 
     path = options.out / "digits.safetensors"
     nnc.io.save(path, model)
-    restored = nnc.io.load(path, like=Network(nnc.random.key(options.seed + 1)))
+    restored = nnc.io.load(path, like=Network(nnc.random.key(options.seed + 1)), device=options.device)
     if not np.array_equal(predict(restored, digits.test_images), predicted):
         raise SystemExit(f"the model in {path} predicts otherwise than the one that was saved")
     print(f"the model is in {path}; loaded again, it predicts the same")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -76,15 +76,17 @@ def read_header(source: Path) -> tuple[Entries, dict[str, str], bytes]:
     return entries, metadata, header
 
 
-def read(source: Path) -> tuple[dict[str, NDArray], dict[str, str]]:
-    """The tensors of a file by name, and the texts beside them.
+def read(source: Path) -> tuple[dict[str, str], Iterator[tuple[str, NDArray]]]:
+    """The texts of a file, and its tensors by name, each of which is read when it is asked for.
 
     Raises:
-        FileFormatError: the file is damaged, or has a dtype that nnc does not have.
+        FileFormatError: the file is damaged, which the end of the tensors tells, or has a dtype that nnc does not have.
     """
     entries, metadata, header = read_header(source)
-    tensors = {}
-    digits = metadata.get(CHECK)
+    return metadata, _tensors(source, entries, metadata.get(CHECK), header)
+
+
+def _tensors(source: Path, entries: Entries, digits: str | None, header: bytes) -> Iterator[tuple[str, NDArray]]:
     check = zlib.crc32(header.replace(_check_text(digits or ""), _check_text(_NO_DIGITS), 1))
     with open(source, "rb") as file:
         for name, entry in entries.items():
@@ -99,11 +101,10 @@ def read(source: Path) -> tuple[dict[str, NDArray], dict[str, str]]:
             data = np.fromfile(file, np.uint8, end - begin)
             if digits is not None:
                 check = zlib.crc32(_sums(data), check)
-            tensors[name] = data.view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
+            yield name, data.view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
     if digits is not None and digits != f"{check:08x}":
         or_else = f"; if another program changed it, have that remove {CHECK} from its metadata"
         raise damaged(source, f"its checksum is {check:08x}, not {digits}", or_else)
-    return tensors, metadata
 
 
 def damaged(source: Path, reason: str, or_else: str = "") -> FileFormatError:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array, as_value, asarray
+from nnc.array import Array, asarray
+from nnc.context import get_context
+from nnc.devices import CPU
 from nnc.errors import FileFormatError, TraceError, UnsupportedError, user_error
 from nnc.files import Folder
 from nnc.io.container import DTYPES, damaged, read, read_header, write
@@ -81,7 +84,7 @@ def _tensors(layout: Layout) -> tuple[dict[str, NDArray], dict[str, str]]:
                 TraceError, "nnc.io.save", f"{leaf.name} is {leaf.value.spec}, a traced value that has no elements yet.",
                 fix="save outside the traced function, from its results.",
             )  # fmt: skip
-        data = np.array(asarray(leaf.value).concrete("nnc.io.save"), order="C", copy=None)
+        data = np.array(asarray(leaf.value, device=CPU).concrete("nnc.io.save"), order="C", copy=None)
         if data.dtype == dtypes.complex128:
             wide[leaf.name] = data.dtype.name
             data = data.reshape(*data.shape, 1).view(np.float64)
@@ -127,18 +130,20 @@ def _verify(part: Path, layout: Layout, arrays: Mapping[str, NDArray]) -> None:
 
 
 @overload
-def load(path: PathLike, like: ShapeDtypeStruct) -> Array: ...
+def load(path: PathLike, like: ShapeDtypeStruct, *, device: str | None = None) -> Array: ...
 @overload
-def load(path: PathLike, like: A) -> A: ...
+def load(path: PathLike, like: A, *, device: str | None = None) -> A: ...
 @overload
-def load(path: PathLike, like: None = None) -> Any: ...
+def load(path: PathLike, like: None = None, *, device: str | None = None) -> Any: ...
 @spelled
-def load(path: PathLike, like: Any = None) -> Any:
+def load(path: PathLike, like: Any = None, *, device: str | None = None) -> Any:
     """Reads a pytree of arrays from a safetensors file.
 
     Args:
         path: a file that `save` or another program wrote.
         like: a tree of the structure wanted, of arrays or ShapeDtypeStructs; names, shapes and dtypes must agree.
+        device: gets each tensor as soon as it is read; by default the device of the array in `like`, else the one of
+            `nnc.default_device`.
 
     Returns:
         a tree like `like`. Without it, the tree that was saved, with dataclasses and namedtuples as dicts of their
@@ -148,6 +153,7 @@ def load(path: PathLike, like: Any = None) -> Any:
         MissingFileError: there is no such file.
         FileFormatError: it is damaged.
         TreeError: it does not match `like`; every difference is listed.
+        UnsupportedError: there is no such device.
 
     Example:
         >>> import tempfile, pathlib
@@ -155,22 +161,37 @@ def load(path: PathLike, like: Any = None) -> Any:
         >>> nnc.io.save(path, (nnp.ones(2), 3))
         >>> nnc.io.load(path, like=(nnp.zeros(2), 0))
         (Array([1., 1.], dtype=float32), 3)
+        >>> nnc.io.load(path, device="sim:0")[0].device
+        'sim:0'
     """
     source = path_to_read("nnc.io.load", path)
+    places = _devices(like) if device is None else {}
+    ambient = get_context().device  # of the argument `device`, if it is given
+    default = CPU if ambient is None else ambient.device.name
     with access("nnc.io.load", source):
-        tensors, header = _read(source)
+        arrays, header = _read(source, lambda name, data: Array(data).to_device(places.get(name, default)))
     if header is None:
-        arrays = {name: as_value(data) for name, data in tensors.items()}
         return arrays if like is None else fill(like, arrays, "nnc.io.load", foreign=True)
-    arrays = {name: as_value(_narrow(source, data, header["dtypes"].get(name))) for name, data in tensors.items()}
     found = _leaves(source, header["tree"], arrays)
     return rebuild(header["tree"], arrays, "nnc.io.load") if like is None else fill(like, found, "nnc.io.load")
 
 
-def _read(source: Path) -> tuple[dict[str, NDArray], dict[str, Any] | None]:
+def _devices(like: Any) -> dict[str, str]:
+    """The devices of the arrays of a tree by name."""
+    leaves = describe(like, "nnc.io.load").leaves if like is not None else ()
+    return {x.name: x.value.device for x in leaves if isinstance(x.value, Array) and not x.value.is_deleted()}
+
+
+def _read(source: Path, put: Callable[[str, NDArray], Array]) -> tuple[dict[str, Array], dict[str, Any] | None]:
     """The tensors of a file by name, and nnc's header where the file has one."""
-    tensors, texts = read(source)
-    return tensors, _parse(source, texts[FORMAT]) if FORMAT in texts else None
+    texts, tensors = read(source)
+    try:
+        header = _parse(source, texts[FORMAT]) if FORMAT in texts else None
+    except FileFormatError:
+        deque(tensors, maxlen=0)  # a wrong checksum is told first
+        raise
+    wide = {} if header is None else header["dtypes"]
+    return {name: put(name, _narrow(source, data, wide.get(name))) for name, data in tensors}, header
 
 
 def _parse(source: Path, text: str) -> dict[str, Any]:
