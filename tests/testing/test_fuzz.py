@@ -14,7 +14,7 @@ import nnc
 from nnc.commands.rules import Derivative, batch
 from nnc.graph import Kernel, add_kernel, command, reference, register
 from nnc.testing import fuzz
-from nnc.testing.fuzz.check import check
+from nnc.testing.fuzz.check import _meets_infinities, check
 from nnc.testing.fuzz.generate import generate
 from nnc.testing.fuzz.modes import MODES, Mode
 from nnc.testing.fuzz.offers import all_offers
@@ -293,3 +293,16 @@ def test_programs_that_round_on_the_way_are_not_held_against_differences() -> No
     )
     subject = Subject.of(Program((Input("a", (3,), "float64"),), Block(("a",), steps, ("c",))))
     assert subject is not None and subject.results[0].dtype == np.float64 and not subject.precise
+
+
+def test_infinities_that_cancel_in_a_backward_pass_are_not_held_against_columns() -> None:
+    def subject(*steps: Step) -> Subject:
+        found = Subject.of(Program((Input("a", (1,), "float32"),), Block(("a",), steps, ("c",))))
+        assert found is not None
+        return found
+
+    mode = next(mode for mode in MODES if mode.name == "vjp by columns")
+    zero = Step("b", "{0} % {1}", (Ref("a"), Ref("a")))
+    cancels = subject(zero, Step("c", "nnp.cbrt({0})", (Ref("b"),)))
+    assert check(cancels, mode) is None and _meets_infinities(cancels, mode)
+    assert not _meets_infinities(subject(zero, Step("c", "nnp.exp({0})", (Ref("b"),))), mode)

@@ -50,6 +50,7 @@ class ReferenceInterpreter:
     """Runs each command by its reference, with random errors where `rng` is given. `seen` takes the names of commands.
 
     Where there are errors, denormal numbers are 0 at random: of dtypes below float64, or of all or none, as `flushes` says.
+    `cancels` tells whether infinities of opposite signs have met in a sum.
     """
 
     level = -1
@@ -60,6 +61,7 @@ class ReferenceInterpreter:
     ) -> None:
         self.rng, self.seen, self.flushes = rng, set() if seen is None else seen, flushes
         self.flushes_all = rng is not None and rng.random() < 0.3
+        self.cancels = False
 
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
@@ -79,6 +81,7 @@ class ReferenceInterpreter:
         settings = {**params, "graphs": graphs, "run": run_graph} if graphs else params
         results = _run(command, arrays, settings)
         listed = checked(command, results, outputs)
+        self.cancels = self.cancels or (command.name in ("add", "sub") and _has_new_nans(arrays, listed))
         if self.rng is not None and not graphs:
             listed = disturbed(self.rng, command, arrays, params, listed)
         return [new_array(x, spec) for x, spec in zip(listed, outputs, strict=True)]
@@ -110,10 +113,19 @@ class FrozenInterpreter(ReferenceInterpreter):
 @contextmanager
 def by_reference(
     rng: np.random.Generator | None = None, seen: set[str] | None = None, flushes: bool | None = None
-) -> Iterator[None]:
+) -> Iterator[ReferenceInterpreter]:
     """Within the block, commands on arrays run by their references, one by one; `seen` takes their names."""
-    with replaced_eager(ReferenceInterpreter(rng, seen, flushes)), with_mode("eager"), np.errstate(all="ignore"):
-        yield
+    interpreter = ReferenceInterpreter(rng, seen, flushes)
+    with replaced_eager(interpreter), with_mode("eager"), np.errstate(all="ignore"):
+        yield interpreter
+
+
+def _has_new_nans(arrays: Sequence[NDArray], results: Sequence[NDArray]) -> bool:
+    """Whether results are NaN where no operand is."""
+    known: Any = False
+    for x in arrays:
+        known = known | (x != x)
+    return any(bool(np.any((y != y) & ~known)) for y in results)
 
 
 def _run(command: Command, arrays: Sequence[NDArray], params: Mapping[str, Any]) -> list[NDArray]:
