@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from nnc.context import activity, note_seconds
 from nnc.errors import ArgumentTypeError, GraphError, RegistryError, user_error
@@ -21,6 +21,8 @@ from nnc.graph.verify import verify as verify_graph
 
 PassFunction = Callable[[Graph, Any], Graph]
 LOG = "passes"
+PhaseName = Literal["simplify", "rewrite", "simplify again", "layout", "order", "pack", "delay", "fuse", "join"]
+"""Phases of lowering, in their order (nnc/lower/phases.py); passes of other packages say by these names when they run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Pass:
         preserves: attributes that stay true although it changes nodes.
         concerns: commands, without any of which it changes nothing, by their names or as those of a column; none are named: it
             looks at every graph.
+        phase: the phase of lowering at whose end it runs; None: it runs where a pipeline names it.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Pass:
     provides: tuple[str, ...] = ()
     preserves: tuple[str, ...] = ()
     concerns: Collection[str | Command] = frozenset()
+    phase: PhaseName | None = None
 
 
 @storable
@@ -72,7 +76,7 @@ PASSES: dict[str, Pass] = {}
 
 def register_pass(
     name: str, *, needs: Sequence[str] = (), provides: Sequence[str] = (), preserves: Sequence[str] = (),
-    concerns: Iterable[str] | Attribute[Any] = (),
+    concerns: Iterable[str] | Attribute[Any] = (), phase: PhaseName | None = None,
 ) -> Callable[[PassFunction], PassFunction]:  # fmt: skip
     """Registers the decorated function as the pass `name`; the function itself is unchanged.
 
@@ -83,17 +87,29 @@ def register_pass(
         preserves: attributes of the graph that stay true although the pass changes nodes.
         concerns: names of commands, or a column that they have a cell in; a graph in which none of them stands, in sub-graphs,
             too, stays as it is without the pass being asked.
+        phase: has every later compilation run the pass at the end of this phase of lowering, whose guarantees it must keep; for
+            passes of other packages: those of nnc stand in nnc/lower/phases.py.
 
     Raises:
-        RegistryError: there is a pass of that name.
+        RegistryError: there is a pass of that name, or no such phase.
     """
     if name in PASSES:
-        raise user_error(RegistryError, "register_pass", f"pass {name!r} exists already.", fix="choose another name.")
+        where = getattr(PASSES[name].function, "__module__", "another module")
+        raise user_error(
+            RegistryError, "register_pass", f"pass {name!r} exists already: {where} registers it.",
+            fix="choose another name; a module that is imported by two names registers its passes twice.",
+        )  # fmt: skip
+    phases = get_args(PhaseName)
+    if phase is not None and phase not in phases:
+        raise user_error(
+            RegistryError, "register_pass", f"pass {name!r} asks for the phase {phase!r}, which lowering does not have.",
+            fix=f"name one of these: {', '.join(phases)}.",
+        )  # fmt: skip
 
     commands: Collection[str | Command] = concerns if isinstance(concerns, Attribute) else frozenset(concerns)
 
     def add(function: PassFunction) -> PassFunction:
-        PASSES[name] = Pass(name, function, tuple(needs), tuple(provides), tuple(preserves), commands)
+        PASSES[name] = Pass(name, function, tuple(needs), tuple(provides), tuple(preserves), commands, phase)
         return function
 
     return add
@@ -115,6 +131,15 @@ def find_pass(name: str) -> Pass:
         raise user_error(
             RegistryError, "find_pass", f"no pass {name!r} is registered; there are {known}.", fix="import its package."
         ) from None
+
+
+def added_passes(phase: str | None = None) -> tuple[str, ...]:
+    """Returns the passes that other packages add to a phase of lowering, in the order in which they were registered.
+
+    Args:
+        phase: its name; None: to any.
+    """
+    return tuple(each.name for each in PASSES.values() if each.phase is not None and phase in (None, each.phase))
 
 
 def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verify: bool = True) -> Graph:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from nnc.errors import InternalError
 from nnc.graph import Graph, run_passes
+from nnc.graph.passes import PhaseName, added_passes
 from nnc.options import Options
 
 
@@ -25,7 +26,7 @@ class Phase:
         provides: facts that hold after it, in all later phases.
     """
 
-    name: str
+    name: PhaseName
     passes: tuple[str, ...]
     requires: frozenset[str] = frozenset()
     provides: frozenset[str] = frozenset()
@@ -97,8 +98,8 @@ BEFORE_FUSION = (*SETTLING, *PLACING)
 
 
 def names_of(phases: Sequence[Phase]) -> tuple[str, ...]:
-    """Returns the passes of phases, in their order."""
-    return tuple(name for phase in phases for name in phase.passes)
+    """Returns the passes of phases, in their order; each phase ends with the passes that other packages add to it."""
+    return tuple(name for phase in phases for name in (*phase.passes, *added_passes(phase.name)))
 
 
 def facts_after(phases: Sequence[Phase], holds: frozenset[str] = frozenset()) -> frozenset[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from itertools import permutations
+from typing import get_args
 
 import numpy as np
 import pytest
 
 import nnc
 from nnc.errors import InternalError
-from nnc.graph import PASSES
+from nnc.graph import PASSES, register_pass
+from nnc.graph.passes import PhaseName
 from nnc.lower.phases import BEFORE_FUSION, DELAY, FUSE, JOIN, SETTLING, facts_after, names_of, run_phases
 from nnc.options import Options
 
@@ -42,3 +44,17 @@ def test_the_runner_refuses_a_phase_before_it_runs_any() -> None:
 
 def test_a_phase_without_a_pass_is_the_rest_of_it() -> None:
     assert JOIN.without("epilogue").passes == JOIN.passes[1:]
+
+
+def test_passes_can_be_added_to_each_phase_by_its_name() -> None:
+    phases = (*BEFORE_FUSION, DELAY, FUSE, JOIN)
+    assert tuple(phase.name for phase in phases) == get_args(PhaseName)
+
+
+@pytest.mark.usefixtures("own_registries")
+def test_an_added_pass_runs_at_the_end_of_its_phase() -> None:
+    before = names_of(ALL)
+    register_pass("test_last", phase="rewrite")(lambda graph, options: graph)
+    register_pass("test_unasked")(lambda graph, options: graph)
+    place = before.index("fewer_residuals") + 1
+    assert names_of(ALL) == (*before[:place], "test_last", *before[place:])

@@ -1,4 +1,4 @@
-"""A package outside nnc adds a command, a column and a backend; nnc itself is not touched."""
+"""A package outside nnc adds a command, a column, a pass and a backend; nnc itself is not touched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.errors import DTypeError, RegistryError
-from nnc.graph import attribute, command, from_json, kernel, run_passes, to_json
+from nnc.graph import attribute, check_rule, command, from_json, kernel, run_passes, to_json
 
 FOLDER = Path(__file__).parent / "plugin"
 
@@ -103,6 +103,40 @@ def test_the_new_column_has_cells_for_old_and_new_commands(plugin: Any) -> None:
     assert (latency[command("exp")], latency[plugin.softsign], latency.get(command("log"), 1)) == (20, 15, 1)
 
 
+# -- the pass ----------------------------------------------------------------------------------------------------------
+
+LARGE = np.full(3, 200, np.float32)
+
+
+def product(x: Any, y: Any) -> Any:
+    """Infinity times 0 at LARGE and -LARGE, unless the exponentials are joined."""
+    return nnp.exp(x) * nnp.exp(y)
+
+
+def test_the_new_pass_runs_in_every_compilation(plugin: Any) -> None:
+    assert np.isnan(np.asarray(product(LARGE, -LARGE))).all()
+    compiled = nnc.compile(product)
+    assert compiled(LARGE, -LARGE).tolist() == [1, 1, 1]
+    assert "pass join_exponentials" in dict(compiled.lower(LARGE, -LARGE).compile().timings.rows)
+
+
+def test_the_new_pass_rewrites_loops_and_branches_too(plugin: Any) -> None:
+    looped = nnc.compile(lambda x, y: nnc.scan(lambda c, row: (c + product(row, -row), None), y, x)[0])
+    assert looped(LARGE, np.float32(0)) == 3
+    chosen = nnc.compile(lambda x, y: nnc.cond(nnp.sum(x) > 0, product, lambda x, y: x, x, y))
+    assert chosen(LARGE, -LARGE).tolist() == [1, 1, 1]
+
+
+def test_the_equation_of_the_new_pass_is_true(package: Any) -> None:
+    check_rule(package.product_of_exponentials)
+
+
+def test_other_graphs_stay_as_they_are(plugin: Any) -> None:
+    for function in (lambda x, y: nnp.exp(x) + nnp.exp(y), lambda x, y: (e := nnp.exp(x)) * nnp.exp(y) + e):
+        graph = nnc.make_graph(function)(LARGE, LARGE)
+        assert run_passes(graph, ["join_exponentials"]).nodes == graph.nodes
+
+
 # -- the backend -------------------------------------------------------------------------------------------------------
 
 
@@ -128,9 +162,9 @@ def test_the_second_backend_serves_compiled_functions(plugin: Any) -> None:
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("add", ["add_softsign", "add_backend"])
+@pytest.mark.parametrize("add", ["add_softsign", "add_pass", "add_backend"])
 def test_registering_a_second_time_raises(plugin: Any, package: Any, add: str) -> None:
-    arguments = {"add_softsign": (), "add_backend": ([],)}
+    arguments = {"add_softsign": (), "add_pass": (), "add_backend": ([],)}
     with pytest.raises(RegistryError, match="already"):
         getattr(package, add)(*arguments[add])
 
@@ -138,6 +172,7 @@ def test_registering_a_second_time_raises(plugin: Any, package: Any, add: str) -
 def test_nothing_stays_behind(package: Any) -> None:
     with pytest.raises(RegistryError, match="no command 'softsign'"):
         command("softsign")
+    assert np.isnan(np.asarray(nnc.compile(product)(LARGE, -LARGE))).all()
     assert "inplace_numpy" not in [entry.backend for entry in kernel.get(command("tanh"), ())]
 
 

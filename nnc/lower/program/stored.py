@@ -23,6 +23,7 @@ import numpy as np
 from nnc.context import timed
 from nnc.errors import GraphError
 from nnc.graph import ATTRIBUTES, Graph, Kernel, structural_hash
+from nnc.graph.passes import added_passes
 from nnc.graph.registry import REGISTRY
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Bound
@@ -121,13 +122,14 @@ class Place:
 
 
 def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> Place | None:
-    """Finds where the program of `graph` is kept; None where nothing is: there is no folder, or each program is to be checked.
+    """Finds where the program of `graph` is kept; None where nothing is: there is no folder, each program is to be checked, or
+    other packages add passes, whose files may change unnoticed.
 
     Args:
         native: whether the program is compiled.
         choice: the function that chooses kernels.
     """
-    if options.cache_folder is None or options.verify_passes or options.guard:
+    if options.cache_folder is None or options.verify_passes or options.guard or added_passes():
         return None
     chosen = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name not in _APART}
     return Place(Cache(options.cache_folder), graph, {"options": chosen, "native": native, "choice": choice})

@@ -22,7 +22,7 @@ import nnc.lower.program.stored_form as stored_form
 import nnc.numpy as nnp
 from nnc.backends.loaded import choose_kernel, compiler
 from nnc.errors import MemoryBudgetError, ShapeError
-from nnc.graph import ATTRIBUTES, Command, Graph, GraphBuilder, Kernel, TensorSpec, register
+from nnc.graph import ATTRIBUTES, Command, Graph, GraphBuilder, Kernel, TensorSpec, register, register_pass
 from nnc.graph.passes import run_passes
 from nnc.lower.pipeline import lower
 from nnc.lower.program.cache import Cache
@@ -366,6 +366,20 @@ def test_programs_with_commands_of_other_packages_are_not_stored(bench: Workbenc
         assert bench.pipelines
         np.testing.assert_array_equal(program.run([x])[0], np.full(3, 1.5, np.float32))
     assert not bench.files()
+
+
+@pytest.mark.usefixtures("own_registries")
+def test_programs_through_passes_of_other_packages_are_neither_stored_nor_found(bench: Workbench) -> None:
+    graph = nnc.make_graph(training)(X, W)
+    bench.lower(graph)
+    stored_before = bench.files()
+    ran = []
+    register_pass("test_look", phase="fuse")(lambda graph, options: ran.append(1) or graph)
+    for _ in range(2):
+        ran.clear()
+        bench.lower(graph)
+        assert ran
+    assert bench.files() == stored_before
 
 
 def test_functions_within_a_graph_are_not_stored(bench: Workbench) -> None:

@@ -1,4 +1,4 @@
-"""A package outside nnc: it adds a command, a column and a backend without touching nnc.
+"""A package outside nnc: it adds a command, a column, a pass and a backend without touching nnc.
 
 `install()` registers them. A real package would do so when it is imported; here the tests choose when.
 """
@@ -12,8 +12,20 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands import elementwise as ew
 from nnc.commands.rules import Derivative, Value, batch_elementwise, check_dtype
-from nnc.graph import Attribute, Command, Graph, Kernel, TensorSpec, add_kernel, register, register_pass
+from nnc.graph import (
+    Attribute,
+    Command,
+    Graph,
+    Kernel,
+    TensorSpec,
+    add_kernel,
+    apply_rules,
+    register,
+    register_pass,
+    rewrite_rule,
+)
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,24 @@ def add_latency(softsign: Command) -> Attribute[int]:
     return latency
 
 
+# -- a pass that every compilation runs ----------------------------------------------------------------------------------
+
+
+@rewrite_rule(exact=False, sole=True)
+def product_of_exponentials(x: Value, y: Value) -> Any:
+    """Rounds otherwise, and does not overflow where one factor does."""
+    return ew.mul(ew.exp(x), ew.exp(y)), ew.exp(ew.add(x, y))
+
+
+def add_pass() -> None:
+    """Registers a pass that is made of an equation."""
+
+    @register_pass("join_exponentials", concerns=("exp",), phase="rewrite")
+    def join_exponentials(graph: Graph, options: Any) -> Graph:
+        """Turns products of exponentials into one exponential."""
+        return apply_rules(graph, [product_of_exponentials])
+
+
 # -- a backend ---------------------------------------------------------------------------------------------------------
 
 
@@ -97,5 +127,6 @@ def install() -> Plugin:
     softsign = add_softsign()
     calls: list[tuple[TensorSpec, ...]] = []
     plugin = Plugin(softsign, add_latency(softsign), calls)
+    add_pass()
     add_backend(calls)
     return plugin
