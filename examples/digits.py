@@ -103,11 +103,11 @@ def shifted(key: Any, batch: tuple[Images, Labels]) -> tuple[Images, Labels]:
     return padded[np.arange(len(images))[:, None, None], 0, rows, columns][:, None], labels
 
 
-def train(model: Network, digits: Digits, *, epochs: int, batch_size: int, seed: int) -> Network:
+def train(model: Network, digits: Digits, *, epochs: int, batch_size: int, seed: int, device: str) -> Network:
     """The trained model."""
     source = data.batches(
         (digits.train_images, digits.train_labels), batch_size, nnc.random.key(seed), prefetch=2, epochs=epochs,
-        drop_last=True, transform=shifted,
+        drop_last=True, transform=shifted, device=device,
     )  # fmt: skip
     steps = len(source)
     schedule = optim.warmup_cosine_decay_schedule(
@@ -177,7 +177,14 @@ def main() -> None:
     print(f"{len(digits.train_labels)} digits to learn from, {len(digits.test_labels)} held out")
     model = nnc.device_put(Network(nnc.random.key(options.seed)), options.device)
     with threadpool_limits(1):  # matrices of this size take longer on many threads
-        model = train(model, digits, epochs=options.epochs, batch_size=options.batch_size, seed=options.seed)
+        model = train(
+            model,
+            digits,
+            epochs=options.epochs,
+            batch_size=options.batch_size,
+            seed=options.seed,
+            device=options.device,
+        )
 
     predicted = np.asarray(predict(model, digits.test_images))
     print(confusion_table(digits.test_labels, predicted))

@@ -161,6 +161,7 @@ def main() -> None:
         epochs=None,
         drop_last=True,
         transform=prepare,
+        device=options.device,
     )
     with source, nnc.debug.progress(total=total, description="training", unit="images") as bar:
         for i in range(options.steps):

@@ -10,14 +10,18 @@ from typing import Any, Generic, Self, overload
 import numpy as np
 
 from nnc import tree
-from nnc.array import Array, as_value, asarray
+from nnc.array import Array, asarray
+from nnc.commands.indexing import take
 from nnc.commands.promote import as_operand
 from nnc.data.prefetch import Prefetch
+from nnc.devices import CPU
+from nnc.dtypes import is_scalar
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.foreign import is_foreign
 from nnc.random import fold_in, permutation
 from nnc.random.keys import read_key
 from nnc.spelling import spelled
+from nnc.trace.core.on_device import device_put
 from nnc.tracebacks import api_boundary
 from nnc.typing import A, ArrayLike, B
 
@@ -28,23 +32,23 @@ Transform = Callable[[Any, Any], Any]  # (key of the step, batch) -> batch
 @overload
 def batches(
     arrays: A, batch: int, key: ArrayLike | None = None, prefetch: int = 0, *, epochs: int | None = 1, drop_last: bool = False,
-    step: int = 0, transform: None = None,
+    step: int = 0, transform: None = None, device: str | None = None,
 ) -> Batches[A]: ...  # fmt: skip
 @overload
 def batches(
     arrays: A, batch: int, key: ArrayLike | None = None, prefetch: int = 0, *, epochs: int | None = 1, drop_last: bool = False,
-    step: int = 0, transform: Callable[[Any, A], B],
+    step: int = 0, transform: Callable[[Any, A], B], device: str | None = None,
 ) -> Batches[B]: ...  # fmt: skip
 @spelled
 def batches(
     arrays: Any, batch: int, key: Any = None, prefetch: int = 0, *, epochs: int | None = 1, drop_last: bool = False,
-    step: int = 0, transform: Transform | None = None,
+    step: int = 0, transform: Transform | None = None, device: str | None = None,
 ) -> Batches[Any]:  # fmt: skip
     """Iterates over arrays in batches: rows along the first axis of every leaf, in a new random order for each epoch.
 
     Args:
         arrays: a pytree of arrays of one length. NumPy arrays and arrays of other libraries give NumPy arrays (memory-mapped ones
-            are read batch by batch), nnc arrays nnc arrays.
+            are read batch by batch), nnc arrays nnc arrays of the same device.
         batch: rows in a batch.
         key: of the orders; None: in order.
         prefetch: how many batches a thread makes in advance; 0: no thread.
@@ -53,6 +57,8 @@ def batches(
         step: how many batches were made before, to resume.
         transform: (key, batch) -> batch, run on each batch with a key of its own (None without a key), in the thread where there
             is one.
+        device: the arrays of a batch are sent to this device when the batch is made: by the thread, if there is one.
+            None: they stay where they are.
 
     Returns:
         An iterator with `step`, the number to resume from, and `close()`; as a context manager it closes itself.
@@ -60,6 +66,7 @@ def batches(
     Raises:
         ShapeError: lengths differ.
         ArgumentError, ArgumentTypeError: no rows or batches, or not of these types.
+        UnsupportedError: there is no such device.
 
     Example:
         >>> data = {"x": np.arange(5), "y": np.arange(5) ** 2}
@@ -68,6 +75,8 @@ def batches(
         [0 1] [0 1]
         [2 3] [4 9]
         [4] [16]
+        >>> next(nnc.data.batches(np.arange(6), 3, prefetch=2, device="sim:0"))
+        Array([0, 1, 2], dtype=int64, device=sim:0)
     """
     arrays = tree.map(_in_numpy, arrays)
     leaves = [leaf for leaf in tree.leaves(arrays) if tree.is_array(leaf)]
@@ -95,7 +104,7 @@ def batches(
             ArgumentError, WHERE, f"{length} rows do not fill a batch of {batch}, and drop_last leaves the rest out.",
             fix="choose a smaller batch, or drop_last=False.",
         )  # fmt: skip
-    return Batches(arrays, batch, key, prefetch, length, per_epoch, epochs, step, transform)
+    return Batches(arrays, batch, key, prefetch, length, per_epoch, epochs, step, transform, device)
 
 
 class Batches(Generic[B]):
@@ -111,18 +120,20 @@ class Batches(Generic[B]):
         epochs: passes over the rows; None: without end.
         step: how many batches were made before.
         transform: (key, batch) -> batch, or None.
+        device: gets the arrays of each batch; None: they stay where they are.
     """
 
     def __init__(
         self, arrays: Any, batch: int, key: Any, prefetch: int, length: int, per_epoch: int, epochs: int | None, step: int,
-        transform: Transform | None,
+        transform: Transform | None, device: str | None,
     ) -> None:  # fmt: skip
         self.step, self.per_epoch = step, per_epoch
         self._end = None if epochs is None else epochs * per_epoch
         end = self._end
 
         def make() -> Iterator[Any]:
-            return _generate(arrays, batch, key, length, per_epoch, step, end, transform)
+            made = _generate(arrays, batch, key, length, per_epoch, step, end, transform)
+            return made if device is None else (tree.map(lambda leaf: _send(leaf, device), part) for part in made)
 
         self._source: Iterator[Any] = Prefetch(make, prefetch) if prefetch else make()
 
@@ -173,7 +184,7 @@ def _generate(
         rows: Any = slice(place * batch, min((place + 1) * batch, length))
         if key is not None:
             if epoch != ordered:
-                order, ordered = np.asarray(permutation(fold_in(key, epoch), length)), epoch
+                order, ordered = permutation(fold_in(key, epoch), length).to_device(CPU).data, epoch
             rows = order[rows]  # type: ignore[index]  # an order was drawn
         part = tree.map(lambda leaf, rows=rows: _take(leaf, rows), arrays)
         if transform is not None:
@@ -191,9 +202,17 @@ def _in_numpy(leaf: Any) -> Any:
 
 
 def _take(leaf: Any, rows: Any) -> Any:
+    if isinstance(leaf, Array) and leaf.device != CPU:
+        places = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+        return take(leaf, device_put(places, leaf.device), 0, "error")
     if isinstance(leaf, Array):
-        return as_value(np.ascontiguousarray(leaf.data[rows]))
+        return Array(np.ascontiguousarray(leaf.data[rows]))
     return np.asarray(leaf[rows]) if tree.is_array(leaf) else leaf
+
+
+def _send(leaf: Any, device: str) -> Any:
+    """An array on a device; a number or another object as it is."""
+    return device_put(leaf, device) if tree.is_array(leaf) and not is_scalar(leaf) else leaf
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------

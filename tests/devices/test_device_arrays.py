@@ -64,6 +64,8 @@ def test_put_goes_to_the_default_device_wherever_the_array_is(other: Any) -> Non
     with nnc.default_device("sim:0"):
         assert [nnc.device_put(x).device for x in (X, host, other, there())] == ["sim:0"] * 4
         assert nnc.device_put(host, "cpu") is host
+        with nnc.debug.transfers("error"):
+            assert nnc.device_put(X, "sim:1").device == "sim:1" and nnc.device_put(X, "cpu").device == "cpu"
     assert nnc.device_put(there()).device == "cpu"
 
 
@@ -119,6 +121,17 @@ def test_a_device_argument_wins_over_the_default() -> None:
     assert nnp.ones(2, device="sim:0").device == nnp.zeros_like(X, device="sim:0").device == "sim:0"
     assert nnp.astype(there(), "float64", device="cpu").device == nnp.ones_like(there(), device="cpu").device == "cpu"
     assert nnc.asarray(there()).device == nnc.asarray(there(), "float64").device == "sim:0"
+
+
+def test_random_numbers_are_drawn_where_their_key_is() -> None:
+    key = nnc.random.key(7)
+    with nnc.debug.transfers("error"):
+        found = nnc.random.normal(there(key), (3,))
+        split = nnc.random.split(nnc.device_put(key, "sim:0"))
+        rest = nnc.map(lambda key: nnc.random.uniform(key, (2,)), split)
+    assert found.device == rest.device == "sim:0"
+    assert np.array_equal(found, nnc.random.normal(key, (3,)))
+    assert np.array_equal(rest, nnc.map(lambda key: nnc.random.uniform(key, (2,)), nnc.random.split(key)))
 
 
 def test_a_tensor_of_another_library_follows() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from nnc import tree
 from nnc.array import Array, as_value
 from nnc.commands.debug import raise_unless_finite
-from nnc.commands.rules import effect
+from nnc.commands.rules import REMOVABLE_EFFECTS, effect
 from nnc.context import LOCATORS, get_context, set_context
 from nnc.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
 from nnc.devices import CPU, Accelerator, Elements, find_device, interpreter_of, set_interpreter
@@ -145,7 +145,8 @@ def _is_committed(x: Any) -> bool:
 
 def _has_effect(command: Command, graphs: Sequence[Graph]) -> bool:
     """Whether a command does more than compute its results, so that the host must see it at once."""
-    return command in effect or any(node.command in effect for graph in graphs for node in graph.walk())
+    commands = (command, *(node.command for graph in graphs for node in graph.walk()))
+    return any(effect.get(each, None) not in (None, *REMOVABLE_EFFECTS) for each in commands)
 
 
 def _make(device: Accelerator) -> DeviceInterpreter:
@@ -213,7 +214,8 @@ def device_put(tree_of_arrays: T, device: str | None = None) -> T:
         ambient = get_context().device
         default = CPU if ambient is None else ambient.device.name
         name = default if device is None else find_device(device, "device_put").name
-        placed: T = tree.map(lambda x: _put(x, name), tree_of_arrays)
+        with set_context(device=None):  # arrays of NumPy go straight to the device
+            placed: T = tree.map(lambda x: _put(x, name), tree_of_arrays)
         return placed
     except BaseException as error:
         cut_traceback(error)
