@@ -19,8 +19,9 @@ from nnc.fork import new_rlock
 from nnc.graph import TensorSpec
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.schedule.accesses import has_effect
+from nnc.lower.program.device_frame import DeviceFrame
 from nnc.lower.program.program import Program
-from nnc.lower.program.simulated import SimFrame
+from nnc.lower.program.simulated import SimModule
 from nnc.options import waits_in_each_call
 
 
@@ -40,7 +41,7 @@ class DeviceProgram:
         self._interpreter = interpreter
         self._device: Accelerator = interpreter.device
         self._captured: list[DeviceMemory] | None = None
-        self._frame: SimFrame | None = None
+        self._frame: DeviceFrame | None = None
         self._lock = new_rlock()
         self._has_effects = any(map(has_effect, walk(program.bound.steps)))
 
@@ -75,14 +76,15 @@ class DeviceProgram:
 
     def _queue(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
         if self._frame is None:
-            if not isinstance(self._device, SimDevice):
+            device = self._device
+            if not isinstance(device, SimDevice):
                 raise user_error(
                     UnsupportedError,
                     self._name,
-                    f"programs do not run on {self._device.name} yet.",
+                    f"programs do not run on {device.name} yet.",
                     fix="use another device.",
                 )
-            self._frame = SimFrame(self._program, self._device)
+            self._frame = DeviceFrame(self._program, device, SimModule)
         return self._frame.queue(inputs)
 
     def _place(self, leaf: Any, spec: TensorSpec) -> DeviceMemory:

@@ -10,7 +10,7 @@ Kernels and compilers are chosen by the *kind* of a device, and stand in `nnc.ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -169,8 +169,79 @@ class Device(Protocol):
         ...
 
 
+class CapturedGraph(Protocol):
+    """Work that was captured, to be queued again as one."""
+
+    @property
+    def nodes(self) -> Sequence[Any]:
+        """The kernels, each with `addresses` of its operands, which may be replaced between launches."""
+        ...
+
+    def launch(self, stream: Any) -> None:
+        """Queues all work behind that of a stream, whose later work comes behind it.
+
+        Args:
+            stream: of the device.
+        """
+        ...
+
+
+class Driver(Protocol):
+    """Functions of a device with the signatures of CUDA's driver (`nnc.devices.driver`), and handles for them."""
+
+    @property
+    def table(self) -> Any:
+        """The addresses of the functions, which compiled code calls."""
+        ...
+
+    def new_event(self) -> int:
+        """Returns the handle of an event, which is recorded nowhere yet."""
+        ...
+
+    def handle_of(self, stream: Any) -> int:
+        """Returns the handle of a stream.
+
+        Args:
+            stream: of the device.
+        """
+        ...
+
+    def release(self, handles: Iterable[int]) -> None:
+        """Forgets kernels and events.
+
+        Args:
+            handles: of them.
+        """
+        ...
+
+    def take_error(self) -> BaseException:
+        """Returns the error of the function that failed last in this thread."""
+        ...
+
+    def begin_capture(self, stream: Any) -> None:
+        """Notes the work that is given to a stream, and to streams that wait for it, instead of queueing it.
+
+        Args:
+            stream: in which the capture begins, and ends.
+        """
+        ...
+
+    def end_capture(self) -> CapturedGraph:
+        """Returns the work that was noted."""
+        ...
+
+    def drop_capture(self) -> None:
+        """Ends a capture that failed."""
+        ...
+
+
 class Accelerator(Device, Protocol):
     """A device with memory of its own, on which work is queued."""
+
+    @property
+    def driver(self) -> Driver:
+        """Its functions for compiled code."""
+        ...
 
     @property
     def sending(self) -> Stream:

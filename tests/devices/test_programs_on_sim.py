@@ -15,8 +15,10 @@ from nnc.devices import find_device
 from nnc.devices.memory import DeviceMemory
 from nnc.devices.sim import SimDevice
 from nnc.errors import DeviceError
+from nnc.lower.plan.stages import Loop
+from nnc.lower.program.device_frame import DeviceFrame
 from nnc.lower.program.program import Program as Lowered
-from nnc.lower.program.simulated import SimFrame
+from nnc.lower.program.simulated import SimModule
 from tests.golden.programs import PROGRAMS, Program
 
 SEEDS = 50
@@ -79,7 +81,7 @@ class Queued:
         device = find_device("sim:0", "test")
         assert isinstance(device, SimDevice)
         try:
-            SimFrame(replace(self.program, parts=lambda: other), device).queue(self.inputs)
+            DeviceFrame(replace(self.program, parts=lambda: other), device, SimModule).queue(self.inputs)
         finally:
             device.synchronize()
 
@@ -88,7 +90,10 @@ class Queued:
 def test_each_signal_of_a_schedule_is_needed(make: Callable[[], Program]) -> None:
     queued = Queued(make())
     queued.queue()
-    for i in range(len(queued.signals)):
+    for i, signal in enumerate(queued.signals):
+        region = queued.program.bound.steps[signal.before].region
+        if isinstance(region, Loop) and region.length is None:
+            continue  # the host has waited for its last test, and perhaps nothing of the loop came after that
         with pytest.raises(DeviceError, match="may still be using them"):
             queued.queue(left_out=i)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nnc.devices.protocol import Block, Elements, NDArray
+from nnc.devices.sim.driver import SimDriver
 from nnc.devices.sim.memory import Lease, SimPool
 from nnc.devices.sim.streams import Queues, SimEvent, SimStream, Use
 from nnc.errors import DeviceError, user_error
@@ -92,6 +93,7 @@ class SimDevice:
         self.pool = SimPool(self.queues, capacity)
         self.stream, self.sending = self.queues.new_stream(), self.queues.new_stream()
         self.transfer = SimTransfer()
+        self.driver = SimDriver(self.queues, self.pool)
 
     def new_stream(self) -> SimStream:
         """Another stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from typing import Any, NoReturn
 
@@ -73,6 +74,24 @@ class Lease:
                 fix="keep the array until the work is queued.", source=source,
             )  # fmt: skip
 
+    def check_range(self, who: str, first: int, end: int, source: SourceLine | None) -> None:
+        """Checks that bytes lie within the block.
+
+        Args:
+            who: the work, for messages.
+            first: of the bytes.
+            end: behind the last of them.
+            source: the user's line.
+
+        Raises:
+            DeviceError: some lie outside.
+        """
+        if first < 0 or end > self.nbytes:
+            raise user_error(
+                DeviceError, who, f"it uses bytes {first} to {end} of {self.describe()}.",
+                fix="pass the address of a larger block.", source=source,
+            )  # fmt: skip
+
     def describe(self) -> str:
         """The block in words."""
         return f"{self.label or 'a block'} ({self.nbytes:,} bytes on {self.pool.queues.device})"
@@ -100,6 +119,7 @@ class SimPool:
         self._next = _BASE
         self._idle: list[_Region] = []
         self._live: dict[int, Lease] = {}  # by address
+        self._starts: list[int] = []  # the same addresses, sorted
         self._dropped: deque[tuple[Block, SimStream]] = deque()
 
     def allocate(self, nbytes: int, stream: SimStream, label: str = "") -> Block:
@@ -119,6 +139,7 @@ class SimPool:
             size = max(-(-nbytes // ALIGNMENT) * ALIGNMENT, ALIGNMENT)
             region = self._reuse(size, stream) or self._grow(size, nbytes, stream)
             lease = self._live[region.address] = Lease(self, region, nbytes, label)
+            insort(self._starts, region.address)
             return Block(region.address, nbytes, lease)
 
     def free(self, block: Block, stream: SimStream) -> None:
@@ -156,9 +177,9 @@ class SimPool:
         Raises:
             DeviceError: no block lies there.
         """
-        for start, lease in self._live.items():
-            if start <= address < start + max(lease.nbytes, 1):
-                return lease, address - start
+        i = bisect_right(self._starts, address) - 1
+        if i >= 0 and address < self._starts[i] + max(self._live[self._starts[i]].nbytes, 1):
+            return self._live[self._starts[i]], address - self._starts[i]
         raise user_error(
             DeviceError, "find", f"address {address:#x} lies in no block of {self.queues.device}.",
             fix="pass the address of memory on the device, not of the host's.",
@@ -176,6 +197,7 @@ class SimPool:
         lease.is_free = True
         lease.region.stream = stream
         del self._live[lease.region.address]
+        del self._starts[bisect_left(self._starts, lease.region.address)]
         self.used -= lease.region.bytes.nbytes
         self._idle.append(lease.region)
 

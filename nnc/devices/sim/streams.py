@@ -39,6 +39,11 @@ class Use(NamedTuple):
     end: int
     writes: bool
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all bytes of the block."""
+        return self.first <= 0 and self.end >= self.lease.nbytes
+
     @classmethod
     def whole(cls, lease: Lease, *, writes: bool) -> Use:
         """The use of all bytes of a block.
@@ -180,9 +185,10 @@ class SimStream:
             self._note(Work(self.number, number, name), uses, source)
             self.clock[self.number] = number
             outcome = Outcome()
-            written: list[Lease | Outcome] = [outcome, *(use.lease for use in uses if use.writes)]
+            written: list[Lease | Outcome] = [outcome, *(use.lease for use in uses if use.writes and use.is_whole)]
+            partly = [use.lease for use in uses if use.writes and not use.is_whole]
             read = [use.lease for use in uses if not use.writes]
-            self.items.append(_Item(run=lambda: _run(run, read, written, source)))
+            self.items.append(_Item(run=lambda: _run(run, read, written, partly, source)))
             self.queues.run_late()
             return outcome
 
@@ -206,9 +212,12 @@ class SimStream:
 
 
 def _run(
-    run: Callable[[], None], read: Iterable[Lease], written: Iterable[Lease | Outcome], source: SourceLine | None
-) -> None:
-    """Runs work, unless its operands failed; the error goes to the memory that it writes."""
+    run: Callable[[], None], read: Iterable[Lease], written: Iterable[Lease | Outcome], partly: Iterable[Lease],
+    source: SourceLine | None,
+) -> None:  # fmt: skip
+    """Runs work, unless its operands failed; the error goes to the memory that it writes. Memory that is written as a whole has no
+    error of earlier work any more.
+    """
     error = next((lease.error for lease in read if lease.error is not None), None)
     if error is None:
         try:
@@ -216,8 +225,11 @@ def _run(
                 run()
         except Exception as failed:
             error = failed
-    for lease in written:
-        lease.error = error
+    for place in written:
+        place.error = error
+    if error is not None:
+        for lease in partly:
+            lease.error = error
 
 
 class Queues:

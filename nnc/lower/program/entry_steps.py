@@ -42,6 +42,7 @@ class Failure(IntEnum):
     LIMIT = 4  # a loop is longer than it may be: number of the step
     BRANCH = 5  # there is no such branch: number of the step
     INTERRUPT = 6  # Python raised while it looked for interrupts
+    DRIVER = 7  # a function of a device's driver failed
 
     def code(self, number: int) -> int:
         """The number that the entry returns."""
@@ -257,6 +258,14 @@ class StepCode(Code):
 
     # -- regions -------------------------------------------------------------------------------------------------------
 
+    def decide(self, view: View) -> Value:
+        """Reads a number by which a loop or a branch finds its way."""
+        return self.load(self.address(view), view.spec.dtype)
+
+    def count(self, view: View, iteration: Value) -> None:
+        """Writes the number of an iteration where its steps read it."""
+        self.store(self.address(view), iteration)
+
     def _regions(self, steps: Steps) -> None:
         for step in steps:
             if isinstance(step.region, Loop):
@@ -265,7 +274,7 @@ class StepCode(Code):
                 self._branches(step, step.region)
 
     def _branches(self, step: Step, region: Branches) -> None:
-        index = self.load(self.address(region.index), region.index.spec.dtype)
+        index = self.decide(region.index)
         failure = Failure.BRANCH.code(self.outline.numbers[id(step)])
         labels = [self.label("branch") for _ in region.branches]
         after = self.label("after")
@@ -279,7 +288,7 @@ class StepCode(Code):
         self.place(after)
 
     def _loop(self, step: Step, region: Loop) -> None:
-        counted = self.load(self.address(region.count), dtypes.int64) if region.count is not None else None
+        counted = self.decide(region.count) if region.count is not None else None
         length = counted if region.length is None else self.integer(region.length)
         count = self.slot(self.integer(0))  # iterations that are done
         labels = [self.label("round") for _ in region.copies]
@@ -304,7 +313,7 @@ class StepCode(Code):
             self._enter(region, done, length, kept)
             self.steps(c.head)
             if c.test is not None:
-                self._leave(region, c, self.not_(self.load(self.address(c.test), dtypes.bool_)), done, length, after)
+                self._leave(region, c, self.not_(self.decide(c.test)), done, length, after)
             if region.limit is not None:
                 allowed = self.compare("lt", done, self.integer(region.limit))
                 self.fail_unless(allowed, Failure.LIMIT.code(self.outline.numbers[id(step)]))
@@ -418,7 +427,7 @@ class StepCode(Code):
         if kept:
             self.store(self.word(self.outline.words.round(region.number)), at)
         if region.counter is not None:
-            self.store(self.address(region.counter), at)
+            self.count(region.counter, at)
 
     def _rounds_between_polls(self, step: Step, region: Loop) -> int:
         """A power of two: after so many iterations Python looks for interrupts; 0 where it is called often enough."""

@@ -145,7 +145,7 @@ class NativeCode:
         printed: Mapping[bool, Printed] | None = None,
     ) -> None:
         self.outside, self.parts, self.printed = outside, parts, dict(printed or {})
-        self._compiler = compiler
+        self.compiler = compiler
         self._entries: dict[bool, Entry] = {}
         self._lock = new_lock()
 
@@ -171,16 +171,16 @@ class NativeCode:
         """
         held = {key: native for key, native in self.natives.items() if native.is_held}
         others = {key: native for key, native in self.natives.items() if key not in held}
-        found = dict(zip(others, self._compiler.load([*others.values()]), strict=True))
+        found = dict(zip(others, self.compiler.load([*others.values()]), strict=True))
         alone = {
-            name: self._compiler.load_entry(print_alone(native), native.symbols, None) for name, native in _named(held)
+            name: self.compiler.load_entry(print_alone(native), native.symbols, None) for name, native in _named(held)
         }
         return found | {key: alone[native.name] for key, native in held.items()}
 
     def expect(self, apart: bool) -> None:
         """Announces that an entry will be asked for: prints it, and has it compiled meanwhile."""
         with self._lock:
-            self._compiler.expect(self._printed(apart).text.text)
+            self.compiler.expect(self._printed(apart).text.text)
 
     def _printed(self, apart: bool) -> Printed:
         if apart not in self.printed:
@@ -193,9 +193,9 @@ class NativeCode:
         with timed("compiling kernels"):
             for native in printed.states:
                 native.begin()
-            self._compiler.expect(printed.text.text)
-            functions = self._compiler.load(printed.text.called)
-            function = self._compiler.load_entry(printed.text.text, _symbols(printed.text, functions), functions)
+            self.compiler.expect(printed.text.text)
+            functions = self.compiler.load(printed.text.called)
+            function = self.compiler.load_entry(printed.text.text, _symbols(printed.text, functions), functions)
         outside = self.outside
         return Entry(
             outside=outside,

@@ -1,0 +1,84 @@
+"""Kernels of a simulated device: functions of the host that run on the bytes behind addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nnc.devices.protocol import NDArray
+from nnc.devices.sim.memory import SimPool
+from nnc.devices.sim.streams import Use
+from nnc.source import SourceLine
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An array that a kernel is given by its address.
+
+    Attributes:
+        shape: of the array.
+        dtype: of the array.
+        strides: in bytes.
+        first: of its bytes, from the address on: below 0 where a stride is negative.
+        end: behind the last of its bytes.
+        writes: whether the kernel writes it.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    strides: tuple[int, ...]
+    first: int
+    end: int
+    writes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SimKernel:
+    """A function on arrays of a simulated device.
+
+    Attributes:
+        name: for messages.
+        operands: the arrays that it is given, in the order of its parameters; None for a parameter that is no address.
+        run: computes, on arrays of the host; it gets None for such a parameter.
+        more: memory that it uses besides.
+        source: the user's line.
+    """
+
+    name: str
+    operands: tuple[Operand | None, ...]
+    run: Callable[[Sequence[Any]], None]
+    more: tuple[Use, ...] = ()
+    source: SourceLine | None = None
+
+    def bind(self, pool: SimPool, addresses: Sequence[int]) -> tuple[Callable[[], None], list[Use]]:
+        """The work for these addresses, and the bytes that it uses.
+
+        Args:
+            pool: the memory of the device.
+            addresses: of the operands.
+
+        Raises:
+            DeviceError: an operand does not lie within one block.
+        """
+        uses, places = list(self.more), list[Callable[[], NDArray] | None]()
+        for operand, address in zip(self.operands, addresses, strict=True):
+            if operand is None:
+                places.append(None)
+                continue
+            if operand.first >= operand.end:
+                places.append(partial(np.empty, operand.shape, operand.dtype))
+                continue
+            lease, at = pool.find(address + operand.first)
+            end = at + operand.end - operand.first
+            lease.check_range(self.name, at, end, self.source)
+            uses.append(Use(lease, at, end, operand.writes))
+            places.append(_array_of(lease, at - operand.first, operand))
+        return lambda: self.run([None if place is None else place() for place in places]), uses
+
+
+def _array_of(lease: Any, offset: int, operand: Operand) -> Callable[[], NDArray]:
+    return lambda: np.ndarray(operand.shape, operand.dtype, lease.bytes, offset, operand.strides)

@@ -1,0 +1,228 @@
+"""The memory of a program's calls on a device, and the queueing of its steps there: by a compiled entry, by Python where there
+is no compiler, or as a captured graph.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from nnc.commands.loop import check_branch, check_steps
+from nnc.devices.memory import DeviceMemory, Staging
+from nnc.devices.protocol import Accelerator, CapturedGraph, Driver
+from nnc.errors import InternalError, word_anew
+from nnc.lower.plan.liveness import walk
+from nnc.lower.plan.stages import Branches, Kind, Loop, Step, View
+from nnc.lower.program.arguments import FrameLayout
+from nnc.lower.program.device_entry import print_device_entry
+from nnc.lower.program.entry_steps import Failure
+from nnc.lower.program.launches import Launches
+from nnc.lower.program.program import Program
+from nnc.lower.program.walker import Walker
+
+_CALLS_BEFORE_CAPTURE = 2  # a program that is called once or twice does not earn a graph
+
+
+class Module(Protocol):
+    """The kernels of a program, loaded on a device."""
+
+    def handles(self, launches: Launches) -> Sequence[int]:
+        """The handles of the kernels of `launches.kernels`."""
+        ...
+
+    def begin(self, memories: Sequence[DeviceMemory]) -> None:
+        """Queues the beginning of a call: errors of the last one are forgotten.
+
+        Args:
+            memories: which the calls use in turn.
+        """
+        ...
+
+    def finish(self) -> None:
+        """Queues the end of a call."""
+        ...
+
+    def copy(self, view: View, source: DeviceMemory, target: DeviceMemory) -> None:
+        """Queues a copy of a part of some memory.
+
+        Args:
+            view: the part.
+            source: holds it.
+            target: as large as the part.
+        """
+        ...
+
+
+class _Argument(NamedTuple):
+    """An address in a captured graph that lies in an argument or a result: where it stands, and how it is found in another call."""
+
+    node: int
+    place: int
+    word: int
+    offset: int
+
+
+class DeviceFrame:
+    """The memory of one call at a time on a device, and the streams of the program.
+
+    Args:
+        program: was lowered for the device.
+        device: runs it.
+        load: loads the kernels of a program on the device, given memory that stands for effects and tapes.
+    """
+
+    def __init__(
+        self, program: Program, device: Accelerator, load: Callable[[Program, Any, DeviceMemory], Module]
+    ) -> None:
+        self._program, self._device, self._name = program, device, program.bound.name
+        self._launches = launches = Launches(program.planned, program.schedule)
+        self._arena = self._allocate(program.arena_bytes, f"the arena of {self._name}")
+        self._effects = self._allocate(1, "effects and tapes")  # which have no address, and are done in order
+        self._constants = self._send_constants()
+        self._module = load(program, device, self._effects)
+        self._streams = [device.stream, *(device.new_stream() for _ in program.schedule.streams[1:])]
+        driver, layout = device.driver, launches.layout
+        self._words = words = (ctypes.c_int64 * layout.size)()
+        words[FrameLayout.table_at] = ctypes.addressof(driver.table)
+        words[FrameLayout.arena_at] = self._arena.block.address
+        for i, memory in self._constants.items():
+            words[layout.constant(i)] = memory.block.address
+        for k, stream in enumerate(self._streams):
+            words[launches.stream_word(k)] = driver.handle_of(stream)
+        events = [driver.new_event() for _ in range(launches.events)]
+        for i, event in enumerate(events):
+            words[launches.event_word(i)] = event
+        handles = self._module.handles(launches)
+        for step, handle in zip(launches.kernels, handles, strict=True):
+            words[launches.kernel_words[id(step)]] = handle
+        self._finalizer = weakref.finalize(self, driver.release, [*events, *handles])
+        self._entry = new_entry(program, launches, words, driver)
+        self._calls = 0
+        self._graph: CapturedGraph | None = None
+        self._arguments: list[_Argument] = []
+
+    def _allocate(self, nbytes: int, label: str) -> DeviceMemory:
+        return DeviceMemory(self._device, self._device.pool.allocate(nbytes, self._device.stream, label))
+
+    def _send_constants(self) -> dict[int, DeviceMemory]:
+        """Copies the constants to the device: by number."""
+        found, staging = {}, Staging(self._device)
+        for i, constant in enumerate(self._program.bound.constants):
+            found[i] = self._allocate(constant.nbytes, f"a constant of {self._name}")
+            staging.send(constant, found[i].block)
+        return found
+
+    def queue(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
+        """Queues all steps.
+
+        Args:
+            inputs: of the specs that the program was lowered for; those that it may write over are nobody else's.
+
+        Returns:
+            the memory of the outputs, to which the last steps will write.
+
+        Raises:
+            DeviceError: the schedule does not order two steps, or an input cannot be used.
+            OutOfMemoryError: the device has no memory for the outputs.
+        """
+        bound, layout = self._program.bound, self._launches.layout
+        specs = [buffer.symbol.spec for buffer in bound.buffers if buffer.kind is Kind.OUTPUT]
+        made = [self._allocate(spec.nbytes, f"{spec}, a result of {self._name}") for spec in specs]
+        for i, memory in enumerate(inputs):
+            self._words[layout.input(i)] = memory.block.address
+        for i, memory in enumerate(made):
+            self._words[layout.result(i)] = memory.block.address
+        self._calls += 1
+        self._module.begin([self._arena, self._effects])
+        if self._graph is None and self._calls > _CALLS_BEFORE_CAPTURE and self._launches.can_be_captured:
+            self._capture(inputs, made)
+        elif self._graph is not None:
+            self._replace_addresses(self._graph)
+        if self._graph is not None:
+            self._graph.launch(self._device.stream)
+        else:
+            self._run()
+        self._module.finish()
+        places = {Kind.INPUT: inputs, Kind.OUTPUT: made}
+        return [self._output(view, places) for view in bound.outputs]
+
+    def _run(self) -> None:
+        code = self._entry()
+        if code:
+            self._fail(code)
+
+    # -- captured graphs -----------------------------------------------------------------------------------------------
+
+    def _capture(self, inputs: Sequence[DeviceMemory], made: Sequence[DeviceMemory]) -> None:
+        """Captures the launches of this call, and finds the addresses that change from call to call."""
+        driver = self._device.driver
+        driver.begin_capture(self._device.stream)
+        try:
+            self._run()
+        except BaseException:
+            driver.drop_capture()
+            raise
+        self._graph = graph = driver.end_capture()
+        layout = self._launches.layout
+        blocks = [(layout.input(i), memory.block) for i, memory in enumerate(inputs)]
+        blocks += [(layout.result(i), memory.block) for i, memory in enumerate(made)]
+        for number, node in enumerate(graph.nodes):
+            for place, address in enumerate(node.addresses):
+                for word, block in blocks:
+                    if block.address <= address < block.address + max(block.nbytes, 1):
+                        self._arguments.append(_Argument(number, place, word, address - block.address))
+
+    def _replace_addresses(self, graph: CapturedGraph) -> None:
+        for node, place, word, offset in self._arguments:
+            graph.nodes[node].addresses[place] = self._words[word] + offset
+
+    # -- results and errors --------------------------------------------------------------------------------------------
+
+    def _output(self, view: View, places: Mapping[Kind, Sequence[DeviceMemory]]) -> DeviceMemory:
+        """The memory of an output; a copy where that is a part of other memory."""
+        buffer = self._program.bound.buffers[view.buffer]
+        memory = self._constants[buffer.index] if buffer.kind is Kind.CONSTANT else places[buffer.kind][buffer.index]
+        if view.covers(memory.block.nbytes) and buffer.kind is not Kind.CONSTANT:
+            return memory
+        out = self._allocate(view.spec.nbytes, f"{view.spec}, a result of {self._name}")
+        self._module.copy(view, memory, out)
+        return out
+
+    def _fail(self, code: int) -> None:
+        """Raises the error for which the entry stopped."""
+        kind, number = Failure.of(code)
+        if kind is Failure.DRIVER:
+            raise self._device.driver.take_error()
+        step: Step = next(step for i, step in enumerate(walk(self._launches.steps)) if i == number)
+        region = step.region
+        if kind is Failure.LIMIT and isinstance(region, Loop):
+            word_anew(lambda: check_steps(region.limit or 0, region.limit), step.source)
+        elif kind is Failure.BRANCH and isinstance(region, Branches):
+            index = self._words[self._launches.fetch_word]
+            word_anew(lambda: check_branch(index, len(region.branches)), step.source)
+        raise InternalError(f"{self._name}: {step.command.name} stopped: {kind.name.lower()}")
+
+
+def new_entry(program: Program, launches: Launches, words: Any, driver: Driver) -> Callable[[], int]:
+    """The function that queues all steps of a program, for the words of a frame.
+
+    Args:
+        program: was lowered for the device.
+        launches: of the program.
+        words: of the frame.
+        driver: of the device.
+    """
+    if program.code is None:
+        return Walker(launches, words, driver)
+    function, address = (
+        program.code.compiler.load_entry(print_device_entry(launches), {}, None),
+        ctypes.addressof(words),
+    )
+    entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(function.address)
+
+    def call(held: Any = function) -> int:  # it keeps the machine code
+        return int(entry(address))
+
+    return call

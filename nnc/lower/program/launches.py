@@ -1,0 +1,140 @@
+"""Plans how a program is queued on a device: the order of its launches, events between its streams, and the words of its frame."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from nnc.lower.plan.liveness import walk
+from nnc.lower.plan.schedule.accesses import has_effect
+from nnc.lower.plan.schedule.types import Schedule
+from nnc.lower.plan.stages import Kind, Loop, Planned, Step, Steps, View
+from nnc.lower.program.arguments import FrameLayout
+from nnc.lower.program.native_program import ProgramAbi
+
+_MOST_CAPTURED = 4096  # kernels of a graph: a driver instantiates about a million of them in a second
+
+
+@dataclass(frozen=True)
+class Launches:
+    """The launches of a program.
+
+    The frame is a program's (`FrameLayout`). In place of the states of kernels it has the handles of streams, of events and of
+    kernels, and a word for the numbers that decide about loops and branches; in place of the table of arguments the driver's.
+
+    Attributes:
+        planned: the steps.
+        schedule: their streams.
+    """
+
+    planned: Planned
+    schedule: Schedule
+
+    @property
+    def steps(self) -> Steps:
+        """The steps of the program."""
+        return self.planned.bound.steps
+
+    @cached_property
+    def kernels(self) -> Steps:
+        """The steps that are launched, those within loops and branches included."""
+        return tuple(step for step in walk(self.steps) if step.region is None)
+
+    @cached_property
+    def waits(self) -> dict[int, list[int]]:
+        """The steps of other streams that each step waits for."""
+        waits: dict[int, list[int]] = {}
+        for signal in self.schedule.signals:
+            waits.setdefault(signal.after, []).append(signal.before)
+        return waits
+
+    @cached_property
+    def told(self) -> dict[int, int]:
+        """The number of the event of each step that others wait for."""
+        return {before: i for i, before in enumerate(sorted({signal.before for signal in self.schedule.signals}))}
+
+    @cached_property
+    def layout(self) -> FrameLayout:
+        """The words of the frame."""
+        return ProgramAbi.of(self.planned).words(self._fetched + 1)
+
+    @cached_property
+    def kernel_words(self) -> dict[int, int]:
+        """The word of each kernel's handle, by identity of the step."""
+        first = self.layout.state(len(self.schedule.streams) + self.events)
+        return {id(step): first + i for i, step in enumerate(self.kernels)}
+
+    @property
+    def events(self) -> int:
+        """Counts the events: one for each step that others wait for, one for the beginning, and one for each stream's end."""
+        return len(self.told) + len(self.schedule.streams)
+
+    @property
+    def _fetched(self) -> int:
+        return len(self.schedule.streams) + self.events + len(self.kernels)
+
+    def stream_word(self, number: int) -> int:
+        """The word of a stream's handle."""
+        return self.layout.state(number)
+
+    def event_word(self, number: int) -> int:
+        """The word of an event's handle."""
+        return self.layout.state(len(self.schedule.streams) + number)
+
+    @property
+    def start_word(self) -> int:
+        """The word of the event that marks the beginning."""
+        return self.event_word(len(self.told))
+
+    def end_word(self, stream: int) -> int:
+        """The word of the event that marks the end of a stream other than the first."""
+        return self.event_word(len(self.told) + stream)
+
+    @property
+    def fetch_word(self) -> int:
+        """The word that numbers are copied to which decide about loops and branches."""
+        return self.layout.state(self._fetched)
+
+    def is_tape(self, view: View) -> bool:
+        """Whether a view is no memory of the device, but a list that grows."""
+        return self.planned.bound.buffers[view.buffer].kind is Kind.TAPE
+
+    @cached_property
+    def can_be_captured(self) -> bool:
+        """Whether the launches are the same in each call, and do no more than compute: no number from the device decides, and
+        nothing is printed or called.
+        """
+        count = 0
+        for step in self.steps:
+            size = _fixed_size(step)
+            if size is None or has_effect(step):
+                return False
+            count += size
+        return count <= _MOST_CAPTURED and not any(map(self.is_tape, self._views()))
+
+    def _views(self) -> Iterator[View]:
+        for step in self.kernels:
+            yield from (*step.inputs, *step.outputs)
+
+    def order(self) -> Iterator[int]:
+        """Yields the steps of all streams so that each stands behind those that it waits for."""
+        queued = set[int]()
+        left = [deque(steps) for steps in self.schedule.streams]
+        while any(left):
+            for steps in left:
+                while steps and queued.issuperset(self.waits.get(steps[0], ())):
+                    queued.add(steps[0])
+                    yield steps.popleft()
+
+
+def _fixed_size(step: Step) -> int | None:
+    """Counts the kernels that a step launches; None where a number from the device decides."""
+    if step.region is None:
+        return 1
+    if not isinstance(step.region, Loop) or step.region.length is None or any(c.test for c in step.region.copies):
+        return None
+    sizes = [_fixed_size(inner) for c in step.region.copies for inner in c.steps]
+    known = [size for size in sizes if size is not None]
+    return (1 + sum(known)) * step.region.length if len(known) == len(sizes) else None

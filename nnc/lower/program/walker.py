@@ -1,0 +1,132 @@
+"""Queues a program's steps on a device from Python, call by call as the compiled entry does (`nnc.lower.program.device_entry`)."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from nnc.devices.driver import SIGNATURES, c_function
+from nnc.devices.protocol import Driver
+from nnc.lower.plan.liveness import walk
+from nnc.lower.plan.stages import Branches, Kind, Loop, Step, Steps, View
+from nnc.lower.program.arguments import FrameLayout
+from nnc.lower.program.entry_steps import Failure
+from nnc.lower.program.launches import Launches
+
+
+class _Stopped(Exception):  # noqa: N818
+    """Stands for an early return; its argument is the entry's result."""
+
+
+class Walker:
+    """Runs the launches of a program on the words of a frame.
+
+    Args:
+        launches: of the program.
+        words: of the frame.
+        driver: of the device.
+    """
+
+    def __init__(self, launches: Launches, words: Any, driver: Driver) -> None:
+        self._launches, self._words = launches, words
+        self._functions = {name: c_function(name)(at) for name, at in zip(SIGNATURES, driver.table, strict=True)}
+        self._numbers = {id(step): i for i, step in enumerate(walk(launches.steps))}
+        self._iterations: dict[int, int] = {}
+        self._stream = 0
+
+    def __call__(self) -> int:
+        """Queues all steps; the result is that of the compiled entry."""
+        try:
+            self._run()
+        except _Stopped as stopped:
+            return int(stopped.args[0])
+        return 0
+
+    def _drive(self, name: str, *arguments: Any) -> None:
+        if self._functions[name](*arguments):
+            raise _Stopped(Failure.DRIVER.code(0))
+
+    def _run(self) -> None:
+        launches, words = self._launches, self._words
+        home, others = words[launches.stream_word(0)], range(1, len(launches.schedule.streams))
+        self._drive("cuEventRecord", words[launches.start_word], home)
+        for k in others:
+            self._drive("cuStreamWaitEvent", words[launches.stream_word(k)], words[launches.start_word], 0)
+        for number in launches.order():
+            self._stream = words[launches.stream_word(launches.schedule.stream_of[number])]
+            for before in launches.waits.get(number, ()):
+                self._drive("cuStreamWaitEvent", self._stream, words[launches.event_word(launches.told[before])], 0)
+            self._steps((launches.steps[number],))
+            if number in launches.told:
+                self._drive("cuEventRecord", words[launches.event_word(launches.told[number])], self._stream)
+        for k in others:
+            self._drive("cuEventRecord", words[launches.end_word(k)], words[launches.stream_word(k)])
+            self._drive("cuStreamWaitEvent", home, words[launches.end_word(k)], 0)
+
+    def _steps(self, steps: Steps) -> None:
+        for step in steps:
+            if isinstance(step.region, Loop):
+                self._loop(step, step.region)
+            elif isinstance(step.region, Branches):
+                self._branches(step, step.region)
+            else:
+                self._kernel(step)
+
+    def _address(self, view: View) -> int:
+        planned, layout = self._launches.planned, self._launches.layout
+        buffer, offset = planned.bound.buffers[view.buffer], planned.offsets[view.buffer]
+        if offset is not None:
+            begin = self._words[FrameLayout.arena_at] + offset
+        else:
+            find = {Kind.INPUT: layout.input, Kind.OUTPUT: layout.result, Kind.CONSTANT: layout.constant}
+            begin = self._words[find[buffer.kind](buffer.index)]
+        return int(begin + view.offset + sum(self._iterations[number] * nbytes for number, nbytes in view.rounds))
+
+    def _kernel(self, step: Step) -> None:
+        views = (*step.inputs, *step.outputs)
+        addresses = [0 if self._launches.is_tape(view) else self._address(view) for view in views]
+        values = (ctypes.c_uint64 * len(addresses))(*addresses)
+        starts = [ctypes.addressof(values) + 8 * i for i in range(len(addresses))]
+        pointers = (ctypes.c_void_p * len(starts))(*starts)
+        kernel = self._words[self._launches.kernel_words[id(step)]]
+        self._drive("cuLaunchKernel", kernel, *[1] * 6, 0, self._stream, ctypes.addressof(pointers), None)
+
+    def _decide(self, view: View) -> int:
+        place = ctypes.addressof(self._words) + 8 * self._launches.fetch_word
+        self._drive("cuMemcpyDtoHAsync_v2", place, self._address(view), view.spec.nbytes, self._stream)
+        self._drive("cuStreamSynchronize", self._stream)
+        return int(np.frombuffer(ctypes.string_at(place, view.spec.nbytes), view.spec.dtype)[0])
+
+    def _branches(self, step: Step, region: Branches) -> None:
+        chosen = self._decide(region.index)
+        if not 0 <= chosen < len(region.branches):
+            raise _Stopped(Failure.BRANCH.code(self._numbers[id(step)]))
+        self._steps(region.branches[chosen])
+
+    def _loop(self, step: Step, region: Loop) -> None:
+        length = region.length if region.count is None else self._decide(region.count)
+        done, copy = 0, 0
+        while True:
+            c = region.copies[copy]
+            is_over = region.count is not None and done >= (length or 0)
+            last = done - 1 if is_over else done  # steps behind the loop see the number of the last iteration
+            at = self._iterations[region.number] = length - 1 - last if region.reverse and length is not None else last
+            if is_over:
+                self._steps(c.leave)
+                return
+            if region.counter is not None:
+                self._drive("cuStreamWriteValue64_v2", self._stream, self._address(region.counter), at, 0)
+            self._steps(c.head)
+            if c.test is not None and not self._decide(c.test):
+                self._steps(c.leave)
+                return
+            if done == region.limit:
+                raise _Stopped(Failure.LIMIT.code(self._numbers[id(step)]))
+            self._steps(c.tail)
+            done += 1
+            if done == region.length:
+                return
+            self._steps(c.turn)
+            copy = copy + 1 if copy + 1 < len(region.copies) else region.first
