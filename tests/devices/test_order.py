@@ -55,6 +55,6 @@ def test_a_conflict_is_found_where_no_path_joins_two_uses_and_nowhere_else(seed:
             reference.uses.append((work, range(first, end), writes))
         found += conflict is not None
     written = {i for _, part, wrote in reference.uses if wrote for i in part}
-    assert [uses.is_written(i, i + 1) for i in range(16)] == [i in written for i in range(16)]
+    assert [uses.is_filled(i, i + 1) for i in range(16)] == [i in written for i in range(16)]
     assert set(uses.unfinished({})) <= {work for work, _, _ in reference.uses}
     assert not uses.unfinished({0: 99, 1: 99, 2: 99})

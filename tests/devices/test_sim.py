@@ -304,3 +304,15 @@ def test_a_host_that_never_waits_does_not_fill_its_memory() -> None:
     for _ in range(3000):
         device.stream.launch("again", NOTHING, [Use.whole(block.owner, writes=True)])
     assert len(device.stream.items) <= 1001
+
+
+def test_work_that_reads_bytes_which_nothing_has_written_is_refused_also_in_memory_that_was_used_before() -> None:
+    device = SimDevice()
+    for _ in range(2):  # the second block is the first one's memory
+        block = device.pool.allocate(64, device.stream, "a tensor")
+        with pytest.raises(DeviceError, match=r"reads bytes 0 to 64 of a tensor \(64 bytes.*which nothing has written"):
+            device.stream.launch("read", lambda: None, [Use.whole(block.owner, writes=False)])
+        device.stream.launch("write", lambda: None, [Use.whole(block.owner, writes=True)])
+        device.stream.launch("read", lambda: None, [Use.whole(block.owner, writes=False)])
+        device.pool.free(block, device.stream)
+    device.synchronize()

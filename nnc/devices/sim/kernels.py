@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +35,11 @@ class Operand:
     first: int
     end: int
     writes: bool
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether bytes between the first and the last are none of the elements."""
+        return bool(self.end - self.first > math.prod(self.shape) * self.dtype.itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class SimKernel:
             lease, at = pool.find(address + operand.first)
             end = at + operand.end - operand.first
             lease.check_range(self.name, at, end, self.source)
-            uses.append(Use(lease, at, end, operand.writes))
+            uses.append(Use(lease, at, end, operand.writes, operand.has_gaps))
             places.append(_array_of(lease, at - operand.first, operand))
         return lambda: self.run([None if place is None else place() for place in places]), uses
 

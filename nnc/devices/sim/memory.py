@@ -140,6 +140,7 @@ class SimPool:
             region = self._reuse(size, stream) or self._grow(size, nbytes, stream)
             lease = self._live[region.address] = Lease(self, region, nbytes, label)
             insort(self._starts, region.address)
+            region.uses.empty()
             return Block(region.address, nbytes, lease)
 
     def free(self, block: Block, stream: SimStream) -> None:

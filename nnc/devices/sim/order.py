@@ -42,16 +42,19 @@ def merge(clock: Clock, other: Mapping[int, int]) -> None:
 
 @dataclass(slots=True)
 class _Range:
-    """Bytes with the same last uses: the last work that wrote them, and the work that has read them since."""
+    """Bytes with the same last uses: the last work that wrote them, the work that has read them since, and whether they hold
+    anything.
+    """
 
     first: int
     end: int
     writer: Work | None = None
     readers: list[Work] = field(default_factory=list)
+    is_filled: bool = False
 
     def cut(self, at: int) -> _Range:
         """Gives up the bytes from `at` on."""
-        rest = _Range(at, self.end, self.writer, list(self.readers))
+        rest = _Range(at, self.end, self.writer, list(self.readers), self.is_filled)
         self.end = at
         return rest
 
@@ -97,14 +100,19 @@ class Uses:
         """
         for part in self._part(first, end):
             if writes:
-                part.writer, part.readers = work, []
+                part.writer, part.readers, part.is_filled = work, [], True
             else:
                 part.readers = [other for other in part.readers if not other.is_before(clock)]
                 part.readers.append(work)
 
-    def is_written(self, first: int, end: int) -> bool:
-        """Whether each of the bytes was written."""
-        return all(part.writer is not None for part in self._part(first, end))
+    def is_filled(self, first: int, end: int) -> bool:
+        """Whether each of the bytes was written since they were emptied."""
+        return all(part.is_filled for part in self._part(first, end))
+
+    def empty(self) -> None:
+        """Notes that no byte holds anything. The order of earlier and later work stays of interest."""
+        for part in self._ranges:
+            part.is_filled = False
 
     def unfinished(self, clock: Mapping[int, int]) -> list[Work]:
         """The work on any byte that a clock does not count as done."""

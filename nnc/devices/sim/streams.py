@@ -32,12 +32,14 @@ class Use(NamedTuple):
         first: of the bytes, from the beginning of the block.
         end: behind the last of them.
         writes: whether the work writes them.
+        has_gaps: whether some of them are none of the elements, so that they may hold nothing.
     """
 
     lease: Lease
     first: int
     end: int
     writes: bool
+    has_gaps: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -195,8 +197,13 @@ class SimStream:
     def _note(self, work: Work, uses: Sequence[Use], source: SourceLine | None) -> None:
         """Checks the uses of work that is about to be queued, and then notes them."""
         clock = self.clock | {work.stream: work.number - 1}
-        for lease, first, end, writes in uses:
+        for lease, first, end, writes, has_gaps in uses:
             lease.check(self.queues, work.name, source)
+            if not (writes or has_gaps or lease.uses.is_filled(first, end)):
+                raise user_error(
+                    DeviceError, work.name, f"it reads bytes {first} to {end} of {lease.describe()}, which nothing has written.",
+                    fix="queue the work that writes them first.", source=source,
+                )  # fmt: skip
             other = lease.uses.find_conflict(first, end, writes, clock) if first < end else None
             if other is not None:
                 does = "writes" if writes else "reads"
@@ -206,7 +213,7 @@ class SimStream:
                     f"{other.stream} may still be using them.",
                     fix="let the stream wait for an event that is recorded behind that work.", source=source,
                 )  # fmt: skip
-        for lease, first, end, writes in uses:
+        for lease, first, end, writes, _ in uses:
             if first < end:
                 lease.uses.add(work, first, end, writes, clock)
 

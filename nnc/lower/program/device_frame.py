@@ -33,7 +33,7 @@ class Module(Protocol):
         ...
 
     def begin(self, memories: Sequence[DeviceMemory]) -> None:
-        """Queues the beginning of a call: errors of the last one are forgotten.
+        """Queues the beginning of a call: errors and elements of the last one are forgotten.
 
         Args:
             memories: which the calls use in turn.

@@ -89,11 +89,13 @@ class SimModule:
         return as_strided(handle, view.spec.shape, view.strides)
 
     def begin(self, memories: Sequence[DeviceMemory]) -> None:
-        """Queues the beginning of a call: errors of the last one are forgotten.
+        """Queues the beginning of a call: errors and elements of the last one are forgotten.
 
         Args:
             memories: which the calls use in turn.
         """
+        for memory in memories:
+            _lease(memory).uses.empty()
 
         def forget() -> None:
             for memory in memories:
