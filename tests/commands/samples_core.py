@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import numpy as np
 
 from nnc.commands import constants, elementwise, parts, special, trigonometry
-from nnc.graph import Command
+from nnc.graph import Command, infer
 from tests.commands.sample import Sample
 
 _RNG = np.random.default_rng(7)
@@ -49,15 +51,21 @@ def _elementwise(command: Command) -> list[Sample]:
     operands = _OPERANDS.get(command.name, default)
     single = {"dtypes": ("float32", "float64")} if command.name == "complex" else {}
     differentiable = {"differentiable": _DIFFERENTIABLE[command.name]} if command.name in _DIFFERENTIABLE else {}
-    rows = [
-        Sample(command.name, operands, params, **single, **differentiable) for params in _PARAMS.get(command.name, [{}])
-    ]
+    rows = [Sample(command.name, operands, params, **single, **differentiable) for params in _params_of(command)]
     if command.name == "convert":
         rows = [
             Sample("convert", operands, p, differentiable=None if i == 0 else ())
             for i, p in enumerate(_PARAMS["convert"])
         ]
     return rows
+
+
+def _params_of(command: Command) -> list[dict[str, object]]:
+    taken = signature(infer[command]).parameters.values()
+    needed = {each.name for each in taken if each.kind is each.KEYWORD_ONLY and each.default is each.empty}
+    given = _PARAMS.get(command.name, [{}])
+    assert all(needed <= params.keys() for params in given), f"give values of {needed} to {command.name!r} in _PARAMS"
+    return given
 
 
 def _commands(module: object) -> list[Command]:

@@ -6,8 +6,7 @@ second order; text and JSON forms round-trip.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes  # noqa: F401  (registers bfloat16 with NumPy)
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 
 import nnc
-import tests.commands
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.rules import batch, derivative
@@ -32,7 +30,7 @@ from nnc.graph import (
 )
 from nnc.testing import inner_product
 from nnc.trace.core.batching import run_batched
-from tests.commands.sample import FLOATS, Sample
+from tests.commands.sample import FLOATS, Sample, all_samples
 
 # Commands that are called with sub-graphs or live in linear graphs only; tests/trace covers them.
 WITHOUT_ROWS = {"call", "checkpoint", "custom_jvp", "custom_vjp", "pull_only"}
@@ -45,15 +43,7 @@ NOT_DIFFERENTIABLE = {"nextafter", "max_pool_both"}
 NOT_DIFFERENTIABLE |= {"poisson_log_mass", "binomial_log_mass"}  # they decide which integers are drawn
 
 
-def _all_samples() -> list[Sample]:
-    rows: list[Sample] = []
-    for module in pkgutil.iter_modules(tests.commands.__path__):
-        if module.name.startswith("samples_"):
-            rows += importlib.import_module(f"tests.commands.{module.name}").SAMPLES
-    return rows
-
-
-SAMPLES = _all_samples()
+SAMPLES = all_samples()
 
 
 def is_float(x: Any) -> bool:
@@ -91,7 +81,7 @@ def differentiable(row: Sample) -> Any:
     return function, tuple(np.asarray(row.operands[i]) for i in where)
 
 
-def over(samples: list[Sample]) -> pytest.MarkDecorator:
+def over(samples: Sequence[Sample]) -> pytest.MarkDecorator:
     """Runs a test for each of the rows."""
     return pytest.mark.parametrize("row", samples, ids=[f"{i}-{row}"[:70] for i, row in enumerate(samples)])
 
