@@ -8,7 +8,7 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc import dtypes, tree
-from nnc.array import Array, as_value, asarray
+from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.accumulate import ema
@@ -76,7 +76,7 @@ def scale_by_factored_rms(
         return _factored_axes(p.shape, factored, min_dim_size_to_factor)
 
     def zeros(p: Array, shape: tuple[int, ...]) -> Array:
-        return as_value(np.zeros(shape, dtypes.real_dtype(dtypes.accumulator(p.dtype))))
+        return asarray(np.zeros(shape, dtypes.real_dtype(dtypes.accumulator(p.dtype))))
 
     def mean_over(p: Array, which: int) -> Array:
         axes = axes_of(p)

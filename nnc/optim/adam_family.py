@@ -8,7 +8,7 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array import Array, asarray
 from nnc.commands.promote import astype
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
@@ -74,7 +74,7 @@ def scale_by_nadam(
     check_scalar(where, "momentum_decay", momentum_decay)
 
     def init_fn(params: Any) -> ScaleByNadamState:
-        one = as_value(np.ones((), np.float64))
+        one = asarray(np.ones((), np.float64))
         return ScaleByNadamState(
             zero_count(), one, zeros_state(where, params, mu_dtype), filled_squares(where, params, 0.0)
         )

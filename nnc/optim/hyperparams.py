@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc import dtypes, tree
-from nnc.array import as_value, asarray
+from nnc.array import asarray
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import check_state
 from nnc.optim.base import GradientTransformation, extended, run_update
@@ -101,4 +101,4 @@ def _is_number(x: Any) -> bool:
 
 def _scalar(x: Any) -> Any:
     """A 0-d array: float64 for Python numbers, which lose nothing and are converted where they are used."""
-    return as_value(np.asarray(x, np.float64)) if dtypes.is_scalar(dtypes.plain_number(x)) else asarray(x)
+    return asarray(np.asarray(x, np.float64)) if dtypes.is_scalar(dtypes.plain_number(x)) else asarray(x)

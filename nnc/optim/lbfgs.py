@@ -8,7 +8,7 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array import Array, asarray
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_state
@@ -65,8 +65,8 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Gr
     def init_fn(params: Any) -> ScaleByLBFGSState:
         check_params(where, params)
         flat = ravel(params)
-        rows = as_value(np.zeros((memory_size, flat.size), flat.dtype))
-        weights = as_value(np.zeros(memory_size, dtypes.real_dtype(flat.dtype)))
+        rows = asarray(np.zeros((memory_size, flat.size), flat.dtype))
+        weights = asarray(np.zeros(memory_size, dtypes.real_dtype(flat.dtype)))
         return ScaleByLBFGSState(zero_count(), nnp.zeros_like(flat), nnp.zeros_like(flat), rows, rows, weights)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc import dtypes, tree
-from nnc.array import Array, as_value, asarray
+from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state, is_trainable
@@ -35,7 +35,7 @@ def ravel(values: Any) -> Array:
     """All trainable leaves as one vector, in the dtype they promote to; float32 for 16-bit floats."""
     leaves = [nnp.ravel(asarray(x)) for x in tree.leaves(values) if is_trainable(x)]
     if not leaves:
-        return as_value(np.zeros(0, np.float32))
+        return asarray(np.zeros(0, np.float32))
     dtype = dtypes.accumulator(result_dtype(*leaves, where="ravel"))
     return nnp.concatenate([astype(x, dtype) for x in leaves])
 
@@ -290,7 +290,7 @@ def scale_by_zoom_linesearch(
     )  # fmt: skip
 
     def init_fn(params: Any) -> ScaleByZoomLinesearchState:
-        inf = as_value(np.array(np.inf, _real(ravel(params).dtype)))
+        inf = asarray(np.array(np.inf, _real(ravel(params).dtype)))
         one = astype(asarray(1.0), inf.dtype)
         zeros = make_state(where, nnp.zeros_like, params)
         return ScaleByZoomLinesearchState(one, inf, zeros, ZoomLinesearchInfo(zero_count(), inf, inf))

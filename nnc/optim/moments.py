@@ -12,7 +12,7 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc import dtypes, tree
-from nnc.array import Array, as_value, asarray
+from nnc.array import Array, asarray
 from nnc.commands.promote import astype
 from nnc.optim.arguments import Scalar, check_scalar, check_state, is_trainable
 from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, widen
@@ -90,7 +90,7 @@ def filled_squares(where: str, params: Any, value: float) -> Any:
     """Real arrays of `value` for each trainable leaf, where squares or magnitudes are kept."""
 
     def fill(p: Array) -> Array:
-        return as_value(np.full(p.shape, value, dtypes.real_dtype(dtypes.accumulator(p.dtype))))
+        return asarray(np.full(p.shape, value, dtypes.real_dtype(dtypes.accumulator(p.dtype))))
 
     return make_state(where, fill, params)
 

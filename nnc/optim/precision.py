@@ -18,7 +18,7 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc import dtypes, tree
-from nnc.array import Array, as_value, asarray
+from nnc.array import Array, asarray
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import Scalar, check_scalar, check_state, is_trainable
@@ -232,7 +232,7 @@ def apply_if_finite(inner: GradientTransformation, max_consecutive_errors: int) 
         )  # fmt: skip
 
     def init_fn(params: Any) -> ApplyIfFiniteState:
-        return ApplyIfFiniteState(zero_count(), as_value(np.array(True)), zero_count(), inner.init(params))
+        return ApplyIfFiniteState(zero_count(), asarray(np.array(True)), zero_count(), inner.init(params))
 
     def update_fn(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         check_state(where, state, ApplyIfFiniteState)

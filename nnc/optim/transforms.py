@@ -8,7 +8,7 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc import dtypes, tree
-from nnc.array import Array, as_value, asarray
+from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, mask_leaves
@@ -104,7 +104,7 @@ def scale_by_learning_rate(learning_rate: Scalar | Schedule, *, flip_sign: bool 
 
 def zero_count() -> Array:
     """A counter at zero."""
-    return as_value(np.zeros((), np.int64))
+    return asarray(np.zeros((), np.int64))
 
 
 class TraceState(NamedTuple):
@@ -168,7 +168,7 @@ def trace(
 
 def zeros_for(p: Array, dtype: DTypeLike | None = None) -> Array:
     """Zeros that accumulate updates of the parameter `p`: written here, so that no step has to wait for their memory."""
-    return as_value(np.full(p.shape, 0, dtypes.accumulator(p.dtype) if dtype is None else dtypes.as_dtype(dtype)))
+    return asarray(np.full(p.shape, 0, dtypes.accumulator(p.dtype) if dtype is None else dtypes.as_dtype(dtype)))
 
 
 @spelled

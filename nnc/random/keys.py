@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array import Array, asarray
 from nnc.commands.elementwise import convert
 from nnc.commands.promote import as_operand, astype, dtype_of, to_dtype
 from nnc.commands.random import UNSIGNED_OF_WIDTH, random_bits
@@ -57,7 +57,7 @@ def key(seed: ArrayLike) -> Array:
             raise user_error(
                 ArgumentError, where, f"the seed {seed} needs more than 64 bits.", fix="use a smaller seed."
             )
-        return as_value(np.asarray([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32))
+        return asarray(np.asarray([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32))
     spec = spec_of(seed)
     if spec.shape:
         raise user_error(

@@ -306,6 +306,7 @@ def test_implicit_copies_are_found_and_explicit_ones_are_none(other: Any) -> Non
         with nnc.debug.transfers("warn"), pytest.warns(nnc.debug.TransferWarning, match="Fix: copy the array once"):
             use()
     with nnc.debug.transfers("error"):
+        assert nnc.compile(lambda x: x * 2)(x * 1).device == "sim:0"  # nor are arguments of a first call
         assert f(x + 1, x * 2.5).to_device("cpu").device == "cpu"
         assert nnc.device_put(other, "sim:0").device == nnp.zeros(2, device="sim:0").device == "sim:0"
         nnc.block_until_ready(x)

@@ -55,14 +55,14 @@ DRAWS: dict[str, Any] = {
     "choice": lambda key, a: random.choice(key, 3, (COUNT,), p=a(PROBABILITIES)),
     "choice without replacement": lambda key, a: random.choice(key, 3, (2,), replace=False, p=a(PROBABILITIES)),
 }  # fmt: skip
-_FACTORED: dict[str, Any] = {
+FACTORED: dict[str, Any] = {
     "orthogonal": lambda key, a: random.orthogonal(key, 5, (3,), a(0).dtype),
     "multivariate_normal": lambda key, a: random.multivariate_normal(
         key, a(np.ones(3)), a(np.eye(3) + 0.3), (COUNT,), a(0).dtype
     ),
 }  # LAPACK has no 16-bit floats
 CASES = [
-    *((name, "float32") for name in (*DRAWS, *_FACTORED)),
+    *((name, "float32") for name in (*DRAWS, *FACTORED)),
     *(
         (name, "float64")
         for name in ("uniform", "normal", "truncated_normal", "wald", "beta", "poisson", "ball", "orthogonal")
@@ -76,7 +76,7 @@ def test_draws_have_the_same_bits_however_they_run(name: str, dtype: str, monkey
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
 
     def draw(key: Any) -> Any:
-        return {**DRAWS, **_FACTORED}[name](key, lambda x: np.asarray(x, kind))
+        return {**DRAWS, **FACTORED}[name](key, lambda x: np.asarray(x, kind))
 
     keys = random.split(KEY, 2)
     want = [np.asarray(draw(key)) for key in keys]

@@ -128,8 +128,8 @@ def _is_unused(arrays: Sequence[NDArray]) -> bool:
 
 
 def is_alone(owner: Any) -> bool:
-    """Whether a value is an array of nnc with the only reference to its memory, so that its packed forms can be kept."""
-    if not isinstance(owner, Array) or owner.is_deleted():
+    """Whether a value is an array of the CPU with the only reference to its memory, so that its packed forms can be kept."""
+    if type(owner) is not Array or owner.is_deleted():
         return False
     view = owner.data
     return isinstance(view.base, np.ndarray) and view.base.flags.owndata and _count_base(view) == _ALONE
