@@ -506,7 +506,7 @@ class Array(_Unfinished):
         return dlpack.export(self.data, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
+        return dlpack.HOST, 0
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)

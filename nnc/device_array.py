@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from nnc import dlpack
 from nnc.array import Array, NDArray, new_array
 from nnc.context import get_context
-from nnc.devices import Accelerator, find_device, interpreter_of
+from nnc.devices import CPU, Accelerator, find_device, interpreter_of
 from nnc.devices.memory import DeviceMemory
-from nnc.errors import ArgumentTypeError, DeviceError, user_error
+from nnc.errors import ArgumentTypeError, DeviceError, ExportError, user_error
 from nnc.graph import TensorSpec
 
 _set = object.__setattr__
@@ -119,8 +120,22 @@ class DeviceArray(Array):
     def __deepcopy__(self, memo: Any) -> Array:
         return self.__copy__()
 
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        asks_for_host = dl_device is not None and tuple(dl_device) == (dlpack.HOST, 0)
+        if not asks_for_host or copy is False:
+            problem = "the host needs a copy" if asks_for_host else "other libraries cannot read it there"
+            raise user_error(
+                ExportError, "__dlpack__", f"the array is on {self.device}, and {problem}.", operands={"x": self.spec},
+                fix='copy it: np.asarray(x), np.from_dlpack(x, device="cpu"), or nnc.device_put(x, "cpu").',
+            )  # fmt: skip
+        host = self.to_device(CPU)
+        return host.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0  # consumers get a copy on the host
+        return dlpack.OTHER, int(self.device.partition(":")[2])
 
 
 def new_device_array(memory: DeviceMemory, spec: TensorSpec, weak: bool = False) -> DeviceArray:

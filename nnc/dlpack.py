@@ -23,7 +23,7 @@ NDArray = np.ndarray[Any, Any]
 CODE_AT = {b"dltensor": 20, b"dltensor_versioned": 52}
 UNSIGNED, BFLOAT = 1, 4  # DLPack's codes of dtypes
 ON_HOST = frozenset((1, 3, 11, 13))  # DLPack's kinds of devices whose memory the host reads: its own, pinned, managed
-
+HOST, OTHER = 1, 12  # DLPack's kinds of the host's own memory, and of devices that it has no kind for
 DEVICES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 14: "oneapi"}
 
 _name = ctypes.pythonapi.PyCapsule_GetName

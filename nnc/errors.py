@@ -110,6 +110,10 @@ class DeviceError(NncError, RuntimeError):
     """Arrays lie on the wrong device, work on a device is not ordered, or a device is lost."""
 
 
+class ExportError(DeviceError, BufferError):
+    """Another library asks for memory that lies on a device."""
+
+
 class NotFiniteError(NncError, FloatingPointError):
     """A command made a NaN or an infinity, within `nnc.debug.check_finite()`."""
 

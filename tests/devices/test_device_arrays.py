@@ -39,7 +39,7 @@ def test_the_host_sees_the_elements_wherever_it_asks() -> None:
     assert repr(x + 1).endswith("dtype=float32, device=sim:0)") and "[1., 2., 3.]" in repr(x + 1)
     assert float(x.sum()) == 15 and int(x[1, 2]) == 5 and bool((x >= 0).all()) and x.tolist() == X.tolist()
     assert np.array_equal(np.asarray(x), X) and not np.asarray(x).flags.writeable
-    assert np.array_equal(np.from_dlpack(x), X) and f"{x.max():.1f}" == "5.0" and list(map(float, x[0])) == [0, 1, 2]
+    assert f"{x.max():.1f}" == "5.0" and list(map(float, x[0])) == [0, 1, 2]
 
 
 def test_copies_and_pickles_hold_the_elements() -> None:
