@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -62,6 +63,8 @@ class Schedule:
         saved_seconds: seconds that several streams must save.
         saved_part: part of a call that several streams must save.
         heavy_seconds: seconds that a step must take to leave the first stream.
+        light_seconds: seconds that a step may take to leave it: a longer one fills the whole machine.
+        streams: streams that a program may have where nobody says how many; 0: one for each processor that kernels leave idle.
     """
 
     call_seconds: float
@@ -72,6 +75,8 @@ class Schedule:
     saved_seconds: float
     saved_part: float
     heavy_seconds: float
+    light_seconds: float = math.inf
+    streams: int = 0
 
 
 @dataclass(frozen=True, slots=True)

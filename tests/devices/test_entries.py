@@ -12,9 +12,10 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.devices import find_device
+from nnc.devices.memory import DeviceMemory
 from nnc.devices.sim import SimDevice, SimKernel, SimPool, SimStream
 from nnc.devices.sim import driver as sim_driver
-from nnc.errors import ArgumentError, DeviceError, OutOfBoundsError
+from nnc.errors import ArgumentError, DeviceError, MemoryBudgetError, OutOfBoundsError
 from nnc.lower.program import device_frame
 from nnc.lower.program.device_frame import DeviceFrame
 from nnc.lower.program.launches import Launches
@@ -191,7 +192,7 @@ def test_graphs_that_are_launched_again_give_the_results_of_the_cpu(make: Callab
 
 
 def test_a_graph_is_launched_a_thousand_times_with_other_pointers() -> None:
-    f = nnc.compile(lambda x, y: (nnp.cumsum(x, axis=1) @ y, nnp.tanh(x).sum(0), x[1:]), streams=3)
+    f = nnc.compile(lambda x, y: (nnp.sort(nnp.cumsum(x, axis=1) @ y), nnp.tanh(x).sum(0), nnp.sort(x)[1:]), streams=3)
     draw, device = np.random.default_rng(3), sim()
     held: list[Any] = []
     for i in range(1000):
@@ -216,3 +217,29 @@ def test_numbers_that_decide_cannot_be_captured() -> None:
     device.driver.drop_capture()
     frame.queue(queued.inputs)
     device.synchronize()
+
+
+def test_a_program_takes_the_memory_of_the_device_that_its_plan_states() -> None:
+    f = nnc.compile(lambda x, y: (nnp.sort(nnp.cumsum(x, axis=1) @ y), nnp.sort(x, axis=0)[1:] + 1))
+    device = SimDevice()
+    there = nnc.device_put((np.ones((64, 32), "float32"), np.ones((32, 16), "float32")), "sim:0")
+    executable, leaves = f.find(*there)
+    assert executable is not None and executable._elsewhere is not None
+    plan = executable._program.memory_plan
+    frame = DeviceFrame(executable._program, device, SimModule)
+    used, arrays = device.pool.used, [np.asarray(leaf) for leaf in leaves]
+    inputs = [DeviceMemory(device, device.pool.allocate(x.nbytes, device.stream)) for x in arrays]
+    for memory, x in zip(inputs, arrays, strict=True):
+        device.transfer.to_device(x, memory.block, device.stream)
+    outputs = frame.queue(inputs)
+    asked = sum(memory.block.nbytes for memory in outputs)
+    assert asked == plan.output_bytes and frame._arena.block.nbytes == plan.arena_bytes
+    padded = sum(-(-memory.block.nbytes // 256) * 256 for memory in (*inputs, *outputs))
+    assert device.pool.used - used == padded
+    device.synchronize()
+
+
+def test_a_budget_that_a_program_exceeds_is_an_error_before_the_device_is_used() -> None:
+    x = nnc.device_put(np.ones((64, 64)), "sim:0")
+    with pytest.raises(MemoryBudgetError, match="32"):
+        nnc.compile(lambda x: nnp.cumsum(nnp.sort(x), axis=1), memory_budget=1000)(x)

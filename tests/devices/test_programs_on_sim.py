@@ -116,3 +116,30 @@ def test_independent_chains_run_in_streams_and_meet() -> None:
     assert bits(f(*there)) == bits(f(x, ws))
     executable, _ = f.find(*there)
     assert executable is not None and executable._program.schedule.signals
+
+
+def test_auto_takes_several_streams_where_small_steps_leave_room_on_a_device() -> None:
+    draw = np.random.default_rng(1)
+    ws = [tuple(draw.normal(0, 0.1, (n, n)).astype("float32") for _ in range(2)) for n in (32, 32, 32)]
+    x = draw.normal(size=(32, 32)).astype("float32")
+    f = nnc.compile(branches)
+
+    def streams(*arguments: Any) -> int:
+        executable, _ = f.find(*arguments)
+        assert executable is not None
+        return len(executable._program.schedule.streams)
+
+    there = nnc.device_put((x, ws), "sim:0")
+    for _ in range(4):
+        assert bits(f(*there)) == bits(f(x, ws))
+    assert streams(*there) > 1 and streams(x, ws) == 1
+    chain = nnc.device_put((x, ws[:1]), "sim:0")
+    assert streams(*chain) == 1
+
+
+def test_a_budget_keeps_a_device_to_one_stream() -> None:
+    draw = np.random.default_rng(1)
+    ws = [tuple(draw.normal(0, 0.1, (32, 32)).astype("float32") for _ in range(2)) for _ in range(3)]
+    there = nnc.device_put((ws[0][0], ws), "sim:0")
+    executable, _ = nnc.compile(branches, memory_budget=1 << 20).find(*there)
+    assert executable is not None and len(executable._program.schedule.streams) == 1

@@ -14,6 +14,7 @@ from nnc.lower.plan.stages import Kind, Loop, Planned, Step, Steps, View
 from nnc.lower.program.arguments import FrameLayout
 from nnc.lower.program.native_program import ProgramAbi
 
+_LEAST_CAPTURED = 5  # kernels of a graph, whose launch takes as long as that of a few kernels
 _MOST_CAPTURED = 4096  # kernels of a graph: a driver instantiates about a million of them in a second
 
 
@@ -112,7 +113,7 @@ class Launches:
             if size is None or has_effect(step):
                 return False
             count += size
-        return count <= _MOST_CAPTURED and not any(map(self.is_tape, self._views()))
+        return _LEAST_CAPTURED <= count <= _MOST_CAPTURED and not any(map(self.is_tape, self._views()))
 
     def _views(self) -> Iterator[View]:
         for step in self.kernels:

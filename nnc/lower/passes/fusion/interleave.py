@@ -6,7 +6,7 @@ from nnc.commands.control import PRINTED
 from nnc.graph import Graph, register_pass
 from nnc.lower.passes.memory.order import Description
 from nnc.lower.plan.costs import node_cost
-from nnc.lower.plan.schedule.assign import choose_streams, is_affordable, most_streams
+from nnc.lower.plan.schedule.assign import choose_streams, costs_of, estimate_seconds, is_affordable, most_streams
 from nnc.lower.plan.views import runs
 from nnc.options import Options
 
@@ -34,7 +34,9 @@ def interleave(graph: Graph, options: Options) -> Graph:
     def find_before() -> list[list[int]]:
         return [[j - begin for j in before if j >= begin] for before in operations.before[begin:]]
 
-    seconds = [node_cost(node).seconds if runs(node, description.views) else 0.0 for node in graph.nodes]
+    device_costs = costs_of(options)
+    costs = [node_cost(node) if runs(node, description.views) else None for node in graph.nodes]
+    seconds = [0.0 if cost is None else estimate_seconds(cost.flops, cost.nbytes, device_costs) for cost in costs]
     must_stay = [bool(node.graphs) and node.command not in PRINTED for node in graph.nodes]
     schedule = choose_streams(find_before, seconds, must_stay, options)
     if len(schedule.streams) == 1:

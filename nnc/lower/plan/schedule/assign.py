@@ -10,14 +10,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 
+from nnc.devices import CPU
 from nnc.devices.cpu import cpu_target
+from nnc.devices.target import Schedule as Costs
+from nnc.devices.targets.gpu import GPU_SCHEDULE
 from nnc.lower.plan.schedule.types import Schedule, Signal
 from nnc.machine import usable_threads
 from nnc.options import Options
 
 _SCHEDULE = cpu_target().schedule
-
-
 _ROOM, _SPARE = (
     1.25,
     1 << 20,
@@ -26,18 +27,29 @@ _ROOM, _SPARE = (
 Before = Sequence[Sequence[int]]
 
 
-def estimate_seconds(flops: int, nbytes: int) -> float:
-    """About how long a kernel of so many operations takes on one core if it reads and writes so many bytes."""
-    return _SCHEDULE.call_seconds + max(flops / _SCHEDULE.flops_per_second, nbytes / _SCHEDULE.bytes_per_second)
+def costs_of(options: Options) -> Costs:
+    """The costs of the device that a program is lowered for."""
+    return _SCHEDULE if options.device == CPU else GPU_SCHEDULE
+
+
+def estimate_seconds(flops: int, nbytes: int, costs: Costs = _SCHEDULE) -> float:
+    """About how long a kernel of so many operations takes on one core, or on a device with other `costs`, if it reads and writes so
+    many bytes.
+    """
+    return costs.call_seconds + max(flops / costs.flops_per_second, nbytes / costs.bytes_per_second)
 
 
 def most_streams(options: Options) -> int:
-    """The most streams that a program may have. "auto" takes the processors that kernels leave idle, and one where memory is
-    limited.
+    """The most streams that a program may have. "auto" takes the processors that kernels leave idle, on other devices what their
+    costs say, and one where memory is limited.
     """
     if options.streams != "auto":
         return int(options.streams)
-    if options.memory_budget is not None or options.kernel_threads is None:
+    if options.memory_budget is not None:
+        return 1
+    if streams := costs_of(options).streams:
+        return streams
+    if options.kernel_threads is None:
         return 1
     return max(1, usable_threads() // options.kernel_threads)
 
@@ -52,33 +64,41 @@ def choose_streams(
 ) -> Schedule:
     """The schedule that `options.streams` asks for.
 
-    1 is the recorded order, n are n streams at most. "auto" is 1 unless independent chains of steps of a millisecond or more save a
-    fifth of the time, and a millisecond at least.
+    1 is the recorded order, n are n streams at most. "auto" is 1 unless independent chains save time. On a CPU their steps must
+    take a millisecond or more, and save a fifth of the time and a millisecond at least; on other devices steps must be small enough
+    to leave room for others.
 
     Args:
         find_before: finds the steps that each must follow.
         seconds: how long each takes.
         must_stay: which run in stream 0.
     """
-    one, count = _recorded(seconds), most_streams(options)
+    one, count, costs = _recorded(seconds), most_streams(options), costs_of(options)
     if count == 1:
         return one
     if options.streams != "auto":
-        return assign(find_before(), seconds, must_stay, count)
-    must_stay = [stays or time < _SCHEDULE.heavy_seconds for stays, time in zip(must_stay, seconds, strict=True)]
-    if all(must_stay) or sum(seconds) - max(seconds) < _SCHEDULE.saved_seconds:
+        return assign(find_before(), seconds, must_stay, count, costs.signal_seconds)
+    may_leave = [costs.heavy_seconds <= time <= costs.light_seconds for time in seconds]
+    must_stay = [stays or not leaves for stays, leaves in zip(must_stay, may_leave, strict=True)]
+    if all(must_stay) or sum(seconds) - max(seconds) < costs.saved_seconds:
         return one
-    found = assign(find_before(), seconds, must_stay, count)
+    found = assign(find_before(), seconds, must_stay, count, costs.signal_seconds)
     saved = one.seconds - found.seconds
-    return found if saved >= max(_SCHEDULE.saved_seconds, _SCHEDULE.saved_part * one.seconds) else one
+    return found if saved >= max(costs.saved_seconds, costs.saved_part * one.seconds) else one
 
 
-def assign(before: Before, seconds: Sequence[float], must_stay: Sequence[bool], streams: int) -> Schedule:
+def assign(
+    before: Before, seconds: Sequence[float], must_stay: Sequence[bool], streams: int,
+    signal_seconds: float = _SCHEDULE.signal_seconds,
+) -> Schedule:  # fmt: skip
     """The list schedule of steps on so many streams at most.
 
     Args:
         before: the steps that each must follow.
+        seconds: how long each takes.
         must_stay: which run in the first stream.
+        streams: how many there may be.
+        signal_seconds: how long a stream waits for another one's signal.
     """
     left = _longest_paths(before, seconds)
     planned = [(0.0, 0.0)] * len(before)
@@ -87,7 +107,7 @@ def assign(before: Before, seconds: Sequence[float], must_stay: Sequence[bool], 
     stream_of = [0] * len(before)
 
     def start(step: int, stream: int) -> float:
-        known = (planned[i][1] + (_SCHEDULE.signal_seconds if stream_of[i] != stream else 0.0) for i in before[step])
+        known = (planned[i][1] + (signal_seconds if stream_of[i] != stream else 0.0) for i in before[step])
         return max(free[stream], max(known, default=0.0))
 
     def place(step: int) -> None:

@@ -10,7 +10,7 @@ from nnc.commands.control import PRINTED
 from nnc.lower.plan.costs import step_bytes, step_flops
 from nnc.lower.plan.liveness import Timeline, join, max_live, walk
 from nnc.lower.plan.schedule.accesses import has_effect, step_accesses
-from nnc.lower.plan.schedule.assign import choose_streams, estimate_seconds, is_affordable, most_streams
+from nnc.lower.plan.schedule.assign import choose_streams, costs_of, estimate_seconds, is_affordable, most_streams
 from nnc.lower.plan.schedule.dependencies import find_dependencies
 from nnc.lower.plan.schedule.types import Schedule
 from nnc.lower.plan.stages import Bound, Intervals, Kind, Loop, Planned, Step
@@ -20,7 +20,8 @@ from nnc.options import Options
 def make_schedule(planned: Planned, options: Options) -> Schedule:
     """The schedule that `options.streams` asks for; steps that touch the same bytes keep their recorded order."""
     steps = planned.bound.steps
-    seconds = [estimate_seconds(step_flops(step), step_bytes(step)) for step in steps]
+    costs = costs_of(options)
+    seconds = [estimate_seconds(step_flops(step), step_bytes(step), costs) for step in steps]
     must_stay = list(map(is_pinned, steps))
     return choose_streams(lambda: find_dependencies(step_accesses(planned)), seconds, must_stay, options)
 
