@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +17,7 @@ from nnc.devices import find_device
 from nnc.devices.memory import DeviceMemory
 from nnc.devices.sim import SimDevice, SimKernel, SimPool, SimStream
 from nnc.devices.sim import driver as sim_driver
+from nnc.devices.sim.graph import Tracker
 from nnc.errors import ArgumentError, DeviceError, MemoryBudgetError, OutOfBoundsError
 from nnc.lower.program import device_frame
 from nnc.lower.program.device_frame import DeviceFrame
@@ -205,6 +208,40 @@ def test_a_graph_is_launched_a_thousand_times_with_other_pointers() -> None:
     assert executable is not None
     graph = executable._elsewhere._frame._graph  # type: ignore[union-attr]
     assert graph is not None and device.driver is not None
+
+
+def test_one_array_may_be_passed_twice_in_the_call_that_is_captured() -> None:
+    f = nnc.compile(lambda x, y: (nnp.sort(nnp.cumsum(x, axis=1) @ y), nnp.sort(y, axis=0)[1:] + x[:-1]))
+    draw = np.random.default_rng(5)
+    x, y = draw.normal(size=(6, 6)), draw.normal(size=(6, 6))
+    a, b = nnc.device_put((x, y), "sim:0")
+    for _ in range(4):
+        assert bits(f(a, a)) == bits(f(x, x))
+    assert bits(f(a, b)) == bits(f(x, y)) and bits(f(b, a)) == bits(f(y, x))
+    executable, _ = f.find(a, b)
+    assert executable is not None and executable._elsewhere._frame._graph is not None  # type: ignore[union-attr]
+
+
+def test_programs_of_several_threads_are_captured_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = Tracker.launch
+
+    def pausing(tracker: Tracker, *arguments: Any) -> None:
+        time.sleep(1e-3)  # other threads go on
+        launch(tracker, *arguments)
+
+    monkeypatch.setattr(Tracker, "launch", pausing)
+
+    def work(k: int) -> bool:
+        f = nnc.compile(lambda x: nnp.sort(nnp.cumsum(x * k, axis=0), axis=1) @ nnp.sort(x).T + k, streams=2)
+        draw = np.random.default_rng(k)
+        for _ in range(40):
+            x = draw.normal(size=(5 + k, 4))
+            if bits(f(nnc.device_put(x, "sim:0"))) != bits(f(x)):
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(1, 5)))
 
 
 def test_numbers_that_decide_cannot_be_captured() -> None:

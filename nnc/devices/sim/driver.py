@@ -155,12 +155,15 @@ class SimDriver:
     # -- capture -------------------------------------------------------------------------------------------------------
 
     def begin_capture(self, stream: SimStream) -> None:
-        """Notes the work that is given to a stream, and to streams that wait for it, instead of queueing it.
+        """Notes the work that is given to a stream, and to streams that wait for it, instead of queueing it. Other threads wait
+        until the capture ends.
 
         Args:
             stream: in which the capture begins, and ends.
         """
+        self._queues.lock.acquire()
         if self._tracker is not None:
+            self._queues.lock.release()
             raise InternalError(f"{self._queues.device}: a capture is under way")
         self._tracker = Tracker(stream.number)
 
@@ -170,14 +173,16 @@ class SimDriver:
         Raises:
             DeviceError: a stream of the capture does not join the one in which it began.
         """
-        tracker, self._tracker = self._tracker, None
+        tracker = self._tracker
         if tracker is None:
             raise InternalError(f"{self._queues.device}: no capture is under way")
+        self.drop_capture()
         return SimGraph(self._queues, self._pool, tracker.finish())
 
     def drop_capture(self) -> None:
         """Ends a capture that failed."""
         self._tracker = None
+        self._queues.lock.release()
 
     def _refuse_while_capturing(self, what: str) -> None:
         if self._tracker is not None:

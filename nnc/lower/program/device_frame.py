@@ -22,6 +22,7 @@ from nnc.lower.program.launches import Launches
 from nnc.lower.program.program import Program
 from nnc.lower.program.walker import Walker
 
+_STANDINS, _REACH = 1 << 56, 1 << 42  # addresses where no device has memory, further apart than any offset
 _CALLS_BEFORE_CAPTURE = 2  # a program that is called once or twice does not earn a graph
 
 
@@ -135,15 +136,15 @@ class DeviceFrame:
         for i, memory in enumerate(made):
             self._words[layout.result(i)] = memory.block.address
         self._calls += 1
-        self._module.begin([self._arena, self._effects])
         if self._graph is None and self._calls > _CALLS_BEFORE_CAPTURE and self._launches.can_be_captured:
-            self._capture(inputs, made)
-        elif self._graph is not None:
-            self._replace_addresses(self._graph)
-        if self._graph is not None:
-            self._graph.launch(self._device.stream)
-        else:
+            self._graph = self._capture([*map(layout.input, range(len(inputs))), *map(layout.result, range(len(made)))])
+        self._module.begin([self._arena, self._effects])
+        if self._graph is None:
             self._run()
+        else:
+            for node, place, word, offset in self._arguments:
+                self._graph.nodes[node].addresses[place] = self._words[word] + offset
+            self._graph.launch(self._device.stream)
         self._module.finish()
         places = {Kind.INPUT: inputs, Kind.OUTPUT: made}
         return [self._output(view, places) for view in bound.outputs]
@@ -155,28 +156,34 @@ class DeviceFrame:
 
     # -- captured graphs -----------------------------------------------------------------------------------------------
 
-    def _capture(self, inputs: Sequence[DeviceMemory], made: Sequence[DeviceMemory]) -> None:
-        """Captures the launches of this call, and finds the addresses that change from call to call."""
-        driver = self._device.driver
+    def _capture(self, words: Sequence[int]) -> CapturedGraph:
+        """Captures the launches, and finds the addresses that change from call to call.
+
+        Arguments and results have other addresses meanwhile, far from each other: one array may be passed for several arguments, so
+        its own address would not tell them apart.
+
+        Args:
+            words: which hold these addresses.
+        """
+        driver, found = self._device.driver, [self._words[word] for word in words]
         driver.begin_capture(self._device.stream)
         try:
+            for k, word in enumerate(words):
+                self._words[word] = _STANDINS + k * _REACH
             self._run()
         except BaseException:
             driver.drop_capture()
             raise
-        self._graph = graph = driver.end_capture()
-        layout = self._launches.layout
-        blocks = [(layout.input(i), memory.block) for i, memory in enumerate(inputs)]
-        blocks += [(layout.result(i), memory.block) for i, memory in enumerate(made)]
+        finally:
+            for word, address in zip(words, found, strict=True):
+                self._words[word] = address
+        graph = driver.end_capture()
         for number, node in enumerate(graph.nodes):
             for place, address in enumerate(node.addresses):
-                for word, block in blocks:
-                    if block.address <= address < block.address + max(block.nbytes, 1):
-                        self._arguments.append(_Argument(number, place, word, address - block.address))
-
-    def _replace_addresses(self, graph: CapturedGraph) -> None:
-        for node, place, word, offset in self._arguments:
-            graph.nodes[node].addresses[place] = self._words[word] + offset
+                k, offset = divmod(address - _STANDINS, _REACH)
+                if 0 <= k < len(words):
+                    self._arguments.append(_Argument(number, place, words[k], offset))
+        return graph
 
     # -- results and errors --------------------------------------------------------------------------------------------
 

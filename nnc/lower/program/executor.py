@@ -8,8 +8,8 @@ Views place tensors within numbered buffers. An executor turns views into arrays
     views that move with a loop              the same, moved by the present iterations    a run of a block in other iterations
 
 Programs without a compiler run all steps in this way (`nnc.lower.program.frame`). Compiled entries read the same addresses from the
-words of their frame, and call back for the steps that only Python can run (`nnc.lower.program.native_frame`). A device with memory
-of its own needs an executor whose `fixed` and `whole` give its memory; blocks, loops and branches ask for nothing else.
+words of their frame, and call back for the steps that only Python can run (`nnc.lower.program.native_frame`). Programs on other
+devices have a frame of their own (`nnc.lower.program.device_frame`).
 """
 
 from __future__ import annotations
