@@ -328,6 +328,12 @@ class ArrayMethods(NamedMethods):
         """NumPy's operators with an nnc operand on the right give nnc values; other NumPy functions take concrete arrays only."""
         if method == "__call__" and not kwargs and ufunc.__name__ in _UFUNCS:
             return _UFUNCS[ufunc.__name__](*inputs)
+        for x in kwargs.get("out", ()):
+            if isinstance(x, ArrayMethods):
+                raise user_error(
+                    ArgumentTypeError, f"np.{ufunc.__name__}(..., out=x)", "nnc arrays are immutable.", operands={"x": x.spec},
+                    fix=f"write x = np.{ufunc.__name__}(...).",
+                )  # fmt: skip
         arrays = [np.asarray(x) if isinstance(x, ArrayMethods) else x for x in inputs]
         return getattr(ufunc, method)(*arrays, **kwargs)
 

@@ -104,8 +104,13 @@ class DeviceArray(Array):
         return new_device_array(self._alive(), self.spec, weak=True)
 
     def block_until_ready(self) -> Array:
-        """Waits until the elements are computed."""
-        self._alive().device.stream.synchronize()
+        """Waits until the elements are computed.
+
+        Raises:
+            NncError: they cannot be computed, since an index was out of range, say.
+        """
+        memory = self._alive()
+        memory.device.wait(memory.block)
         return self
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from nnc.devices import Accelerator
 from nnc.devices.memory import DeviceMemory
 from nnc.devices.sim import SimDevice
 from nnc.dtypes import is_scalar
-from nnc.errors import DeviceError, UnsupportedError, user_error
+from nnc.errors import UnsupportedError, user_error
 from nnc.fork import new_rlock
 from nnc.graph import TensorSpec
 from nnc.lower.plan.liveness import walk
@@ -49,10 +49,9 @@ class DeviceProgram:
         """The result for dynamic leaves that are known to fit. It is queued, and need not be computed yet.
 
         Args:
-            leaves: arrays of the device, arrays of the CPU, NumPy arrays and numbers.
+            leaves: arrays of the device, arrays of the CPU, NumPy arrays and numbers; callers refuse arrays of other devices.
 
         Raises:
-            DeviceError: a leaf is on another device.
             OutOfMemoryError: the device has no memory for the results.
         """
         with self._lock:
@@ -61,20 +60,22 @@ class DeviceProgram:
             memory = [self._place(leaves[i], spec) for i, spec in self._inputs.reads]
             for place in self._inputs.written:
                 memory[place] = self._own(leaves[self._inputs.reads[place][0]], memory, place)
-            outputs = self._queue([*memory, *self._captured])
+            frame = self._ready_frame()
+            outputs = frame.queue([*memory, *self._captured])
+            if self._has_effects:
+                frame.wait()  # before the next call forgets the error
         for i in self._inputs.spared:
             if isinstance(leaves[i], Array):
                 leaves[i].delete()
         arrays = [
             new_device_array(*each) for each in zip(outputs, self._outputs.specs, self._outputs.weak, strict=True)
         ]
-        if self._has_effects or waits_in_each_call():
+        if waits_in_each_call():
             for array in arrays:
-                array.data  # noqa: B018  (waits, and raises the error of a step)
-            self._device.synchronize()
+                array.block_until_ready()
         return arrays[0] if self._outputs.is_array else self._outputs.tree.build(arrays)
 
-    def _queue(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
+    def _ready_frame(self) -> DeviceFrame:
         if self._frame is None:
             device = self._device
             if not isinstance(device, SimDevice):
@@ -85,15 +86,10 @@ class DeviceProgram:
                     fix="use another device.",
                 )
             self._frame = DeviceFrame(self._program, device, SimModule)
-        return self._frame.queue(inputs)
+        return self._frame
 
     def _place(self, leaf: Any, spec: TensorSpec) -> DeviceMemory:
         """The memory of an argument on the device."""
-        if isinstance(leaf, DeviceArray) and leaf.device != self._device.name:
-            raise user_error(
-                DeviceError, self._name, f"it runs on {self._device.name}, and an argument is on {leaf.device}.",
-                operands={"argument": leaf.spec}, fix=f"copy the argument first: nnc.device_put(x, {self._device.name!r}).",
-            )  # fmt: skip
         value = as_value(astype(leaf, spec.dtype, "argument") if is_scalar(leaf) else leaf)
         put = self._interpreter.put if isinstance(value, DeviceArray) else self._interpreter.take
         memory: DeviceMemory = put(value).memory

@@ -271,7 +271,9 @@ class Executable:
         name = name_of(fun)
         arguments = FlatTree(self._signature.by_position(args, kwargs, key.positions), fun, key.positions)
         leaves = leaf_keys(arguments, name)
-        given = Key(arguments.treedef, leaves, key.static, key.positions, device_of(arguments.dynamic, name))
+        given = Key(
+            arguments.treedef, leaves, key.static, key.positions, device_of(arguments.dynamic, name, key.device)
+        )
         if not given.is_served_by(key):
             raise user_error(
                 ArgumentTypeError, name, f"it was lowered for other arguments: {difference(fun, key, given)}.",

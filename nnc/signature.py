@@ -192,7 +192,7 @@ class Signature:
         else:
             arguments = FlatTree((args, kwargs), self.fun)
         leaves = leaf_keys(arguments, name_of(self.fun))
-        device = device or device_of(arguments.dynamic, name_of(self.fun))
+        device = device_of(arguments.dynamic, name_of(self.fun), device)
         key = Key(arguments.treedef, leaves, tuple((name, setting(value)) for name, value in static), positions, device)
         return Call(key, self, args, kwargs, arguments)
 
@@ -365,17 +365,21 @@ def leaf_keys(arguments: FlatTree, where: str) -> tuple[Any, ...]:
     return tuple([key if i in arguments.where else setting(key) for i, key in enumerate(keys)])
 
 
-def device_of(leaves: Sequence[Any], where: str) -> str:
+def device_of(leaves: Sequence[Any], where: str, device: str | None = None) -> str:
     """The device that a function runs on: the one of its array arguments, by default the ambient one. Arrays of the CPU without
     axes are sent to where others are.
 
     Args:
         leaves: the dynamic leaves of the call.
         where: the function, for messages.
+        device: where it was told to run: arrays of the CPU are sent there.
 
     Raises:
-        DeviceError: arguments are on two devices.
+        DeviceError: arguments are on two devices, or on another one than `device`.
     """
+    if device is not None:
+        check_places(leaves, where, device)
+        return device
     ambient = get_context().device
     if ambient is None and not any(isinstance(leaf, DeviceArray) for leaf in leaves):
         return CPU
@@ -388,6 +392,25 @@ def device_of(leaves: Sequence[Any], where: str) -> str:
             fix=f"copy some of them first: nnc.device_put(x, {second!r}).",
         )  # fmt: skip
     return next(iter(places), CPU if ambient is None else ambient.device.name)
+
+
+def check_places(leaves: Sequence[Any], where: str, device: str) -> None:
+    """Refuses arrays on other devices than the one that a function runs on and the CPU.
+
+    Args:
+        leaves: the dynamic leaves of the call.
+        where: the function, for messages.
+        device: its name.
+
+    Raises:
+        DeviceError: there is such an array.
+    """
+    for leaf in leaves:
+        if isinstance(leaf, DeviceArray) and leaf.device != device:
+            raise user_error(
+                DeviceError, where, f"it runs on {device}, and an argument is on {leaf.device}.",
+                operands={"argument": leaf.spec}, fix=f"copy the argument first: nnc.device_put(x, {device!r}).",
+            )  # fmt: skip
 
 
 def is_spec(key: Any) -> bool:

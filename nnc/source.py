@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import linecache
 import os
@@ -13,7 +14,7 @@ from types import FrameType
 import optree
 
 _OWN, _OPTREE = (os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, optree.__file__))
-_FILES = frozenset({contextlib.__file__, functools.__file__})
+_FILES = frozenset({contextlib.__file__, copy.__file__, functools.__file__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def short_path(path: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def is_internal(file: str) -> bool:
-    """Whether `file` is part of nnc, or of the machinery between nnc and the user (contextlib, functools, optree)."""
+    """Whether `file` is part of nnc, or of the machinery between nnc and the user (contextlib, copy, functools, optree)."""
     return file.startswith((_OWN, _OPTREE)) or file in _FILES
 
 

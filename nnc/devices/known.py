@@ -12,7 +12,9 @@ from nnc.devices.sim import SimDevice
 from nnc.errors import UnsupportedError, user_error
 from nnc.fork import new_lock
 
-_SIMULATED = re.compile(rf"{SIMULATED}:\d{{1,3}}")  # any number of them: each is made when it is first asked for
+_SIMULATED = re.compile(
+    rf"{SIMULATED}:(0|[1-9][0-9]{{0,2}})"
+)  # any number of them: each is made when it is first asked for
 _DEVICES: dict[str, Device] = {CPU: Cpu()}
 _INTERPRETERS: dict[str, Any] = {}
 _MAKERS: list[Callable[[Any], Any]] = []  # one: makes the interpreter of a device

@@ -256,6 +256,17 @@ class Accelerator(Device, Protocol):
         """Waits until all work is done."""
         ...
 
+    def wait(self, block: Block) -> None:
+        """Waits until the work on a block is done.
+
+        Args:
+            block: of the pool.
+
+        Raises:
+            Exception: the work that should have written the block failed.
+        """
+        ...
+
     def drop(self, block: Block) -> None:
         """Gives a block back behind all work on it, whenever that is convenient. It may be called at any time, also by the garbage
         collector in the middle of other work.

@@ -103,6 +103,19 @@ class SimDevice:
         """Waits until all work is done."""
         self.queues.run_all()
 
+    def wait(self, block: Block) -> None:
+        """Waits until the work on a block is done.
+
+        Args:
+            block: of the pool.
+
+        Raises:
+            Exception: the work that should have written the block failed.
+        """
+        use = Use(block.owner, 0, block.nbytes, writes=False, has_gaps=True)  # it need not hold anything
+        outcome = self.stream.launch("wait", lambda: None, [use])
+        self.stream.record(outcome).wait()
+
     def drop(self, block: Block) -> None:
         """Gives a block back behind all work on it, before the next allocation.
 

@@ -134,7 +134,7 @@ class SimPool:
             OutOfMemoryError: the device has none left; nothing is lost.
         """
         with self.queues.lock:
-            self.queues.check("allocate")
+            self.queues.check(f"allocate {label or nbytes}")
             self._free_dropped()
             size = max(-(-nbytes // ALIGNMENT) * ALIGNMENT, ALIGNMENT)
             region = self._reuse(size, stream) or self._grow(size, nbytes, stream)

@@ -290,6 +290,7 @@ class Queues:
             while not event.reached:
                 if not self._run_one():
                     raise InternalError(f"streams of {self.device} wait for each other")
+                self.check("an event")
             merge(self.host, event.clock)
 
     def run_all(self) -> None:
@@ -297,7 +298,7 @@ class Queues:
         with self.lock:
             self.check("synchronize")
             while self._run_one():
-                pass
+                self.check("synchronize")
             if any(stream.items for stream in self.streams):
                 raise InternalError(f"streams of {self.device} wait for each other")
             for stream in self.streams:

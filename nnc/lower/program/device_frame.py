@@ -149,6 +149,14 @@ class DeviceFrame:
         places = {Kind.INPUT: inputs, Kind.OUTPUT: made}
         return [self._output(view, places) for view in bound.outputs]
 
+    def wait(self) -> None:
+        """Waits for the last call.
+
+        Raises:
+            Exception: an effect failed, such as the user's function in a callback.
+        """
+        self._device.wait(self._effects.block)
+
     def _run(self) -> None:
         code = self._entry()
         if code:

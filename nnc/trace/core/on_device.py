@@ -16,6 +16,7 @@ import numpy as np
 from nnc import tree
 from nnc.array import Array, as_value
 from nnc.commands.debug import raise_unless_finite
+from nnc.commands.promote import as_operand
 from nnc.commands.rules import REMOVABLE_EFFECTS, effect
 from nnc.context import LOCATORS, get_context, set_context
 from nnc.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
@@ -70,7 +71,7 @@ class DeviceInterpreter:
             raise_unless_finite(command.name, [value.data for value in values], [x.data for x in results])
         if waits_in_each_call():
             for x in results:
-                x.data  # noqa: B018  (waits, and raises the error of the command)
+                x.block_until_ready()
         return results
 
     def _run_on_host(self, plan: Plan, values: Sequence[Array]) -> list[Array]:
@@ -96,7 +97,7 @@ class DeviceInterpreter:
             x: an array.
         """
         if isinstance(x, DeviceArray):
-            if x.memory.device is self.device:
+            if x.owner is self:
                 return x
             x = x.to_device(CPU)
         memory = fresh_memory(self.device, x.spec)
@@ -204,6 +205,7 @@ def device_put(tree_of_arrays: T, device: str | None = None) -> T:
 
     Raises:
         UnsupportedError: there is no such device.
+        DTypeError, ArgumentTypeError: a leaf is no array of numbers.
 
     Example:
         >>> x = nnc.device_put(np.ones(3, "float32"), "sim:0")
@@ -224,7 +226,7 @@ def device_put(tree_of_arrays: T, device: str | None = None) -> T:
 
 def _put(x: Any, device: str) -> Any:
     """An array on a device; values of traces, which have none yet, are returned as they are."""
-    value = as_value(x)
+    value = as_value(as_operand(x, "device_put", "a leaf"))
     return value.to_device(device) if isinstance(value, Array) else value
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import ArrayMethods, concrete_error
+from nnc.context import get_context
 from nnc.devices import CPU
 from nnc.errors import TraceError, user_error
 from nnc.graph import TensorSpec
@@ -38,8 +39,9 @@ class Tracer(ArrayMethods):
 
     @property
     def device(self) -> str:
-        """The device of the value."""
-        return CPU
+        """The device that the function's arguments are on; "cpu" within compiled functions, whose graphs know no device."""
+        ambient = get_context().device
+        return CPU if ambient is None else str(ambient.device.name)
 
     def block_until_ready(self) -> Tracer:
         """Does nothing: a traced value is not computed yet."""
