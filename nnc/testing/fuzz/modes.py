@@ -151,6 +151,19 @@ TWICE = "return [f(*floats) for _ in range(3)]"
 NUDGED = "floats = [x + 0.0123 * (i + 1) * wave(x) for i, x in enumerate(floats)]  # where no two values are equal\n"
 
 
+# More calls than it takes until a program is captured as a graph
+ON_DEVICE = "places = (0, 1, 2, 0, 1)\nf = nnc.compile(program, device='sim:0', streams=3)\nreturn [f(*inputs(k)) for k in places]"
+THERE = "places = (0, 1, 2, 0, 1)\nreturn [program(*inputs(k)) for k in places]"
+EAGER_THERE = (
+    "places = (0, 1, 2, 0, 1)\nwith nnc.default_device('sim:0'):\n"
+    "    return [program(*nnc.device_put(inputs(k), 'sim:0')) for k in places]"
+)
+DERIVED_THERE = (
+    "floats = nnc.device_put(floats, 'sim:0')\nf = nnc.compile(pulled, device='sim:0')\n"
+    "return [f(*floats) for _ in range(4)]"
+)
+
+
 def derived(functions: str, run: str) -> Callable[[Subject], str]:
     """A derivative of the program."""
     return lambda subject: smooth(subject) + functions + run
@@ -218,12 +231,16 @@ MODES = (
     Mode("budget", tight, ONCE),
     Mode("stored", stored),
     Mode("json", in_json, ONCE),
+    Mode("device", _says(ON_DEVICE), _says(THERE)),
+    Mode("eager device", _says(EAGER_THERE), _says(THERE)),
     Mode("vmap", mapped("{f}"), applies=_has_arrays),
     Mode("compiled vmap", mapped("nnc.compile({f})"), applies=_has_arrays),
     Mode("scan", scanned, applies=_has_arrays),
     Mode("vjp", derived(PULLED, "f = nnc.compile(pulled)\n" + TWICE), applies=_smooth),
     Mode("eager vjp", derived(PULLED, "f = pulled\n" + TWICE), applies=_smooth),
     Mode("jvp", derived(PUSHED, "f = nnc.compile(pushed)\n" + TWICE), applies=_smooth),
+    Mode("device vjp", derived(PULLED, DERIVED_THERE), derived(PULLED, "return [pulled(*floats) for _ in range(4)]"),
+         applies=_smooth),
     Mode("checkpoint", derived(PULLED.replace("smooth,", "nnc.checkpoint(smooth),"), "f = nnc.compile(pulled)\n" + TWICE),
          applies=_smooth),
     Mode("vjp by columns", derived(PULLED, "return pulled(*floats)"), applies=_few, namespaces=(ByColumns(),),
