@@ -34,6 +34,7 @@ from nnc.lower.plan.bind import bind_buffers, emit, no_workspace
 from nnc.lower.plan.emit import Workspace
 from nnc.lower.plan.schedule.make import concurrent_lives, make_schedule
 from nnc.lower.plan.schedule.races import check_schedule
+from nnc.lower.plan.schedule.reduction import check_signals
 from nnc.lower.plan.stages import Bound, Kind, Planned, Step
 from nnc.lower.program.background import in_background
 from nnc.lower.program.kernel_queue import KernelQueue
@@ -152,6 +153,7 @@ class _Lowering:
             schedule = make_schedule(planned, options)
         if options.verify_passes:
             check_schedule(planned, schedule)
+            check_signals(planned.bound.name, schedule)
         with timed("choosing kernels"):
             program = Program.of(planned, schedule, self.step_kernel)
         return replace(program.compiled(queue), guard=options.guard, idle=[])

@@ -13,7 +13,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.devices import find_device
 from nnc.devices.memory import DeviceMemory
-from nnc.devices.sim import SimDevice
+from nnc.devices.sim import SimDevice, SimStream
 from nnc.errors import DeviceError
 from nnc.lower.plan.stages import Loop
 from nnc.lower.program.device_frame import DeviceFrame
@@ -96,6 +96,25 @@ def test_each_signal_of_a_schedule_is_needed(make: Callable[[], Program]) -> Non
             continue  # the host has waited for its last test, and perhaps nothing of the loop came after that
         with pytest.raises(DeviceError, match="may still be using them|which nothing has written"):
             queued.queue(left_out=i)
+
+
+@programs
+def test_each_wait_of_a_program_tells_its_stream_of_more_work(make: Callable[[], Program], monkeypatch: Any) -> None:
+    """A signal, a fork or a join that follows from others would not."""
+    queued = Queued(make())
+    if any(isinstance(step.region, Loop) and step.region.length is None for step in queued.program.bound.steps):
+        pytest.skip("the host waits, too")
+    device = find_device("sim:0", "test")
+    assert isinstance(device, SimDevice)
+    frame, seen, wait_for = DeviceFrame(queued.program, device, SimModule), list[bool](), SimStream.wait_for
+
+    def watched(self: SimStream, event: Any) -> None:
+        seen.append(any(self.known().get(stream, 0) < number for stream, number in event.clock.items()))
+        wait_for(self, event)
+
+    monkeypatch.setattr(SimStream, "wait_for", watched)
+    frame.queue(queued.inputs)
+    assert all(seen) and len(seen) >= len(queued.signals)
 
 
 def test_some_schedules_have_signals() -> None:

@@ -78,16 +78,17 @@ class _LaunchCode(StepCode):
     # -- streams and events --------------------------------------------------------------------------------------------
 
     def fork(self) -> None:
-        """Lets all streams begin behind the first one's work."""
+        """Lets all streams begin behind the first one's work, by themselves or behind steps that do."""
         launches = self._launches
-        self._drive("cuEventRecord", self.base(launches.start_word), self.base(launches.stream_word(0)))
-        for k in range(1, len(launches.schedule.streams)):
+        if launches.forked:
+            self._drive("cuEventRecord", self.base(launches.start_word), self.base(launches.stream_word(0)))
+        for k in launches.forked:
             self._drive("cuStreamWaitEvent", self.base(launches.stream_word(k)), self.base(launches.start_word), "0")
 
     def join(self) -> None:
-        """Lets the first stream wait for the ends of the others."""
+        """Lets the first stream wait for the ends of the others, as far as these do not wait for one another."""
         launches, home = self._launches, self.base(self._launches.stream_word(0))
-        for k in range(1, len(launches.schedule.streams)):
+        for k in launches.joined:
             self._drive("cuEventRecord", self.base(launches.end_word(k)), self.base(launches.stream_word(k)))
             self._drive("cuStreamWaitEvent", home, self.base(launches.end_word(k)), "0")
 

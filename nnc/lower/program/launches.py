@@ -9,6 +9,7 @@ from functools import cached_property
 
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.schedule.accesses import has_effect
+from nnc.lower.plan.schedule.reduction import forked_streams, joined_streams
 from nnc.lower.plan.schedule.types import Schedule
 from nnc.lower.plan.stages import Kind, Loop, Planned, Step, Steps, View
 from nnc.lower.program.arguments import FrameLayout
@@ -57,6 +58,16 @@ class Launches:
         return {before: i for i, before in enumerate(sorted({signal.before for signal in self.schedule.signals}))}
 
     @cached_property
+    def forked(self) -> tuple[int, ...]:
+        """The streams that wait for the beginning."""
+        return forked_streams(self.schedule)
+
+    @cached_property
+    def joined(self) -> tuple[int, ...]:
+        """The streams that the first one waits for at the end."""
+        return joined_streams(self.schedule)
+
+    @cached_property
     def layout(self) -> FrameLayout:
         """The words of the frame."""
         return ProgramAbi.of(self.planned).words(self._fetched + 1)
@@ -69,8 +80,8 @@ class Launches:
 
     @property
     def events(self) -> int:
-        """Counts the events: one for each step that others wait for, one for the beginning, and one for each stream's end."""
-        return len(self.told) + len(self.schedule.streams)
+        """Counts the events: one for each step that others wait for, one for the beginning, one for each end that is awaited."""
+        return len(self.told) + 1 + len(self.joined)
 
     @property
     def _fetched(self) -> int:
@@ -90,8 +101,8 @@ class Launches:
         return self.event_word(len(self.told))
 
     def end_word(self, stream: int) -> int:
-        """The word of the event that marks the end of a stream other than the first."""
-        return self.event_word(len(self.told) + stream)
+        """The word of the event that marks the end of a stream of `joined`."""
+        return self.event_word(len(self.told) + 1 + self.joined.index(stream))
 
     @property
     def fetch_word(self) -> int:

@@ -50,9 +50,10 @@ class Walker:
 
     def _run(self) -> None:
         launches, words = self._launches, self._words
-        home, others = words[launches.stream_word(0)], range(1, len(launches.schedule.streams))
-        self._drive("cuEventRecord", words[launches.start_word], home)
-        for k in others:
+        home = words[launches.stream_word(0)]
+        if launches.forked:
+            self._drive("cuEventRecord", words[launches.start_word], home)
+        for k in launches.forked:
             self._drive("cuStreamWaitEvent", words[launches.stream_word(k)], words[launches.start_word], 0)
         for number in launches.order():
             self._stream = words[launches.stream_word(launches.schedule.stream_of[number])]
@@ -61,7 +62,7 @@ class Walker:
             self._steps((launches.steps[number],))
             if number in launches.told:
                 self._drive("cuEventRecord", words[launches.event_word(launches.told[number])], self._stream)
-        for k in others:
+        for k in launches.joined:
             self._drive("cuEventRecord", words[launches.end_word(k)], words[launches.stream_word(k)])
             self._drive("cuStreamWaitEvent", home, words[launches.end_word(k)], 0)
 
