@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from nnc.array import Array, as_value
+from nnc.array import Array, as_value, asarray
 from nnc.bindings import Inputs, Outputs
 from nnc.commands.promote import astype
 from nnc.device_array import DeviceArray, new_device_array
@@ -25,8 +25,63 @@ from nnc.lower.program.simulated import SimModule
 from nnc.options import waits_in_each_call
 
 
-class DeviceProgram:
-    """A program on a device.
+class QueuedProgram:
+    """A program on a device, for values of the inputs of its graph.
+
+    Args:
+        name: of the function, for messages.
+        program: was lowered for the device.
+        interpreter: of the device.
+    """
+
+    def __init__(self, name: str, program: Program, interpreter: Any) -> None:
+        self._name, self._program, self._interpreter = name, program, interpreter
+        self._device: Accelerator = interpreter.device
+        self._frame: DeviceFrame | None = None
+        self._lock = new_rlock()
+        self._has_effects = any(map(has_effect, walk(program.bound.steps)))
+
+    def run_arrays(self, arrays: Sequence[Any]) -> list[DeviceArray]:
+        """Queues the program, and returns its outputs. Arrays of the CPU are sent.
+
+        Args:
+            arrays: for all inputs, or their elements; they stay as they are.
+
+        Raises:
+            OutOfMemoryError: the device has no memory for the results.
+        """
+        with self._lock:
+            memory = [self._interpreter.put(asarray(x)).memory for x in arrays]
+            for place in self._program.outside.donated:
+                memory[place] = self._interpreter.copy(memory[place])
+            outputs = self._queue(memory)
+        specs = [TensorSpec(view.spec.shape, view.spec.dtype) for view in self._program.bound.outputs]
+        return _ready([new_device_array(*each) for each in zip(outputs, specs, strict=True)])
+
+    def _queue(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
+        """Queues the program, and waits for one that does more than compute its outputs."""
+        frame = self._ready_frame()
+        outputs = frame.queue(inputs)
+        if self._has_effects:
+            frame.wait()  # before the next call forgets the error
+        return outputs
+
+    def _ready_frame(self) -> DeviceFrame:
+        if self._frame is None:
+            device = self._device
+            if not isinstance(device, SimDevice):
+                raise user_error(
+                    UnsupportedError,
+                    self._name,
+                    f"programs do not run on {device.name} yet.",
+                    fix="use another device.",
+                )
+            self._frame = DeviceFrame(self._program, device, SimModule)
+        return self._frame
+
+
+class DeviceProgram(QueuedProgram):
+    """A compiled function on a device.
 
     Args:
         name: of the function, for messages.
@@ -37,13 +92,9 @@ class DeviceProgram:
     """
 
     def __init__(self, name: str, program: Program, inputs: Inputs, outputs: Outputs, interpreter: Any) -> None:
-        self._name, self._program, self._inputs, self._outputs = name, program, inputs, outputs
-        self._interpreter = interpreter
-        self._device: Accelerator = interpreter.device
+        super().__init__(name, program, interpreter)
+        self._inputs, self._outputs = inputs, outputs
         self._captured: list[DeviceMemory] | None = None
-        self._frame: DeviceFrame | None = None
-        self._lock = new_rlock()
-        self._has_effects = any(map(has_effect, walk(program.bound.steps)))
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result for dynamic leaves that are known to fit. It is queued, and need not be computed yet.
@@ -60,33 +111,15 @@ class DeviceProgram:
             memory = [self._place(leaves[i], spec) for i, spec in self._inputs.reads]
             for place in self._inputs.written:
                 memory[place] = self._own(leaves[self._inputs.reads[place][0]], memory, place)
-            frame = self._ready_frame()
-            outputs = frame.queue([*memory, *self._captured])
-            if self._has_effects:
-                frame.wait()  # before the next call forgets the error
+            outputs = self._queue([*memory, *self._captured])
         for i in self._inputs.spared:
             if isinstance(leaves[i], Array):
                 leaves[i].delete()
         arrays = [
             new_device_array(*each) for each in zip(outputs, self._outputs.specs, self._outputs.weak, strict=True)
         ]
-        if waits_in_each_call():
-            for array in arrays:
-                array.block_until_ready()
+        _ready(arrays)
         return arrays[0] if self._outputs.is_array else self._outputs.tree.build(arrays)
-
-    def _ready_frame(self) -> DeviceFrame:
-        if self._frame is None:
-            device = self._device
-            if not isinstance(device, SimDevice):
-                raise user_error(
-                    UnsupportedError,
-                    self._name,
-                    f"programs do not run on {device.name} yet.",
-                    fix="use another device.",
-                )
-            self._frame = DeviceFrame(self._program, device, SimModule)
-        return self._frame
 
     def _place(self, leaf: Any, spec: TensorSpec) -> DeviceMemory:
         """The memory of an argument on the device."""
@@ -103,3 +136,11 @@ class DeviceProgram:
         memory[place] = None
         leaf.delete()
         return own if sys.getrefcount(own) == 2 else self._interpreter.copy(own)
+
+
+def _ready(arrays: list[DeviceArray]) -> list[DeviceArray]:
+    """The results of a call, for which the host waits if the user wants that."""
+    if waits_in_each_call():
+        for array in arrays:
+            array.block_until_ready()
+    return arrays

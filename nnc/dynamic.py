@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import Array, new_array
+from nnc.array import Array, asarray, new_array
 from nnc.backends.toolchain import toolchain
 from nnc.bounded import BoundedCache
 from nnc.commands.control import call as call_command
+from nnc.commands.elementwise import add
 from nnc.commands.promote import is_weak
 from nnc.commands.rules import is_differentiable
 from nnc.context import ContextChange, activity, get_context, observes_commands, with_mode
+from nnc.device_program import QueuedProgram
+from nnc.devices import CPU, find_device, interpreter_of
 from nnc.dynamic_steps import EQUAL_RUNS, PROGRAMS, Repeated, Update
 from nnc.errors import (
     ArgumentError,
@@ -29,7 +32,7 @@ from nnc.errors import (
     user_error,
 )
 from nnc.executable import Executable
-from nnc.graph import Graph, structural_hash
+from nnc.graph import Graph, spec_of, structural_hash
 from nnc.jit import BoundMethod, Compiled, compile
 from nnc.lower.pipeline import lower
 from nnc.lower.program.program import Program
@@ -38,8 +41,9 @@ from nnc.signature import Signature
 from nnc.silence import silently
 from nnc.trace.core.eager import Plan
 from nnc.trace.core.flat import name_of
+from nnc.trace.core.on_device import DeviceInterpreter, device_put
 from nnc.trace.dynamic.backward import Backward, Structure, as_graph, differentiate, take_apart
-from nnc.trace.dynamic.interpreter import Recorder, Variable, concrete_array
+from nnc.trace.dynamic.interpreter import Recorder, Variable, concrete_array, device_of
 from nnc.trace.dynamic.linear import LinearPart, split
 from nnc.trace.dynamic.memo import MemoStats
 from nnc.trace.dynamic.routine import routine_of
@@ -47,7 +51,8 @@ from nnc.trace.dynamic.store import Binding, Operation, history
 from nnc.tracebacks import api_boundary
 
 NDArray = np.ndarray[Any, Any]
-Run = Callable[[Sequence[NDArray]], list[NDArray]]
+Elements = NDArray | Array  # of an array: itself, on a device
+Run = Callable[[Sequence[Any]], Sequence[Elements]]
 
 _LOG = logging.getLogger("nnc")
 
@@ -79,8 +84,8 @@ class DynamicGraph(Recorder):
     @api_boundary
     def __init__(self, memo_bytes: int | str = "64MiB") -> None:
         super().__init__(parse_bytes(memo_bytes, "memo_bytes"), self._native_program)
-        self._derivatives: BoundedCache[Structure, tuple[Backward, Run]] = BoundedCache(PROGRAMS)
-        self._programs: BoundedCache[str, Run] = BoundedCache(PROGRAMS)
+        self._derivatives: BoundedCache[tuple[Structure, str | None], tuple[Backward, Run]] = BoundedCache(PROGRAMS)
+        self._programs: BoundedCache[tuple[str, str | None], Run] = BoundedCache(PROGRAMS)
         self._nodes: BoundedCache[tuple[Graph, tuple[bool, ...]], Plan] = BoundedCache(PROGRAMS)
         self._compiled: BoundedCache[tuple[Any, Hashable], Compiled[..., Any]] = BoundedCache(PROGRAMS)
         self._repeated: weakref.WeakKeyDictionary[Any, BoundedCache[Hashable, Repeated]] = weakref.WeakKeyDictionary()
@@ -160,46 +165,58 @@ class DynamicGraph(Recorder):
                     sources = [x.binding for x in chosen]
                 structure, bindings = take_apart(operations, targets, sources)
                 values = [x.array for x in bindings]
-            found: dict[Binding, NDArray] = {}
+            found: dict[Binding, Elements] = {}
             if sources:
-                backward, run = self._derivative(structure, [x.source for x in operations])
+                device = self._device_of((*targets, *sources))
+                backward, run = self._derivative(structure, [x.source for x in operations], device)
                 given = [cts[i] for i in backward.cotangents] + [_elements(values[i]) for i in backward.feeds]
-                gradients = run(given + [x.data for x in backward.captured])
+                gradients = run(given + [x.data if device is None else x for x in backward.captured])
                 reached = [x for x, on in zip(sources, backward.reached, strict=True) if on]
                 found = dict(zip(reached, gradients, strict=True))
         for variable in chosen:
             self._add_gradient(variable, found.get(variable.binding))
         return chosen
 
-    def _add_gradient(self, variable: Variable, gradient: NDArray | None) -> None:
+    def _device_of(self, bindings: Sequence[Binding]) -> str | None:
+        """The device of losses and inputs; None for the CPU."""
+        device = device_of([x.array for x in bindings if x.array is not None]) if self.uses_devices else None
+        return None if device is None else device.device.name
+
+    def _add_gradient(self, variable: Variable, gradient: Elements | None) -> None:
         before, spec = variable.grad, variable.spec
         if gradient is None:
-            gradient = np.zeros(spec.shape, spec.dtype)
+            gradient = _zeros_like(variable)
         if before is not None and before.spec == spec:
-            gradient = np.asarray(silently(np.add, before.data, gradient))
-        variable.take_gradient(new_array(gradient, spec))
+            if isinstance(gradient, Array):
+                gradient = add(before.to_device(gradient.device), gradient)
+            else:
+                gradient = np.asarray(silently(np.add, before.data, gradient))
+        variable.take_gradient(gradient if isinstance(gradient, Array) else new_array(gradient, spec))
 
-    def _derivative(self, structure: Structure, lines: Sequence[Any]) -> tuple[Backward, Run]:
-        known = self._derivatives.find(structure) if "unspecialised" not in get_context().modes else None
+    def _derivative(self, structure: Structure, lines: Sequence[Any], device: str | None) -> tuple[Backward, Run]:
+        key = structure, device
+        known = self._derivatives.find(key) if "unspecialised" not in get_context().modes else None
         if known is None:
             backward = differentiate(structure, lines)
-            known = self._derivatives.keep(structure, (backward, self._program(backward.graph)))
+            if device is not None:
+                backward = replace(backward, captured=tuple(x.to_device(device) for x in backward.captured))
+            known = self._derivatives.keep(key, (backward, self._program(backward.graph, device)))
         return known
 
-    def _program(self, graph: Graph) -> Run:
+    def _program(self, graph: Graph, device: str | None) -> Run:
         """The program of a graph; equal graphs share one."""
         try:
-            digest = structural_hash(graph)
+            key = structural_hash(graph), device
         except GraphError:  # a parameter such as a function: no two are known to be equal
-            return _lower(graph).run
-        run = self._programs.find(digest) if "unspecialised" not in get_context().modes else None
+            return _make_run(graph, device)
+        run = self._programs.find(key) if "unspecialised" not in get_context().modes else None
         if run is None:
-            run = self._programs.keep(digest, _lower(graph).run)
+            run = self._programs.keep(key, _make_run(graph, device))
             _LOG.debug("dynamic graph: compiled a backward graph of %d nodes", len(graph.nodes))
         return run
 
     @staticmethod
-    def _native_program(graph: Graph) -> Run | None:
+    def _native_program(graph: Graph) -> Callable[[Sequence[NDArray]], list[NDArray]] | None:
         """The program of commands that ran often; None where it would run them one by one, too.
 
         Denormal numbers stay, as they do where commands run one by one: results do not depend on how often something ran.
@@ -305,7 +322,10 @@ class DynamicGraph(Recorder):
         executable, leaves = compiled.find(*args, **kwargs)
         if executable is None:
             return compiled.fun(*args, **kwargs)
-        operands = [self.operand(x) for x in executable.operands(leaves)]
+        values, device = executable.operands(leaves), executable.options.device
+        if device != CPU:
+            values = [device_put(x, device) if isinstance(x, Array) else x for x in values]
+        operands = [self.operand(x) for x in values]
         active = tuple([x.active for x in operands]) if self not in get_context().modes else (False,) * len(operands)
         key = executable.graph, active
         known = self._nodes.find(key) if "unspecialised" not in get_context().modes else None
@@ -394,6 +414,8 @@ def _plan_call(executable: Executable, active: tuple[bool, ...]) -> Plan:
     """Plans a compiled function as one operation. Where it is differentiated it returns its residuals, too."""
     graph = executable.graph
     plan = Plan(call_command, graph.input_specs, {}, (graph,), graph.output_specs, executable.run_arrays)
+    if executable.queued is not None:
+        plan.known[DeviceInterpreter] = executable.queued.run_arrays
     if not any(active) or "check_finite" in get_context().modes:
         return plan
     parts = split(graph, active)
@@ -401,15 +423,32 @@ def _plan_call(executable: Executable, active: tuple[bool, ...]) -> Plan:
         return plan
     forward, linear = parts
     options = executable.options.update(memory_budget=Options.from_environment().memory_budget)  # residuals take more
-    run = _lower(forward.graph, options).run
-    captured = [x.data for x in forward.captured]
-    return replace(
-        plan, outputs=forward.graph.output_specs, run=lambda arrays: run([*arrays, *captured]),
-        known={LinearPart: linear},
-    )  # fmt: skip
+    program, known = _lower(forward.graph, options), dict[Any, Any]({LinearPart: linear})
+    if executable.queued is not None:
+        known[DeviceInterpreter] = _with(
+            _queued(forward.graph.name, program, options.device).run_arrays, forward.captured
+        )
+    run = _with(program.run, [x.data for x in forward.captured])
+    return replace(plan, outputs=forward.graph.output_specs, run=run, known=known)
 
 
-def _cotangents(losses: Sequence[Variable], df: Any) -> list[NDArray]:
+def _with(run: Callable[[list[Any]], Any], captured: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+    return lambda arrays: run([*arrays, *captured])
+
+
+def _queued(name: str, program: Program, device: str) -> QueuedProgram:
+    return QueuedProgram(name, program, interpreter_of(find_device(device, name)))
+
+
+def _make_run(graph: Graph, device: str | None) -> Run:
+    """The function that runs a graph on the elements of arrays."""
+    if device is not None:
+        program = _lower(graph, Options.from_environment().update(device=device))
+        return _queued(graph.name, program, device).run_arrays
+    return _lower(graph).run
+
+
+def _cotangents(losses: Sequence[Variable], df: Any) -> list[Elements]:
     """Returns the factors of the losses' derivatives."""
     given = [None] * len(losses) if df is None else list(df) if isinstance(df, (list, tuple)) else [df]
     if len(given) != len(losses):
@@ -424,11 +463,11 @@ def _cotangents(losses: Sequence[Variable], df: Any) -> list[NDArray]:
                 ShapeError, "backward", "f is no scalar, so its derivative needs a direction.", operands={"f": loss.spec},
                 fix="reduce it (nnp.sum, nnp.mean), or pass df, an array like f.",
             )  # fmt: skip
-        array = np.ones((), loss.dtype) if ct is None else concrete_array(ct, "backward").data
+        array = np.ones((), loss.dtype) if ct is None else _elements(concrete_array(ct, "backward"))
         if array.shape != loss.shape:
             raise user_error(
                 ShapeError, "backward", "df has another shape than f.",
-                operands={"f": loss.spec, "df": Array(array).spec}, fix="pass df with the shape of f.",
+                operands={"f": loss.spec, "df": spec_of(array)}, fix="pass df with the shape of f.",
             )  # fmt: skip
         found.append(array.astype(loss.dtype, copy=False))
     return found
@@ -467,9 +506,18 @@ def _declared(operations: Sequence[Operation], targets: Sequence[Binding]) -> li
     return found
 
 
-def _elements(array: Array | None) -> NDArray:
+def _elements(array: Array | None) -> Elements:
     """Returns the elements of an array that was kept for a backward program: side by side, as programs take them."""
     if array is None:
         raise InternalError("an array was released, though a derivative reads it")
+    if type(array) is not Array:
+        return array
     data = array.data
     return data if data.flags.c_contiguous else data.copy()
+
+
+def _zeros_like(variable: Variable) -> Elements:
+    """Zeros where the array of a variable is, if it was not donated."""
+    held, spec = variable.held, variable.spec
+    zeros = np.zeros(spec.shape, spec.dtype)
+    return zeros if type(held) is Array or held is None or held.is_deleted() else asarray(zeros, device=held.device)

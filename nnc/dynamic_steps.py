@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import Array
+from nnc.array import Array, asarray
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.jit import compile
@@ -82,4 +82,8 @@ class Update:
 
 
 def _gradient(variable: Variable, param: Array, is_given: bool) -> Array:
-    return variable.grad if is_given and variable.grad is not None else Array(np.zeros(param.shape, param.dtype))
+    return (
+        variable.grad
+        if is_given and variable.grad is not None
+        else asarray(np.zeros(param.shape, param.dtype), device=param.device)
+    )

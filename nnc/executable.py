@@ -21,7 +21,7 @@ from nnc.collection import collection_paused
 from nnc.commands.pack import packable
 from nnc.commands.promote import is_weak
 from nnc.context import activity, set_context
-from nnc.device_program import DeviceProgram
+from nnc.device_program import DeviceProgram, QueuedProgram
 from nnc.devices import CPU, find_device, interpreter_of
 from nnc.errors import ArgumentTypeError, DeviceError, OutOfMemoryError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
@@ -368,6 +368,11 @@ class Executable:
         watched = replace(self, _program=self._program.watched(watch))
         watched.run(leaves)
         return self._report(self._program, watch)
+
+    @property
+    def queued(self) -> QueuedProgram | None:
+        """The program, where it runs on a device other than the CPU."""
+        return self._elsewhere
 
     def run_arrays(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         """Runs the program on inputs of the graph, and returns its outputs."""

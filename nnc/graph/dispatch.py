@@ -70,7 +70,7 @@ def find_interpreter(args: Sequence[Any]) -> Interpreter:
     """
     context = get_context()
     top: Interpreter | None = context.staging
-    level = -1 if top is None else top.level
+    level = -2 if top is None else top.level  # arrays of devices come next, then dynamic graphs, then traces
     for arg in args:
         trace = getattr(arg, "owner", None)
         if trace is not None:

@@ -134,7 +134,7 @@ def specialised(operands: int) -> Callable[[F], F]:
                         if arg.weak:
                             key.append(True)  # no setting: bools among settings are pairs
                         values.append(arg)
-                    elif kind is _LAYERS.variable and owner in (None, arg.owner):
+                    elif kind is _LAYERS.variable and owner in (None, arg.owner) and not arg.owner.uses_devices:
                         owner = arg.owner
                         key.append(arg.spec)
                         if arg.weak:

@@ -7,7 +7,7 @@ of the CPU without axes. An operand on another device is an error: a copy of it 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from nnc.graph import Command, Graph
 from nnc.options import waits_in_each_call
 from nnc.source import user_source
 from nnc.trace.core.eager import EagerInterpreter, Plan, find_plan, run_plan
+from nnc.trace.core.tracer import Tracer
 from nnc.tracebacks import api_boundary, cut_traceback
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ class DeviceInterpreter:
         device: runs the commands.
     """
 
-    level = 0  # above the eager interpreter of the CPU, below every trace
+    level = -1  # below dynamic graphs and all traces
     alive = True
 
     def __init__(self, device: Accelerator) -> None:
@@ -63,12 +64,29 @@ class DeviceInterpreter:
         if not any(isinstance(arg, DeviceArray) for arg in args) and any(map(_is_committed, args)):
             return EagerInterpreter().process(command, args, params, graphs)  # on the CPU, within `default_device`
         values = [self._operand(command, arg, args) for arg in args]
-        plan = find_plan(command, tuple([value.spec for value in values]), params, graphs)
-        if _has_effect(command, graphs) or any(spec.dtype == TAPE for spec in (*plan.specs, *plan.outputs)):
+        return self._run(find_plan(command, tuple([value.spec for value in values]), params, graphs), values)
+
+    def run(self, plan: Plan, args: Sequence[Array]) -> Sequence[Array]:
+        """Queues a command whose plan is known.
+
+        Args:
+            plan: of the command, or of one that stands for a program: then `plan.known[DeviceInterpreter]` runs it.
+            args: arrays.
+
+        Raises:
+            DeviceError: an operand is an array of another device.
+        """
+        return self._run(plan, [self._operand(plan.command, arg, args) for arg in args])
+
+    def _run(self, plan: Plan, values: Sequence[Array]) -> Sequence[Array]:
+        program: Callable[[Sequence[Array]], Sequence[Array]] | None = plan.known.get(DeviceInterpreter)
+        if program is not None:
+            return program(values)
+        if _has_effect(plan.command, plan.graphs) or any(spec.dtype == TAPE for spec in (*plan.specs, *plan.outputs)):
             return self._run_on_host(plan, values)
         results = self._queue(plan, values)
         if "check_finite" in get_context().modes:
-            raise_unless_finite(command.name, [value.data for value in values], [x.data for x in results])
+            raise_unless_finite(plan.command.name, [value.data for value in values], [x.data for x in results])
         if waits_in_each_call():
             for x in results:
                 x.block_until_ready()
@@ -170,6 +188,8 @@ def _place_of(values: Iterable[Any], ambient: Any) -> Any:
     todo, seen, found = list(values), set[int](), ambient
     while todo:
         x = todo.pop()
+        if isinstance(x, Tracer):
+            x = x.held
         if isinstance(x, DeviceArray):
             return x.owner
         if isinstance(x, Array):

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import ArrayMethods, concrete_error
+from nnc.array import Array, ArrayMethods, concrete_error
 from nnc.context import get_context
 from nnc.devices import CPU
 from nnc.errors import TraceError, user_error
@@ -36,6 +36,11 @@ class Tracer(ArrayMethods):
         if not self.owner.alive:
             raise escaped_tracer(self)
         raise concrete_error(self, what, fix)
+
+    @property
+    def held(self) -> Array | None:
+        """The array that it stands for, if that is known and stays so until it is written to; None for values of a trace."""
+        return None
 
     @property
     def device(self) -> str:

@@ -101,7 +101,7 @@ def differentiate(structure: Structure, lines: Sequence[SourceLine | None]) -> B
         return fed[number]
 
     try:
-        with set_context(staging=trace, level=trace.level, source=None):
+        with set_context(staging=trace, level=trace.level, source=None, device=None):
             cotangents = [trace.input(specs[i]) for i in structure.targets]
             fun = lambda *seeds: _run(structure, lines, seeds, value)
             _, linear = run_linearize(fun, [value(i) for i in structure.sources], [True] * len(structure.sources))

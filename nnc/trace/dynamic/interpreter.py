@@ -14,6 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, NoReturn
@@ -22,14 +23,18 @@ import numpy as np
 
 from nnc.array import Array, as_value, asarray, new_array, settled
 from nnc.bounded import BoundedCache
+from nnc.commands import elementwise as ew
 from nnc.commands.promote import as_operand
 from nnc.context import get_context, observes_commands, with_mode
+from nnc.device_array import DeviceArray
+from nnc.devices import CPU
 from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, InternalError, TraceError, user_error
 from nnc.foreign import is_foreign
 from nnc.fork import new_lock
 from nnc.graph import Command, Graph, TensorSpec, structural_hash
 from nnc.graph.specialise import set_layers
 from nnc.trace.core.eager import Plan, exact_params, find_plan
+from nnc.trace.core.on_device import DeviceInterpreter
 from nnc.trace.core.specialised import SpecialisedCall
 from nnc.trace.core.tracer import Tracer
 from nnc.trace.dynamic.alias import View, view_of
@@ -109,6 +114,17 @@ class Variable(Tracer):
         """The array that it holds now; None before it is first written."""
         return self.binding.own_array() if self._binding is not None else None
 
+    @property
+    def held(self) -> Array | None:
+        """The array that it holds now, for reading; None before it is first written."""
+        return self.binding.array if self._binding is not None else None
+
+    @property
+    def device(self) -> str:
+        """The device that holds the elements; "cpu" before it is first written."""
+        held = self.held
+        return CPU if held is None else held.device
+
     def concrete(self, what: str = "", fix: str = "") -> NDArray:
         """The elements as a NumPy array."""
         return array_of(self.binding).data
@@ -129,7 +145,7 @@ class Variable(Tracer):
                 ArgumentError, "x.grad = value", "a gradient has the shape and dtype of its variable.",
                 operands={"x": self.spec, "value": array.spec}, fix="convert it, or set x.grad = None to clear it.",
             )  # fmt: skip
-        self.take_gradient(concrete_array(value, "x.grad = value"))
+        self.take_gradient(concrete_array(value, "x.grad = value").to_device(self.device))
 
     def take_gradient(self, gradient: Array) -> None:
         """Sets the gradient to an array of its shape and dtype."""
@@ -218,6 +234,7 @@ class Recorder:
     def __init__(self, memo_bytes: int, make_program: MakeProgram) -> None:
         self._make_program = make_program
         self.store = Store()
+        self.uses_devices = False  # from the first array on a device: then each call asks where its arrays are
         self.memo = Memo(memo_bytes)
         self.graded: weakref.WeakValueDictionary[int, Variable] = weakref.WeakValueDictionary()
         self._lock = new_lock()
@@ -248,6 +265,7 @@ class Recorder:
         """
         for variable in variables:
             variable._check_no_alias()
+        self._note_devices(arrays)
         pairs = zip(variables, arrays, strict=True)
         self.exchange(variables, [Binding(array.spec, array, variable.constant) for variable, array in pairs])
 
@@ -385,7 +403,12 @@ class Recorder:
                 operands={"the other": value.spec}, fix="pass the other one's array: x.array.",
             )  # fmt: skip
         array = settled(as_value(value))
+        self._note_devices((array,))
         return Binding(array.spec, array, constant=True, foreign=True)
+
+    def _note_devices(self, arrays: Sequence[Array]) -> None:
+        if not self.uses_devices:
+            self.uses_devices = any(type(x) is not Array for x in arrays)
 
     def perform(self, routine: Routine, operands: Sequence[Binding]) -> list[Binding]:
         """Runs commands, unless their results are known, and records them; returns the new values of variables.
@@ -407,8 +430,11 @@ class Recorder:
                 with self._lock:
                     found = self.memo.find(key)
         if found is None:
-            run = routine.run if is_observed else runner(routine, record, self._make_program)
-            made = run(arrays)
+            if self.uses_devices and (device := device_of(arrays, context.device)) is not None:
+                made = routine.run_on(device, arrays)
+            else:
+                run = routine.run if is_observed else runner(routine, record, self._make_program)
+                made = run(arrays)
         else:
             made = found
         results, operations = record.bind(routine, operands, (*arrays, *routine.constants, *made))
@@ -464,7 +490,9 @@ class Notes:
     ) -> None:
         """Notes one routine. Variables are told apart by where they came up first, other operands by their values."""
         read = [
-            sha256(array.data.tobytes()).digest() if x.foreign else self._numbers.setdefault(x, len(self._numbers))
+            sha256(array.to_device(CPU).data.tobytes()).digest()
+            if x.foreign
+            else self._numbers.setdefault(x, len(self._numbers))
             for x, array in zip(operands, arrays, strict=True)
         ]
         self.lines.append((routine, *read))
@@ -489,13 +517,24 @@ def concrete_array(value: Any, where: str) -> Array:
     is_view = isinstance(value, np.ndarray) and (value.flags.writeable or value.base is not None)
     array = asarray(as_operand(value, where, "the value"), copy=is_view or is_foreign(type(value)) or None)
     if isinstance(array, Variable):
-        return new_array(array_of(array.binding).data, array.spec)  # an array of its own, which may be donated
+        return copy(array_of(array.binding))  # an array of its own, which may be donated
     if not isinstance(array, Array):
         raise user_error(
             TraceError, where, f"{array.spec} is a traced value, and a variable holds arrays.",
             fix="use dynamic graphs outside of compile, grad and vmap, or apply those to functions of variables.",
         )  # fmt: skip
-    return Array(array.data) if array.weak else array
+    if not array.weak:
+        return array
+    return Array(array.data) if type(array) is Array else ew.copy(array)
+
+
+def device_of(arrays: Sequence[Array], ambient: DeviceInterpreter | None = None) -> DeviceInterpreter | None:
+    """The interpreter of the first array on a device; the ambient one where no array has axes, and else None for the CPU."""
+    owners = (x.owner for x in arrays if isinstance(x, DeviceArray))
+    found: DeviceInterpreter | None = next(
+        (owner for owner in owners if owner is not None), None
+    )  # none of a donated array
+    return ambient if found is None and not any(x.ndim for x in arrays) else found
 
 
 set_layers(variable=Variable)

@@ -53,7 +53,7 @@ def split(graph: Graph, active: Sequence[bool]) -> tuple[Staged, LinearPart] | N
     trace = StagingTrace(graph.name)
     moving = tuple([on and is_differentiable(spec) for on, spec in zip(active, graph.input_specs, strict=True)])
     try:
-        with set_context(staging=trace, level=trace.level, source=None):
+        with set_context(staging=trace, level=trace.level, source=None, device=None):
             inputs = [trace.input(spec) for spec in graph.input_specs]
             outputs, linear = run_linearize(lambda *values: graph.evaluate(values), inputs, moving)
             places = {x.symbol: i for i, x in enumerate(inputs)}

@@ -92,8 +92,11 @@ def _identity(x: Array) -> Hashable:
     """The elements, if there are few of them or only one, repeated; else which array it is."""
     try:
         data = x.memory
+        is_large = data.nbytes > _BY_CONTENT
     except AttributeError:
-        data = x.data  # says that it was donated
-    if data.nbytes > _BY_CONTENT:
+        if type(x) is not Array:
+            return id(x)  # on a device
+        is_large = x.data.nbytes > _BY_CONTENT  # says that it was donated
+    if is_large:
         return id(x) if any(data.strides) else data[(0,) * data.ndim].tobytes()
     return data.tobytes() if data.size and x.spec.dtype != TAPE else id(x)

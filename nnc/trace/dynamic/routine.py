@@ -26,6 +26,7 @@ from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.source import user_source
 from nnc.trace.core.eager import Plan, run_plan
 from nnc.trace.core.eager_call import Step, take_apart
+from nnc.trace.core.on_device import DeviceInterpreter
 from nnc.trace.core.specialised import SpecialisedCall
 from nnc.trace.dynamic.alias import VIEWS
 from nnc.trace.dynamic.backward import Needs, needs_of
@@ -143,6 +144,13 @@ class Routine:
             except AttributeError:
                 arrays = [values[i].data for i in places]  # says that one was donated
             values += run_plan(plan, arrays)
+        return values[self.first :]
+
+    def run_on(self, device: DeviceInterpreter, operands: Sequence[Array]) -> Sequence[Array | None]:
+        """Queues all steps on a device, and returns their results."""
+        values = [*operands, *self.constants]
+        for plan, places in self.steps:
+            values += device.run(plan, [values[i] for i in places])
         return values[self.first :]
 
     def record(self, kinds: Kinds) -> Record:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import Any
 
 from nnc.array import Array, new_array
@@ -69,7 +70,9 @@ class Binding:
         """The array, for a caller that may donate it: one that no other binding holds, on the same memory."""
         if self.array is None:
             raise InternalError("an array was released while it could still be read")
-        if self.is_shared:
+        if self.is_shared and type(self.array) is not Array:
+            self.array, self.is_shared = copy(self.array), False
+        elif self.is_shared:
             self.array.memory.flags.writeable = False  # so that nobody has to copy it lest it changes
             self.array, self.is_shared = new_array(self.array.memory, self.spec), False
         return self.array
