@@ -3,6 +3,10 @@
 A library calls imported functions through a table of addresses, which the loader of ELF systems fills in. The library's dynamic
 section says where the entry of each function lies (System V ABI, "Dynamic Linking"). An entry that is changed concerns the calls
 of that library alone. Where the loader has closed the table, its pages stay open afterwards.
+
+So oneDNN works in nnc's threads. In those of OpenMP, a forked process hangs in its first convolution, and threads of both kinds
+wait for work beside each other: the gradient of four convolutions (32 images, 32 channels of 28x28) takes 150 ms of processor
+time rather than 80 on 2 cores, and about twice as long.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
 An array cannot change, so its packed form stays right for as long as it lives; a weak reference tells which array was
 packed. Memory that somebody else can write to is packed in each call: memory of NumPy's arrays, and of an array which shares it
 with one of those.
+
+NumPy keeps no list of views, so that only counts of references show that memory has a second reader or writer, and that a
+call still reads old packed forms. Without the first count everything is packed in each call (four convolutions of 64 channels:
+0.20 ms rather than 0.155); without the second, packing into new memory made calls with other weights of 256 channels 10 to 15 %
+slower.
 """
 
 from __future__ import annotations

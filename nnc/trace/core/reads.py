@@ -2,6 +2,11 @@
 
 A variable that is only written to is no input: counters (`n += 1`, `self.calls += 1`, `counts["f"] += 1`), logs (`log.append(x)`)
 and caches that are filled but not read (`seen[key] = x`).
+
+Bytecode is there also where the source is not (a prompt, a lambda among others of its line), and idioms of it are a few
+instructions in a row, for which a regular expression is the shortest notation. Were `n += 1` a read, a function that counts its
+traces would be traced anew in each call as soon as it is called with two shapes: 2.4 ms a call, rather than 0.03, with ten
+products of 4x4 matrices. A getattr with a computed name would go unnoticed, and give results of a value that has changed since.
 """
 
 from __future__ import annotations
