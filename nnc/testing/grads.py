@@ -10,9 +10,12 @@ import numpy as np
 from nnc import dtypes, tree
 from nnc.array import Array, as_value
 from nnc.commands.promote import dtype_of
+from nnc.context import get_context
+from nnc.devices import CPU
 from nnc.errors import ArgumentError, user_error
 from nnc.trace.core.differentiate import jvp, vjp
 from nnc.trace.core.flat import FlatTree
+from nnc.trace.core.on_device import device_put
 
 Fun = Callable[..., Any]
 NDArray = np.ndarray[Any, Any]
@@ -104,11 +107,18 @@ def _random(x: Any, rng: np.random.Generator) -> Any:
         return x
     value = as_value(x)
     if not dtypes.is_inexact(value.dtype):
-        return Array(np.zeros(value.shape, value.dtype))
+        return _beside(x, np.zeros(value.shape, value.dtype))
     noise = rng.standard_normal(value.shape)
     if dtypes.is_complex(value.dtype):
         noise = noise + 1j * rng.standard_normal(value.shape)
-    return Array(np.asarray(noise).astype(value.dtype))
+    return _beside(x, np.asarray(noise).astype(value.dtype))
+
+
+def _beside(x: Any, elements: NDArray) -> Any:
+    """An array on the device of `x`, or where host arrays are sent."""
+    ambient = get_context().device
+    default = CPU if ambient is None else ambient.device.name
+    return device_put(Array(elements), x.device if isinstance(x, Array) else default)
 
 
 def central_difference(f: Fun, args: tuple[Any, ...], direction: tuple[Any, ...], eps: float) -> Any:
@@ -140,7 +150,7 @@ def _step(x: Any, t: Any, step: float) -> Any:
     if not _moves(x):
         return x
     value = as_value(x)
-    return Array(np.asarray(value.concrete("x") + value.dtype.type(step) * t.concrete("t")))
+    return _beside(x, np.asarray(value.concrete("x") + value.dtype.type(step) * t.concrete("t")))
 
 
 def inner_product(a: Any, b: Any) -> float:

@@ -66,3 +66,13 @@ def test_bounds_and_steps_can_be_given_and_modes_are_checked() -> None:
         check_grads(nnp.sin, (X,), 1, atol=0.0, rtol=0.0, eps=0.3)
     with pytest.raises(ValueError, match="modes"):
         check_grads(nnp.sin, (X,), 1, ("backwards",))
+
+
+def test_derivatives_on_a_device_are_checked_there() -> None:
+    weights = np.array([[0.5, -0.2], [0.1, 0.9], [0.3, 0.3]])
+    there, x = nnc.device_put((weights, X), "sim:0")
+    check_grads(lambda x: nnp.tanh(x @ there), (x,), 2)
+    with nnc.default_device("sim:0"):
+        check_grads(lambda x, w: nnp.tanh(x @ w) @ nnp.ones((2, 2)), (X, weights), 2)
+        with pytest.raises(AssertionError, match="derivative 1"):
+            check_grads(wrong(1.0001, 1), (X,), 1)
