@@ -135,7 +135,10 @@ class DeviceProgram(QueuedProgram):
             return own  # was sent for this call
         memory[place] = None
         leaf.delete()
-        return own if sys.getrefcount(own) == 2 else self._interpreter.copy(own)
+        if sys.getrefcount(own) > 2:
+            own = self._interpreter.copy(own)
+        own.forget()
+        return own
 
 
 def _ready(arrays: list[DeviceArray]) -> list[DeviceArray]:

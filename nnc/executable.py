@@ -20,7 +20,7 @@ from nnc.bindings import Inputs, Outputs
 from nnc.collection import collection_paused
 from nnc.commands.pack import packable
 from nnc.commands.promote import is_weak
-from nnc.context import activity, set_context
+from nnc.context import activity, get_context, set_context
 from nnc.device_program import DeviceProgram, QueuedProgram
 from nnc.devices import CPU, find_device, interpreter_of
 from nnc.errors import ArgumentTypeError, DeviceError, OutOfMemoryError, TraceError, user_error
@@ -290,6 +290,9 @@ class Executable:
         """Runs the program on dynamic leaves that are known to fit, and returns the function's result."""
         if self._elsewhere is not None:
             return self._elsewhere.run(leaves)
+        if get_context().device is not None:  # which steps in Python would run on
+            with set_context(device=None):
+                return self.run(leaves)
         memory = self._inputs.memory(leaves, self._kept)
         try:
             outputs = self._program.run(memory)

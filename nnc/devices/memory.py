@@ -45,6 +45,10 @@ class DeviceMemory:
             self._host = host
         return self._host
 
+    def forget(self) -> None:
+        """Drops the copy that the host has: the elements will be others."""
+        self._host = None
+
     def __del__(self) -> None:
         self.device.drop(self.block)
 

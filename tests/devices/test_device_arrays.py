@@ -193,6 +193,30 @@ def test_donated_arrays_are_used_up_and_shared_ones_copied() -> None:
         y + 1
 
 
+def test_a_donated_array_that_the_host_has_read_gets_new_elements() -> None:
+    f = nnc.compile(lambda x: x + 1, donate_argnums=0)
+    x = there() * 1
+    for i in range(4):
+        seen = np.asarray(x)
+        assert np.array_equal(seen, X + i)
+        x = f(x)
+        assert np.array_equal(seen, X + i)
+
+
+def test_programs_of_the_cpu_run_there_where_another_device_is_the_default() -> None:
+    seen = list[str]()
+
+    def f(x: Any) -> Any:
+        nnc.debug.callback(lambda y: seen.extend([y.device, (y + 1).device, nnp.ones(2).device]), x)
+        return x * 2
+
+    x = nnp.asarray(X)
+    with nnc.default_device("sim:0"):
+        for _ in range(4):
+            assert nnc.compile(f, device="cpu")(X).device == nnc.compile(f)(x).device == "cpu"
+    assert set(seen) == {"cpu"}
+
+
 def test_a_training_loop_on_a_device_ends_with_the_weights_of_the_cpu() -> None:
     model = nn.MLP(3, 2, 8, 1, key=nnc.random.key(0))
     optimizer = optim.adam(1e-2)

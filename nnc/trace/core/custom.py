@@ -29,6 +29,7 @@ from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import DualTrace, DualTracer
 from nnc.trace.core.eager import EagerInterpreter
 from nnc.trace.core.flat import FlatFunction, FlatTree, call_function, check_callable, check_positions, name_of
+from nnc.trace.core.on_device import DeviceInterpreter
 from nnc.trace.core.specs import argument_spec, shapes_of
 from nnc.trace.core.staging import stage
 from nnc.trace.core.subgraphs import bind_for_rows, input_values
@@ -93,7 +94,7 @@ class _Custom(Generic[P, R_co]):
         fixed, others = self._split(self._positional(args, kwargs))
         flat = FlatFunction.of(self._whole(fixed), others)
         top = find_interpreter(flat.leaves)
-        if isinstance(top, EagerInterpreter):
+        if isinstance(top, (EagerInterpreter, DeviceInterpreter)):
             result = call_function(self.fun, args)
             if any(isinstance(x, DualTracer) for x in FlatTree(result).dynamic):
                 raise _captured_error(self.transform)
