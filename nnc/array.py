@@ -29,6 +29,7 @@ from nnc.foreign import is_foreign
 from nnc.graph import Command, TensorSpec, spec_of
 from nnc.graph.specialise import specialised
 from nnc.named_methods import NamedMethods
+from nnc.references import IN_VARIABLE
 from nnc.tracebacks import api_boundary, cut_traceback, leave
 
 if TYPE_CHECKING:
@@ -430,13 +431,13 @@ class Array(_Unfinished):
         memory: Any = self.memory if not self.is_deleted() else self.data  # which raises
         object.__delattr__(self, "memory")
         flags = memory.flags
-        if flags.owndata and flags.carray and sys.getrefcount(memory) == 2:
+        if flags.owndata and flags.carray and sys.getrefcount(memory) == IN_VARIABLE:
             return cast(NDArray, memory)  # a result that nobody has looked at
         data = _read_only(memory)
         del memory, flags
         memory = data.base
         alone = isinstance(memory, np.ndarray) and memory.flags.owndata and memory.flags.c_contiguous
-        if alone and sys.getrefcount(data) == 2 and sys.getrefcount(memory) == 3:
+        if alone and sys.getrefcount(data) == IN_VARIABLE and sys.getrefcount(memory) == IN_VARIABLE + 1:
             alike = memory.shape == data.shape and memory.strides == data.strides  # so they begin at the same place
             return cast(NDArray, memory.view(data.dtype)) if alike else data
         return data
@@ -556,12 +557,12 @@ def settled(x: Any) -> Any:
     memory = x.memory
     if not isinstance(memory, np.ndarray):
         return x
-    if memory.flags.owndata and (not memory.flags.writeable or sys.getrefcount(memory) == 3):
+    if memory.flags.owndata and (not memory.flags.writeable or sys.getrefcount(memory) == IN_VARIABLE + 1):
         return x
     base, depth = memory, 0
     while isinstance(base.base, np.ndarray):
         base, depth = base.base, depth + 1
-    if base.flags.owndata and (not base.flags.writeable or (depth == 1 and sys.getrefcount(base) == 3)):
+    if base.flags.owndata and (not base.flags.writeable or (depth == 1 and sys.getrefcount(base) == IN_VARIABLE + 1)):
         return x  # a view that `data` made of a result
     return new_array(memory.copy(), x.spec, x.weak)
 

@@ -23,6 +23,7 @@ from nnc.lower.program.device_frame import DeviceFrame
 from nnc.lower.program.program import Program
 from nnc.lower.program.simulated import SimModule
 from nnc.options import waits_in_each_call
+from nnc.references import IN_VARIABLE
 
 
 class QueuedProgram:
@@ -135,7 +136,7 @@ class DeviceProgram(QueuedProgram):
             return own  # was sent for this call
         memory[place] = None
         leaf.delete()
-        if sys.getrefcount(own) > 2:
+        if sys.getrefcount(own) > IN_VARIABLE:
             own = self._interpreter.copy(own)
         own.forget()
         return own
