@@ -23,7 +23,7 @@ from nnc.commands.indexing import getitem
 from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak, to_dtype
 from nnc.commands.shape import transpose
 from nnc.context import get_context
-from nnc.devices import CPU, find_device, interpreter_of
+from nnc.devices import CPU, check_program, find_device, interpreter_of
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError, user_error
 from nnc.foreign import is_foreign
 from nnc.graph import Command, TensorSpec, spec_of
@@ -631,7 +631,9 @@ def asarray(
 def _place(x: Any, device: Any) -> Any:
     """An array on a device; None stands for the ambient one. Tracers have no device."""
     if device is not None:
-        find_device(device, "asarray")
+        name = find_device(device, "asarray").name
+        if not isinstance(x, Array):
+            check_program(name, "asarray")
     ambient = get_context().device
     if not isinstance(x, Array) or (device is None and ambient is None):
         return x

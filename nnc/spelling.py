@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from nnc.context import LOCATORS, set_context, where_arguments_are
-from nnc.devices import find_device, interpreter_of
+from nnc.devices import check_program, find_device, interpreter_of
 from nnc.errors import ArgumentTypeError, MissingNameError, user_error
 from nnc.tracebacks import leave
 
@@ -164,6 +164,7 @@ def spelled(function: F) -> F:
 def _on_device(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """The array that a function returns, made on the device that its argument `device` names."""
     device = find_device(kwargs["device"], function.__name__)
+    check_program(device.name, function.__name__)
     with set_context(device=interpreter_of(device)):
         result = function(*args, **kwargs)
     return result.to_device(device.name) if hasattr(result, "to_device") else result

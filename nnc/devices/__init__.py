@@ -1,6 +1,6 @@
 """Devices: the protocol that each implements, and the ones that there are."""
 
-from nnc.devices.known import check_device, devices, find_device, interpreter_of, set_interpreter
+from nnc.devices.known import check_program, devices, find_device, interpreter_of, set_interpreter
 from nnc.devices.protocol import CPU, Accelerator, Block, Device, Elements, Event, Pool, Stream, Transfer, kind_of
 
 __all__ = [
@@ -13,7 +13,7 @@ __all__ = [
     "Pool",
     "Stream",
     "Transfer",
-    "check_device",
+    "check_program",
     "devices",
     "find_device",
     "interpreter_of",

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from nnc.context import get_context
 from nnc.devices.cpu import Cpu
 from nnc.devices.protocol import CPU, SIMULATED, Device
 from nnc.devices.sim import SimDevice
-from nnc.errors import UnsupportedError, user_error
+from nnc.errors import DeviceError, UnsupportedError, user_error
 from nnc.fork import new_lock
 
 _SIMULATED = re.compile(
@@ -53,18 +54,22 @@ def find_device(name: Any, where: str) -> Device:
         return _DEVICES.setdefault(str(name), SimDevice(str(name)))
 
 
-def check_device(name: Any, where: str) -> None:
-    """Refuses a `device` argument that names no device.
+def check_program(device: str, where: str) -> None:
+    """Refuses a `device` argument within a compiled function that runs on another device.
 
     Args:
-        name: as for `find_device`; None stands for the default.
+        device: its name.
         where: the function the user called, for the error.
 
     Raises:
-        UnsupportedError: there is no such device.
+        DeviceError: the function runs elsewhere.
     """
-    if name is not None:
-        find_device(name, where)
+    program = get_context().program
+    if program not in (None, device):
+        raise user_error(
+            DeviceError, where, f"device={device!r} within a compiled function that runs on {program}: all its values are there.",
+            fix=f"leave device= out, or compile the function with device={device!r}.",
+        )  # fmt: skip
 
 
 def set_interpreter(maker: Callable[[Any], Any]) -> None:

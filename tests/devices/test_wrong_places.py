@@ -94,10 +94,34 @@ def test_an_argument_on_another_device_than_the_function_is_told(device: str) ->
         )  # fmt: skip
 
 
+def _in_a_block(x: Any) -> Any:
+    with nnc.default_device("sim:1"):
+        return x + nnp.ones(3)
+
+
+INSIDE: dict[str, Use] = {
+    "a new array": lambda x: x + nnp.zeros(3, device="sim:1"),
+    "a value": lambda x: nnc.asarray(x, "float64", device="sim:1"),
+    "a copy": lambda x: nnc.device_put(x, "sim:1") + 1,
+    "a block": _in_a_block,
+    "in a branch": lambda x: nnc.cond(x[0, 0] > 0, lambda: x, lambda: x * nnp.ones(3, device="sim:1")),
+}
+
+
+@rows(INSIDE)
+def test_a_compiled_function_does_not_leave_its_device(use: Use) -> None:
+    told = "device='sim:1' within a compiled function that runs on sim:0"
+    check_told(
+        lambda: nnc.compile(lambda x: use(x))(there()), DeviceError, told, "compile the function with device='sim:1'"
+    )
+    assert nnc.compile(lambda x: use(x))(there(device="sim:1")).device == "sim:1"
+
+
 def test_new_arrays_on_the_device_of_an_argument_meet_it() -> None:
     def f(x: Any) -> Any:
         return nnp.sum(x * nnp.ones(x.shape, device=x.device))
 
+    assert nnc.compile(lambda x: nnp.ones(len(x.device)))(there()).shape == (len("sim:0"),)
     for transform in (nnc.grad(f), nnc.vmap(f), nnc.compile(f), nnc.jacfwd(f)):
         assert transform(there()).device == "sim:0" and transform(X).device == "cpu"
 

@@ -20,7 +20,7 @@ from nnc.commands.promote import as_operand
 from nnc.commands.rules import REMOVABLE_EFFECTS, effect
 from nnc.context import LOCATORS, get_context, set_context
 from nnc.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
-from nnc.devices import CPU, Accelerator, Elements, find_device, interpreter_of, set_interpreter
+from nnc.devices import CPU, Accelerator, Elements, check_program, find_device, interpreter_of, set_interpreter
 from nnc.devices.memory import DeviceMemory, Staging
 from nnc.dtypes import TAPE
 from nnc.errors import DeviceError, user_error
@@ -236,6 +236,8 @@ def device_put(tree_of_arrays: T, device: str | None = None) -> T:
         ambient = get_context().device
         default = CPU if ambient is None else ambient.device.name
         name = default if device is None else find_device(device, "device_put").name
+        if device is not None:
+            check_program(name, "device_put")
         with set_context(device=None):  # arrays of NumPy go straight to the device
             placed: T = tree.map(lambda x: _put(x, name), tree_of_arrays)
         return placed
@@ -287,4 +289,6 @@ def default_device(device: str) -> AbstractContextManager[object]:
         ...     print(nnp.zeros(2).device)
         sim:0
     """
-    return set_context(device=interpreter_of(find_device(device, "default_device")))
+    found = find_device(device, "default_device")
+    check_program(found.name, "default_device")
+    return set_context(device=interpreter_of(found))

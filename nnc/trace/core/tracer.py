@@ -44,9 +44,9 @@ class Tracer(ArrayMethods):
 
     @property
     def device(self) -> str:
-        """The device that the function's arguments are on; "cpu" within compiled functions, whose graphs know no device."""
-        ambient = get_context().device
-        return CPU if ambient is None else str(ambient.device.name)
+        """The device of the compiled function that is being traced, else of the function's arguments."""
+        context = get_context()
+        return context.program or (CPU if context.device is None else str(context.device.device.name))
 
     def block_until_ready(self) -> Tracer:
         """Does nothing: a traced value is not computed yet."""
