@@ -13,6 +13,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands.rules import in_place_facts, numpy_into, ufunc_of
+from nnc.devices import CPU
 from nnc.graph import Command, Kernel, TensorSpec, find_kernel, kernel, reference
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import NDArray
@@ -27,7 +28,7 @@ _NATIVE = frozenset((*dtypes.SIGNED, *dtypes.UNSIGNED, dtypes.float32, dtypes.fl
 
 
 def choose_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Params) -> Kernel:
-    """The best kernel that a backend has for these inputs, else the reference's.
+    """The best kernel that a backend has on the CPU for these inputs, else the reference's.
 
     Raises:
         BackendError: the command has neither kernel nor reference.
@@ -36,12 +37,12 @@ def choose_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Param
 
 
 def candidate_kernels(command: Command, specs: tuple[TensorSpec, ...], params: Params) -> list[Kernel]:
-    """All kernels that take these inputs, first the one that `choose_kernel` names, last the reference's.
+    """All kernels on the CPU that take these inputs, first the one that `choose_kernel` names, last the reference's.
 
     Raises:
         BackendError: the command has neither kernel nor reference.
     """
-    found = [candidate for candidate in kernel.get(command, ()) if candidate.supports(specs, params)]
+    found = [each for each in kernel.get(command, ()) if each.device == CPU and each.supports(specs, params)]
     if not found:
         return [choose_kernel(command, specs, params)]
     if command in reference:

@@ -145,7 +145,7 @@ class _Lowering:
         return self._program(planned, options, self._queue(options)).run
 
     def _queue(self, options: Options) -> KernelQueue:
-        return KernelQueue(self.compiler if options.native else None, self.step_kernel, self.workspace)
+        return KernelQueue(self.compiler if options.native else None, self.step_kernel, self.workspace, self.device)
 
     def _program(self, planned: Planned, options: Options, queue: KernelQueue) -> Program:
         """Makes the program of a memory plan; `queue` may hold some of its compiled kernels."""

@@ -29,11 +29,16 @@ Axes = tuple[int, ...]
 _Sum = tuple[int, Axes, int]  # the kind of the reduced operand, the axes that are removed, the kind of the result
 
 
-def can_fuse(node: Node) -> bool:
-    """Whether a node can be a part of a printed loop nest."""
+def can_fuse(node: Node, device: str) -> bool:
+    """Whether a node can be a part of a printed loop nest.
+
+    Args:
+        node: of a graph.
+        device: kind of the device that the program runs on; kernels for other kinds are not asked.
+    """
     if node.command is unit:
         return True
-    if node.graphs or len(node.outputs) != 1 or has_better_kernel(node):
+    if node.graphs or len(node.outputs) != 1 or has_better_kernel(node, device):
         return False
     if is_gather(node) and node.params["mode"] == "error" and node.inputs[1].spec.size > _INDICES:
         return False  # many indices are checked by several threads in a kernel of their own
@@ -59,9 +64,9 @@ def _has_code(
     return has_scalar(command, inputs, output, dict.fromkeys(params))
 
 
-def has_better_kernel(node: Node) -> bool:
-    """Whether a backend has a kernel for the node of a higher priority than printed loop nests."""
-    better = _better_kernels(node.command, REGISTRY.version)
+def has_better_kernel(node: Node, device: str) -> bool:
+    """Whether a backend has a kernel for the node of a higher priority than printed loop nests, on this kind of device."""
+    better = _better_kernels(node.command, device, REGISTRY.version)
     if not better:
         return False
     specs = tuple([symbol.spec for symbol in node.inputs])
@@ -69,10 +74,10 @@ def has_better_kernel(node: Node) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _better_kernels(command: Command, _version: int) -> tuple[Kernel, ...]:
-    """Returns a command's kernels of a higher priority than loop nests, among the kernels registered in this version."""
-    nests = max([each.priority for each in kernel.get(fused, ())], default=0)
-    return tuple([each for each in kernel.get(command, ()) if each.priority > nests])
+def _better_kernels(command: Command, device: str, _version: int) -> tuple[Kernel, ...]:
+    """Returns a command's kernels of a higher priority than loop nests, among a device's kernels registered in this version."""
+    nests = max([each.priority for each in kernel.get(fused, ()) if each.device == device], default=0)
+    return tuple([each for each in kernel.get(command, ()) if each.device == device and each.priority > nests])
 
 
 def is_reduction(node: Node) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nnc.commands.rules import placed, takes_epilogue
+from nnc.devices import CPU
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remember import remembered
 from nnc.lower.kernels.builder import Code, Value
@@ -29,9 +30,9 @@ class Epilogue:
     domain: Domain
 
     @classmethod
-    def of(cls, graph: Graph) -> Epilogue | None:
-        """The epilogue of a sub-graph; None where that is not computed element by element."""
-        parts = _parts_of(graph)
+    def of(cls, graph: Graph, device: str = CPU) -> Epilogue | None:
+        """The epilogue of a sub-graph on a kind of device; None where that is not computed element by element."""
+        parts = _parts_of(graph, device)
         return cls(graph, *parts) if parts is not None else None
 
     @property
@@ -57,14 +58,14 @@ class Epilogue:
 
 
 @remembered  # passes and searches for kernels ask for each several times
-def _parts_of(graph: Graph) -> tuple[Node, tuple[Node, ...], Domain] | None:
+def _parts_of(graph: Graph, device: str) -> tuple[Node, tuple[Node, ...], Domain] | None:
     """Parts of an epilogue beside its sub-graph."""
     if not graph.nodes or graph.nodes[0].command not in takes_epilogue:
         return None
     product, *nodes = graph.nodes
     if product.inputs != graph.inputs[:2]:
         return None
-    if any(not can_fuse(node) or is_reduction(node) or node.command in placed for node in nodes):
+    if any(not can_fuse(node, device) or is_reduction(node) or node.command in placed for node in nodes):
         return None
     domain = Domain.of(graph.update(inputs=(product.outputs[0], *graph.inputs[2:]), nodes=tuple(nodes)))
     every = set(domain.axes(product.outputs[0])) - {UNIT}

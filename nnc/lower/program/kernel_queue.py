@@ -16,18 +16,18 @@ A text printed early that the program does not need costs no more than its compi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from nnc.commands.control import fused
 from nnc.commands.facts import has_companion
 from nnc.commands.rules import expansion, joined, takes_epilogue
 from nnc.context import timed
+from nnc.devices import CPU
 from nnc.dtypes import TAPE
-from nnc.graph import Graph, Kernel, Node, find_kernel, kernel
+from nnc.graph import Command, Graph, Kernel, Node, find_kernel, kernel
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
 from nnc.lower.kernels.native import Compiler, Native, Remembered
-from nnc.lower.phases import FUSE, LAYOUT, Phase
+from nnc.lower.phases import LAYOUT, Phase
 from nnc.lower.plan.bind import Emitted, emit, no_workspace
 from nnc.lower.plan.emit import Workspace, is_move
 from nnc.lower.plan.liveness import walk
@@ -45,6 +45,7 @@ class KernelQueue:
         compiler: takes the texts; without one nothing is printed.
         choose: gives the kernel of a step.
         workspace: bytes that the kernel of a node needs while it runs.
+        device: kind of the device that the kernels run on.
     """
 
     def __init__(
@@ -52,8 +53,9 @@ class KernelQueue:
         compiler: Compiler | None = None,
         choose: Callable[[Step], Kernel | None] = lambda step: None,
         workspace: Workspace = no_workspace,
+        device: str = CPU,
     ) -> None:
-        self.compiler, self._choose, self._workspace = compiler, choose, workspace
+        self.compiler, self._choose, self._workspace, self._device = compiler, choose, workspace, device
         self._known: dict[Any, tuple[Step, Native | None]] = {}  # holds a step, so that its id stays its own
 
     def begin(self) -> None:
@@ -64,10 +66,10 @@ class KernelQueue:
                 self.compiler.expect(native)
 
     def after(self, phase: Phase, graph: Graph) -> None:
-        """Prints the kernels whose texts are final after a phase of lowering; `graph` is its result."""
+        """Prints the kernels whose texts are final after LAYOUT or FUSE; `graph` is the result of that phase."""
         if self.compiler is not None:
-            emitted = emit(_FINAL_AFTER[phase.name](graph), self._workspace)
-            self.add(emitted)
+            final = settled(graph, self._device) if phase.name == LAYOUT.name else fused_alone(graph)
+            self.add(emit(final, self._workspace))
 
     def add(self, emitted: Emitted) -> None:
         """Prints the kernels of steps on tensors that have memory of their own, but for steps whose strides may still change.
@@ -127,7 +129,7 @@ def _touches_tape(step: Step, buffers: Sequence[Buffer]) -> bool:
 # -- nodes in their final form -----------------------------------------------------------------------------------------
 
 
-def settled(graph: Graph) -> Graph:
+def settled(graph: Graph, device: str = CPU) -> Graph:
     """Returns the nodes, also of sub-graphs, that no pass touches which comes after the form of a graph is settled, and the views
     that they read through.
 
@@ -135,14 +137,13 @@ def settled(graph: Graph) -> Graph:
     a product is if its first reader is computed so.
     """
     nodes = tuple(dict.fromkeys(graph.walk()))
-    known = {name: kernel.get(name, ()) for name in {node.command for node in nodes}}
-    printed = {name for name, kernels in known.items() if any(isinstance(each.native, Remembered) for each in kernels)}
-    kept = {node for node in nodes if node.command in printed and _stays(node)}
+    printed = {name for name in {node.command for node in nodes} if _is_printed_once(name, device)}
+    kept = {node for node in nodes if node.command in printed and _stays(node, device)}
     products = {node.outputs[0]: node for node in kept if node.command in takes_epilogue}
     if products:
         for node in nodes:
             for product in [products.pop(symbol) for symbol in node.inputs if symbol in products]:
-                if can_fuse(node) and not is_view(node) and not is_reduction(node):
+                if can_fuse(node, device) and not is_view(node) and not is_reduction(node):
                     kept.discard(product)
     return _with_views(nodes, kept)
 
@@ -176,16 +177,18 @@ def _with_views(nodes: Sequence[Node], kept: set[Node]) -> Graph:
     return Graph(tuple(read), (), part)
 
 
-def _stays(node: Node) -> bool:
+def _is_printed_once(name: Command, device: str) -> bool:
+    """Whether a command has a kernel for a kind of device that is printed once for all steps alike."""
+    return any(each.device == device and isinstance(each.native, Remembered) for each in kernel.get(name, ()))
+
+
+def _stays(node: Node, device: str) -> bool:
     """Whether a node that is no product becomes a step unchanged, with a kernel that is printed once."""
-    if node.graphs or node.command in expansion or can_fuse(node):
+    if node.graphs or node.command in expansion or can_fuse(node, device):
         return False
     if node.command in joined or has_companion(node.command):  # parts are put together, or nodes are
         return False
     if any(symbol.dtype == TAPE for symbol in (*node.inputs, *node.outputs)):
         return False
-    found = find_kernel(node.command, tuple(symbol.spec for symbol in node.inputs), node.params)
+    found = find_kernel(node.command, tuple(symbol.spec for symbol in node.inputs), node.params, device)
     return found is not None and isinstance(found.native, Remembered)
-
-
-_FINAL_AFTER = MappingProxyType({LAYOUT.name: settled, FUSE.name: fused_alone})

@@ -177,7 +177,7 @@ def _form(
         nodes=(*nodes, *graph.nodes),
         name="with_epilogue",
     )
-    if Epilogue.of(whole) is None:
+    if Epilogue.of(whole, device) is None:
         return None
     pairs = tuple((number[i], j) for i, j in node.params["overwrite"] if i in number and views[i] is None)
     params = MappingProxyType({"overwrite": pairs})

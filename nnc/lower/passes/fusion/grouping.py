@@ -56,9 +56,10 @@ class Grouping:
     Args:
         early: number of nodes that stay in front of the others.
         compact: whether nothing may be kept in memory for longer.
+        device: kind of the device that the graph runs on.
     """
 
-    def __init__(self, graph: Graph, early: int, compact: bool) -> None:
+    def __init__(self, graph: Graph, early: int, compact: bool, device: str) -> None:
         self.nodes, self.early, self.compact = graph.nodes, early, compact
         self.group: list[Group | None] = [None] * len(graph.nodes)
         self.writer: dict[Symbol, int] = {}
@@ -77,7 +78,7 @@ class Grouping:
         self._single: int | None = None  # the last node that computes a single value
         self._copies = repeated(graph)  # go with their reader, not with others that read the same
         known = graph.attrs.get("_fusable", {})
-        fusable = [known[node] if node in known else can_fuse(node) for node in graph.nodes]
+        fusable = [known[node] if node in known else can_fuse(node, device) for node in graph.nodes]
         for i, node in enumerate(graph.nodes):
             self._describe(i, node, fusable[i])
         self._made = list(accumulate(self._nbytes, initial=0))  # bytes that are written before a node

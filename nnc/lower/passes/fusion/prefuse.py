@@ -13,6 +13,7 @@ from functools import partial
 
 from nnc.commands.control import unit
 from nnc.commands.rules import effect, number, scalar
+from nnc.devices import kind_of
 from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray, new_symbol
@@ -39,8 +40,9 @@ def prefuse(graph: Graph, options: Options) -> Graph:
         g = dot(x, y); m = mul(v, 0.9); v' = add(m, g); w' = sub(w, v')
         →  g = dot(x, y); v', w' = unit(v, g, w) {%3 = add(mul(%0, 0.9), %1); %3, sub(%2, %3)}
     """
-    found = _find(graph) if options.native else {}
-    return _Made(graph, found).result() if found else graph
+    device = kind_of(options.device)
+    found = _find(graph, device) if options.native else {}
+    return _Made(graph, found, device).result() if found else graph
 
 
 def members(node: Node) -> tuple[list[Node], Mapping[Symbol, NDArray]]:
@@ -65,11 +67,11 @@ class _Group:
     waits: set[frozenset[Symbol]]
 
 
-def _find(graph: Graph) -> dict[Node, list[Node]]:
+def _find(graph: Graph, device: str) -> dict[Node, list[Node]]:
     """Finds the nodes of each unit, by the last of them; units that wait for nothing come first: results of others are then read
     next.
     """
-    tail = _tail(graph)
+    tail = _tail(graph, device)
     if len(tail) < 2:
         return {}
     given, views = _given(graph)
@@ -126,21 +128,21 @@ def _given(graph: Graph) -> tuple[set[Symbol], dict[Symbol, Symbol]]:
     return given, views
 
 
-def _tail(graph: Graph) -> list[Node]:
+def _tail(graph: Graph, device: str) -> list[Node]:
     """The nodes that kernels run element by element and that only such nodes read, in order."""
     read: set[Symbol] = set()  # by other nodes
     tail: list[Node] = []
     for node in reversed(graph.nodes):
-        if node.command in scalar and node.outputs[0] not in read and _is_elementwise(node):
+        if node.command in scalar and node.outputs[0] not in read and _is_elementwise(node, device):
             tail.append(node)
         else:
             read.update(node.inputs)
     return tail[::-1]
 
 
-def _is_elementwise(node: Node) -> bool:
+def _is_elementwise(node: Node, device: str) -> bool:
     """Whether a node of a command on numbers makes several of several, in a printed kernel."""
-    return bool(node.inputs) and node.outputs[0].spec.size > 1 and node.command not in effect and can_fuse(node)
+    return bool(node.inputs) and node.outputs[0].spec.size > 1 and node.command not in effect and can_fuse(node, device)
 
 
 # -- the new graph -----------------------------------------------------------------------------------------------------
@@ -149,8 +151,8 @@ def _is_elementwise(node: Node) -> bool:
 class _Made:
     """The graph with units."""
 
-    def __init__(self, graph: Graph, found: Mapping[Node, Sequence[Node]]) -> None:
-        self.graph, self.found = graph, found
+    def __init__(self, graph: Graph, found: Mapping[Node, Sequence[Node]], device: str) -> None:
+        self.graph, self.found, self.device = graph, found, device
         self.outputs = frozenset(graph.outputs)
         self.numbers = {s: value for s, value in graph.constants.items() if value.size == 1 and has_code(s.dtype)}
         self.held = self._held()
@@ -175,9 +177,14 @@ class _Made:
         """Finds nodes whose result has one known value everywhere: commands without operands, and constants."""
         held: dict[Symbol, tuple[Node, ...]] = dict.fromkeys(self.numbers, ())
         for node in self.graph.nodes:
-            if is_view(node) and node.inputs[0].spec.size == 1 and node.inputs[0] in held and can_fuse(node):
+            if (
+                is_view(node)
+                and node.inputs[0].spec.size == 1
+                and node.inputs[0] in held
+                and can_fuse(node, self.device)
+            ):
                 held[node.outputs[0]] = (*held[node.inputs[0]], node)
-            elif node.command in number and can_fuse(node):
+            elif node.command in number and can_fuse(node, self.device):
                 held[node.outputs[0]] = (node,)
         return held
 

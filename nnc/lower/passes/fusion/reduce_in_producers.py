@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nnc.devices import kind_of
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
 from nnc.options import Options
@@ -24,10 +25,12 @@ def reduce_in_producers(graph: Graph, options: Options) -> Graph:
     """
     if not options.native:
         return graph
-    sums = [node for node in graph.nodes if is_reduction(node) and _is_small(node) and can_fuse(node)]
+    device = kind_of(options.device)
+    sums = [node for node in graph.nodes if is_reduction(node) and _is_small(node) and can_fuse(node, device)]
     wanted = {node.inputs[0] for node in sums}
     made = [node for node in graph.nodes if not wanted.isdisjoint(node.outputs)]
-    ends = {s for node in made if can_fuse(node) and not is_view(node) and not is_reduction(node) for s in node.outputs}
+    made = [node for node in made if can_fuse(node, device) and not is_view(node) and not is_reduction(node)]
+    ends = {s for node in made for s in node.outputs}
     moved: dict[Symbol, list[Node]] = {}
     for node in sums:
         if node.inputs[0] in ends:

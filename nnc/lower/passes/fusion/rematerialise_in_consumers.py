@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from nnc.commands.rules import weight
+from nnc.devices import kind_of
 from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.kernels.domain import can_fuse, is_view
@@ -36,7 +37,7 @@ def rematerialise_in_consumers(graph: Graph, options: Options) -> Graph:
     if not options.native:
         return graph
     candidates = [node for node in graph.nodes if _is_light(node)]
-    return _Spread(graph).result(candidates) if candidates else graph
+    return _Spread(graph, kind_of(options.device)).result(candidates) if candidates else graph
 
 
 def _is_light(node: Node) -> bool:
@@ -61,8 +62,8 @@ def repeated(graph: Graph) -> set[Symbol]:
 class _Spread:
     """One run of the pass."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph, self.outputs = graph, frozenset(graph.outputs)
+    def __init__(self, graph: Graph, device: str) -> None:
+        self.graph, self.device, self.outputs = graph, device, frozenset(graph.outputs)
         self.fusable: dict[Node, bool] = {}
         self.writer = {symbol: i for i, node in enumerate(graph.nodes) for symbol in node.outputs}
         self.readers: dict[Symbol, list[int]] = {}
@@ -74,7 +75,7 @@ class _Spread:
         """Whether a node can be part of a kernel."""
         found = self.fusable.get(node)
         if found is None:
-            found = self.fusable[node] = can_fuse(node)
+            found = self.fusable[node] = can_fuse(node, self.device)
         return found
 
     @cached_property

@@ -6,6 +6,7 @@ import math
 
 from nnc import dtypes
 from nnc.commands.facts import is_sum, squared
+from nnc.devices import kind_of
 from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.kernels.domain import can_fuse
@@ -35,16 +36,20 @@ def shifted_sums(graph: Graph, options: Options) -> Graph:
         m = reduce_sum(x) / n; v = reduce_sum(square(x - m))
         →  c = mean(x[::k]); d = x - c; s = reduce_sum(d); m = (s + c · n) / n; v = reduce_sum(square(d)) - s · s / n
     """
-    return _Shifted().graph(graph) if options.native else graph
+    return _Shifted(kind_of(options.device)).graph(graph) if options.native else graph
 
 
 class _Shifted(OncePerGraph):
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self.device = device
+
     def rewrite(self, graph: Graph) -> Graph:
         return _Moments(self, graph).result()
 
 
 class _Moments(Remake):
-    def __init__(self, passes: OncePerGraph, graph: Graph) -> None:
+    def __init__(self, passes: _Shifted, graph: Graph) -> None:
         super().__init__(passes, graph)
         writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
         centred = Centred(writers, graph.constants)
@@ -56,7 +61,7 @@ class _Moments(Remake):
             base = _squared(node, writers)
             total = centred.total(base, node.params["axes"]) if base is not None else None
             made = writers.get(total.inputs[0]) if total is not None else None
-            if total is not None and _is_long(total) and (made is None or not can_fuse(made)):
+            if total is not None and _is_long(total) and (made is None or not can_fuse(made, passes.device)):
                 self.total_of[node.outputs[0]] = total.outputs[0]
         self.totals = set(self.total_of.values())
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from nnc.commands.rules import scalar
 from nnc.commands.shape import broadcast_axes, invert_permutation
+from nnc.devices import CPU, kind_of
 from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
 from nnc.lower.passes.once import OncePerGraph
@@ -49,6 +50,8 @@ _HOLDS_AXES = frozenset({"axis", "axes"})
 def layout(graph: Graph, options: Options) -> Graph:
     """Lets chains of nodes between convolutions run with the channels last, where that moves fewer bytes, in sub-graphs, too.
 
+    Programs for other devices than CPUs stay: the costs are of the CPU's library.
+
     Requires: `simplify` has run, so that no needless nodes follow a convolution.
     Ensures:  the same values; inputs and outputs of the graph keep their axes. Nodes between are turned with their operands, by
               `transpose` and, where memory is to be written in the new order, `reorder`.
@@ -57,7 +60,7 @@ def layout(graph: Graph, options: Options) -> Graph:
         y = conv(x, w); z = exp(y); u = conv(z, w)
         →  a = reorder(x); y = conv(a, w){channels_last}; z = exp(y); u = conv(z, w){channels_last}; v = transpose(u)
     """
-    return _Layouts().graph(graph) if options.native else graph
+    return _Layouts().graph(graph) if options.native and kind_of(options.device) == CPU else graph
 
 
 def last_order(ndim: int) -> Axes:

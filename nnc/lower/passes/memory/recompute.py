@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from nnc.commands.rules import scalar, weight
+from nnc.devices import kind_of
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.kernels.domain import can_fuse, is_reduction
 from nnc.lower.passes.memory.order import Description
@@ -63,7 +64,7 @@ class Peak:
     """
 
     def __init__(self, graph: Graph, options: Options, origin: Peak | None = None) -> None:
-        self.graph, self.options = graph, options
+        self.graph, self.options, self.device = graph, options, kind_of(options.device)
         donated = {graph.inputs[i] for i in options.donated}
         known = origin.description if origin is not None else graph.attrs.get("_description")
         self.description: Description = Description(graph, donated=donated, free=graph.outputs, known=known)
@@ -104,7 +105,7 @@ class Peak:
         large = set(early) - kept
         late = [(node, large.intersection(read)) for node, read in self._late()]
         for node, read in late:
-            if not read <= kept and not can_fuse(node):
+            if not read <= kept and not can_fuse(node, self.device):
                 kept |= read
         wanted = {symbol for _, read in late for symbol in read} - kept
         stored = self._cheapest(wanted, kept)
@@ -145,7 +146,7 @@ class Peak:
             if symbol in found:
                 continue
             node = self.graph.nodes[self.writers[symbol]] if symbol in self.writers else None
-            if node is None or not can_fuse(node) or is_reduction(node):
+            if node is None or not can_fuse(node, self.device) or is_reduction(node):
                 found[symbol] = None
                 continue
             sources = [base for base in [self.views[s].base for s in node.inputs] if base not in kept]

@@ -22,6 +22,7 @@ from nnc.commands.conv import conv, conv_input_grad
 from nnc.commands.rules import Value
 from nnc.commands.shape import flip, pad, reshape, slice_axis, transpose
 from nnc.commands.windows import Padding, Shape
+from nnc.devices import CPU, kind_of
 from nnc.graph import Command, Graph, TensorSpec, apply_rules, find_kernel, register_pass, rewrite_rule, sample
 from nnc.lower.passes.simplify.algebra import spec
 from nnc.options import Options
@@ -40,6 +41,8 @@ def subpixel(graph: Graph, options: Options) -> Graph:
     places that only some results of a block read, the others have weights of 0: values differ by rounding, and infinities and NaNs
     may spread over a block.
 
+    Programs for other devices than CPUs stay: the rule asks kernels of the CPU.
+
     Requires: nothing; `simplify` and dead code elimination should follow.
     Ensures:  the same values as said above. Groups, dilated kernels, and gradients with more padding than kernel stay.
 
@@ -47,7 +50,7 @@ def subpixel(graph: Graph, options: Options) -> Graph:
         x = conv_input_grad(ct, w){stride=(2,), spatial=(8,)}  (w: 64x3x4)
         →  v = rearranged w  (6x64x2); y = conv(ct, v){stride=(1,)}; x = reshape(transpose(reshape(y)))
     """
-    return apply_rules(graph, RULES)
+    return apply_rules(graph, RULES) if kind_of(options.device) == CPU else graph
 
 
 # -- cost model --------------------------------------------------------------------------------------------------------

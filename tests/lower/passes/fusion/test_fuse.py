@@ -12,6 +12,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.commands import elementwise as ew
+from nnc.devices import CPU
 from nnc.graph import Graph, GraphBuilder, TensorSpec, run_passes
 from nnc.lower.passes.fusion.grouping import Grouping
 from nnc.lower.phases import SIMPLIFYING, names_of
@@ -219,7 +220,7 @@ def test_compact_kernels_keep_nothing_in_memory_for_longer() -> None:
 @given(graphs())
 def test_each_group_is_one_loop_nest_whether_or_not_that_was_looked_at(graph: Graph) -> None:
     """Groups that go over elements of one shape are joined without a look at their loops."""
-    grouping = Grouping(graph, 0, compact=False)
+    grouping = Grouping(graph, 0, compact=False, device=CPU)
     for i, group in enumerate(grouping.group):
         if group is not None:
             assert i in group.nodes

@@ -8,7 +8,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.graph import Graph, verify
+from nnc.graph import Graph, run_passes, verify
 from nnc.lower.phases import SIMPLIFYING, names_of
 from nnc.options import Options
 from tests.lower.passes.tools import names, run
@@ -78,6 +78,13 @@ def test_the_training_step_of_a_residual_network_turns_nothing_but_its_images() 
     ]
     assert len(convolutions) == 5 * 3 - 1
     assert all(node.params["channels_last"] for node in convolutions)
+
+
+def test_convolutions_on_another_device_keep_their_axes() -> None:
+    graph = nnc.make_graph(chain(nn.relu))(values(2, 8, 16, 16), values(8, 8, 3, 3))
+    for device, turned in (("cpu", True), ("cuda:0", False)):
+        after = run_passes(graph, [*names_of(SIMPLIFYING), "layout"], Options(device=device))
+        assert bool(with_channels_last(after)) == turned
 
 
 def chain(middle: Any, convolutions: int = 3) -> Any:

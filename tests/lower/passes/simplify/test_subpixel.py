@@ -17,10 +17,11 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.commands.conv import conv_input_grad
-from nnc.graph import Graph, Rule, Sample, check_rule, find_kernel, sample
+from nnc.graph import Graph, Rule, Sample, check_rule, find_kernel, run_passes, sample
 from nnc.lower.passes.simplify.algebra import spec
 from nnc.lower.passes.simplify.subpixel import RULES, blocks_as_channels
 from nnc.lower.phases import SIMPLIFYING, names_of
+from nnc.options import Options
 from tests.lower.passes.tools import evaluate, names, record, run
 
 RNG = np.random.default_rng(3)
@@ -153,6 +154,13 @@ def test_kernels_say_whether_their_vectors_hold_channels(dtype: str) -> None:
     has_lanes = kernel is not None and kernel.lanes(case.specs, case.params) > 0
     assert changes(case) == has_lanes
     assert dtype == "float32" or not has_lanes
+
+
+def test_convolutions_on_another_device_stay() -> None:
+    case = transposed((1, 16, 19, 19), (16, 1, 7, 7), ((3, 3), (3, 3)), stride=(2, 2))
+    with lanes(16, always=True):
+        assert changes(case)
+        assert names(run_passes(graph_of(case), ["subpixel"], Options(device="cuda:0"))) == ["conv_input_grad"]
 
 
 def test_infinities_and_nans_spread_over_a_block_at_most() -> None:
