@@ -64,25 +64,32 @@ class Staging:
         self._device, self._lock = device, new_lock()
         self._buffers: deque[tuple[NDArray, Event | None]] = deque()
 
-    def send(self, source: NDArray, block: Block) -> None:
-        """Copies a host array to a block. The caller may write to the array as soon as this returns.
+    def send(self, source: NDArray, label: str) -> DeviceMemory:
+        """Copies a host array to the device. The caller may write to the array as soon as this returns.
 
-        Work that is queued later in the device's own stream finds the elements there.
+        The copy waits for no work but that on its own memory. Later work in the device's own stream finds the elements.
 
         Args:
             source: of any layout.
-            block: of the device, as large as the array.
+            label: the content of the memory, for messages.
+
+        Returns:
+            the memory that gets the elements.
+
+        Raises:
+            OutOfMemoryError: the device has none left.
         """
         device, data = self._device, np.ascontiguousarray(source).reshape(-1).view(np.uint8)
         with self._lock:
-            device.sending.wait_for(device.stream.record())
+            memory = DeviceMemory(device, device.pool.allocate(data.nbytes, device.sending, label))
             for first in range(0, data.nbytes, STAGED_BYTES):
                 part = data[first : first + STAGED_BYTES]
                 buffer = self._idle_buffer()
                 buffer[: part.nbytes] = part
-                event = device.transfer.to_device(buffer[: part.nbytes], block, device.sending, first)
+                event = device.transfer.to_device(buffer[: part.nbytes], memory.block, device.sending, first)
                 self._buffers.append((buffer, event))
                 device.stream.wait_for(event)
+        return memory
 
     def _idle_buffer(self) -> NDArray:
         """Returns a buffer that nobody reads any more."""

@@ -82,6 +82,22 @@ def test_arrays_of_every_size_are_sent_whole(nbytes: int) -> None:
     assert np.array_equal(there(x), x) and np.array_equal(there(x[::-1]), x[::-1])
 
 
+def test_arrays_are_sent_without_waiting_for_queued_work_and_their_memory_is_used_again() -> None:
+    device = find_device("sim:9", "test")
+    assert isinstance(device, SimDevice)
+    step, home = nnc.compile(lambda w, x: w + x.sum()), device.stream.number
+    for seed in range(5):
+        device.queues.reseed(seed)
+        w, addresses, behind = nnc.device_put(np.float32(0), "sim:9"), set(), 0
+        for i in range(40):  # the host waits for nothing
+            x = nnc.device_put(X + i, "sim:9")
+            behind += device.sending.clock.get(home, 0) == device.stream.clock.get(home, 0)
+            addresses.add(x.memory.block.address)
+            w = step(w, x)
+        assert behind <= 1 and len(addresses) < 20
+        assert float(w) == sum(float((X + i).sum()) for i in range(40))
+
+
 def test_waiting_returns_the_tree() -> None:
     tree = {"x": there() + 1, "y": nnp.ones(2), "z": 3}
     assert nnc.block_until_ready(tree) is tree

@@ -9,12 +9,15 @@ from typing import Any, NoReturn
 from nnc.devices.cpu import aligned_bytes
 from nnc.devices.protocol import Block, NDArray
 from nnc.devices.sim.order import Uses
-from nnc.devices.sim.streams import Queues, SimStream, Use
+from nnc.devices.sim.streams import Queues, SimEvent, SimStream, Use
 from nnc.errors import DeviceError, OutOfMemoryError, user_error
 from nnc.source import SourceLine
 
 ALIGNMENT = 256  # bytes, as on GPUs
 _BASE = 0x7D00_0000_0000_0000  # no process has memory there
+_MOST_WAITING = (
+    4  # freed blocks of a size that other streams may still use: sent arrays are two or three ahead of their use
+)
 _POISON = 0xCD  # in memory that is new or was freed
 
 
@@ -25,6 +28,7 @@ class _Region:
         self.address, self.bytes, self.stream = address, aligned_bytes(nbytes, ALIGNMENT), stream
         self.bytes[...] = _POISON
         self.uses = Uses(nbytes)
+        self.freed: SimEvent | None = None  # behind the work of the last block there
 
 
 class Lease:
@@ -196,7 +200,7 @@ class SimPool:
 
     def _give_back(self, lease: Lease, stream: SimStream) -> None:
         lease.is_free = True
-        lease.region.stream = stream
+        lease.region.stream, lease.region.freed = stream, stream.record()
         del self._live[lease.region.address]
         del self._starts[bisect_left(self._starts, lease.region.address)]
         self.used -= lease.region.bytes.nbytes
@@ -214,15 +218,21 @@ class SimPool:
             self.free(block, stream)
 
     def _reuse(self, size: int, stream: SimStream) -> _Region | None:
-        """The memory that was freed last, where its last work comes before the stream's next."""
-        for region in reversed(self._idle):
-            is_over = region.stream is stream or not region.uses.unfinished(stream.known())
-            if region.bytes.nbytes == size and is_over:
-                self._idle.remove(region)
-                self.used += size
-                region.stream = stream
-                return region
-        return None
+        """The memory that was freed last, where its last work comes before the stream's next. Where there is none, but much that
+        waits for other streams: the memory that was freed first, and the stream waits, too.
+        """
+        alike = [region for region in reversed(self._idle) if region.bytes.nbytes == size]
+        known = stream.known()
+        over = (region for region in alike if region.stream is stream or not region.uses.unfinished(known))
+        region = next(over, alike[-1] if len(alike) >= _MOST_WAITING else None)
+        if region is None:
+            return None
+        if region.stream is not stream and region.freed is not None:
+            stream.wait_for(region.freed)
+        self._idle.remove(region)
+        self.used += size
+        region.stream = stream
+        return region
 
     def _grow(self, size: int, nbytes: int, stream: SimStream) -> _Region:
         if self.used + sum(region.bytes.nbytes for region in self._idle) + size > self.capacity:

@@ -109,11 +109,8 @@ class DeviceFrame:
 
     def _send_constants(self) -> dict[int, DeviceMemory]:
         """Copies the constants to the device: by number."""
-        found, staging = {}, Staging(self._device)
-        for i, constant in enumerate(self._program.bound.constants):
-            found[i] = self._allocate(constant.nbytes, f"a constant of {self._name}")
-            staging.send(constant, found[i].block)
-        return found
+        staging, label = Staging(self._device), f"a constant of {self._name}"
+        return {i: staging.send(constant, label) for i, constant in enumerate(self._program.bound.constants)}
 
     def queue(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
         """Queues all steps.
