@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nnc import tree
+from nnc import tree as trees
 from nnc.array import Array, as_value
 from nnc.commands.debug import raise_unless_finite
 from nnc.commands.promote import as_operand
@@ -211,11 +211,11 @@ set_interpreter(_make)
 # -- for users ---------------------------------------------------------------------------------------------------------
 
 
-def device_put(tree_of_arrays: T, device: str | None = None) -> T:
+def device_put(tree: T, device: str | None = None) -> T:
     """Copies the arrays of a pytree to a device. The call returns before the copies are done.
 
     Args:
-        tree_of_arrays: arrays, NumPy arrays and numbers, in any pytree.
+        tree: arrays, NumPy arrays and numbers, in any pytree.
         device: a name, as `nnc.devices` lists it; by default the one of `nnc.default_device`, else "cpu".
 
     Returns:
@@ -237,7 +237,7 @@ def device_put(tree_of_arrays: T, device: str | None = None) -> T:
         if device is not None:
             check_program(name, "device_put")
         with set_context(device=None):  # arrays of NumPy go straight to the device
-            placed: T = tree.map(lambda x: _put(x, name), tree_of_arrays)
+            placed: T = trees.map(lambda x: _put(x, name), tree)
         return placed
     except BaseException as error:
         cut_traceback(error)
@@ -251,11 +251,11 @@ def _put(x: Any, device: str) -> Any:
 
 
 @api_boundary
-def block_until_ready(tree_of_arrays: T) -> T:
+def block_until_ready(tree: T) -> T:
     """Waits until the arrays of a pytree are computed.
 
     Args:
-        tree_of_arrays: arrays in any pytree.
+        tree: arrays in any pytree.
 
     Returns:
         the pytree.
@@ -264,10 +264,10 @@ def block_until_ready(tree_of_arrays: T) -> T:
         >>> nnc.block_until_ready(nnp.ones(2) + 1)
         Array([2., 2.], dtype=float32)
     """
-    for x in tree.leaves(tree_of_arrays):
+    for x in trees.leaves(tree):
         if isinstance(x, Array):
             x.block_until_ready()
-    return tree_of_arrays
+    return tree
 
 
 @api_boundary
