@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 import nnc
 import nnc.numpy as nnp
 from nnc.data import batches
-from nnc.devices import find_device
-from nnc.devices.sim import SimDevice
 from nnc.errors import DeviceError, OutOfMemoryError, UnsupportedError
+from tests.devices.wrong import new_device
 
 KEY = nnc.random.key(3)
 DATA = {"x": np.arange(40.0, dtype="float32").reshape(20, 2), "y": [np.arange(20), None], "name": "digits"}
@@ -88,9 +87,8 @@ def test_a_thread_sends_batches_before_they_are_taken() -> None:
             all_made.set()
         return part
 
-    device = find_device("sim:5", "test")
-    assert isinstance(device, SimDevice)
-    with batches(np.arange(20), 1, None, 2, transform=note, device="sim:5") as source:
+    device, name = new_device()
+    with batches(np.arange(20), 1, None, 2, transform=note, device=name) as source:
         first = next(source)
         assert all_made.wait(30) and len(device.pool.largest(100)) >= 3  # one taken, two waiting
         assert float(first) == 0 and [float(next(source)) for _ in range(3)] == [1, 2, 3]
@@ -123,11 +121,9 @@ def test_errors_are_raised_where_their_batch_was_due(prefetch: int) -> None:
 
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_a_device_that_is_full_or_lost_is_told_at_the_batch(prefetch: int) -> None:
-    full, lost = find_device("sim:6", "test"), find_device(f"sim:{7 + prefetch}", "test")
-    assert isinstance(full, SimDevice) and isinstance(lost, SimDevice)
-    full.pool.capacity = 1 << 20
+    (full, _), (lost, _) = new_device(capacity=1 << 20), new_device()
     source, kept = batches(np.ones((4, 100_000), np.float32), 1, None, prefetch, device=full.name), list[Any]()
-    with pytest.raises(OutOfMemoryError, match="sim:6"):
+    with pytest.raises(OutOfMemoryError, match=full.name):
         kept.extend(iter(source))
     lost.unplug()
     with pytest.raises(DeviceError, match="does not answer any more"):

@@ -14,9 +14,8 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn, optim
 from nnc.context import LOCATORS
-from nnc.devices import find_device
-from nnc.devices.sim import SimDevice
 from nnc.errors import ArgumentTypeError, DeviceError, OutOfBoundsError, OutOfMemoryError, UnsupportedError
+from tests.devices.wrong import new_device
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -83,14 +82,13 @@ def test_arrays_of_every_size_are_sent_whole(nbytes: int) -> None:
 
 
 def test_arrays_are_sent_without_waiting_for_queued_work_and_their_memory_is_used_again() -> None:
-    device = find_device("sim:9", "test")
-    assert isinstance(device, SimDevice)
+    device, name = new_device()
     step, home = nnc.compile(lambda w, x: w + x.sum()), device.stream.number
     for seed in range(5):
         device.queues.reseed(seed)
-        w, addresses, behind = nnc.device_put(np.float32(0), "sim:9"), set(), 0
+        w, addresses, behind = nnc.device_put(np.float32(0), name), set(), 0
         for i in range(40):  # the host waits for nothing
-            x = nnc.device_put(X + i, "sim:9")
+            x = nnc.device_put(X + i, name)
             behind += device.sending.clock.get(home, 0) == device.stream.clock.get(home, 0)
             addresses.add(x.memory.block.address)
             w = step(w, x)
@@ -301,25 +299,23 @@ def test_an_index_out_of_range_is_told_at_the_first_wait_with_the_line(run: Any,
 
 
 def test_no_memory_names_the_largest_tensors_and_loses_nothing() -> None:
-    device = find_device("sim:2", "test")
-    assert isinstance(device, SimDevice)
-    device.pool.capacity = 1 << 20
-    x = nnc.device_put(np.ones(200_000, np.float32), "sim:2")
+    _, place = new_device(capacity=1 << 20)
+    x = nnc.device_put(np.ones(200_000, np.float32), place)
     with pytest.raises(
-        OutOfMemoryError, match=r"sim:2: 800,000 bytes do not fit[\s\S]*float32\[200000\] \(800,000 bytes"
+        OutOfMemoryError, match=place + r": 800,000 bytes do not fit[\s\S]*float32\[200000\] \(800,000 bytes"
     ):
         x + 1
     assert float(x.sum()) == 200_000
     del x
-    assert float(nnc.device_put(np.ones(200_000, np.float32), "sim:2").sum()) == 200_000
+    assert float(nnc.device_put(np.ones(200_000, np.float32), place).sum()) == 200_000
 
 
 def test_a_lost_device_and_names_of_none_are_told() -> None:
-    device, x = find_device("sim:3", "test"), nnc.device_put(X, "sim:3")
-    assert isinstance(device, SimDevice)
+    device, place = new_device()
+    x = nnc.device_put(X, place)
     device.unplug()
-    for use in (lambda: x + 1, lambda: print(x), lambda: nnc.device_put(X, "sim:3")):
-        with pytest.raises(DeviceError, match="sim:3 does not answer any more"):
+    for use in (lambda: x + 1, lambda: print(x), lambda: nnc.device_put(X, place)):
+        with pytest.raises(DeviceError, match=f"{place} does not answer any more"):
             use()
     for name in ("cuda:9", "sim", "sim:x", "tpu:0", ""):
         with pytest.raises(UnsupportedError, match="there is no device"):

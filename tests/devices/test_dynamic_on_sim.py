@@ -17,6 +17,7 @@ import nnc.numpy as nnp
 from nnc import nn, optim
 from nnc.errors import ArgumentTypeError, DeviceError
 from nnc.trace.dynamic import routine as dynamic_routine
+from tests.devices.wrong import new_device
 from tests.programs.generated import OPERATIONS
 from tests.programs.test_remembered_dynamic import (
     ACTIONS,
@@ -163,7 +164,9 @@ def test_training_ends_with_the_weights_of_the_cpu(name: str) -> None:
 
 
 def test_steps_give_their_memory_back(g: nnc.DynamicGraph) -> None:
-    w, x = g.variable(there(np.ones((64, 64), np.float32), "sim:8")), there(np.ones((64, 64), np.float32), "sim:8")
+    _, place = new_device()
+    x = there(np.ones((64, 64), np.float32), place)
+    w = g.variable(x)
     pool = w.held.memory.device.pool
     used = []
     for _ in range(30):

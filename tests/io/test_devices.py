@@ -12,10 +12,9 @@ import safetensors.numpy
 import nnc
 import nnc.numpy as nnp
 from nnc import nn, optim
-from nnc.devices import find_device
-from nnc.devices.sim import SimDevice
 from nnc.dtypes import bfloat16
 from nnc.errors import FileFormatError, OutOfMemoryError, TreeError, UnsupportedError
+from tests.devices.wrong import new_device
 
 DTYPES = ("bool", "int8", "uint64", "float16", bfloat16, "float32", "float64", "complex64", "complex128")
 
@@ -96,18 +95,16 @@ def test_files_of_other_programs_go_to_a_device(tmp_path: Path) -> None:
 
 def test_each_tensor_is_sent_before_the_next_is_read(tmp_path: Path) -> None:
     """A device without memory for all of them stops the reading at the second one, and has lost nothing after it."""
-    path, device = tmp_path / "x.safetensors", find_device("sim:4", "test")
-    assert isinstance(device, SimDevice)
-    device.pool.capacity = 1 << 20
-    nnc.io.save(path, {name: np.ones(200_000, np.float32) for name in "abc"})
+    path, (_, name) = tmp_path / "x.safetensors", new_device(capacity=1 << 20)
+    nnc.io.save(path, {key: np.ones(200_000, np.float32) for key in "abc"})
     data = bytearray(path.read_bytes())
     data[-1] ^= 1  # the end of the last tensor, which shows only when all are read
     path.write_bytes(data)
-    with pytest.raises(OutOfMemoryError, match="sim:4"):
-        nnc.io.load(path, device="sim:4")
+    with pytest.raises(OutOfMemoryError, match=name):
+        nnc.io.load(path, device=name)
     with pytest.raises(FileFormatError, match="checksum"):
         nnc.io.load(path, device="sim:0")
-    assert float(nnp.ones(200_000, device="sim:4").sum()) == 200_000
+    assert float(nnp.ones(200_000, device=name).sum()) == 200_000
 
 
 def test_files_are_transfers_that_were_asked_for(tmp_path: Path) -> None:
