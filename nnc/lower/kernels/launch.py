@@ -1,0 +1,70 @@
+"""Printed kernels of a device with memory of its own: LLVM's text, and the launches that a step takes.
+
+A backend's `Kernel.native(step)` gives the `DeviceKernel` of a step, made for its shapes and strides, where the device is not the
+CPU (for which see `nnc.lower.kernels.native`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+
+from nnc.lower.kernels.native import KERNEL
+
+Extent = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel: a grid of blocks of threads.
+
+    Attributes:
+        function: its name in the text, which begins with `@KERNEL`.
+        grid: how many blocks, along x, y and z.
+        block: how many threads of a block, along x, y and z.
+        operands: what the parameters point to, by position among the step's inputs, its outputs, its workspace (where the kernel
+            has one) and its status word (where it may refuse an input), in this order.
+        shared: bytes of shared memory of a block, beside those that the text declares.
+    """
+
+    function: str
+    grid: Extent
+    block: Extent
+    operands: tuple[int, ...]
+    shared: int = 0
+
+
+@dataclass(frozen=True)
+class DeviceKernel:
+    """A kernel for a device.
+
+    Attributes:
+        text: LLVM functions, and the declarations and shared variables that they need; names of its own begin with `@KERNEL`.
+            Each function that is launched takes one pointer for each operand of its launch, and is linked as `ptx_kernel`.
+        launches: done one after the other.
+        may_fail: whether it takes a status word: an int32 of the step's own, 0 before the launch, which an atomic maximum sets to 1
+            where an input is refused; the reference then words the error.
+    """
+
+    text: str
+    launches: tuple[Launch, ...]
+    may_fail: bool = field(default=False)
+
+    @cached_property
+    def name(self) -> str:
+        """The name that stands for `@KERNEL`, which follows from the text."""
+        return f"k{sha256(self.text.encode()).hexdigest()[:24]}"
+
+    @property
+    def code(self) -> str:
+        """The text with its names filled in."""
+        return self.text.replace(KERNEL, f"@{self.name}")
+
+    def function(self, launch: Launch) -> str:
+        """Returns the name under which the assembled code holds the function of a launch.
+
+        Args:
+            launch: of this kernel.
+        """
+        return launch.function.replace(KERNEL, self.name)
