@@ -19,7 +19,10 @@ import numpy as np
 NDArray = np.ndarray[Any, Any]
 
 CPU = "cpu"  # the kind and the name of the device whose memory Python reads; the only place that spells it
-SIMULATED = "sim"
+CUDA = "cuda"  # the kind of NVIDIA's graphics processors
+SIMULATED = "sim"  # runs the CPU's kernels
+INTERPRETED = "ptx"  # runs kernels that are printed for CUDA, in an interpreter
+_KINDS = {SIMULATED: CPU, INTERPRETED: CUDA}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +55,14 @@ class Elements(NamedTuple):
 
 
 def kind_of(device: str) -> str:
-    """Returns the kind of a device, by which kernels and compilers are chosen: its name without the number. A simulated device runs
-    the CPU's.
+    """Returns the kind of a device, by which kernels and compilers are chosen: its name without the number. Simulated devices run
+    the kernels of other kinds.
 
     Args:
         device: its name.
     """
     kind = device.partition(":")[0]
-    return CPU if kind == SIMULATED else kind
+    return _KINDS.get(kind, kind)
 
 
 class Event(Protocol):

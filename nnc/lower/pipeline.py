@@ -10,7 +10,7 @@ from typing import Any
 import nnc.lower.passes  # noqa: F401  (registers the passes of the pipeline)
 from nnc.commands.loop import run_graph
 from nnc.context import set_context, timed
-from nnc.devices import kind_of
+from nnc.devices import CPU, kind_of
 from nnc.dtypes import TAPE
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
@@ -70,10 +70,14 @@ def lower(
     lowering = _Lowering(options, choose_kernel, compiler)
     expect_kernels({node.command for node in graph.walk()}, lowering.device)
     place = find_place(graph, options, native=compiler is not None, choice=_name_of(choose_kernel))
+    if lowering.device != CPU:
+        place = None  # printed kernels of devices have no stored form
     known = place.read() if place is not None else None
     if expect is not None and known is not None and known.outside is not None:
         expect(known.outside)
     made = known.program(lowering.step_kernel, compiler) if known is not None else None
+    if made is not None and options.device != CPU:
+        made = made.queued()
     if made is not None:
         made.load()
         return made
@@ -102,7 +106,9 @@ class _Lowering:
     def __init__(self, options: Options, choose_kernel: ChooseKernel, compiler: Compiler | None) -> None:
         self.options, self.compiler, self.device = options, compiler, kind_of(options.device)
         self._choose_kernel = choose_kernel
-        self._inner = options.update(memory_budget=None, donated=(), streams=1)
+        self._inner = options.update(
+            memory_budget=None, donated=(), streams=1, device=CPU, native=options.native and self.device == CPU
+        )  # programs that references run, on arrays that the host reads
 
     def new_program(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None) -> Program:
         """The program of the graph; `expect` is told the memory needs of calls once memory is planned."""
@@ -156,7 +162,7 @@ class _Lowering:
             check_signals(planned.bound.name, schedule)
         with timed("choosing kernels"):
             program = Program.of(planned, schedule, self.step_kernel)
-        return replace(program.compiled(queue), guard=options.guard, idle=[])
+        return replace(program.compiled(queue, options.device != CPU), guard=options.guard, idle=[])
 
 
 def plan(

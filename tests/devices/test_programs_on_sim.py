@@ -18,6 +18,7 @@ from nnc.errors import DeviceError
 from nnc.lower.plan.stages import Loop
 from nnc.lower.program.device_frame import DeviceFrame
 from nnc.lower.program.program import Program as Lowered
+from nnc.lower.program.queued_code import QueuedCode
 from nnc.lower.program.simulated import SimModule
 from tests.golden.programs import PROGRAMS, Program
 
@@ -80,8 +81,11 @@ class Queued:
         other = replace(parts, schedule=replace(parts.schedule, signals=kept))
         device = find_device("sim:0", "test")
         assert isinstance(device, SimDevice)
+        code = self.program.code
+        assert code is not None
+        changed = self.program.with_code(QueuedCode(code.outside, lambda: other, code.compiler))
         try:
-            DeviceFrame(replace(self.program, parts=lambda: other), device, SimModule).queue(self.inputs)
+            DeviceFrame(changed, device, SimModule).queue(self.inputs)
         finally:
             device.synchronize()
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from nnc.devices.driver import SIGNATURES, c_function
 from nnc.devices.sim.graph import SimGraph, Tracker
-from nnc.devices.sim.kernels import Operand, SimKernel
+from nnc.devices.sim.kernels import LaunchedKernel, Operand, SimKernel
 from nnc.devices.sim.memory import SimPool
 from nnc.devices.sim.streams import Outcome, Queues, SimEvent, SimStream, Use
 from nnc.errors import DeviceError, InternalError, user_error
@@ -37,7 +37,7 @@ class SimDriver:
 
     def __init__(self, queues: Queues, pool: SimPool) -> None:
         self._queues, self._pool = queues, pool
-        self._kernels: dict[int, SimKernel] = {}
+        self._kernels: dict[int, LaunchedKernel] = {}
         self._events: dict[int, SimEvent | None] = {}
         self._next = 0
         self._errors: dict[int, BaseException] = {}  # by thread
@@ -65,7 +65,7 @@ class SimDriver:
 
     # -- handles -------------------------------------------------------------------------------------------------------
 
-    def add_kernel(self, kernel: SimKernel) -> int:
+    def add_kernel(self, kernel: LaunchedKernel) -> int:
         """Returns the handle of a kernel."""
         return self._add(self._kernels, kernel)
 
@@ -103,11 +103,11 @@ class SimDriver:
         parameters: int, extra: int,
     ) -> None:  # fmt: skip
         """Queues a kernel on the arrays whose addresses its parameters hold."""
-        kernel = self._kernels[function]
+        kernel = self._kernels[function].sized((gx, gy, gz), (bx, by, bz), shared)
         pointers = (ctypes.c_void_p * len(kernel.operands)).from_address(parameters or 0) if kernel.operands else ()
         self._launch(kernel, [ctypes.c_uint64.from_address(at or 0).value for at in pointers], stream)
 
-    def _launch(self, kernel: SimKernel, addresses: Sequence[int], handle: int) -> None:
+    def _launch(self, kernel: LaunchedKernel, addresses: Sequence[int], handle: int) -> None:
         stream = self._stream(handle)
         if self._tracker is not None:
             self._tracker.launch(stream.number, kernel, addresses)
@@ -192,7 +192,7 @@ class SimDriver:
             )  # fmt: skip
 
 
-def queue_kernel(stream: SimStream, pool: SimPool, kernel: SimKernel, addresses: Sequence[int]) -> None:
+def queue_kernel(stream: SimStream, pool: SimPool, kernel: LaunchedKernel, addresses: Sequence[int]) -> None:
     """Queues a kernel in a stream.
 
     Args:

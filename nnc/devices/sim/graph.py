@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nnc.devices.sim.kernels import SimKernel
+from nnc.devices.sim.kernels import LaunchedKernel
 from nnc.devices.sim.memory import SimPool
 from nnc.devices.sim.streams import Queues, SimEvent, SimStream
 from nnc.errors import DeviceError, user_error
@@ -26,7 +26,7 @@ class Node:
         after: numbers of the nodes that it follows at once.
     """
 
-    kernel: SimKernel
+    kernel: LaunchedKernel
     addresses: list[int]
     after: frozenset[int]
 
@@ -43,7 +43,7 @@ class Tracker:
         self._last: dict[int, frozenset[int]] = {origin: frozenset()}  # by stream: the nodes that its next one follows
         self._events: dict[int, frozenset[int]] = {}
 
-    def launch(self, stream: int, kernel: SimKernel, addresses: Sequence[int]) -> None:
+    def launch(self, stream: int, kernel: LaunchedKernel, addresses: Sequence[int]) -> None:
         """Notes a kernel.
 
         Args:

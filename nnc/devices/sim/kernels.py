@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,6 +14,36 @@ from nnc.devices.protocol import NDArray
 from nnc.devices.sim.memory import SimPool
 from nnc.devices.sim.streams import Use
 from nnc.source import SourceLine
+
+Extent = tuple[int, int, int]
+Work = tuple[Callable[[], None], list[Use]]  # a function, and the bytes that it uses
+
+
+class LaunchedKernel(Protocol):
+    """A kernel that is launched on addresses."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    @property
+    def operands(self) -> Sequence[Any]:
+        """One for each of its parameters."""
+        ...
+
+    @property
+    def source(self) -> SourceLine | None:
+        """The user's line."""
+        ...
+
+    def sized(self, grid: Extent, block: Extent, shared: int) -> LaunchedKernel:
+        """The kernel for a launch of this size."""
+        ...
+
+    def bind(self, pool: SimPool, addresses: Sequence[int]) -> Work:
+        """The work for these addresses."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +65,23 @@ class Operand:
     first: int
     end: int
     writes: bool
+
+    def use(self, pool: SimPool, address: int, who: str, source: SourceLine | None) -> Use:
+        """The bytes of the array at an address.
+
+        Args:
+            pool: the memory of the device.
+            address: where the array lies.
+            who: uses it, for messages.
+            source: the user's line.
+
+        Raises:
+            DeviceError: the array does not lie within one block.
+        """
+        lease, at = pool.find(address + self.first)
+        end = at + self.end - self.first
+        lease.check_range(who, at, end, source)
+        return Use(lease, at, end, self.writes, self.has_gaps)
 
     @property
     def has_gaps(self) -> bool:
@@ -60,7 +107,17 @@ class SimKernel:
     more: tuple[Use, ...] = ()
     source: SourceLine | None = None
 
-    def bind(self, pool: SimPool, addresses: Sequence[int]) -> tuple[Callable[[], None], list[Use]]:
+    def sized(self, grid: Extent, block: Extent, shared: int) -> SimKernel:
+        """The kernel for a launch of this size: a function of the host does not depend on it.
+
+        Args:
+            grid: how many blocks of threads, along x, y and z.
+            block: how many threads of a block.
+            shared: bytes of shared memory.
+        """
+        return self
+
+    def bind(self, pool: SimPool, addresses: Sequence[int]) -> Work:
         """The work for these addresses, and the bytes that it uses.
 
         Args:
@@ -78,11 +135,9 @@ class SimKernel:
             if operand.first >= operand.end:
                 places.append(partial(np.empty, operand.shape, operand.dtype))
                 continue
-            lease, at = pool.find(address + operand.first)
-            end = at + operand.end - operand.first
-            lease.check_range(self.name, at, end, self.source)
-            uses.append(Use(lease, at, end, operand.writes, operand.has_gaps))
-            places.append(_array_of(lease, at - operand.first, operand))
+            use = operand.use(pool, address, self.name, self.source)
+            uses.append(use)
+            places.append(_array_of(use.lease, use.first - operand.first, operand))
         return lambda: self.run([None if place is None else place() for place in places]), uses
 
 

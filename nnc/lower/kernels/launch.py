@@ -6,9 +6,11 @@ CPU (for which see `nnc.lower.kernels.native`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from typing import Protocol, runtime_checkable
 
 from nnc.lower.kernels.native import KERNEL
 
@@ -23,8 +25,8 @@ class Launch:
         function: its name in the text, which begins with `@KERNEL`.
         grid: how many blocks, along x, y and z.
         block: how many threads of a block, along x, y and z.
-        operands: what the parameters point to, by position among the step's inputs, its outputs, its workspace (where the kernel
-            has one) and its status word (where it may refuse an input), in this order.
+        operands: the tensors that the parameters point to, by position among the step's inputs, its outputs, its workspace (where
+            the kernel has one) and its status word (where it may refuse an input), in this order.
         shared: bytes of shared memory of a block, beside those that the text declares.
     """
 
@@ -49,7 +51,7 @@ class DeviceKernel:
 
     text: str
     launches: tuple[Launch, ...]
-    may_fail: bool = field(default=False)
+    may_fail: bool = False
 
     @cached_property
     def name(self) -> str:
@@ -68,3 +70,20 @@ class DeviceKernel:
             launch: of this kernel.
         """
         return launch.function.replace(KERNEL, self.name)
+
+
+@runtime_checkable
+class Assembler(Protocol):
+    """A compiler that turns printed kernels into code of a device."""
+
+    def assemble(self, kernels: Sequence[DeviceKernel], target: str) -> str:
+        """Returns the code of kernels as PTX, in one module, under their names.
+
+        Args:
+            kernels: of a program.
+            target: the processor, by NVIDIA's name, "sm_90" say.
+
+        Raises:
+            InternalError: a text is not taken.
+        """
+        ...

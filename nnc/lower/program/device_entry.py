@@ -69,7 +69,7 @@ class _LaunchCode(StepCode):
     def __init__(self, outline: Outline, name: str, launches: Launches) -> None:
         super().__init__(outline, name)
         self._launches, self._stream = launches, launches.stream_word(0)
-        most = max((len(step.inputs) + len(step.outputs) for step in launches.kernels), default=0)
+        most = max((len(launch.operands) for step in launches.kernels for launch in launches.of(step)), default=0)
         self._values, self._pointers = self.room(8 * most), self.room(8 * most)
         with self._early():
             for i in range(most):
@@ -111,11 +111,20 @@ class _LaunchCode(StepCode):
 
     def _kernels(self, steps: Steps) -> None:
         for step in steps:
-            for i, view in enumerate((*step.inputs, *step.outputs)):
-                address = "null" if self._launches.is_tape(view) else self.address(view)
-                self.line(f"store ptr {address}, ptr {self.offset(self._values, 8 * i)}")
-            kernel = self.base(self._launches.kernel_words[id(step)])
-            self._drive("cuLaunchKernel", kernel, *["1"] * 6, "0", self.base(self._stream), self._pointers, "null")
+            for number, launch in enumerate(self._launches.of(step)):
+                for i, operand in enumerate(launch.operands):
+                    address = self._operand(step, operand)
+                    self.line(f"store ptr {address}, ptr {self.offset(self._values, 8 * i)}")
+                kernel = self.base(self._launches.kernel_words[id(step)] + number)
+                extents = (str(n) for n in (*launch.grid, *launch.block, launch.shared))
+                self._drive("cuLaunchKernel", kernel, *extents, self.base(self._stream), self._pointers, "null")
+
+    def _operand(self, step: Step, number: int) -> str:
+        """The address of an operand of a launch."""
+        views = (*step.inputs, *step.outputs)
+        if number == len(views):
+            return self.base(self._launches.status_word(step))
+        return "null" if self._launches.is_tape(views[number]) else self.address(views[number])
 
     def decide(self, view: View) -> Value:
         """Copies a number to the frame, and waits for it."""

@@ -16,10 +16,10 @@ from nnc.errors import InternalError, word_anew
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Branches, Kind, Loop, Step, View
 from nnc.lower.program.arguments import FrameLayout
-from nnc.lower.program.device_entry import print_device_entry
 from nnc.lower.program.entry_steps import Failure
 from nnc.lower.program.launches import Launches
 from nnc.lower.program.program import Program
+from nnc.lower.program.queued_code import QueuedCode
 from nnc.lower.program.walker import Walker
 
 _STANDINS, _REACH = 1 << 56, 1 << 42  # addresses where no device has memory, further apart than any offset
@@ -29,15 +29,21 @@ _CALLS_BEFORE_CAPTURE = 2  # a program that is called once or twice does not ear
 class Module(Protocol):
     """The kernels of a program, loaded on a device."""
 
-    def handles(self, launches: Launches) -> Sequence[int]:
-        """The handles of the kernels of `launches.kernels`."""
+    def handles(self, step: Step, launches: Launches) -> Sequence[int]:
+        """The handles of the launches of a step.
+
+        Args:
+            step: one of `launches.kernels`.
+            launches: of the program.
+        """
         ...
 
-    def begin(self, memories: Sequence[DeviceMemory]) -> None:
+    def begin(self, memories: Sequence[DeviceMemory], statuses: DeviceMemory) -> None:
         """Queues the beginning of a call: errors and elements of the last one are forgotten.
 
         Args:
             memories: which the calls use in turn.
+            statuses: status words, which are set to 0.
         """
         ...
 
@@ -78,7 +84,10 @@ class DeviceFrame:
         self, program: Program, device: Accelerator, load: Callable[[Program, Any, DeviceMemory], Module]
     ) -> None:
         self._program, self._device, self._name = program, device, program.bound.name
-        self._launches = launches = Launches(program.planned, program.schedule)
+        code = program.code
+        self._launches = launches = (
+            code.launches if isinstance(code, QueuedCode) else Launches(program.planned, program.schedule)
+        )
         self._arena = self._allocate(program.arena_bytes, f"the arena of {self._name}")
         self._effects = self._allocate(1, "effects and tapes")  # which have no address, and are done in order
         self._constants = self._send_constants()
@@ -95,9 +104,15 @@ class DeviceFrame:
         events = [driver.new_event() for _ in range(launches.events)]
         for i, event in enumerate(events):
             words[launches.event_word(i)] = event
-        handles = self._module.handles(launches)
-        for step, handle in zip(launches.kernels, handles, strict=True):
-            words[launches.kernel_words[id(step)]] = handle
+        handles: list[int] = []
+        for step in launches.kernels:
+            made = self._module.handles(step, launches)
+            for number, handle in enumerate(made):
+                words[launches.kernel_words[id(step)] + number] = handle
+            handles += made
+        self._statuses = self._allocate(4 * len(launches.refusing), f"status words of {self._name}")
+        for i, step in enumerate(launches.refusing):
+            words[launches.status_word(step)] = self._statuses.block.address + 4 * i
         self._finalizer = weakref.finalize(self, driver.release, [*events, *handles])
         self._entry = new_entry(program, launches, words, driver)
         self._calls = 0
@@ -135,7 +150,7 @@ class DeviceFrame:
         self._calls += 1
         if self._graph is None and self._calls > _CALLS_BEFORE_CAPTURE and self._launches.can_be_captured:
             self._graph = self._capture([*map(layout.input, range(len(inputs))), *map(layout.result, range(len(made)))])
-        self._module.begin([self._arena, self._effects])
+        self._module.begin([self._arena, self._effects], self._statuses)
         if self._graph is None:
             self._run()
         else:
@@ -226,12 +241,9 @@ def new_entry(program: Program, launches: Launches, words: Any, driver: Driver) 
         words: of the frame.
         driver: of the device.
     """
-    if program.code is None:
+    if not isinstance(program.code, QueuedCode):
         return Walker(launches, words, driver)
-    function, address = (
-        program.code.compiler.load_entry(print_device_entry(launches), {}, None),
-        ctypes.addressof(words),
-    )
+    function, address = program.code.queueing, ctypes.addressof(words)
     entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(function.address)
 
     def call(held: Any = function) -> int:  # it keeps the machine code

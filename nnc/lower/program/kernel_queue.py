@@ -26,6 +26,7 @@ from nnc.devices import CPU
 from nnc.dtypes import TAPE
 from nnc.graph import Command, Graph, Kernel, Node, find_kernel, kernel
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
+from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.native import Compiler, Native, Remembered
 from nnc.lower.phases import LAYOUT, Phase
 from nnc.lower.plan.bind import Emitted, emit, no_workspace
@@ -56,7 +57,9 @@ class KernelQueue:
         device: str = CPU,
     ) -> None:
         self.compiler, self._choose, self._workspace, self._device = compiler, choose, workspace, device
-        self._known: dict[Any, tuple[Step, Native | None]] = {}  # holds a step, so that its id stays its own
+        self._known: dict[
+            Any, tuple[Step, Native | DeviceKernel | None]
+        ] = {}  # holds a step, so that its id stays its own
 
     def begin(self) -> None:
         """Announces a program: the compiler begins with the functions that every program holds."""
@@ -83,15 +86,15 @@ class KernelQueue:
             steps = [s for s in steps if buffers.isdisjoint([view.buffer for view in (*s.inputs, *s.outputs)])]
         self._find(steps, emitted.tensors, self._choose)
 
-    def of(self, planned: Planned, kernels: Mapping[int, Kernel]) -> dict[int, Native]:
+    def of(self, planned: Planned, kernels: Mapping[int, Kernel]) -> dict[int, Native | DeviceKernel]:
         """Returns the compiled kernels of a program, by identity of the step; none where compiled code would not be faster."""
         steps = list(walk(planned.bound.steps))
         return self._find(steps, planned.bound.buffers, lambda step: kernels.get(id(step)))
 
     def _find(
         self, steps: Sequence[Step], buffers: Sequence[Buffer], choose: Callable[[Step], Kernel | None]
-    ) -> dict[int, Native]:
-        found: dict[int, Native] = {}
+    ) -> dict[int, Native | DeviceKernel]:
+        found: dict[int, Native | DeviceKernel] = {}
         if self.compiler is None or not is_layout_known():
             return found
         with timed("printing kernels"):
@@ -102,17 +105,19 @@ class KernelQueue:
                         found[id(step)] = native
         return found
 
-    def _native(self, step: Step, choose: Callable[[Step], Kernel | None], compiler: Compiler) -> Native | None:
+    def _native(
+        self, step: Step, choose: Callable[[Step], Kernel | None], compiler: Compiler
+    ) -> Native | DeviceKernel | None:
         inputs, outputs = (tuple([(v.spec, v.strides) for v in views]) for views in (step.inputs, step.outputs))
         key = step.command, id(step.params), tuple(map(id, step.graphs)), inputs, outputs
         known = self._known.get(key)
         if known is None:
             chosen = choose(step)
-            native: Native | None = None
+            native: Native | DeviceKernel | None = None
             if chosen is not None and chosen.native is not None:
                 native = chosen.native(step)
             known = self._known[key] = step, native
-            if native is not None and not native.is_held:
+            if isinstance(native, Native) and not native.is_held:
                 compiler.expect(native)
         return known[1]
 

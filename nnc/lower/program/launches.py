@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 
+from nnc.lower.kernels.launch import DeviceKernel, Launch
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.schedule.accesses import has_effect
 from nnc.lower.plan.schedule.reduction import forked_streams, joined_streams
@@ -24,15 +26,18 @@ class Launches:
     """The launches of a program.
 
     The frame is a program's (`FrameLayout`). In place of the states of kernels it has the handles of streams, of events and of
-    kernels, and a word for the numbers that decide about loops and branches; in place of the table of arguments the driver's.
+    kernels, the addresses of status words, and a word for the numbers that decide about loops and branches; in place of the table
+    of arguments the driver's.
 
     Attributes:
         planned: the steps.
         schedule: their streams.
+        printed: the printed kernels, by identity of the step. Each other step is one launch, on all its operands.
     """
 
     planned: Planned
     schedule: Schedule
+    printed: Mapping[int, DeviceKernel] = field(default_factory=dict)
 
     @property
     def steps(self) -> Steps:
@@ -43,6 +48,18 @@ class Launches:
     def kernels(self) -> Steps:
         """The steps that are launched, those within loops and branches included."""
         return tuple(step for step in walk(self.steps) if step.region is None)
+
+    def of(self, step: Step) -> tuple[Launch, ...]:
+        """The launches of a step."""
+        kernel = self.printed.get(id(step))
+        if kernel is not None:
+            return kernel.launches
+        return (Launch("", (1, 1, 1), (1, 1, 1), tuple(range(len(step.inputs) + len(step.outputs)))),)
+
+    @cached_property
+    def refusing(self) -> Steps:
+        """The steps that have a status word."""
+        return tuple(step for step in self.kernels if id(step) in self.printed and self.printed[id(step)].may_fail)
 
     @cached_property
     def waits(self) -> dict[int, list[int]]:
@@ -74,9 +91,14 @@ class Launches:
 
     @cached_property
     def kernel_words(self) -> dict[int, int]:
-        """The word of each kernel's handle, by identity of the step."""
+        """The word of the handle of a step's first launch, by identity; those of its other launches follow."""
+        ends = accumulate(len(self.of(step)) for step in self.kernels)
         first = self.layout.state(len(self.schedule.streams) + self.events)
-        return {id(step): first + i for i, step in enumerate(self.kernels)}
+        return {id(step): first + end - len(self.of(step)) for step, end in zip(self.kernels, ends, strict=True)}
+
+    def status_word(self, step: Step) -> int:
+        """The word that holds the address of a step's status word."""
+        return self.layout.state(self._fetched - len(self.refusing) + self.refusing.index(step))
 
     @property
     def events(self) -> int:
@@ -85,7 +107,8 @@ class Launches:
 
     @property
     def _fetched(self) -> int:
-        return len(self.schedule.streams) + self.events + len(self.kernels)
+        handles = sum(len(self.of(step)) for step in self.kernels)
+        return len(self.schedule.streams) + self.events + handles + len(self.refusing)
 
     def stream_word(self, number: int) -> int:
         """The word of a stream's handle."""
@@ -120,7 +143,7 @@ class Launches:
         """
         count = 0
         for step in self.steps:
-            size = _fixed_size(step)
+            size = self._fixed_size(step)
             if size is None or has_effect(step):
                 return False
             count += size
@@ -140,13 +163,12 @@ class Launches:
                     queued.add(steps[0])
                     yield steps.popleft()
 
-
-def _fixed_size(step: Step) -> int | None:
-    """Counts the kernels that a step launches; None where a number from the device decides."""
-    if step.region is None:
-        return 1
-    if not isinstance(step.region, Loop) or step.region.length is None or any(c.test for c in step.region.copies):
-        return None
-    sizes = [_fixed_size(inner) for c in step.region.copies for inner in c.steps]
-    known = [size for size in sizes if size is not None]
-    return (1 + sum(known)) * step.region.length if len(known) == len(sizes) else None
+    def _fixed_size(self, step: Step) -> int | None:
+        """Counts the kernels that a step launches; None where a number from the device decides."""
+        if step.region is None:
+            return len(self.of(step))
+        if not isinstance(step.region, Loop) or step.region.length is None or any(c.test for c in step.region.copies):
+            return None
+        sizes = [self._fixed_size(inner) for c in step.region.copies for inner in c.steps]
+        known = [size for size in sizes if size is not None]
+        return (1 + sum(known)) * step.region.length if len(known) == len(sizes) else None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from nnc.context import timed
 from nnc.fork import new_lock
 from nnc.graph import Kernel, TensorSpec
+from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.native import Compiler, Function, Native
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.schedule.types import Schedule
@@ -24,12 +25,15 @@ _ENTRY_OF_PARTS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
 
 @dataclass(frozen=True, slots=True)
 class ProgramParts:
-    """The parts of a program: its plan, its schedule, and the kernels of its steps, by identity, some of them compiled."""
+    """The parts of a program: its plan, its schedule, and the kernels of its steps, by identity: some of them are compiled for the
+    CPU, or printed for another device.
+    """
 
     planned: Planned
     schedule: Schedule
     kernels: Mapping[int, Kernel]
     natives: Mapping[int, Native]
+    printed: Mapping[int, DeviceKernel] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,17 @@ class NativeCode:
             if apart not in self._entries:
                 self._entries[apart] = self._compile(apart)
             return self._entries[apart]
+
+    def load(self, apart: bool) -> None:
+        """Waits for the machine code.
+
+        Args:
+            apart: whether each step can be called by itself.
+
+        Raises:
+            InternalError: the compiler does not take a text.
+        """
+        self.entry(apart)
 
     def functions(self) -> Mapping[int, Function]:
         """The compiled kernels, each as a function of its own, by identity of the step: kernels in a program's own text are

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from nnc.collection import collection_paused
 from nnc.devices.cpu import aligned_bytes
 from nnc.graph import Kernel
+from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.native import Function, Native
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.schedule.types import Around, Schedule
@@ -18,6 +19,7 @@ from nnc.lower.program.guard import GuardedExecutor
 from nnc.lower.program.kernel_queue import KernelQueue
 from nnc.lower.program.native_frame import CallMemory, NativeFrame
 from nnc.lower.program.native_program import NativeCode, ProgramAbi, ProgramParts
+from nnc.lower.program.queued_code import QueuedCode
 from nnc.lower.program.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
 
 
@@ -46,16 +48,28 @@ class Program:
         parts = ProgramParts(planned, schedule, kernels, {})
         return cls(lambda: parts, len(schedule.streams) > 1)
 
-    def compiled(self, queue: KernelQueue) -> Program:
-        """Returns the program as machine code, if it has compiled kernels and the compiler works; compilation begins."""
+    def compiled(self, queue: KernelQueue, queued: bool = False) -> Program:
+        """Returns the program as machine code, if it has compiled kernels and the compiler works; compilation begins.
+
+        Args:
+            queue: prints the kernels.
+            queued: whether the steps are to be queued on a device, rather than called.
+        """
         found, compiler = self.parts(), queue.compiler
         known = queue.of(found.planned, found.kernels)
-        if not known or compiler is None or not compiler.works():
+        if compiler is None or not compiler.works() or not (known or queued):
             return self
-        parts = replace(found, natives=known)
-        code = NativeCode(ProgramAbi.of(found.planned), lambda: parts, compiler)
+        natives = {key: each for key, each in known.items() if isinstance(each, Native)}
+        printed = {key: each for key, each in known.items() if isinstance(each, DeviceKernel)}
+        parts = replace(found, natives=natives, printed=printed)
+        code = (QueuedCode if queued else NativeCode)(ProgramAbi.of(found.planned), lambda: parts, compiler)
         code.expect(self._is_apart)
         return self.with_code(code)
+
+    def queued(self) -> Program:
+        """Returns the program in the form that is queued on a device."""
+        code = self.code
+        return self if code is None else self.with_code(QueuedCode(code.outside, code.parts, code.compiler))
 
     def with_code(self, code: NativeCode) -> Program:
         """Returns the program with this machine code."""
@@ -68,7 +82,7 @@ class Program:
             InternalError: the compiler does not take a text.
         """
         if self.code is not None:
-            self.code.entry(self._is_apart)
+            self.code.load(self._is_apart)
 
     def watched(self, around: Around) -> Program:
         """Returns the program with a wrapper around each step of a run: for measurements, and for tests."""
@@ -114,6 +128,11 @@ class Program:
         """The compiled kernels of steps, by identity."""
         return self.code.natives if self.code is not None else {}
 
+    @property
+    def printed(self) -> Mapping[int, DeviceKernel]:
+        """The kernels of steps that are printed for a device, by identity."""
+        return self.code.parts().printed if self.code is not None else {}
+
     def functions(self) -> Mapping[int, Function]:
         """The compiled kernels of steps, each as a function of its own, by identity."""
         return self.code.functions() if self.code is not None else {}
@@ -125,7 +144,7 @@ class Program:
     @property
     def needs_no_python(self) -> bool:
         """Whether a call is one call of compiled code that overwrites no input and returns fresh arrays."""
-        if self.code is None or self._is_apart or self.guard:
+        if self.code is None or self._is_apart or self.guard or isinstance(self.code, QueuedCode):
             return False
         outside = self.outside
         is_plain = outside.order is not None and not (outside.donated or outside.kept or outside.loops)

@@ -42,25 +42,36 @@ class SimModule:
         self._natives = {key: NativeCall(native, functions[key], address) for key, native in natives.items()}
         self._tapes: dict[int, NDArray] = {}  # by buffer
 
-    def handles(self, launches: Launches) -> list[int]:
-        """The handles of the kernels, in their order.
+    def handles(self, step: Step, launches: Launches) -> list[int]:
+        """The handles of the launches of a step.
 
         Args:
+            step: one of `launches.kernels`.
             launches: of the program.
         """
-        numbers = {id(step): i for i, step in enumerate(launches.steps)}
-        return [self._device.driver.add_kernel(self._kernel(step, numbers, launches)) for step in launches.kernels]
+        return [self._device.driver.add_kernel(self._kernel(step, launches))]
 
-    def _kernel(self, step: Step, numbers: dict[int, int], launches: Launches) -> SimKernel:
-        views = [(view, False) for view in step.inputs] + [(view, True) for view in step.outputs]
-        tapes = {i: view for i, (view, _) in enumerate(views) if launches.is_tape(view)}
-        operands = [None if i in tapes else _operand(*view) for i, view in enumerate(views)]
+    def name_of(self, step: Step, launches: Launches) -> str:
+        """A step in words.
+
+        Args:
+            step: of the program.
+            launches: of the program.
+        """
+        number = next((i for i, each in enumerate(launches.steps) if each is step), None)
+        where = step.command.name if number is None else f"step {number} ({step.command.name})"
+        return f"{where} of {self._program.bound.name}"
+
+    def _kernel(self, step: Step, launches: Launches) -> SimKernel:
+        operands: list[Operand | None] = list(operands_of(step))
+        tapes = {i: view for i, view in enumerate((*step.inputs, *step.outputs)) if launches.is_tape(view)}
+        for i in tapes:
+            operands[i] = None
         kernel = self._program.kernels[id(step)].run
         native = self._natives.get(id(step))
         function = kernel if native is None else partial(native, kernel)
-        where = f"step {numbers[id(step)]} ({step.command.name})" if id(step) in numbers else step.command.name
         return SimKernel(
-            name=f"{where} of {self._program.bound.name}",
+            name=self.name_of(step, launches),
             operands=tuple(operands),
             run=self._run(step, function, tapes),
             more=(Use.whole(_lease(self._effects), writes=True),) if tapes or has_effect(step) else (),
@@ -88,20 +99,23 @@ class SimModule:
         handle = self._tapes.setdefault(view.buffer, np.empty(spec.shape, spec.dtype))
         return as_strided(handle, view.spec.shape, view.strides)
 
-    def begin(self, memories: Sequence[DeviceMemory]) -> None:
+    def begin(self, memories: Sequence[DeviceMemory], statuses: DeviceMemory) -> None:
         """Queues the beginning of a call: errors and elements of the last one are forgotten.
 
         Args:
             memories: which the calls use in turn.
+            statuses: status words, which are set to 0.
         """
         for memory in memories:
             _lease(memory).uses.empty()
 
         def forget() -> None:
-            for memory in memories:
+            for memory in (*memories, statuses):
                 _lease(memory).error = None
+            _lease(statuses).bytes[...] = 0
 
-        self._device.stream.launch(f"{self._program.bound.name} begins", forget, [])
+        words = [Use.whole(_lease(statuses), writes=True)] if statuses.block.nbytes else []
+        self._device.stream.launch(f"{self._program.bound.name} begins", forget, words)
 
     def finish(self) -> None:
         """Queues the end of a call: tapes drop their elements."""
@@ -127,6 +141,15 @@ class SimModule:
 
         uses = [Use.whole(old, writes=False), Use.whole(new, writes=True)]
         self._device.stream.launch("copy", copy, uses)
+
+
+def operands_of(step: Step) -> list[Operand]:
+    """The operands of a step: its inputs, then its outputs.
+
+    Args:
+        step: of a program.
+    """
+    return [*(_operand(view, False) for view in step.inputs), *(_operand(view, True) for view in step.outputs)]
 
 
 def _operand(view: View, writes: bool) -> Operand:

@@ -86,13 +86,21 @@ class Walker:
         return int(begin + view.offset + sum(self._iterations[number] * nbytes for number, nbytes in view.rounds))
 
     def _kernel(self, step: Step) -> None:
+        for number, launch in enumerate(self._launches.of(step)):
+            addresses = [self._operand(step, operand) for operand in launch.operands]
+            values = (ctypes.c_uint64 * len(addresses))(*addresses)
+            starts = [ctypes.addressof(values) + 8 * i for i in range(len(addresses))]
+            pointers = (ctypes.c_void_p * len(starts))(*starts)
+            kernel = self._words[self._launches.kernel_words[id(step)] + number]
+            extents = (*launch.grid, *launch.block, launch.shared)
+            self._drive("cuLaunchKernel", kernel, *extents, self._stream, ctypes.addressof(pointers), None)
+
+    def _operand(self, step: Step, number: int) -> int:
+        """The address of an operand of a launch."""
         views = (*step.inputs, *step.outputs)
-        addresses = [0 if self._launches.is_tape(view) else self._address(view) for view in views]
-        values = (ctypes.c_uint64 * len(addresses))(*addresses)
-        starts = [ctypes.addressof(values) + 8 * i for i in range(len(addresses))]
-        pointers = (ctypes.c_void_p * len(starts))(*starts)
-        kernel = self._words[self._launches.kernel_words[id(step)]]
-        self._drive("cuLaunchKernel", kernel, *[1] * 6, 0, self._stream, ctypes.addressof(pointers), None)
+        if number == len(views):
+            return int(self._words[self._launches.status_word(step)])
+        return 0 if self._launches.is_tape(views[number]) else self._address(views[number])
 
     def _decide(self, view: View) -> int:
         place = ctypes.addressof(self._words) + 8 * self._launches.fetch_word
