@@ -1,0 +1,1 @@
+"""Instructions by family: each file decodes its opcodes."""
