@@ -111,10 +111,11 @@ def fma_double(x: Array, y: Array, z: Array) -> Array:
 
 def _nearest(value: Fraction) -> float:
     """The float64 nearest to a fraction."""
+    sign = -1.0 if value < 0 else 1.0
     try:
-        return math.copysign(float(value), value.numerator)
+        return math.copysign(float(value), sign)
     except OverflowError:
-        return math.copysign(math.inf, value.numerator)
+        return math.copysign(math.inf, sign)
 
 
 def widen(values: Array, kind: Type) -> Array:

@@ -35,7 +35,7 @@ _NATIVE: dict[str, Compute] = {
 
 def _odd_quotient(x: Array, y: Array) -> Array:
     quotient = x / y
-    error = np.where(np.isfinite(quotient), fma_double(-quotient, y, x) * np.sign(y), 0.0)
+    error = np.where(np.isfinite(quotient) & np.isfinite(y), fma_double(-quotient, y, x) * np.sign(y), 0.0)
     return to_odd(quotient, error)
 
 

@@ -103,7 +103,7 @@ def _extract(x: Array, first: Array, count: Array) -> Array:
     """The bits of a field; signed ones repeat its top bit."""
     bits = 8 * x.dtype.itemsize
     first, count = first & 0xFF, np.minimum(count & 0xFF, bits)
-    field = _shift_right(x.view(f"u{x.dtype.itemsize}"), first)
+    field = _shift_right(x, first).view(f"u{x.dtype.itemsize}")
     field = field & _ones(count, field.dtype)
     if x.dtype.kind == "u":
         return field
