@@ -19,6 +19,7 @@ _LARGE, _SMALL = (
     2.0**900,
     2.0**-900,
 )  # products between them have exact halves; larger and smaller ones are computed as fractions
+_NEAR_DENORMAL = 2.0**-125
 _EXPONENT = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF0000000000000}
 _SIGN = {16: 0x8000, 32: 0x80000000, 64: 0x8000000000000000}
 NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FF8000000000000}  # that instructions make
@@ -82,7 +83,15 @@ def fma_single(x: Array, y: Array, z: Array) -> Array:
         y: float32.
         z: float32.
     """
-    return fma_odd(x.astype(np.float64), y.astype(np.float64), z.astype(np.float64)).astype(np.float32)
+    product, added = x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)
+    total: Array = product + added
+    result = total.astype(np.float32)
+    # Rounding twice goes wrong only where the first result lies halfway between two numbers, or is close to the denormal ones.
+    unsure = ((total.view(np.int64) & 0x1FFFFFFF) == 0x10000000) | (np.abs(total) < _NEAR_DENORMAL)
+    if unsure.any():
+        product, added = (np.broadcast_to(each, total.shape)[unsure] for each in (product, added))
+        result[unsure] = to_odd(*exact_sum(product, added)).astype(np.float32)
+    return result
 
 
 def fma_double(x: Array, y: Array, z: Array) -> Array:

@@ -23,6 +23,7 @@ _FUNCTION = re.compile(
 )
 _REGISTERS = re.compile(r"^\.reg\s+\.(\w+)\s+(.*)$", re.DOTALL)
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|[^,\s]+")
+CARRY = "%carry"  # stands for the flag of `add.cc` and the like, which has no name in PTX
 _IGNORED = (".loc", ".file", ".pragma", ".section", ".version", ".target", ".address_size")
 
 
@@ -100,7 +101,7 @@ class Function:
     results: list[Variable] = field(default_factory=list)
     parameters: list[Variable] = field(default_factory=list)
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    registers: dict[str, Type] = field(default_factory=dict)
+    registers: dict[str, Type] = field(default_factory=lambda: {CARRY: TYPES["pred"]})
     variables: dict[str, Variable] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     tables: dict[str, list[str]] = field(default_factory=dict)

@@ -142,6 +142,20 @@ def test_comparisons_of_numbers_know_nan(kind: str) -> None:
         np.testing.assert_array_equal(compute(f"setp.{name}.{kind}", bool, x, y), each, err_msg=name)
 
 
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_packed_numbers_are_compared_one_by_one(kind: str) -> None:
+    x, y = (FORMATS[kind].random(np.random.default_rng(seed), 2 * COUNT) for seed in (9, 10))
+    low, high = (compute(f"setp.ltu.{kind}", bool, x[k::2].copy(), y[k::2].copy()) for k in range(2))
+    results = []
+    for target in ("%p9|_", "_|%p9"):
+        body = f"setp.ltu.{kind}x2 {target}, %r1, %r2; selp.b64 %rd1, 1, 0, %p9; st.global.b64 [%a2], %rd1;"
+        wide = [np.stack([each.view(np.uint32), each.view(np.uint32)], 1) for each in (x, y)]
+        result = np.zeros(COUNT, np.int64)
+        launch(kernel("ld.global.b32 %r1, [%a0]; ld.global.b32 %r2, [%a1];" + body, 3), 1, COUNT, wide, [result])
+        results.append(result.astype(bool))
+    np.testing.assert_array_equal(results, [low, high])
+
+
 @pytest.mark.parametrize("kind", ["u16", "s16", "u32", "s32", "u64", "s64"])
 def test_comparisons_of_integers(kind: str) -> None:
     generator = np.random.default_rng(6)

@@ -210,3 +210,23 @@ def test_words_are_split_and_joined_by_moves() -> None:
     low, high = x & np.uint64(0xFFFFFFFF), x >> np.uint64(32)
     turned = (low >> np.uint64(16)) | ((low & np.uint64(0xFFFF)) << np.uint64(16))
     np.testing.assert_array_equal(result, high | (turned << np.uint64(32)))
+
+
+@given(seed=seeds)
+@few
+def test_long_numbers_are_added_by_parts(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    operands = [random("u64", generator) for _ in range(4)]
+    body = """
+        ld.global.b64 %rd1, [%a0]; ld.global.b64 %rd2, [%a1]; ld.global.b64 %rd3, [%a2]; ld.global.b64 %rd4, [%a3];
+        add.cc.s64 %rd5, %rd1, %rd3; addc.cc.s64 %rd6, %rd2, %rd4; addc.s64 %rd7, 0, 0;
+        sub.cc.u64 %rd8, %rd1, %rd3; subc.cc.u64 %rd9, %rd2, %rd4; subc.u64 %rd10, 0, 0;
+        st.global.b64 [%a4], %rd5; st.global.b64 [%a5], %rd6; st.global.b64 [%a6], %rd7; st.global.b64 [%a7], %rd9;
+        st.global.b64 [%a8], %rd10;
+    """
+    results = [np.zeros(COUNT, np.uint64) for _ in range(5)]
+    launch(kernel(body, 9), 1, COUNT, operands, results)
+    for x0, x1, y0, y1, low, high, over, difference, borrow in zip(*operands, *results, strict=True):
+        x, y = int(x1) << 64 | int(x0), int(y1) << 64 | int(y0)
+        assert int(over) << 128 | int(high) << 64 | int(low) == x + y
+        assert int(difference) == (x - y >> 64) % 2**64 and bool(borrow) == (x < y)

@@ -10,7 +10,7 @@ import numpy as np
 from nnc.devices.ptx.decoding import Decode, Modifiers, Scope, Step, elementwise
 from nnc.devices.ptx.rounding import flush, narrow, widen
 from nnc.devices.ptx.syntax import Instruction
-from nnc.devices.ptx.values import F32, PRED, S32, Array, Mask, Type
+from nnc.devices.ptx.values import F32, PRED, S32, Array, Mask, Type, split
 from nnc.devices.ptx.wave import Wave
 
 Test = Callable[[Array, Array], Array]
@@ -41,8 +41,6 @@ _COMBINE: dict[str, Test] = {"and": operator.and_, "or": operator.or_, "xor": op
 
 def _test_of(instruction: Instruction, scope: Scope, modifiers: Modifiers, kind: Type) -> Test:
     """The comparison that the modifiers name."""
-    if kind.part is not None:
-        scope.unknown(instruction, "packed numbers are not compared")
     flushes = modifiers.take("ftz")
     if not kind.is_float:
         tests = {**_ORDERED, **_UNSIGNED}
@@ -57,7 +55,7 @@ def _set_predicate(instruction: Instruction, scope: Scope) -> Step:
     modifiers = Modifiers(instruction, scope)
     kind = modifiers.kinds[0]
     combine = modifiers.take(*_COMBINE)
-    test = _test_of(instruction, scope, modifiers, kind)
+    test = _test_of(instruction, scope, modifiers, kind.part or kind)
     modifiers.finish(1, operands=(4,) if combine else (3,))
     first, _, second = instruction.operands[0].partition("|")
     left, right = (scope.read(text, kind) for text in instruction.operands[1:3])
@@ -66,8 +64,7 @@ def _set_predicate(instruction: Instruction, scope: Scope) -> Step:
     join = _COMBINE[combine] if combine else operator.and_
 
     def step(wave: Wave, mask: Mask) -> None:
-        result = test(left(wave, mask), right(wave, mask))
-        other = ~result
+        result, other = _both(test, left(wave, mask), right(wave, mask), kind)
         if with_other is not None:
             given = with_other(wave, mask)
             result, other = join(result, given), join(other, given)
@@ -77,14 +74,24 @@ def _set_predicate(instruction: Instruction, scope: Scope) -> Step:
     return step
 
 
+def _both(test: Test, x: Array, y: Array, kind: Type) -> tuple[Array, Array]:
+    """The two predicates of a comparison: it and its opposite, or those of the lower and the upper one of packed numbers."""
+    part = kind.part
+    if part is None:
+        result = test(x, y)
+        return result, ~result
+    low, high = (test(a.view(part.dtype), b.view(part.dtype)) for a, b in zip(split(x, 16), split(y, 16), strict=True))
+    return low, high
+
+
 def _set(instruction: Instruction, scope: Scope) -> Step:
     """Decodes `set`: all bits, or the number 1, where a comparison holds."""
     modifiers = Modifiers(instruction, scope)
     if len(modifiers.kinds) != 2:
         scope.unknown(instruction, "it does not have two types")
     target, kind = modifiers.kinds
-    if target.part is not None:
-        scope.unknown(instruction, "packed results")
+    if target.part is not None or kind.part is not None:
+        scope.unknown(instruction, "packed numbers")
     test = _test_of(instruction, scope, modifiers, kind)
     modifiers.finish(2)
     true = narrow(np.ones(1), target) if target.is_float else (~np.zeros(1, target.dtype))

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from nnc.devices.ptx.decoding import Compute, Decode, Modifiers, Scope, Step, elementwise
-from nnc.devices.ptx.syntax import Instruction
-from nnc.devices.ptx.values import TYPES, U32, Array, Type, join, split
+from nnc.devices.ptx.syntax import CARRY, Instruction
+from nnc.devices.ptx.values import PRED, TYPES, U32, Array, Mask, Type, join, split
+from nnc.devices.ptx.wave import Wave
 
 
 def by_parts(function: Compute, kind: Type) -> Compute:
@@ -191,6 +192,34 @@ def _subtract_saturated(x: Array, y: Array) -> Array:
     return np.clip(x.astype(np.int64) - y, -(2**31), 2**31 - 1).astype(np.int32)
 
 
+def _with_carry(is_sum: bool) -> Decode:
+    """Decodes sums and differences of longer numbers, which read or write the carry."""
+
+    def decode(instruction: Instruction, scope: Scope) -> Step:
+        modifiers = Modifiers(instruction, scope)
+        reads, writes = instruction.name.endswith("c"), bool(modifiers.take("cc"))
+        (kind,) = modifiers.finish(1, operands=(3,))
+        bits = TYPES[f"b{kind.bits}"]
+        write, write_carry = scope.write(instruction.operands[0]), scope.write(CARRY if writes else "_")
+        left, right = (scope.read(text, bits) for text in instruction.operands[1:])
+        read_carry = scope.read(CARRY if reads else "0", PRED)
+
+        def step(wave: Wave, mask: Mask) -> None:
+            x, y, carry = left(wave, mask), right(wave, mask), read_carry(wave, mask)
+            if is_sum:
+                result = x + y + carry
+                over = (result < x) | (carry & (result == x))
+            else:
+                result = x - y - carry
+                over = (x < y) | (carry & (x == y))
+            write(wave, mask, result)
+            write_carry(wave, mask, over)
+
+        return step
+
+    return decode
+
+
 def _same(function: Compute, count: int) -> Decode:
     """Decodes an instruction whose operands and result have one type."""
 
@@ -204,6 +233,8 @@ def _same(function: Compute, count: int) -> Decode:
 def _with_saturation(function: Compute, saturated: Compute) -> Decode:
     def decode(instruction: Instruction, scope: Scope) -> Step:
         modifiers = Modifiers(instruction, scope)
+        if "cc" in instruction.modifiers:
+            return _with_carry(instruction.name == "add")(instruction, scope)
         chosen = saturated if modifiers.take("sat") else function
         (kind,) = modifiers.finish(1)
         return elementwise(instruction, scope, [kind, kind], by_parts(chosen, kind))
@@ -274,6 +305,8 @@ DECODERS: dict[str, Decode] = {
     "rem": _same(_remainder, 2),
     "add": _with_saturation(operator.add, _add_saturated),
     "sub": _with_saturation(operator.sub, _subtract_saturated),
+    "addc": _with_carry(is_sum=True),
+    "subc": _with_carry(is_sum=False),
     "min": _same(np.minimum, 2),
     "max": _same(np.maximum, 2),
     "abs": _same(lambda x: _magnitude(x).view(x.dtype), 1),
