@@ -27,6 +27,7 @@ REQUEST, ANSWER = (
     struct.Struct("<QII"),
     struct.Struct("<Q?I"),
 )  # number, bytes of the recipe and the text; number, success, bytes
+GPU = "sm_"  # begins the names of NVIDIA's graphics processors
 NOTICE = 0  # in place of the number of a request: its sender waits for all requests; of an answer: LLVM is loaded
 
 
@@ -96,6 +97,10 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "LLVMPY_SetCommandLine": (None, (_STRING, _STRING)),
     "LLVMPY_InitializeNativeTarget": (None, ()),
     "LLVMPY_InitializeNativeAsmPrinter": (None, ()),
+    "LLVMPY_InitializeAllTargetInfos": (None, ()),
+    "LLVMPY_InitializeAllTargets": (None, ()),
+    "LLVMPY_InitializeAllTargetMCs": (None, ()),
+    "LLVMPY_InitializeAllAsmPrinters": (None, ()),
     "LLVMPY_GetProcessTriple": (None, (_MESSAGE,)),
     "LLVMPY_GetHostCPUName": (None, (_MESSAGE,)),
     "LLVMPY_GetHostCPUFeatures": (_INT, (_MESSAGE,)),
@@ -151,7 +156,8 @@ class Llvm:
 
     Args:
         library: where llvmlite's library is.
-        cpu: the processor that code is made for, by LLVM's name; None: this one.
+        cpu: the processor that code is made for, by LLVM's name; None: this one. For a graphics processor, "sm_90" say, the code is
+            PTX, a text; an intrinsic that this processor lacks ends the process.
         options: of code generation, for all users of LLVM in this process.
 
     Raises:
@@ -162,9 +168,15 @@ class Llvm:
         self._library = load_library(library)
         for option in options:
             self._library.LLVMPY_SetCommandLine(b"", option.encode())
-        self._library.LLVMPY_InitializeNativeTarget()
-        self._library.LLVMPY_InitializeNativeAsmPrinter()
-        self.triple = self._said(self._library.LLVMPY_GetProcessTriple)
+        self._kind = _OBJECT
+        if cpu is not None and cpu.startswith(GPU):
+            for part in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):
+                getattr(self._library, f"LLVMPY_InitializeAll{part}")()
+            self.triple, self._kind = "nvptx64-nvidia-cuda", _ASSEMBLY
+        else:
+            self._library.LLVMPY_InitializeNativeTarget()
+            self._library.LLVMPY_InitializeNativeAsmPrinter()
+            self.triple = self._said(self._library.LLVMPY_GetProcessTriple)
         self.cpu = cpu or self._said(self._library.LLVMPY_GetHostCPUName)
         self.features = "" if cpu else ",".join(sorted(self._said(self._library.LLVMPY_GetHostCPUFeatures).split(",")))
         self._target = self._made(self._library.LLVMPY_GetTargetFromTriple, self.triple.encode())
@@ -177,12 +189,12 @@ class Llvm:
         return ".".join(str(packed >> bits & 255) for bits in (16, 8, 0))
 
     def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
-        """The object file of a module.
+        """The object file of a module; PTX for a graphics processor.
 
         Raises:
             RuntimeError: LLVM does not take the text.
         """
-        return self._generate(text, recipe, _OBJECT)
+        return self._generate(text, recipe, self._kind)
 
     def assembly(self, text: str, recipe: Recipe = KERNEL) -> str:
         """The machine code of a module as text, for people."""
@@ -366,5 +378,7 @@ def main() -> None:
     library, threads, *cpu = sys.argv[1:]
     with os.fdopen(os.dup(1), "wb") as answers, os.fdopen(0, "rb", closefd=False) as requests:
         os.dup2(2, 1)  # so that no other output stands between answers
-        serve(requests, answers, int(threads), Llvm(library, cpu[0] if cpu else None, _WITHOUT))
+        chosen = cpu[0] if cpu else None
+        options = () if chosen is not None and chosen.startswith(GPU) else _WITHOUT
+        serve(requests, answers, int(threads), Llvm(library, chosen, options))
         os._exit(0)  # unfinished texts are not waited for

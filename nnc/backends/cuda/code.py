@@ -1,0 +1,163 @@
+"""Writes LLVM's text for one function that a thread of a GPU runs.
+
+A kernel's parameters are pointers. Memory is read and written in vectors of up to 16 bytes, whose alignment the caller proves;
+there are no masked accesses, since a branch costs a thread less. Functions of a text share variables of blocks (`shared`), which
+stand in front of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+
+from nnc import dtypes
+from nnc.dtypes import DType
+from nnc.errors import InternalError
+from nnc.lower.kernels.builder import Code, Value, memory_type, scalar_type, vector_type
+
+MOST_BYTES = 16  # of one access of a thread
+_EVERYBODY = "i32 -1"  # all threads of a warp
+
+
+class GpuCode(Code):
+    """A kernel: the work of one thread.
+
+    Args:
+        name: of the function, without @: it begins with KERNEL.
+        pointers: of each parameter the attributes, "noalias readonly align 16" say; parameters are named p0, p1 and so on.
+        threads: of a block.
+    """
+
+    def __init__(self, name: str, pointers: Sequence[str], threads: int) -> None:
+        parameters = [(f"ptr {attributes}".rstrip(), f"p{i}") for i, attributes in enumerate(pointers)]
+        super().__init__(name, parameters, "void", f'nounwind "nvvm.maxntid"="{threads}"', "ptx_kernel")
+        self.variables: list[str] = []
+        self._aligned: dict[str, int] = {}  # known alignments of pointers, in bytes
+
+    def definition(self) -> str:
+        """The function with the variables of its blocks; `declarations` stand apart."""
+        return "\n".join([*self.variables, self.text()])
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def special(self, register: str) -> Value:
+        """A special register as an int64.
+
+        Args:
+            register: "tid.x", "ctaid.y", "ntid.x" and so on.
+        """
+        name = f"llvm.nvvm.read.ptx.sreg.{register}"
+        self.declare(f"declare i32 @{name}()")
+        word = Value(self.share(f"call i32 @{name}()"), dtypes.uint32)
+        return self.convert(word, dtypes.int64)
+
+    def barrier(self) -> None:
+        """Waits for all threads of the block, whose writes are seen from here on."""
+        name = "llvm.nvvm.barrier.cta.sync.aligned.all"
+        self.declare(f"declare void @{name}(i32)")
+        self.line(f"call void @{name}(i32 0)")
+
+    def exchange(self, way: str, x: Value, lane: Value | int) -> Value:
+        """A value of another thread of the warp, of which all threads are here.
+
+        Args:
+            way: "bfly" (the thread whose number differs in the bits of `lane`), "up" or "down" (so many threads before or behind;
+                threads without such a one keep theirs) or "idx" (the thread of that number).
+            x: this thread's value, a scalar.
+            lane: see `way`.
+        """
+        size = x.dtype.itemsize
+        if dtypes.is_bool(x.dtype):
+            return self.convert(self._exchange_word(way, self.convert(x, dtypes.uint32), lane), x.dtype)
+        bits = self.bitcast(x, {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}[size])
+        if size < 8:
+            word = self._exchange_word(way, self.convert(bits, dtypes.uint32), lane)
+            return self.bitcast(self.convert(word, bits.dtype), x.dtype)
+        low, high = (self.convert(self.shr(bits, self.like(bits, at)), dtypes.uint32) for at in (0, 32))
+        low, high = (self.convert(self._exchange_word(way, half, lane), dtypes.uint64) for half in (low, high))
+        return self.bitcast(self.or_(low, self.shl(high, self.like(high, 32))), x.dtype)
+
+    def _exchange_word(self, way: str, word: Value, lane: Value | int) -> Value:
+        name = f"llvm.nvvm.shfl.sync.{way}.i32"
+        self.declare(f"declare i32 @{name}(i32, i32, i32, i32)")
+        where = f"i32 {lane}" if isinstance(lane, int) else self.convert(lane, dtypes.int32).typed
+        clamp = "i32 0" if way == "up" else "i32 31"
+        return Value(self.let(f"call i32 @{name}({_EVERYBODY}, {word.typed}, {where}, {clamp})"), word.dtype)
+
+    # -- memory --------------------------------------------------------------------------------------------------------
+
+    def shared(self, nbytes: int) -> str:
+        """A pointer to a variable of the block, 16-byte aligned."""
+        name = f"@{self.name}.shared{len(self.variables)}"
+        self.variables.append(f"{name} = internal addrspace(3) global [{nbytes} x i8] undef, align {MOST_BYTES}")
+        return self.share(f"addrspacecast ptr addrspace(3) {name} to ptr")
+
+    def load(
+        self, pointer: str, dtype: DType, lanes: int = 0, mask: Value | None = None, align: int | None = None
+    ) -> Value:
+        """Reads neighbouring values.
+
+        Args:
+            pointer: to the first.
+            dtype: of the values.
+            lanes: how many; 0: a scalar.
+            mask: none is taken.
+            align: bytes that divide the address; None: the dtype's.
+        """
+        if mask is not None:
+            raise InternalError("kernels of devices branch instead of masking")
+        kind = vector_type(memory_type(dtype), lanes)
+        text = self.let(f"load {kind}, ptr {pointer}, align {align or dtype.itemsize}")
+        return self._from_memory(text, dtype, lanes)
+
+    def store(self, pointer: str, value: Value, mask: Value | None = None, align: int | None = None) -> None:
+        """Writes neighbouring values.
+
+        Args:
+            pointer: to the first.
+            value: of one lane or several.
+            mask: none is taken.
+            align: bytes that divide the address; None: the dtype's.
+        """
+        if mask is not None:
+            raise InternalError("kernels of devices branch instead of masking")
+        value = self._to_memory(value)
+        self.line(f"store {value.typed}, ptr {pointer}, align {align or value.dtype.itemsize}")
+
+    def lane(self, x: Value, number: int) -> Value:
+        """One lane of a value; a scalar is its own."""
+        if not x.lanes:
+            return x
+        return Value(self.share(f"extractelement {x.typed}, i64 {number}"), x.dtype)
+
+    def join(self, lanes: Sequence[Value]) -> Value:
+        """Scalars as the lanes of one value."""
+        dtype, count = lanes[0].dtype, len(lanes)
+        kind, text = vector_type(scalar_type(dtype), count), "poison"
+        for i, x in enumerate(lanes):
+            text = self.share(f"insertelement {kind} {text}, {x.typed}, i64 {i}")
+        return Value(text, dtype, count)
+
+    def gather(self, pointer: str, strides: Value, dtype: DType, mask: Value | None = None) -> Value:
+        """Reads values that lie `strides` (bytes, int64 lanes) from a pointer, one by one."""
+        if mask is not None:
+            raise InternalError("kernels of devices branch instead of masking")
+        return self.join([self.load(self.offset(pointer, self.lane(strides, i)), dtype) for i in range(strides.lanes)])
+
+    def scatter(self, pointer: str, strides: Value, value: Value, mask: Value | None = None) -> None:
+        """Writes values that lie `strides` (bytes, int64 lanes) from a pointer, one by one."""
+        if mask is not None:
+            raise InternalError("kernels of devices branch instead of masking")
+        for i in range(strides.lanes):
+            self.store(self.offset(pointer, self.lane(strides, i)), self.lane(value, i))
+
+    def refuse(self, status: str, condition: Value) -> None:
+        """Sets the status word where a condition holds."""
+        with self.when(condition):
+            self.line(f"%{self.fresh()[1:]} = atomicrmw umax ptr {status}, i32 1 monotonic")
+
+
+def alignment(address: int, *steps: int) -> int:
+    """The largest power of two, up to 16, that divides an address and all steps from it."""
+    common = gcd(MOST_BYTES, address, *steps)
+    return common & -common
