@@ -177,9 +177,14 @@ class Scope:
     def defined(self, text: str) -> Callable[[Wave], Array | bool]:
         """Returns a function that tells for which threads an operand is set.
 
+        A vector counts as set where one of its parts is, since LLVM packs also numbers of which it uses one.
+
         Args:
-            text: a register, or another operand, which always is.
+            text: a register, a vector, or another operand, which always is.
         """
+        if text.startswith("{"):
+            parts = [self.defined(each) for each in names_of(text)]
+            return lambda wave: _any_known([part(wave) for part in parts])
         if self._is_register(text):
             slot, _ = self.slot(text)
             return lambda wave: wave.defined[slot]
@@ -219,6 +224,8 @@ class Scope:
             text: a register, a number or a variable.
             kind: of the result.
         """
+        if text.startswith("{"):
+            return self._read_vector([self.raw(each, _part(kind, text)) for each in names_of(text)], kind)
         if not self._is_register(text):
             return self.read(text, kind)
         slot, register = self.slot(text)
@@ -258,6 +265,12 @@ def names_of(text: str) -> list[str]:
     """
     inner = text[1:-1] if text[:1] in "{(" else text
     return [each.strip() for each in inner.split(",") if each.strip()]
+
+
+def _any_known(parts: list[Array | bool]) -> Array | bool:
+    if any(part is True for part in parts):
+        return True
+    return np.logical_or.reduce(np.broadcast_arrays(*parts), axis=0)
 
 
 def _part(kind: Type, text: str) -> Type:

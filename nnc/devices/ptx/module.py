@@ -192,6 +192,13 @@ class Entry:
                 fix="pass one value for each.",
             )  # fmt: skip
 
+        for variable, given in zip(self._function.parameters, parameters, strict=True):
+            if int(given) % variable.points:
+                raise user_error(
+                    DeviceError, self.name, f"{variable.name} is {int(given):#x}, and declared as a multiple of {variable.points}.",
+                    fix="pass an aligned address, or state no more alignment than the operand has.",
+                )  # fmt: skip
+
     def _parameter_bytes(self, parameters: Sequence[int | float]) -> dict[str, tuple[Array, Array]]:
         values = {}
         for variable, given in zip(self._function.parameters, parameters, strict=True):

@@ -69,6 +69,7 @@ class Variable:
         nbytes: its size.
         alignment: of its address.
         values: numbers that it holds at first, or None.
+        points: the alignment of the addresses that a pointer has, or 1.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Variable:
     nbytes: int
     alignment: int
     values: tuple[int, ...] | None
+    points: int = 1
 
 
 @dataclass(slots=True)
@@ -183,8 +185,10 @@ def _parse_variable(where: str, text: str) -> Variable:
         count *= int(extent or 0)
     alignment = re.search(r"\.align\s+(\d+)(?!.*\.align)", attributes)
     numbers = None if values is None else tuple(_number(where, word) for word in re.findall(r"[^\s,{}]+", values))
-    size = int(alignment[1]) if alignment else kind.nbytes * vector
-    return Variable(name, space, kind, count * kind.nbytes, size, numbers)
+    stated = int(alignment[1]) if alignment else kind.nbytes * vector
+    if "ptr" in words:
+        return Variable(name, space, kind, count * kind.nbytes, kind.nbytes, numbers, points=stated)
+    return Variable(name, space, kind, count * kind.nbytes, stated, numbers)
 
 
 def _number(where: str, word: str) -> int:

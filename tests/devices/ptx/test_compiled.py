@@ -196,3 +196,21 @@ def test_bfloat16_is_converted_as_numbers_are_rounded(cpu: str) -> None:
     expected = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     np.testing.assert_array_equal(y, expected)
     assert counts.waste == 1.0
+
+
+def test_a_part_of_a_packed_number_may_be_unset_where_it_is_not_used() -> None:
+    module = compile_llvm(
+        """
+        define ptx_kernel void @part(ptr %x, ptr %y) {
+          %i = load i16, ptr %x
+          %v = insertelement <2 x i16> poison, i16 %i, i32 0
+          %w = add <2 x i16> %v, <i16 5, i16 6>
+          %r = extractelement <2 x i16> %w, i32 0
+          store i16 %r, ptr %y
+          ret void
+        }""",
+        "sm_100",
+    )
+    y = np.zeros(1, np.int16)
+    counts = launch(module.entries["part"], 1, 1, [np.array([7], np.int16)], [y])
+    assert y[0] == 12 and counts.opcodes["add.s16x2"] == 1

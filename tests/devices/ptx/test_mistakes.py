@@ -53,6 +53,7 @@ def fails(body: str, message: str, *, pointers: int = 2, block: Any = N, grid: A
             "setp.lt.u32 %p1, %t3, 3; @%p1 mov.u32 %r2, 1; add.s32 %r1, %r2, 1;",
             r"reads %r2, which is not set, thread \(3, 0, 0\)",
         ),
+        ("mov.b64 %rd1, {%r2, %r3}; add.s64 %rd2, %rd1, 1;", r"reads %rd1, which is not set, thread \(0, 0, 0\)"),
         ("mov.u32 %r3, %r2; add.s32 %r1, %r3, 1;", r"reads %r3, which is not set"),
         (
             "setp.lt.u32 %p1, %t3, 9; @%p1 bra $L; bar.sync 0; $L:",
@@ -213,6 +214,10 @@ def test_a_launch_that_does_not_fit_the_kernel_is_refused() -> None:
     entry = entry_of(".visible .entry k(.param .u64 p) .maxntid 64 { ret; }")
     with pytest.raises(DeviceError, match="it takes 1 parameters, and 0 are given"):
         entry.run((1, 1, 1), (32, 1, 1), 0, [], [])
+    pointer = entry_of(".visible .entry k(.param .u64 .ptr .global .align 256 p) { ret; }")
+    pointer.run((1, 1, 1), (32, 1, 1), 0, [512], [])
+    with pytest.raises(DeviceError, match="p is 0x210, and declared as a multiple of 256"):
+        pointer.run((1, 1, 1), (32, 1, 1), 0, [528], [])
     with pytest.raises(DeviceError, match="of 1 to 64 threads"):
         entry.run((1, 1, 1), (128, 1, 1), 0, [0], [])
 

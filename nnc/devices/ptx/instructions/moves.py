@@ -17,7 +17,7 @@ def _move(instruction: Instruction, scope: Scope) -> Step:
     (kind,) = Modifiers(instruction, scope).finish(1, operands=(2,))
     target, source = instruction.operands
     write = scope.write(target)
-    if target.startswith("{") or source.startswith("{"):
+    if target.startswith("{"):
         return elementwise(instruction, scope, [kind], lambda x: x)
     read, known, limit = scope.raw(source, kind), scope.defined(source), scope.limit_defined(target)
 
