@@ -11,7 +11,17 @@ import numpy as np
 
 from nnc.devices.ptx.counts import WARP
 from nnc.devices.ptx.decoding import Decode, Read, Scope, Step, names_of
-from nnc.devices.ptx.instructions import atomics, comparisons, conversions, floats, integers, loads, moves, warps
+from nnc.devices.ptx.instructions import (
+    atomics,
+    comparisons,
+    conversions,
+    floats,
+    integers,
+    loads,
+    matrices,
+    moves,
+    warps,
+)
 from nnc.devices.ptx.syntax import Function, Instruction
 from nnc.devices.ptx.values import PRED, U32, Mask
 from nnc.devices.ptx.wave import Wave
@@ -19,7 +29,7 @@ from nnc.devices.ptx.wave import Wave
 _INTEGER_OR_FLOAT = integers.DECODERS.keys() & floats.DECODERS.keys()
 DECODERS: dict[str, Decode] = {
     **integers.DECODERS, **floats.DECODERS, **conversions.DECODERS, **comparisons.DECODERS, **moves.DECODERS,
-    **loads.DECODERS, **atomics.DECODERS, **warps.DECODERS,
+    **loads.DECODERS, **atomics.DECODERS, **warps.DECODERS, **matrices.DECODERS,
 }  # fmt: skip
 _FLOAT_TYPE = re.compile(r"\.b?f\d+(x2)?$")
 _NOTHING = ("membar", "fence", "nanosleep", "griddepcontrol", "prefetch", "prefetchu", "discard", "applypriority")

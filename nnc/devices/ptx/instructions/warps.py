@@ -34,6 +34,8 @@ def members_of(instruction: Instruction, scope: Scope) -> Read | None:
     """
     if instruction.opcode.startswith("bar.warp.sync"):
         return scope.read(instruction.operands[0], U32)
+    if instruction.name == "mma":
+        return scope.read("-1", U32)
     if instruction.name in MEMBERS and "sync" in instruction.modifiers:
         return scope.read(instruction.operands[MEMBERS[instruction.name]], U32)
     return None
