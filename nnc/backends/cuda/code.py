@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import gcd
 
 from nnc import dtypes
+from nnc.backends.cuda.functions import FUNCTIONS
 from nnc.dtypes import DType
 from nnc.errors import InternalError
 from nnc.lower.kernels.builder import Code, Value, memory_type, scalar_type, vector_type
@@ -27,6 +28,9 @@ class GpuCode(Code):
         pointers: of each parameter the attributes, "noalias readonly align 16" say; parameters are named p0, p1 and so on.
         threads: of a block.
     """
+
+    functions = FUNCTIONS
+    keeps_wide = True
 
     def __init__(self, name: str, pointers: Sequence[str], threads: int) -> None:
         parameters = [(f"ptr {attributes}".rstrip(), f"p{i}") for i, attributes in enumerate(pointers)]
@@ -83,6 +87,29 @@ class GpuCode(Code):
         where = f"i32 {lane}" if isinstance(lane, int) else self.convert(lane, dtypes.int32).typed
         clamp = "i32 0" if way == "up" else "i32 31"
         return Value(self.let(f"call i32 @{name}({_EVERYBODY}, {word.typed}, {where}, {clamp})"), word.dtype)
+
+    # -- conversions ---------------------------------------------------------------------------------------------------
+
+    def _convert_small(self, x: Value, dtype: DType) -> Value:
+        """To and from bfloat16 by the processor's own instructions, of which one rounds two numbers."""
+        if x.dtype == dtypes.bfloat16:
+            wide = Value(self.let(f"fpext {x.typed} to {vector_type('float', x.lanes)}"), dtypes.float32, x.lanes)
+            return self.convert(wide, dtype)
+        if dtype != dtypes.bfloat16:
+            return super()._convert_small(x, dtype)
+        x = self.convert(self._round_to_odd(x) if x.dtype == dtypes.float64 else x, dtypes.float32)
+        if not x.lanes or x.lanes % 2:
+            return Value(self.let(f"fptrunc {x.typed} to {vector_type('bfloat', x.lanes)}"), dtype, x.lanes)
+        name = "llvm.nvvm.ff2bf16x2.rn"
+        self.declare(f"declare <2 x bfloat> @{name}(float, float)")
+        pairs = [
+            Value(self.share(f"call <2 x bfloat> @{name}({high.typed}, {low.typed})"), dtype, 2)
+            for low, high in ((self.lane(x, i), self.lane(x, i + 1)) for i in range(0, x.lanes, 2))
+        ]
+        while len(pairs) > 1:  # lanes are 2, 4, 8 …
+            count = 2 * pairs[0].lanes
+            pairs = [self.shuffle(a, range(count), b) for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
+        return pairs[0]
 
     # -- memory --------------------------------------------------------------------------------------------------------
 

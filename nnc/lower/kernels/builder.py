@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from operator import eq, ge, gt, le, lt, ne
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nnc import dtypes
@@ -107,7 +108,16 @@ def _hand_on(carried: Sequence[Carried], values: Sequence[Value]) -> None:
 
 
 class Code(Writer):
-    """One function that is being written: instructions on values."""
+    """One function that is being written: instructions on values.
+
+    Attributes:
+        functions: of the target's own, by the names that scalar expressions call them by; they take and give Terms, and come
+            before the common ones (nnc.lower.kernels.math.table).
+        keeps_wide: whether 16-bit floats stay float32 from one command to the next, until they are stored.
+    """
+
+    functions: Mapping[str, Callable[..., Any]] = MappingProxyType({})
+    keeps_wide = False
 
     @cached_property
     def _casts(self) -> dict[str, Value]:

@@ -48,9 +48,14 @@ def scalar(code: Code, command: Command, operands: Sequence[Value], dtype: DType
     terms = [Term(code, operand) for operand in operands]
     if command not in exact:
         terms = [term.to(dtypes.accumulator(term.dtype)) for term in terms]
+    elif code.keeps_wide:  # operands may have been kept wide, or not
+        terms = [term.to(dtype) if term.dtype == dtypes.accumulator(dtype) else term for term in terms]
     names: dict[str, Any] = {"inf": math.inf, **params, **dict(zip(OPERANDS, terms, strict=False))}
     out = evaluate(parsed, names, _PRINTED)
-    return out.to(dtype).value if isinstance(out, Term) else code.constant(out, dtype)
+    if not isinstance(out, Term):
+        return code.constant(out, dtype)
+    stays = code.keeps_wide and command not in exact and dtypes.is_float(dtype)
+    return out.value if stays and out.dtype == dtypes.accumulator(dtype) else out.to(dtype).value
 
 
 def count_instructions(command: Command, transcendental: int) -> int:
@@ -123,7 +128,8 @@ class Operations:
         """A function of Terms; some of `SHARED` take numbers, too."""
         if name in SHARED:
             return SHARED[name](*arguments)
-        return functions_of(arguments[0].dtype)[name](*arguments)
+        own = arguments[0].code.functions.get(name) if dtypes.is_float(arguments[0].dtype) else None
+        return (own or functions_of(arguments[0].dtype)[name])(*arguments)
 
 
 def evaluate(parsed: Parsed, names: Mapping[str, Any], operations: Operations) -> Any:

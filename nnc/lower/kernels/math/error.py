@@ -23,11 +23,11 @@ from nnc.lower.kernels.math.terms import (
 )
 
 # erf x / x - 1 in x², on |x| <= 1; of the function 2^-29.1 and 2^-55.4
-_NEAR_SINGLE = (0.128379166, -0.37612626, 0.112835787, -0.0268533472, 0.00518716453, -0.000799788744, 7.80706032e-05)
+NEAR_SINGLE = (0.128379166, -0.37612626, 0.112835787, -0.0268533472, 0.00518716453, -0.000799788744, 7.80706032e-05)
 
 # h for erf, x from 0.99 to 4.1 and 6.1; of erf 2^-25.0 and 2^-55.3
-_COARSE_CENTRE = 1.5
-_COARSE_SINGLE = (0.964755893, -0.507871389, 0.0755251721, 0.0490209945)
+COARSE_CENTRE = 1.5
+COARSE_SINGLE = (0.964755893, -0.507871389, 0.0755251721, 0.0490209945)
 _COARSE_DOUBLE = (
     0.964756249362952, -0.5078500102301007, 0.07562180627530522, 0.04776836962191116, -0.008119797969679852,
     -0.009461376105296418, -0.0008103129589698087, 0.001771946906074172, 0.0008841079468868382, -4.786046784260331e-05,
@@ -35,7 +35,7 @@ _COARSE_DOUBLE = (
 )  # fmt: skip
 
 # h for erfc, x from 0.48 to 10.3 and 28; 2^-28.4 and 2^-56.3; the first coefficients have tails
-_SINGLE = (
+FAR_SINGLE = (
     1.0870555639266968, -0.937799752, 0.694113731, -0.43525514, 0.225737467, -0.0923283249, 0.026525721, -0.00313415821,
     -0.00132942968, 0.000629018294,
 )  # fmt: skip
@@ -44,7 +44,7 @@ _SINGLE_TAIL, _DOUBLE_TAIL = 2.4612644367039138e-08, 1.0371353812919937e-16
 
 def erf_near(x: Term) -> Term:
     """erf x for |x| <= 1."""
-    return fma(x, horner(x * x, _NEAR_SINGLE if is_single(x) else ERF_DOUBLE), x)
+    return fma(x, horner(x * x, NEAR_SINGLE if is_single(x) else ERF_DOUBLE), x)
 
 
 def erf(x: Term) -> Term:
@@ -52,23 +52,25 @@ def erf(x: Term) -> Term:
     sign, size = split_sign(x)
     limit = 4.0 if is_single(x) else 6.0
     cut = where(size > limit, limit, size)
-    inverse = 1 / (cut + _COARSE_CENTRE)
-    t = fma(inverse, -2 * _COARSE_CENTRE, 1.0)
-    h = horner(t, _COARSE_SINGLE if is_single(x) else _COARSE_DOUBLE)
+    inverse = 1 / (cut + COARSE_CENTRE)
+    t = fma(inverse, -2 * COARSE_CENTRE, 1.0)
+    h = horner(t, COARSE_SINGLE if is_single(x) else _COARSE_DOUBLE)
     return with_sign(sign, where(size < 1, erf_near(size), fma(exp(-cut * cut) * inverse, -h, 1.0)))
 
 
 def erfc(x: Term) -> Term:
     """1 - erf x, with all its digits also far above 0."""
     size = absolute(x)
-    near = fma(-x, horner(x * x, _NEAR_SINGLE if is_single(x) else ERF_DOUBLE), 1 - x)
+    near = fma(-x, horner(x * x, NEAR_SINGLE if is_single(x) else ERF_DOUBLE), 1 - x)
     far = complement(size)
     return where(size < 0.75, near, where(x < 0, 2 - far, far))
 
 
 def complement(x: Term) -> Term:
     """erfc x for x >= ¾: the product of e^(-x²), h and 1 / (x + c), each in two parts."""
-    limit, coefficients, tail = (10.3, _SINGLE, _SINGLE_TAIL) if is_single(x) else (ERFC_END, ERFC_DOUBLE, _DOUBLE_TAIL)
+    limit, coefficients, tail = (
+        (10.3, FAR_SINGLE, _SINGLE_TAIL) if is_single(x) else (ERFC_END, ERFC_DOUBLE, _DOUBLE_TAIL)
+    )
     x = where(x > limit, limit, x)
     square, square_tail = two_product(x, x)
     power = exp_parts(-square, -square_tail)
