@@ -11,7 +11,6 @@ from nnc.devices.ptx.values import Array
 
 SECTOR = 32  # bytes that memory is read and written in
 WARP = 32  # threads
-_BANKS = 32  # of shared memory, 4 bytes each
 
 
 @dataclass(slots=True)
@@ -75,12 +74,21 @@ def count_conflicts(addresses: Array, lanes: Array, width: int) -> int:
         lanes: the threads, ascending.
         width: bytes of a thread's access; wide ones go by half or quarter warps.
     """
-    together = WARP * 4 // max(width, 4)  # threads that take one pass without conflicts
-    words = addresses.astype(np.int64) // 4
-    keys = np.unique((lanes // together << 32) + (words % _BANKS << 27) + words // _BANKS)
-    _, of_banks = np.unique(keys >> 27, return_counts=True)
-    banks = np.unique(keys >> 27)
-    most = np.zeros(len(of_banks), np.int64)
-    groups, which = np.unique(banks >> 5, return_inverse=True)
+    word = max(width, 4)
+    together = WARP * 4 // word  # threads that take one pass without conflicts, and places that they take side by side
+    words = addresses.astype(np.int64) // word
+    groups, banks = lanes // together, words % together
+    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
+    sizes = np.diff(np.append(starts, len(groups)))
+    used = np.bitwise_or.reduceat(np.left_shift(1, banks), starts)
+    crowded = np.repeat(
+        np.bitwise_count(used) != sizes, sizes
+    )  # passes where threads share a bank, perhaps a word of it
+    if not crowded.any():
+        return 0
+    keys = np.unique((groups[crowded] << 40) + (banks[crowded] << 32) + words[crowded])
+    taken, of_banks = np.unique(keys >> 32, return_counts=True)
+    passes, which = np.unique(taken >> 8, return_inverse=True)
+    most = np.zeros(len(passes), np.int64)
     np.maximum.at(most, which, of_banks)
-    return int(most.sum()) - len(groups)
+    return int(most.sum()) - len(passes)

@@ -19,6 +19,8 @@ _LARGE, _SMALL = (
     2.0**900,
     2.0**-900,
 )  # products between them have exact halves; larger and smaller ones are computed as fractions
+_WELL_ABOVE = 2.0**-700  # half a unit in the last place of such a number is more than _SMALL
+_HALVED = 2.0**-512  # the product of two numbers that are scaled by it does not overflow
 _NEAR_DENORMAL = 2.0**-125
 _EXPONENT = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF0000000000000}
 _SIGN = {16: 0x8000, 32: 0x80000000, 64: 0x8000000000000000}
@@ -111,9 +113,14 @@ def fma_double(x: Array, y: Array, z: Array) -> Array:
     is_plain = (size < _LARGE) & (size > _SMALL) & (np.abs(x) < _LARGE) & (np.abs(y) < _LARGE) & (np.abs(z) < _LARGE)
     if is_plain.all():
         return result
-    result = np.where(is_plain, result, x * y + z)
+    # Where one of the two summands decides alone, no fraction is needed.
+    rough = x * y
     is_number = np.isfinite(x) & np.isfinite(y) & np.isfinite(z) & (x != 0) & (y != 0)
-    for i in np.flatnonzero(is_number & ~is_plain):
+    vanishes = (size <= _SMALL) & (np.abs(z) > _WELL_ABOVE)
+    overflows = (np.abs(x * _HALVED) * np.abs(y * _HALVED) >= 2.0) & (np.abs(z) < _LARGE)
+    alone = np.where(vanishes, z, np.where((z == 0) | overflows, rough, rough + z))
+    result = np.where(is_plain, result, np.where(is_number, alone, rough + z))
+    for i in np.flatnonzero(is_number & ~is_plain & ~vanishes & ~overflows & (z != 0)):
         result[i] = _nearest(Fraction(float(x[i])) * Fraction(float(y[i])) + Fraction(float(z[i])))
     return result
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nnc.devices.ptx.rounding import fma_double
 from tests.devices.ptx.exact import FORMATS, Format, rounded, same
 from tests.devices.ptx.launching import compute
 
@@ -76,6 +77,30 @@ def narrowed(values: Any, form: Format) -> Any:
     if form.name == "bf16":
         return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
     return values.astype(form.dtype)
+
+
+def test_a_summand_that_decides_alone_is_rounded_once() -> None:
+    sizes = [
+        0.0,
+        5e-324,
+        2.0**-1074 * 3,
+        2.0**-1022,
+        1.5 * 2.0**-600,
+        2.0**-452,
+        1.0,
+        1 + 2.0**-52,
+        3.0**300,
+        2.0**511,
+        2.0**1023,
+    ]
+    sizes += [2.0**512 * (1 - 2.0**-53), 1.7976931348623157e308]
+    numbers = [*sizes, *(-x for x in sizes)]
+    x, y, z = (each.reshape(-1).copy() for each in np.meshgrid(numbers, numbers, numbers))
+    with np.errstate(all="ignore"):
+        result = fma_double(x, y, z)
+    exact = lambda x, y, z: x * y + z
+    values = [each.tolist() for each in (x, y, z)]
+    same(result.tolist(), by_fractions(exact, exact, FORMATS["f64"], "rn", *values), *values)
 
 
 @given(seed=seeds)

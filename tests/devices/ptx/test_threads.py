@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnc.devices.ptx import PtxModule
+from nnc.devices.ptx.counts import count_conflicts
 from tests.devices.ptx.launching import compute, kernel, launch, regions_of
 
 COUNT = 64
@@ -280,3 +281,24 @@ def test_local_and_shared_memory_that_is_not_written_is_not_read() -> None:
     ):
         with pytest.raises(Exception, match=message):
             launch(kernel(body, 0, ".local .align 8 .b8 stack[8];"), 1, 32, [], [])
+
+
+def passes(addresses: list[int], width: int) -> int:
+    """Counts passes over the banks bank by bank: the most words of one bank, for each group of lanes that goes together."""
+    together, total = 128 // max(width, 4), 0
+    for first in range(0, 32, together):
+        banks: dict[int, set[int]] = {}
+        for address in addresses[first : first + together]:
+            for word in range(address // 4, -(-(address + width) // 4)):
+                banks.setdefault(word % 32, set()).add(word)
+        total += max(len(words) for words in banks.values())
+    return total - 32 // together
+
+
+@given(data=st.data(), width=st.sampled_from([1, 2, 4, 8, 16]))
+@settings(max_examples=60, deadline=None)
+def test_conflicts_of_banks_are_counted_as_bank_by_bank(data: st.DataObject, width: int) -> None:
+    limit = data.draw(st.sampled_from([2, 8, 40, 400]))
+    addresses = [width * k for k in data.draw(st.lists(st.integers(0, limit), min_size=32, max_size=32))]
+    found = count_conflicts(np.array(addresses, np.uint64), np.arange(32), width)
+    assert found == passes(addresses, width)
