@@ -255,6 +255,45 @@ class Sorting:
 
 
 @dataclass(frozen=True, slots=True)
+class Grids:
+    """The constants that shape the launches of fused kernels on a device with many threads.
+
+    Attributes:
+        threads: threads of a block.
+        most_threads: threads of a block that traverses a long row.
+        vector_bytes: bytes that a thread reads or writes at once.
+        aligned_bytes: every buffer begins at a multiple of these bytes.
+        kept_words: registers of 32 bits in which a thread keeps its part of a row from phase to phase.
+        kept_vectors: vectors of a row that a thread keeps at most.
+        vectors_at_once: vectors that a thread reads before it computes with the first of them, in a loop along a row.
+        lanes: threads of a warp.
+        shared_bytes: shared memory that a kernel declares at most.
+        busy_threads: threads that keep the whole device busy.
+        summands: terms of one sum before it is put aside.
+        parts: parts of a long row, at most.
+        part_rows: iterations of a row across memory that a part has at least.
+        part_elements: elements of a row along memory that a part has at least.
+        tile: elements along both axes of a tile that is turned in shared memory.
+    """
+
+    threads: int
+    most_threads: int
+    vector_bytes: int
+    aligned_bytes: int
+    kept_words: int
+    kept_vectors: int
+    vectors_at_once: int
+    lanes: int
+    shared_bytes: int
+    busy_threads: int
+    summands: int
+    parts: int
+    part_rows: int
+    part_elements: int
+    tile: int
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A kind of machine.
 

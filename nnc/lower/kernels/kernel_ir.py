@@ -26,6 +26,7 @@ _LOOPS = cpu_target().loops
 
 Loops = tuple[int, ...]
 
+_NEIGHBOURS = 16  # iterations in the lanes of a register, at most
 _GATHERED = 4  # instructions for a vector of elements at computed places
 
 
@@ -104,8 +105,23 @@ class Nest:
         return all(s[0] in (0, x.dtype.itemsize) for s, x in zip(self.strides, self.operands, strict=True))
 
 
-def make_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> Nest:
-    """The loop nest of a fused graph on operands that lie in these views."""
+def make_nest(
+    graph: Graph,
+    inputs: Sequence[View],
+    outputs: Sequence[View],
+    neighbours: int = _NEIGHBOURS,
+    tiles: Sequence[int] = _LOOPS.tiles,
+) -> Nest:
+    """The loop nest of a fused graph on operands that lie in these views.
+
+    Args:
+        graph: fused.
+        inputs: of the graph.
+        outputs: of the graph.
+        neighbours: iterations of the vector loop that run side by side; a longer loop is no better. 1 where the lanes go on into
+            the next loop, as the threads of a GPU do.
+        tiles: iterations along both axes of a tile of a transposed access, the largest that fits first; none: loops stay whole.
+    """
     domain = Domain.of(graph)
     operands, views = (*graph.inputs, *graph.outputs), (*inputs, *outputs)
     steps: list[dict[int, int]] = []
@@ -141,7 +157,7 @@ def make_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> 
     outer = tuple(range(len(groups[0])))
     row = tuple(range(len(outer), len(heads)))
     dtypes = [symbol.dtype for symbol in operands]
-    vector = _vector_loop(sizes, strides, dtypes, row)
+    vector = _vector_loop(sizes, strides, dtypes, row, neighbours)
     if vector in outer:
         outer = (*(loop for loop in outer if loop != vector), vector)
     else:
@@ -158,10 +174,10 @@ def make_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> 
         loop_of,
         tuple(v.strides for v in views),
     )
-    return nest if row or indexed else _tiled(nest)
+    return nest if row or indexed else _tiled(nest, tiles)
 
 
-def _tiled(nest: Nest) -> Nest:
+def _tiled(nest: Nest, tiles: Sequence[int]) -> Nest:
     """A nest in which operands lie in one another's transposed order, cut so that the lines of the cache that a vector of strided
     elements touches are used up by the next iterations: a loop along which such an operand is dense is cut into tiles, within which
     it runs inside of the vector loop.
@@ -173,7 +189,7 @@ def _tiled(nest: Nest) -> Nest:
     ]
     for loop in nest.outer:
         dense = any(s[loop] == unit for s, unit in zip(nest.strides, sizes, strict=True) if s in across)
-        tile = next((tile for tile in _LOOPS.tiles if nest.sizes[loop] % tile == 0), None)
+        tile = next((tile for tile in tiles if nest.sizes[loop] % tile == 0), None)
         if loop != vector and dense and tile is not None and vector is not None:
             inner = len(nest.sizes)
             counts = [*nest.sizes, tile]
@@ -189,7 +205,11 @@ def _symbols(graph: Graph) -> Sequence[Symbol]:
 
 
 def _vector_loop(
-    sizes: Sequence[int], strides: Sequence[Sequence[int]], dtypes: Sequence[DType], row: Sequence[int]
+    sizes: Sequence[int],
+    strides: Sequence[Sequence[int]],
+    dtypes: Sequence[DType],
+    row: Sequence[int],
+    neighbours: int,
 ) -> int | None:
     """The loop along which the fewest elements must be gathered; of equals one of the row, then the longest."""
     if not sizes:
@@ -200,7 +220,7 @@ def _vector_loop(
         for steps, dtype in zip(strides, dtypes, strict=True):
             elements = math.prod(n for n, step in zip(sizes, steps, strict=True) if step)
             gathered += elements * (_LOOPS.strided_instructions if steps[loop] not in (0, dtype.itemsize) else 1)
-        return gathered / min(sizes[loop], 16), loop not in row, -sizes[loop]
+        return gathered / min(sizes[loop], neighbours), loop not in row, -sizes[loop]
 
     return min(range(len(sizes)), key=badness)
 

@@ -134,6 +134,11 @@ class Writer:
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
+    @property
+    def block(self) -> str:
+        """The name of the block that is being written."""
+        return self._block
+
     def place(self, label: str, *, always: bool = False) -> None:
         """Begins a block. `always`: all that was written before in this scope has run before this."""
         self._lines.append(f"{label}:")

@@ -1,0 +1,37 @@
+"""Fused graphs as kernels of a GPU: chooses the form in which a nest is printed.
+
+| nest | form |
+| --- | --- |
+| nothing is reduced | `elements`: a thread takes one vector |
+| rows along memory | `rows`: a few threads, a warp or a block take a row, which they keep in registers where it fits |
+| rows across memory | `rows`, across: neighbouring threads take neighbouring columns |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nnc.backends.cuda.elements import print_elements
+from nnc.backends.cuda.layout import choose_layout
+from nnc.backends.cuda.operands import Operands
+from nnc.backends.cuda.rows import print_rows
+from nnc.graph import Graph
+from nnc.lower.kernels.launch import DeviceKernel
+from nnc.lower.plan.stages import View
+
+
+def print_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> DeviceKernel:
+    """Prints the kernel that computes a fused graph on operands that lie in these views.
+
+    An output may lie where an input does, if `nnc.lower.kernels.domain.overwrites` lists the two; views of one buffer whose extents
+    meet are taken for such operands. Tensors in different buffers never share memory.
+
+    Args:
+        graph: that fits one nest.
+        inputs: of the graph.
+        outputs: of the graph, and behind them the workspace, where the kernel has one.
+    """
+    operands = Operands.of(graph, inputs, outputs[: len(graph.outputs)])
+    if operands.nest.row:
+        return print_rows(operands, choose_layout(operands, 1))
+    return print_elements(operands)

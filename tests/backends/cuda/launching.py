@@ -1,0 +1,110 @@
+"""Runs printed nests on arrays: through LLVM's PTX and its interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnc.backends.cuda.assembling import to_ptx
+from nnc.backends.cuda.nests import print_nest
+from nnc.devices.ptx import Counts, PtxModule, Region
+from nnc.graph import Graph, spec_of
+from nnc.lower.kernels.launch import DeviceKernel
+from nnc.lower.plan.stages import View
+
+NDArray = np.ndarray[Any, Any]
+
+BASE = 0x7000_0000_0000
+STRIDE = 1 << 26  # bytes between the memories of a launch
+
+
+@dataclass(frozen=True)
+class Memories:
+    """The memories in which arrays lie, and the view of each array.
+
+    Attributes:
+        owners: arrays of bytes, one a memory.
+        views: of the arrays.
+    """
+
+    owners: list[NDArray]
+    views: list[View]
+
+
+def memories(arrays: Sequence[NDArray]) -> Memories:
+    """Finds the memories of arrays, which are whole in those that NumPy took them from."""
+    owners: list[NDArray] = []
+    views = []
+    for array in arrays:
+        owner = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        found = next((i for i, each in enumerate(owners) if each is owner), None)
+        if found is None:
+            found = len(owners)
+            owners.append(owner)
+        offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        views.append(View(found, spec_of(array), offset, array.strides))
+    return Memories(owners, views)
+
+
+@dataclass
+class Ran:
+    """A kernel that ran: its text, the counts of its launches, and its status word."""
+
+    kernel: DeviceKernel
+    counts: list[Counts]
+    status: int
+
+    @property
+    def sector_bytes(self) -> int:
+        """Bytes that all launches moved."""
+        return sum(each.sector_bytes for each in self.counts)
+
+
+def run_nest(graph: Graph, inputs: Sequence[NDArray], outputs: Sequence[NDArray]) -> Ran:
+    """Prints a nest for the places of arrays, and runs it on them."""
+    return run_nests([(graph, inputs, outputs)])[0]
+
+
+def run_nests(calls: Sequence[tuple[Graph, Sequence[NDArray], Sequence[NDArray]]]) -> list[Ran]:
+    """Runs several nests, each on its inputs and outputs; they are compiled together."""
+    places = [memories([*inputs, *outputs]) for _, inputs, outputs in calls]
+    kernels = [
+        print_nest(graph, found.views[: len(inputs)], found.views[len(inputs) :])
+        for (graph, inputs, _), found in zip(calls, places, strict=True)
+    ]
+    unique = {kernel.name: kernel.code for kernel in kernels}
+    module = PtxModule(to_ptx(list(unique.values()), "sm_90"))
+    return [run_kernel(module, *each) for each in zip(kernels, places, strict=True)]
+
+
+def run_kernel(module: PtxModule, kernel: DeviceKernel, found: Memories) -> Ran:
+    """Runs a kernel on arrays. Every byte of their memories counts as filled, since arrays have gaps and are written in place."""
+    regions = [
+        Region(f"memory {i}", BASE + i * STRIDE, _bytes(owner), writable=True) for i, owner in enumerate(found.owners)
+    ]
+    addresses = [regions[view.buffer].address + view.offset for view in found.views]
+    status = np.zeros(4, np.uint8)
+    if kernel.may_fail:
+        regions.append(Region("status", BASE + len(regions) * STRIDE, status))
+        addresses.append(regions[-1].address)
+    counts = []
+    for launch in kernel.launches:
+        entry = module.entries[kernel.function(launch).removeprefix("@")]
+        assert entry.most_threads == np.prod(launch.block)
+        given = [addresses[operand] for operand in launch.operands]
+        used = [region for region in regions if region.bytes.size]
+        counts.append(entry.run(launch.grid, launch.block, launch.shared, given, used))
+    return Ran(kernel, counts, int(status.view(np.int32)[0]))
+
+
+def _bytes(owner: NDArray) -> NDArray:
+    """The bytes of an array that is dense in some order of its axes."""
+    order = np.argsort(owner.strides)[::-1]
+    flat = np.transpose(owner, order).reshape(-1).view(np.uint8)
+    assert np.shares_memory(flat, owner) or not owner.size
+    return flat
