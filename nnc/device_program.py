@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nnc.array import Array, as_value, asarray
+from nnc.backends.toolchain import toolchain
 from nnc.bindings import Inputs, Outputs
 from nnc.commands.promote import astype
+from nnc.context import get_context
 from nnc.device_array import DeviceArray, new_device_array
-from nnc.devices import Accelerator
+from nnc.devices import INTERPRETED, SIMULATED, Accelerator
 from nnc.devices.memory import DeviceMemory
-from nnc.devices.sim import SimDevice
 from nnc.dtypes import is_scalar
-from nnc.errors import UnsupportedError, user_error
 from nnc.fork import new_rlock
-from nnc.graph import TensorSpec
+from nnc.graph import Graph, Node, Symbol, TensorSpec
+from nnc.lower.pipeline import lower
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.schedule.accesses import has_effect
 from nnc.lower.program.device_frame import DeviceFrame
 from nnc.lower.program.program import Program
-from nnc.lower.program.simulated import SimModule
-from nnc.options import waits_in_each_call
+from nnc.options import Options, waits_in_each_call
 from nnc.references import IN_VARIABLE
+from nnc.source import user_source
+from nnc.trace.core.eager import Plan
+from nnc.trace.core.on_device import DeviceInterpreter, set_programs
+
+_MODULES = {  # the kernels of programs, by the names of devices without their numbers
+    SIMULATED: ("nnc.lower.program.simulated", "SimModule"),
+    INTERPRETED: ("nnc.lower.program.interpreted", "InterpretedModule"),
+}
 
 
 class QueuedProgram:
@@ -69,15 +78,8 @@ class QueuedProgram:
 
     def _ready_frame(self) -> DeviceFrame:
         if self._frame is None:
-            device = self._device
-            if not isinstance(device, SimDevice):
-                raise user_error(
-                    UnsupportedError,
-                    self._name,
-                    f"programs do not run on {device.name} yet.",
-                    fix="use another device.",
-                )
-            self._frame = DeviceFrame(self._program, device, SimModule)
+            module, made = _MODULES[self._device.name.partition(":")[0]]
+            self._frame = DeviceFrame(self._program, self._device, getattr(importlib.import_module(module), made))
         return self._frame
 
 
@@ -140,6 +142,22 @@ class DeviceProgram(QueuedProgram):
             own = self._interpreter.copy(own)
         own.forget()
         return own
+
+
+def _program_of(plan: Plan, interpreter: DeviceInterpreter) -> Callable[[Sequence[Array]], Sequence[Array]]:
+    """A command as a program of a device."""
+    inputs = tuple(Symbol(spec) for spec in plan.specs)
+    outputs = tuple(Symbol(spec) for spec in plan.outputs)
+    source = get_context().source or user_source()
+    node = Node(plan.command, inputs, outputs, plan.params, plan.graphs, source)
+    options = Options.from_environment().update(device=interpreter.device.name)
+    tools = toolchain(options.device)
+    graph = Graph(inputs, outputs, (node,), name=plan.command.name)
+    program = lower(graph, options, tools.choose_kernel, tools.compiler() if options.native else None)
+    return QueuedProgram(plan.command.name, program, interpreter).run_arrays
+
+
+set_programs(_program_of)
 
 
 def _ready(arrays: list[DeviceArray]) -> list[DeviceArray]:

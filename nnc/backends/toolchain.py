@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 
-from nnc.backends.loaded import candidate_kernels, choose_kernel, expected_compiler
-from nnc.devices import CPU, kind_of
+from nnc.devices import CPU, CUDA, kind_of
 from nnc.lower.pipeline import ChooseKernel
 from nnc.lower.program.autotune import Candidates
 from nnc.lower.program.prefetch import ProgramCompiler
@@ -28,9 +29,7 @@ class Toolchain:
     compiler: Callable[[], ProgramCompiler | None]
 
 
-_TOOLCHAINS: Mapping[str, Toolchain] = MappingProxyType(
-    {CPU: Toolchain(choose_kernel, candidate_kernels, expected_compiler)}
-)
+_MODULES: Mapping[str, str] = MappingProxyType({CPU: "nnc.backends.loaded", CUDA: "nnc.backends.cuda.loaded"})
 
 
 def toolchain(device: str) -> Toolchain:
@@ -39,4 +38,11 @@ def toolchain(device: str) -> Toolchain:
     Args:
         device: its name, as in `Options.device`.
     """
-    return _TOOLCHAINS[kind_of(device)]
+    return _toolchain(kind_of(device))
+
+
+@cache
+def _toolchain(kind: str) -> Toolchain:
+    """The toolchain for a kind of devices, which is imported when it is first asked for."""
+    module = importlib.import_module(_MODULES[kind])
+    return Toolchain(module.choose_kernel, module.candidate_kernels, module.expected_compiler)

@@ -1,10 +1,27 @@
 """Devices: the protocol that each implements, and the ones that there are."""
 
 from nnc.devices.known import check_program, devices, find_device, interpreter_of, set_interpreter
-from nnc.devices.protocol import CPU, Accelerator, Block, Device, Elements, Event, Pool, Stream, Transfer, kind_of
+from nnc.devices.protocol import (
+    CPU,
+    CUDA,
+    INTERPRETED,
+    SIMULATED,
+    Accelerator,
+    Block,
+    Device,
+    Elements,
+    Event,
+    Pool,
+    Stream,
+    Transfer,
+    kind_of,
+)
 
 __all__ = [
     "CPU",
+    "CUDA",
+    "INTERPRETED",
+    "SIMULATED",
     "Accelerator",
     "Block",
     "Device",

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable
 from typing import Any
 
 from nnc.context import get_context
 from nnc.devices.cpu import Cpu
-from nnc.devices.protocol import CPU, SIMULATED, Device
-from nnc.devices.sim import SimDevice
+from nnc.devices.protocol import CPU, INTERPRETED, SIMULATED, Device
 from nnc.errors import DeviceError, UnsupportedError, user_error
 from nnc.fork import new_lock
 
-_SIMULATED = re.compile(
-    rf"{SIMULATED}:(0|[1-9][0-9]{{0,2}})"
-)  # any number of them: each is made when it is first asked for
+_CLASSES = {SIMULATED: ("nnc.devices.sim", "SimDevice"), INTERPRETED: ("nnc.devices.interpreted", "PtxDevice")}
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,2}")  # there is any number of them: each is made when it is first asked for
 _DEVICES: dict[str, Device] = {CPU: Cpu()}
 _INTERPRETERS: dict[str, Any] = {}
 _MAKERS: list[Callable[[Any], Any]] = []  # one: makes the interpreter of a device
@@ -23,13 +22,14 @@ _LOCK = new_lock()
 
 
 def devices() -> list[str]:
-    """The devices of this machine: the CPU, and one that is simulated; programs may use more of these, "sim:1" and so on.
+    """The devices of this machine: the CPU, one that is simulated, and one that interprets kernels printed for CUDA. Programs may
+    use more of these, "sim:1" and so on.
 
     Example:
         >>> nnc.devices()
-        ['cpu', 'sim:0']
+        ['cpu', 'sim:0', 'ptx:0']
     """
-    return [CPU, f"{SIMULATED}:0"]
+    return [CPU, *(f"{kind}:0" for kind in _CLASSES)]
 
 
 def find_device(name: Any, where: str) -> Device:
@@ -45,13 +45,15 @@ def find_device(name: Any, where: str) -> Device:
     found = _DEVICES.get(str(name))
     if found is not None:
         return found
-    if not _SIMULATED.fullmatch(str(name)):
+    kind, _, number = str(name).partition(":")
+    if kind not in _CLASSES or not _NUMBER.fullmatch(number):
         raise user_error(
             UnsupportedError, where, f"there is no device {name!r}.", fix="use one of nnc.devices(): "
             f"{', '.join(map(repr, devices()))}.",
         )  # fmt: skip
     with _LOCK:
-        return _DEVICES.setdefault(str(name), SimDevice(str(name)))
+        module, made = _CLASSES[kind]
+        return _DEVICES.setdefault(str(name), getattr(importlib.import_module(module), made)(str(name)))
 
 
 def check_program(device: str, where: str) -> None:

@@ -70,8 +70,6 @@ def lower(
     lowering = _Lowering(options, choose_kernel, compiler)
     expect_kernels({node.command for node in graph.walk()}, lowering.device)
     place = find_place(graph, options, native=compiler is not None, choice=_name_of(choose_kernel))
-    if lowering.device != CPU:
-        place = None  # printed kernels of devices have no stored form
     known = place.read() if place is not None else None
     if expect is not None and known is not None and known.outside is not None:
         expect(known.outside)

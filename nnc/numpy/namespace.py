@@ -15,7 +15,7 @@ import nnc.trace.core.staged_call  # noqa: F401  (both register themselves: eage
 from nnc import dtypes
 from nnc.array import set_namespace
 from nnc.commands.rules import scalar
-from nnc.devices import CPU
+from nnc.devices import CPU, CUDA
 from nnc.devices import devices as all_devices
 from nnc.graph.registry import REGISTRY, Command
 from nnc.numpy.interop import await_einops
@@ -36,6 +36,7 @@ def _check_scalar(command: Command, expression: str) -> None:
 
 scalar.check_with(_check_scalar)
 REGISTRY.load_backends[CPU] = partial(importlib.import_module, "nnc.backends.loaded")
+REGISTRY.load_backends[CUDA] = partial(importlib.import_module, "nnc.backends.cuda.loaded")
 
 
 _BEYOND = frozenset({"float16", "bfloat16"})  # dtypes that the standard does not have

@@ -85,7 +85,7 @@ class GlobalMemory(Memory):
             for region in segment.regions:
                 place = self._slice(segment, region)
                 self.bytes[place] = region.bytes
-                self.filled[place] = True if region.is_filled is None else region.is_filled
+                self.filled[place] |= True if region.is_filled is None else region.is_filled
                 self.writable[place] |= region.writable
 
     def write_back(self) -> None:

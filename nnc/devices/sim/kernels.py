@@ -84,6 +84,21 @@ class Operand:
         return Use(lease, at, end, self.writes, self.has_gaps)
 
     @property
+    def nbytes(self) -> int:
+        """The number of bytes from the first to the last."""
+        return self.end - self.first
+
+    def view(self, use: Use | None) -> NDArray:
+        """The array in some bytes, for work on the device.
+
+        Args:
+            use: its bytes, as `use` gave them; None for an array that has none.
+        """
+        if use is None:
+            return np.empty(self.shape, self.dtype)
+        return np.ndarray(self.shape, self.dtype, use.lease.bytes, use.first - self.first, self.strides)
+
+    @property
     def has_gaps(self) -> bool:
         """Whether bytes between the first and the last are none of the elements."""
         return bool(self.end - self.first > math.prod(self.shape) * self.dtype.itemsize)
@@ -132,14 +147,8 @@ class SimKernel:
             if operand is None:
                 places.append(None)
                 continue
-            if operand.first >= operand.end:
-                places.append(partial(np.empty, operand.shape, operand.dtype))
-                continue
-            use = operand.use(pool, address, self.name, self.source)
-            uses.append(use)
-            places.append(_array_of(use.lease, use.first - operand.first, operand))
+            use = operand.use(pool, address, self.name, self.source) if operand.nbytes else None
+            if use is not None:
+                uses.append(use)
+            places.append(partial(operand.view, use))
         return lambda: self.run([None if place is None else place() for place in places]), uses
-
-
-def _array_of(lease: Any, offset: int, operand: Operand) -> Callable[[], NDArray]:
-    return lambda: np.ndarray(operand.shape, operand.dtype, lease.bytes, offset, operand.strides)

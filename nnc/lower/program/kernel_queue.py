@@ -40,7 +40,7 @@ from nnc.lower.program.entry import common
 
 class KernelQueue:
     """The compiled kernels of steps, each asked for once: steps with the same parameters and sub-graphs, by identity, share one if
-    their operands lie alike.
+    their operands lie alike. Kernels of devices are printed when memory is planned.
 
     Args:
         compiler: takes the texts; without one nothing is printed.
@@ -70,7 +70,7 @@ class KernelQueue:
 
     def after(self, phase: Phase, graph: Graph) -> None:
         """Prints the kernels whose texts are final after LAYOUT or FUSE; `graph` is the result of that phase."""
-        if self.compiler is not None:
+        if self.compiler is not None and self._device == CPU:
             final = settled(graph, self._device) if phase.name == LAYOUT.name else fused_alone(graph)
             self.add(emit(final, self._workspace))
 
@@ -79,6 +79,8 @@ class KernelQueue:
 
         Few moves stay moves, and tensors that are joined with others may come to lie among them.
         """
+        if self._device != CPU:
+            return  # their texts depend on buffers, too
         steps = [step for step in walk(emitted.steps) if not is_move(step)]
         joins = [step for step in steps if step.command in joined]
         buffers = {view.buffer for step in joins for view in (*step.inputs, *step.outputs)}
@@ -109,7 +111,8 @@ class KernelQueue:
         self, step: Step, choose: Callable[[Step], Kernel | None], compiler: Compiler
     ) -> Native | DeviceKernel | None:
         inputs, outputs = (tuple([(v.spec, v.strides) for v in views]) for views in (step.inputs, step.outputs))
-        key = step.command, id(step.params), tuple(map(id, step.graphs)), inputs, outputs
+        places = () if self._device == CPU else _places((*step.inputs, *step.outputs))
+        key = step.command, id(step.params), tuple(map(id, step.graphs)), inputs, outputs, places
         known = self._known.get(key)
         if known is None:
             chosen = choose(step)
@@ -120,6 +123,12 @@ class KernelQueue:
             if isinstance(native, Native) and not native.is_held:
                 compiler.expect(native)
         return known[1]
+
+
+def _places(views: Sequence[View]) -> tuple[Any, ...]:
+    """The places of operands, on which kernels of devices depend: those that share a buffer, and offsets, for alignment."""
+    buffers = [view.buffer for view in views]
+    return tuple([(buffers.index(view.buffer), view.offset, view.rounds) for view in views])
 
 
 def _touches_tape(step: Step, buffers: Sequence[Buffer]) -> bool:

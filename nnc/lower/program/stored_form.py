@@ -29,6 +29,7 @@ from nnc.graph.serialize import (
     read_spec,
     spec_tree,
 )
+from nnc.lower.kernels.launch import DeviceKernel, Launch
 from nnc.lower.kernels.native import Compiler, Native
 from nnc.lower.plan.schedule.types import Schedule, Signal
 from nnc.lower.plan.stages import Bound, Branches, Buffer, Kind, Loop, Planned, Round, Step, Steps, View
@@ -71,14 +72,15 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
     natives = program.code.natives if program.code is not None else {}
     texts = _Texts()
     body["natives"] = [texts.row(natives.get(key)) for key in writer.steps]
+    body["printed"] = [_device_row(program.printed.get(key)) for key in writer.steps]
     backends = [program.kernels[key].backend if key in program.kernels else None for key in writer.steps]
     head: Tree = {
         "concurrent": program.is_concurrent,
         "backends": backends,
         "chosen": [
             i
-            for i, (backend, row) in enumerate(zip(backends, body["natives"], strict=True))
-            if backend is not None and (row is None or "anew" in row)
+            for i, (backend, row, other) in enumerate(zip(backends, body["natives"], body["printed"], strict=True))
+            if backend is not None and ("anew" in row if row is not None else other is None)
         ],
     }
     if program.code is not None:
@@ -177,6 +179,18 @@ class _Texts:
         calls = tuple([self._number(called) for called in native.calls])
         text = native.text, native.inline, native.packed, native.light, calls
         return self.numbers.setdefault(text, len(self.numbers))
+
+
+def _device_row(kernel: DeviceKernel | None) -> list[Any] | None:
+    """A kernel that is printed for a device."""
+    if kernel is None:
+        return None
+    launches = [[x.function, x.grid, x.block, x.operands, x.shared] for x in kernel.launches]
+    return [kernel.text, launches, kernel.may_fail]
+
+
+def _read_device_row(text: str, launches: Sequence[Sequence[Any]], may_fail: bool) -> DeviceKernel:
+    return DeviceKernel(text, tuple(Launch(*each) for each in launches), may_fail)
 
 
 def _view_row(view: View, tables: GraphWriter) -> list[Any]:
@@ -496,7 +510,9 @@ class _Kernels:
             native = None if row is None else self.native(i) if "anew" in row else stored.texts[row["text"]]
             if native is not None:
                 natives[id(step)] = replace(native, numbers=tuple(row["numbers"])) if row.get("numbers") else native
-        return ProgramParts(_read_plan(tree, reader), _read_schedule(tree), kernels, natives)
+        rows = zip(reader.table(), tree["printed"], strict=True)
+        printed = {id(step): _read_device_row(*row) for step, row in rows if row is not None}
+        return ProgramParts(_read_plan(tree, reader), _read_schedule(tree), kernels, natives, printed)
 
 
 def _read_plan(tree: Tree, reader: _Reader) -> Planned:

@@ -20,7 +20,7 @@ from nnc.commands.promote import as_operand
 from nnc.commands.rules import REMOVABLE_EFFECTS, effect
 from nnc.context import LOCATORS, get_context, set_context
 from nnc.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
-from nnc.devices import CPU, Accelerator, Elements, check_program, find_device, interpreter_of, set_interpreter
+from nnc.devices import CPU, Accelerator, Elements, check_program, find_device, interpreter_of, kind_of, set_interpreter
 from nnc.devices.memory import DeviceMemory, Staging
 from nnc.dtypes import TAPE
 from nnc.errors import DeviceError, user_error
@@ -46,6 +46,7 @@ class DeviceInterpreter:
 
     def __init__(self, device: Accelerator) -> None:
         self.device, self._staging = device, Staging(device)
+        self._prints = kind_of(device.name) != CPU  # else the CPU's kernels run on the device's memory
 
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
@@ -84,13 +85,20 @@ class DeviceInterpreter:
             return program(values)
         if _has_effect(plan.command, plan.graphs) or any(spec.dtype == TAPE for spec in (*plan.specs, *plan.outputs)):
             return self._run_on_host(plan, values)
-        results = self._queue(plan, values)
+        results = self._program(plan)(values) if self._prints else self._queue(plan, values)
         if "check_finite" in get_context().modes:
             raise_unless_finite(plan.command.name, [value.data for value in values], [x.data for x in results])
         if waits_in_each_call():
             for x in results:
                 x.block_until_ready()
         return results
+
+    def _program(self, plan: Plan) -> Callable[[Sequence[Array]], Sequence[Array]]:
+        """The program of a command, for a device whose kernels are printed."""
+        program: Callable[[Sequence[Array]], Sequence[Array]] | None = plan.known.get(self.device.name)
+        if program is None:
+            program = plan.known[self.device.name] = _PROGRAMS[0](plan, self)
+        return program
 
     def _run_on_host(self, plan: Plan, values: Sequence[Array]) -> list[Array]:
         """Runs a command at once on the CPU: one that the host must see, or one on tapes, which are Python objects."""
@@ -206,6 +214,18 @@ def _place_of(values: Iterable[Any], ambient: Any) -> Any:
 
 
 set_interpreter(_make)
+_PROGRAMS: list[
+    Callable[[Plan, DeviceInterpreter], Callable[[Sequence[Array]], Sequence[Array]]]
+] = []  # one, see below
+
+
+def set_programs(maker: Callable[[Plan, DeviceInterpreter], Callable[[Sequence[Array]], Sequence[Array]]]) -> None:
+    """Says how a command becomes a program, where kernels of a device are printed.
+
+    Args:
+        maker: from the plan of a command and the interpreter of a device to a function of arrays that queues the command.
+    """
+    _PROGRAMS[:] = [maker]
 
 
 # -- for users ---------------------------------------------------------------------------------------------------------

@@ -21,12 +21,15 @@ import nnc.lower.program.stored as stored
 import nnc.lower.program.stored_form as stored_form
 import nnc.numpy as nnp
 from nnc.backends.loaded import choose_kernel, compiler
+from nnc.backends.toolchain import toolchain
 from nnc.errors import MemoryBudgetError, ShapeError
 from nnc.graph import ATTRIBUTES, Command, Graph, GraphBuilder, Kernel, TensorSpec, register, register_pass
 from nnc.graph.passes import run_passes
 from nnc.lower.pipeline import lower
+from nnc.lower.plan.liveness import walk
 from nnc.lower.program.cache import Cache
 from nnc.lower.program.program import Program
+from nnc.lower.program.queued_code import QueuedCode
 from nnc.options import Options
 
 pytestmark = pytest.mark.unguarded
@@ -118,6 +121,20 @@ def test_a_stored_program_is_the_one_that_was_lowered(
     assert (second.code is None) == (first.code is None)
     for one, other in zip(first.run([X, W]), second.run([X, W]), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("device", ["sim:0", "ptx:0"])
+def test_a_stored_program_of_a_device_keeps_its_kernels(bench: Workbench, device: str) -> None:
+    tools, options = toolchain(device), Options(cache_folder=bench.folder, device=device)
+    make = lambda: lower(nnc.make_graph(training)(X, W), options, tools.choose_kernel, tools.compiler())
+    first = make()
+    bench.pipelines.clear()
+    second = make()
+    assert not bench.pipelines and describe(second) == describe(first)
+    kernels = [[p.printed.get(id(step)) for step in walk(p.bound.steps)] for p in (first, second)]
+    assert kernels[0] == kernels[1] and any(kernels[0]) == (device == "ptx:0")
+    codes = [program.code for program in (first, second)]
+    assert all(isinstance(code, QueuedCode) for code in codes)
 
 
 def test_a_stored_program_runs_before_anything_is_known_of_its_steps(

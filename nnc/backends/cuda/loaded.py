@@ -1,0 +1,41 @@
+"""All kernels for CUDA: importing this module registers them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import nnc.backends.cuda.fused  # noqa: F401
+from nnc.backends.cpu.jit import expected_compiler as expected_cpu_compiler
+from nnc.backends.cuda.compiler import CudaCompiler
+from nnc.backends.numpy_ref import reference_kernel
+from nnc.devices import CUDA
+from nnc.graph import Command, Kernel, TensorSpec, find_kernel
+
+__all__ = ["candidate_kernels", "choose_kernel", "expected_compiler"]
+
+
+def choose_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel:
+    """The printed kernel for these inputs, else the reference's.
+
+    Raises:
+        BackendError: the command has neither kernel nor reference.
+    """
+    return find_kernel(command, specs, params, CUDA) or reference_kernel(command, specs, params)
+
+
+def candidate_kernels(command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> list[Kernel]:
+    """The kernel that `choose_kernel` gives: there are no others.
+
+    Raises:
+        BackendError: the command has neither kernel nor reference.
+    """
+    return [choose_kernel(command, specs, params)]
+
+
+@cache
+def expected_compiler() -> CudaCompiler | None:
+    """The compiler of kernels and entries; None where entries cannot be compiled."""
+    found = expected_cpu_compiler()
+    return None if found is None else CudaCompiler(found)

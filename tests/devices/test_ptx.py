@@ -1,0 +1,143 @@
+"""Programs on `ptx:0`: printed kernels in the interpreter of PTX have the results of the CPU, and their mistakes are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.devices import find_device
+from nnc.devices.interpreted import PtxDevice
+from nnc.errors import DeviceError, OutOfBoundsError
+from nnc.lower.kernels.launch import DeviceKernel
+from nnc.lower.program.device_frame import DeviceFrame
+from nnc.lower.program.interpreted import InterpretedModule
+from nnc.lower.program.launches import Launches
+from nnc.lower.program.program import Program as Lowered
+from nnc.lower.program.queued_code import QueuedCode
+from tests.devices.test_programs_on_sim import arguments_of
+from tests.golden.programs import PROGRAMS, Program
+
+X = np.random.default_rng(0).normal(size=(6, 40)).astype(np.float32)
+
+
+def there(x: Any = X) -> Any:
+    return nnc.device_put(x, "ptx:0")
+
+
+def lowered(f: Callable[..., Any], *args: Any) -> Lowered:
+    executable, _ = nnc.compile(f).find(*nnc.device_put(args, "ptx:0"))
+    assert executable is not None
+    return executable._program
+
+
+def check_close(found: Any, wanted: Any) -> None:
+    """Sums of floats are in another order than on the CPU."""
+    for x, y in zip(nnc.tree.leaves(found), nnc.tree.leaves(wanted), strict=True):
+        x, y = np.asarray(x), np.asarray(y)
+        assert x.dtype == y.dtype
+        if x.dtype.kind == "f":
+            np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-5 * float(np.abs(y).max(initial=0)))
+        else:
+            assert np.array_equal(x, y)
+
+
+@pytest.mark.parametrize("make", PROGRAMS, ids=lambda make: make.__name__)
+def test_a_program_has_the_results_of_the_cpu_in_every_call(make: Callable[[], Program]) -> None:
+    program = make()
+    arguments = arguments_of(program)
+    f = nnc.compile(program.fun)
+    wanted = f(*arguments)
+    for _ in range(3):  # the third one may be a captured graph
+        check_close(f(*nnc.device_put(arguments, "ptx:0")), wanted)
+    assert lowered(program.fun, *arguments).printed, "its fused steps are printed"
+
+
+def test_commands_run_by_themselves() -> None:
+    x, y = there(), there(X[::-1].copy())
+    check_close(
+        [x + y, nnp.exp(x), x.sum(1), nnp.sort(x), x.T, x[1:, ::2]],
+        [X + X[::-1], np.exp(X), X.sum(1), np.sort(X), X.T, X[1:, ::2]],
+    )
+    assert (x + 1).device == "ptx:0" and float((x * 0 + 3).mean()) == 3
+
+
+def test_streams_in_every_order_have_one_result() -> None:
+    f = nnc.compile(lambda x: (nnp.exp(x).sum(0), nnp.sort(x)[1:] + 1, nnp.tanh(x @ x.T).sum()), streams=3)
+    device = find_device("ptx:0", "test")
+    assert isinstance(device, PtxDevice)
+    results = set()
+    for seed in range(6):
+        device.queues.reseed(seed)
+        results.add(b"".join(np.asarray(x).tobytes() for x in f(there())))
+    assert len(results) == 1
+
+
+def test_an_index_out_of_range_is_told_with_the_line() -> None:
+    pick = nnc.compile(lambda x, i: nnp.take(x, i, axis=1) * 2)
+    check_close(pick(there(), there(np.array([3, 5]))), X[:, [3, 5]] * 2)
+    with pytest.raises(OutOfBoundsError, match=r"index 40 is out of range for axis 1[\s\S]*test_ptx.py"):
+        np.asarray(pick(there(), there(np.array([3, 40]))))
+    check_close(pick(there(), there(np.array([0, 0]))), X[:, [0, 0]] * 2)
+
+
+def test_without_a_compiler_all_steps_run_by_their_references(monkeypatch: Any) -> None:
+    monkeypatch.setenv("NNC_NATIVE", "0")
+    f = nnc.compile(lambda x: nnp.tanh(x).sum(1))
+    check_close(f(there()), np.tanh(X).sum(1))
+
+
+# -- planted mistakes --------------------------------------------------------------------------------------------------
+
+
+def run_changed(f: Callable[..., Any], change: Callable[[DeviceKernel], DeviceKernel], *args: Any) -> None:
+    """Runs a program whose printed kernels are changed."""
+    program = lowered(f, *args)
+    parts, code = program.parts(), program.code
+    assert code is not None
+    other = replace(parts, printed={key: change(kernel) for key, kernel in parts.printed.items()})
+    changed = program.with_code(QueuedCode(code.outside, lambda: other, code.compiler))
+    device = find_device("ptx:0", "test")
+    assert isinstance(device, PtxDevice)
+    frame = DeviceFrame(changed, device, InterpretedModule)
+    outputs = frame.queue([there(x).memory for x in args])
+    for memory, view in zip(outputs, program.bound.outputs, strict=True):
+        memory.fetch(view.spec.shape, view.spec.dtype)
+
+
+def test_an_element_that_no_thread_writes_is_told() -> None:
+    x = np.ones((64, 64), np.float32)
+    fewer = lambda kernel: replace(kernel, launches=tuple(replace(each, grid=(1, 1, 1)) for each in kernel.launches))
+    with pytest.raises(DeviceError, match=r"3072 elements of output 0 were not written, the first at \(16, 0\)"):
+        run_changed(lambda x: nnp.tanh(x) + 1, fewer, x)
+
+
+def test_threads_beyond_the_end_are_told() -> None:
+    more = lambda kernel: replace(kernel, launches=tuple(replace(each, grid=(9, 1, 1)) for each in kernel.launches))
+    with pytest.raises(DeviceError, match="outside of all regions"):
+        run_changed(lambda x: nnp.tanh(x) + 1, more, np.ones((64, 64), np.float32))
+
+
+def test_operands_in_another_order_are_told() -> None:
+    def turn(kernel: DeviceKernel) -> DeviceKernel:
+        return replace(kernel, launches=tuple(replace(x, operands=x.operands[::-1]) for x in kernel.launches))
+
+    with pytest.raises(DeviceError, match="not writable|which nobody wrote"):
+        run_changed(lambda x: nnp.tanh(x) + 1, turn, np.ones((64, 64), np.float32))
+
+
+# -- launches ----------------------------------------------------------------------------------------------------------
+
+
+def test_launches_of_a_step_have_words_of_their_own() -> None:
+    program = lowered(lambda x: (nnp.tanh(x) * 2, nnp.sort(x)), X)
+    printed = {key: replace(kernel, launches=kernel.launches * 3) for key, kernel in program.printed.items()}
+    launches = Launches(program.planned, program.schedule, printed)
+    words = [launches.kernel_words[id(step)] + i for step in launches.kernels for i in range(len(launches.of(step)))]
+    assert len(set(words)) == len(words) == 3 * len(printed) + (len(launches.kernels) - len(printed))
+    assert launches.fetch_word > max(words)
