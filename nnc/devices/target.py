@@ -271,6 +271,7 @@ class Grids:
         busy_threads: threads that keep the whole device busy.
         summands: terms of one sum before it is put aside.
         parts: parts of a long row, at most.
+        least_parts: parts from which on another launch pays.
         part_rows: iterations of a row across memory that a part has at least.
         part_elements: elements of a row along memory that a part has at least.
         tile: elements along both axes of a tile that is turned in shared memory.
@@ -288,6 +289,7 @@ class Grids:
     busy_threads: int
     summands: int
     parts: int
+    least_parts: int
     part_rows: int
     part_elements: int
     tile: int

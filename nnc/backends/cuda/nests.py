@@ -5,6 +5,7 @@
 | nothing is reduced | `elements`: a thread takes one vector |
 | rows along memory | `rows`: a few threads, a warp or a block take a row, which they keep in registers where it fits |
 | rows across memory | `rows`, across: neighbouring threads take neighbouring columns |
+| few long rows | `split`: parts of a row in blocks of their own, a launch a phase |
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from nnc.backends.cuda.elements import print_elements
 from nnc.backends.cuda.layout import choose_layout
 from nnc.backends.cuda.operands import Operands
 from nnc.backends.cuda.rows import print_rows
-from nnc.graph import Graph
+from nnc.backends.cuda.split import choose_parts, print_parts, sum_bytes
+from nnc.graph import Graph, TensorSpec
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import View
 
@@ -32,6 +34,19 @@ def print_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) ->
         outputs: of the graph, and behind them the workspace, where the kernel has one.
     """
     operands = Operands.of(graph, inputs, outputs[: len(graph.outputs)])
-    if operands.nest.row:
-        return print_rows(operands, choose_layout(operands, 1))
-    return print_elements(operands)
+    if not operands.nest.row:
+        return print_elements(operands)
+    parts = choose_parts(graph, [view.spec for view in inputs])
+    layout = choose_layout(operands, parts)
+    return print_rows(operands, layout) if parts == 1 else print_parts(operands, layout)
+
+
+def workspace_bytes(graph: Graph, specs: Sequence[TensorSpec]) -> int:
+    """Returns the bytes of the workspace that `print_nest` wants behind the outputs: an array of uint8; 0: none.
+
+    Args:
+        graph: that fits one nest.
+        specs: of its inputs.
+    """
+    parts = choose_parts(graph, specs)
+    return sum_bytes(graph, parts) if parts > 1 else 0

@@ -50,6 +50,7 @@ class Rows(ThreadValues):
         self.layout = layout
         self.member: Value  # number of the thread within its row, in 32 bits
         self.row: Value  # number of the row within its block
+        self.unit: Value  # number of the row, or of the vector of rows
         self.inside: Value | None = None  # whether there is such a row; None: always
         self.first: Value | int = 0  # the first vector of the row that is traversed here
         self.end: Value | int = layout.count
@@ -88,6 +89,7 @@ class Rows(ThreadValues):
     def enter(self) -> Block:
         """Finds the row of the thread, and the thread's number within it."""
         code, layout, nest = self.code, self.layout, self.nest
+        self.inside = None
         thread = self.number("tid.x", True)
         inner, outer = (layout.rows, layout.members) if layout.across else (layout.members, layout.rows)
         low = code.rem(thread, code.like(thread, inner)) if inner > 1 else code.like(thread, 0)
@@ -139,11 +141,16 @@ class Rows(ThreadValues):
             return
         for _, symbol in outputs:
             self.value(symbol, outer)
-        if self.operands.overwrites_rows and self.layout.members > 1:
+        if self.operands.overwrites_rows and (self.layout.members > 1 or self.inside is not None):
             code.barrier()
-        first = code.compare("eq", self.member, code.like(self.member, 0)) if self.layout.members > 1 else None
-        with self.under(self._both(first, self.inside)):
+        with self.under(self.is_first_member()):
             self.store_all(outputs, outer)
+
+    def is_first_member(self) -> Value | None:
+        """Whether the thread is the first of a row that there is; None: always."""
+        code = self.code
+        first = code.compare("eq", self.member, code.like(self.member, 0)) if self.layout.members > 1 else None
+        return self._both(first, self.inside)
 
     def _both(self, x: Value | None, y: Value | None) -> Value | None:
         return self.code.and_(x, y) if x is not None and y is not None else y if x is None else x
@@ -226,7 +233,7 @@ class Rows(ThreadValues):
                 place.values = [code.add(i, code.integer(together * stride))]
         with code.loop(place.values[0], end, stride, sums[:1]) as i:
             self._several(outer, reduced, full, [i], sums[:1])
-        return self._in_pairs(reduced, [each.values for each in sums])
+        return self.in_pairs(reduced, [each.values for each in sums])
 
     def _several(
         self, outer: Block, reduced: Sequence[Node], full: Outputs, places: Sequence[Value], sums: Sequence[Carried]
@@ -240,7 +247,7 @@ class Rows(ThreadValues):
         for block in blocks:
             self.store_all(full, block)
 
-    def _in_pairs(self, reduced: Sequence[Node], sums: Sequence[Sequence[Value]]) -> list[Value]:
+    def in_pairs(self, reduced: Sequence[Node], sums: Sequence[Sequence[Value]]) -> list[Value]:
         """Sums of the same reductions as one each, pair by pair."""
         found = [list(each) for each in sums]
         while len(found) > 1:
@@ -297,13 +304,13 @@ class Rows(ThreadValues):
         thread = self.number("tid.x", True)
         rooms = [code.shared(layout.threads * layout.width * x.dtype.itemsize) for x in totals]
         for room, x in zip(rooms, totals, strict=True):
-            code.store(self._element(room, thread, x), x, align=self._aligned(x))
+            code.store(self._element(room, thread, x), x, align=self.aligned(x))
         code.barrier()
         results = []
         for node, room, x in zip(reduced, rooms, totals, strict=True):
             places = [code.add(self.row, code.like(self.row, m * layout.rows)) for m in range(layout.members)]
-            found = [[code.load(self._element(room, i, x), x.dtype, x.lanes, align=self._aligned(x))] for i in places]
-            results += self._in_pairs([node], found)
+            found = [[code.load(self._element(room, i, x), x.dtype, x.lanes, align=self.aligned(x))] for i in places]
+            results += self.in_pairs([node], found)
         return results
 
     def _element(self, room: str, number: Value, like: Value) -> str:
@@ -312,5 +319,6 @@ class Rows(ThreadValues):
         return self.code.offset(room, self.code.mul(self.wide(number), self.code.integer(nbytes)))
 
     @staticmethod
-    def _aligned(x: Value) -> int:
+    def aligned(x: Value) -> int:
+        """Bytes that divide the addresses of values in shared memory and in the workspace."""
         return min(x.dtype.itemsize * max(x.lanes, 1), GPU_GRIDS.vector_bytes)

@@ -120,7 +120,7 @@ class ThreadValues(Values):
             step = self._vector_step(operand)
             places = [code.offset(pointer, code.lane(place, lane)) for lane in range(place.lanes)]
             places = [code.offset(at, lane * step) for lane, at in enumerate(places)]
-            found = self._guarded(block, lambda: code.join([code.load(at, x.dtype) for at in places]))
+            found = self.guarded(block.mask, lambda: code.join([code.load(at, x.dtype) for at in places]))
         if mode in ("drop", "fill"):
             outside = fill_value(x.dtype) if mode == "fill" else 0
             found = code.select(inside, found, code.constant(outside, x.dtype, max(found.lanes, inside.lanes)))
@@ -147,20 +147,20 @@ class ThreadValues(Values):
     def _read(self, operand: int, pointer: str, block: Block) -> Value:
         code, dtype, step = self.code, self.nest.operands[operand].dtype, self._vector_step(operand)
         if step == 0 or self.nest.vector not in block.rounds or not self.lanes:
-            return self._guarded(block, lambda: code.load(pointer, dtype))
+            return self.guarded(block.mask, lambda: code.load(pointer, dtype))
         if step == dtype.itemsize:
             alignment = self.operands.alignment(operand, self.lanes)
-            return self._guarded(block, lambda: code.load(pointer, dtype, self.lanes, align=alignment))
+            return self.guarded(block.mask, lambda: code.load(pointer, dtype, self.lanes, align=alignment))
         places = [code.offset(pointer, lane * step) for lane in range(self.lanes)]
-        return self._guarded(block, lambda: code.join([code.load(place, dtype) for place in places]))
+        return self.guarded(block.mask, lambda: code.join([code.load(place, dtype) for place in places]))
 
-    def _guarded(self, block: Block, load: Callable[[], Value]) -> Value:
-        """Reads where the block's mask holds; elsewhere the value is 0."""
+    def guarded(self, mask: Value | None, load: Callable[[], Value]) -> Value:
+        """Reads where a mask holds; elsewhere the value is 0."""
         code = self.code
-        if block.mask is None:
+        if mask is None:
             return load()
         before = code.block
-        with code.when(block.mask):
+        with code.when(mask):
             found = load()
             inside = code.block
         name = code.fresh()

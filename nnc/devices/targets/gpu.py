@@ -30,6 +30,7 @@ GPU_GRIDS = Grids(
     busy_threads=132 * 1024,  # half of the threads that an H100 holds, in 132 multiprocessors
     summands=256,  # 2e-6 of the sum is lost after some 1,000 terms in float32
     parts=512,  # four blocks for each multiprocessor, which take turns
+    least_parts=4,  # the launch that adds up takes as long as 5 MB of memory
     part_rows=64,  # rows of 8 warps: each of them sums 8 before it waits for the others
     part_elements=1 << 14,  # 16 vectors of each of 256 threads
     tile=32,  # elements; a warp reads a whole number of sectors of any dtype of 1 byte or more

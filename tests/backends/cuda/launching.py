@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc.backends.cuda.assembling import to_ptx
-from nnc.backends.cuda.nests import print_nest
+from nnc.backends.cuda.nests import print_nest, workspace_bytes
 from nnc.devices.ptx import Counts, PtxModule, Region
 from nnc.graph import Graph, spec_of
 from nnc.lower.kernels.launch import DeviceKernel
@@ -28,13 +28,15 @@ class Memories:
     Attributes:
         owners: arrays of bytes, one a memory.
         views: of the arrays.
+        fresh: the last memories, whose bytes nobody has written.
     """
 
     owners: list[NDArray]
     views: list[View]
+    fresh: int = 0
 
 
-def memories(arrays: Sequence[NDArray]) -> Memories:
+def memories(arrays: Sequence[NDArray], fresh: int = 0) -> Memories:
     """Finds the memories of arrays, which are whole in those that NumPy took them from."""
     owners: list[NDArray] = []
     views = []
@@ -48,7 +50,7 @@ def memories(arrays: Sequence[NDArray]) -> Memories:
             owners.append(owner)
         offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
         views.append(View(found, spec_of(array), offset, array.strides))
-    return Memories(owners, views)
+    return Memories(owners, views, fresh)
 
 
 @dataclass
@@ -72,7 +74,10 @@ def run_nest(graph: Graph, inputs: Sequence[NDArray], outputs: Sequence[NDArray]
 
 def run_nests(calls: Sequence[tuple[Graph, Sequence[NDArray], Sequence[NDArray]]]) -> list[Ran]:
     """Runs several nests, each on its inputs and outputs; they are compiled together."""
-    places = [memories([*inputs, *outputs]) for _, inputs, outputs in calls]
+    places = []
+    for graph, inputs, outputs in calls:
+        nbytes = workspace_bytes(graph, tuple(map(spec_of, inputs)))
+        places.append(memories([*inputs, *outputs, *([np.empty(nbytes, np.uint8)] if nbytes else [])], int(nbytes > 0)))
     kernels = [
         print_nest(graph, found.views[: len(inputs)], found.views[len(inputs) :])
         for (graph, inputs, _), found in zip(calls, places, strict=True)
@@ -83,10 +88,11 @@ def run_nests(calls: Sequence[tuple[Graph, Sequence[NDArray], Sequence[NDArray]]
 
 
 def run_kernel(module: PtxModule, kernel: DeviceKernel, found: Memories) -> Ran:
-    """Runs a kernel on arrays. Every byte of their memories counts as filled, since arrays have gaps and are written in place."""
-    regions = [
-        Region(f"memory {i}", BASE + i * STRIDE, _bytes(owner), writable=True) for i, owner in enumerate(found.owners)
-    ]
+    """Runs a kernel on arrays, whose bytes count as filled, since arrays have gaps and are written in place."""
+    regions = []
+    for i, owner in enumerate(found.owners):
+        is_filled = np.zeros(owner.nbytes, bool) if i >= len(found.owners) - found.fresh else None
+        regions.append(Region(f"memory {i}", BASE + i * STRIDE, _bytes(owner), is_filled))
     addresses = [regions[view.buffer].address + view.offset for view in found.views]
     status = np.zeros(4, np.uint8)
     if kernel.may_fail:
