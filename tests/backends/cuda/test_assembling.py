@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -61,6 +64,19 @@ def test_an_instruction_that_the_processor_lacks_costs_nobody_else_anything() ->
     assert ".entry newer" in to_ptx([WGMMA], "sm_90a")
     found = compiler()
     assert found is not None and found.works()
+
+
+def test_ptx_is_kept_in_files(tmp_path: Path, written: Callable[[], None]) -> None:
+    first, second = (PtxCompiler("sm_90", tmp_path) for _ in range(2))
+    made = first.compile_all([SQUARES])
+    written()
+    other = SQUARES.replace("fmul", "fdiv")
+    assert second.compile_all([other, SQUARES, SQUARES])[1:] == made * 2 and (first.compiled, second.compiled) == (1, 1)
+    written()
+    for file in tmp_path.glob("*/objects/*"):
+        file.write_bytes(file.read_bytes()[:-1] + b"?")  # a damaged entry is none
+    assert PtxCompiler("sm_90", tmp_path).compile_all([SQUARES]) == made
+    assert ".target sm_80" in PtxCompiler("sm_80", tmp_path).compile_all([SQUARES])[0]
 
 
 def test_texts_are_joined_with_each_declaration_once() -> None:

@@ -1,0 +1,138 @@
+"""Assembles PTX to machine code by NVIDIA's library nvJitLink, which needs neither a GPU nor its driver.
+
+It comes with the package nvidia-nvjitlink, on which CuPy and PyTorch depend, too. Without it a driver assembles PTX by itself when
+a module is loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from nnc.errors import InternalError
+
+_PTX = 2  # NVJITLINK_INPUT_PTX
+_NAMES = ("libnvJitLink.so.13", "libnvJitLink.so.12")
+_FUNCTION = re.compile(
+    r"Compiling entry function '(.+?)'.*\n.*\n.* (\d+) bytes stack frame, (\d+) bytes spill stores, (\d+)"
+)
+_REGISTERS = re.compile(r"Function properties for '(.+?)':\n.*used (\d+) registers, .*?(\d+) bytes smem")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The resources of a kernel.
+
+    Attributes:
+        registers: of each thread.
+        spilled: bytes that threads write to memory for want of registers, or read again.
+        stack: bytes of each thread's own memory.
+        shared: bytes of shared memory of a block.
+    """
+
+    registers: int
+    spilled: int
+    stack: int
+    shared: int
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """Machine code of a module.
+
+    Attributes:
+        cubin: the code.
+        resources: of each kernel, by name.
+    """
+
+    cubin: bytes
+    resources: Mapping[str, Resources]
+
+
+class Linker:
+    """nvJitLink.
+
+    Args:
+        path: of the library.
+
+    Raises:
+        OSError: the library cannot be loaded.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._library = ctypes.CDLL(path)
+        self.version = ".".join(map(str, self._read_version()))
+
+    def _read_version(self) -> tuple[int, int]:
+        major, minor = ctypes.c_uint(), ctypes.c_uint()
+        self._library.nvJitLinkVersion(ctypes.byref(major), ctypes.byref(minor))
+        return major.value, minor.value
+
+    def link(self, ptx: str, target: str, options: Sequence[str] = ()) -> Linked:
+        """Assembles a module.
+
+        Args:
+            ptx: the module.
+            target: the processor, "sm_90" say.
+            options: further ones, by nvJitLink's names.
+
+        Raises:
+            InternalError: the assembler does not take it.
+        """
+        given = [f"-arch={target}".encode(), b"-verbose", *(option.encode() for option in options)]
+        library, handle, text = self._library, ctypes.c_void_p(), ptx.encode() + b"\0"
+        if library.nvJitLinkCreate(ctypes.byref(handle), len(given), (ctypes.c_char_p * len(given))(*given)):
+            raise InternalError(f"nvJitLink {self.version} does not take the options {given}")
+        try:
+            failed = library.nvJitLinkAddData(handle, _PTX, text, ctypes.c_size_t(len(text)), b"nnc")
+            if failed or library.nvJitLinkComplete(handle):
+                raise InternalError(
+                    f"nvJitLink {self.version} does not take a kernel for {target}: {self._log(handle, 'Error')}"
+                )
+            cubin = self._read(handle, "LinkedCubin")
+            return Linked(cubin, _resources(self._log(handle, "Info")))
+        finally:
+            library.nvJitLinkDestroy(ctypes.byref(handle))
+
+    def _log(self, handle: Any, kind: str) -> str:
+        return self._read(handle, f"{kind}Log").rstrip(b"\0").decode(errors="replace")
+
+    def _read(self, handle: Any, kind: str) -> bytes:
+        size = ctypes.c_size_t()
+        getattr(self._library, f"nvJitLinkGet{kind}Size")(handle, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        getattr(self._library, f"nvJitLinkGet{kind}")(handle, buffer)
+        return buffer.raw
+
+
+def _resources(log: str) -> dict[str, Resources]:
+    """The resources of kernels, as the assembler's log lists them."""
+    used = {name: (int(registers), int(shared)) for name, registers, shared in _REGISTERS.findall(log)}
+    return {
+        name: Resources(used[name][0], max(int(stored), int(loaded)), int(stack), used[name][1])
+        for name, stack, stored, loaded in _FUNCTION.findall(log)
+    }
+
+
+@cache
+def find_linker() -> Linker | None:
+    """nvJitLink, among the files of installed packages or where the system finds libraries; None where it is in neither place."""
+    for path in (*_installed(), *_NAMES):
+        try:
+            return Linker(str(path))
+        except OSError:
+            continue
+    return None
+
+
+def _installed() -> list[Path]:
+    """The library in the packages of NVIDIA, the newest first."""
+    found = importlib.util.find_spec("nvidia")
+    folders = [Path(folder) for folder in found.submodule_search_locations or ()] if found is not None else []
+    return [path for name in _NAMES for folder in folders for path in sorted(folder.glob(f"*/lib/{name}"))]
