@@ -275,6 +275,7 @@ class Grids:
         part_rows: iterations of a row across memory that a part has at least.
         part_elements: elements of a row along memory that a part has at least.
         tile: elements along both axes of a tile that is turned in shared memory.
+        turned: iterations of both loops of such tiles, at least.
     """
 
     threads: int
@@ -293,6 +294,7 @@ class Grids:
     part_rows: int
     part_elements: int
     tile: int
+    turned: int
 
 
 @dataclass(frozen=True, slots=True)

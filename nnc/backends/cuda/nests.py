@@ -3,6 +3,7 @@
 | nest | form |
 | --- | --- |
 | nothing is reduced | `elements`: a thread takes one vector |
+| some operands lie in transposed order | `transposes`: tiles are turned in shared memory |
 | rows along memory | `rows`: a few threads, a warp or a block take a row, which they keep in registers where it fits |
 | rows across memory | `rows`, across: neighbouring threads take neighbouring columns |
 | few long rows | `split`: parts of a row in blocks of their own, a launch a phase |
@@ -17,6 +18,7 @@ from nnc.backends.cuda.layout import choose_layout
 from nnc.backends.cuda.operands import Operands
 from nnc.backends.cuda.rows import print_rows
 from nnc.backends.cuda.split import choose_parts, print_parts, sum_bytes
+from nnc.backends.cuda.transposes import find_tiles, print_tiles
 from nnc.graph import Graph, TensorSpec
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import View
@@ -35,7 +37,8 @@ def print_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) ->
     """
     operands = Operands.of(graph, inputs, outputs[: len(graph.outputs)])
     if not operands.nest.row:
-        return print_elements(operands)
+        tiles = find_tiles(operands)
+        return print_elements(operands) if tiles is None else print_tiles(operands, tiles)
     parts = choose_parts(graph, [view.spec for view in inputs])
     layout = choose_layout(operands, parts)
     return print_rows(operands, layout) if parts == 1 else print_parts(operands, layout)

@@ -34,4 +34,5 @@ GPU_GRIDS = Grids(
     part_rows=64,  # rows of 8 warps: each of them sums 8 before it waits for the others
     part_elements=1 << 14,  # 16 vectors of each of 256 threads
     tile=32,  # elements; a warp reads a whole number of sectors of any dtype of 1 byte or more
+    turned=8,  # float32 of a sector: shorter loops read whole sectors in any order
 )
