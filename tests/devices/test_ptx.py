@@ -11,6 +11,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc import dtypes, nn, optim
 from nnc.devices import find_device
 from nnc.devices.interpreted import PtxDevice
 from nnc.errors import DeviceError, OutOfBoundsError
@@ -20,9 +21,11 @@ from nnc.lower.program.interpreted import InterpretedModule
 from nnc.lower.program.launches import Launches
 from nnc.lower.program.program import Program as Lowered
 from nnc.lower.program.queued_code import QueuedCode
+from nnc.nn.models.resnet import Bottleneck
 from tests.devices.test_programs_on_sim import arguments_of
-from tests.golden.programs import PROGRAMS, Program
+from tests.golden.programs import PROGRAMS, Program, array, classification_step
 
+KEYS = nnc.random.split(nnc.random.key(0), 3)
 X = np.random.default_rng(0).normal(size=(6, 40)).astype(np.float32)
 
 
@@ -36,13 +39,14 @@ def lowered(f: Callable[..., Any], *args: Any) -> Lowered:
     return executable._program
 
 
-def check_close(found: Any, wanted: Any) -> None:
+def check_close(found: Any, wanted: Any, tolerance: float = 2e-5) -> None:
     """Sums of floats are in another order than on the CPU."""
     for x, y in zip(nnc.tree.leaves(found), nnc.tree.leaves(wanted), strict=True):
         x, y = np.asarray(x), np.asarray(y)
         assert x.dtype == y.dtype
-        if x.dtype.kind == "f":
-            np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-5 * float(np.abs(y).max(initial=0)))
+        if dtypes.is_float(dtypes.as_dtype(x.dtype)):
+            x, y = x.astype(np.float64), y.astype(np.float64)
+            np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * float(np.abs(y).max(initial=0)))
         else:
             assert np.array_equal(x, y)
 
@@ -56,6 +60,59 @@ def test_a_program_has_the_results_of_the_cpu_in_every_call(make: Callable[[], P
     for _ in range(3):  # the third one may be a captured graph
         check_close(f(*nnc.device_put(arguments, "ptx:0")), wanted)
     assert lowered(program.fun, *arguments).printed, "its fused steps are printed"
+
+
+def bottleneck() -> Program:
+    """A training step of a bottleneck block, NHWC or not as its layout is, with Adam."""
+    make = lambda: nn.Sequential(Bottleneck(16, 8, 2, key=KEYS[0]), nn.GlobalAvgPool(), nn.Linear(32, 5, key=KEYS[1]))
+    images, labels = array(4, 16, 8, 8), array(4, dtype=np.int64)
+    step, arguments = classification_step(make, optim.adam(1e-3), images, labels)
+    return Program("bottleneck", step, arguments)
+
+
+def small_transformer(dtype: Any) -> Program:
+    """A training step of a causal language model, gradients and Adam included."""
+    params = {
+        "embedding": nn.Embedding(30, 32, key=KEYS[0]),
+        "layer": nn.TransformerEncoderLayer(32, 4, key=KEYS[1], norm_first=True, activation=nn.gelu),
+        "head": nn.Linear(32, 30, key=KEYS[2]),
+    }
+    params = nnc.tree.map(lambda x: x.astype(dtype) if x.dtype == np.float32 else x, params)
+    optimizer = optim.adam(1e-3)
+
+    def loss(params: Any, tokens: Any) -> Any:
+        x = params["layer"](params["embedding"](tokens[:, :-1]), is_causal=True)
+        return nnp.mean(nn.softmax_cross_entropy(params["head"](x).astype("float32"), tokens[:, 1:]))
+
+    def step(params: Any, state: Any, tokens: Any) -> Any:
+        value, grads = nnc.value_and_grad(loss)(params, tokens)
+        updates, state = optimizer.update(grads, state, params)
+        return grads, optim.apply_updates(params, updates), state, value
+
+    return Program("transformer", step, (params, optimizer.init(params), array(2, 17, dtype=np.int64)))
+
+
+def test_a_training_step_of_a_bottleneck_block_has_the_results_of_the_cpu() -> None:
+    program = bottleneck()
+    arguments = arguments_of(program)
+    f = nnc.compile(program.fun)
+    check_close(f(*nnc.device_put(arguments, "ptx:0")), f(*arguments), 2e-4)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("bfloat16", 4e-2)])
+def test_a_training_step_of_a_transformer_has_the_results_of_the_cpu(dtype: str, tolerance: float) -> None:
+    """Gradients are compared by the size of the largest: some are 0 but for rounding, which Adam's first step makes 1 or -1."""
+    program = small_transformer(dtype)
+    arguments = arguments_of(program)
+    f = nnc.compile(program.fun)
+    (grads, _, _, value), (wanted, params, _, loss) = f(*nnc.device_put(arguments, "ptx:0")), f(*arguments)
+    check_close(value, loss, tolerance)
+    size = max(float(np.abs(np.asarray(x).astype(np.float64)).max()) for x in nnc.tree.leaves(wanted))
+    for x, y in zip(nnc.tree.leaves(grads), nnc.tree.leaves(wanted), strict=True):
+        difference = np.abs(np.asarray(x).astype(np.float64) - np.asarray(y).astype(np.float64))
+        assert x.dtype == y.dtype and float(difference.max()) <= tolerance * size
+    printed = lowered(program.fun, *arguments).printed
+    assert len(printed) >= 10 and nnc.tree.leaves(params)
 
 
 def test_commands_run_by_themselves() -> None:

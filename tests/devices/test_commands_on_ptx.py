@@ -1,0 +1,55 @@
+"""The table of commands on `ptx:0`: printed kernels and references have the CPU's values.
+
+Elementwise results are equal bit for bit but for functions of the GPU's own, denormals, which the CPU's compiled float32 flushes,
+and numbers of 16 bits that are kept wide within a kernel; sums are added up in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import nnc
+from nnc import dtypes
+from tests.commands.sample import Sample
+from tests.commands.test_contract import rows, run
+
+TOLERANCE = {2: 1e-2, 4: 3e-6, 8: 1e-12, 16: 1e-12}  # by bytes of a number
+
+
+def on_device(values: Sequence[Any]) -> list[Any]:
+    return [nnc.device_put(np.asarray(x), "ptx:0") for x in values]
+
+
+def check_near(found: Sequence[Any], wanted: Sequence[Any]) -> None:
+    assert len(found) == len(wanted)
+    for x, y in zip(found, wanted, strict=True):
+        assert x.device == "ptx:0" and x.spec == y.spec and x.weak == y.weak
+        values, others = np.asarray(x), np.asarray(y)
+        if not dtypes.is_inexact(x.spec.dtype):
+            assert np.array_equal(values, others)
+            continue
+        if values.dtype.kind != "c":
+            values, others = values.astype(np.float64), others.astype(np.float64)
+        size = float(np.max(np.abs(others[np.isfinite(others)]), initial=0))
+        tolerance = TOLERANCE[x.spec.dtype.itemsize]
+        np.testing.assert_allclose(values, others, rtol=tolerance, atol=tolerance * size + 1e-37)
+
+
+@rows
+def test_a_compiled_command_has_the_results_of_the_cpu(row: Sample) -> None:
+    def function(*operands: Any) -> tuple[Any, ...]:
+        return run(row, operands)
+
+    wanted = nnc.compile(function)(*map(np.asarray, row.operands))
+    found = nnc.compile(function)(*on_device(row.operands)) if row.operands else nnc.compile(function, device="ptx:0")()
+    check_near(found, wanted)
+
+
+@rows
+def test_an_eager_command_has_the_results_of_the_cpu(row: Sample) -> None:
+    with nnc.default_device("ptx:0"):
+        found = run(row, on_device(row.operands))
+    check_near(found, run(row, row.operands))
