@@ -198,3 +198,11 @@ def test_launches_of_a_step_have_words_of_their_own() -> None:
     words = [launches.kernel_words[id(step)] + i for step in launches.kernels for i in range(len(launches.of(step)))]
     assert len(set(words)) == len(words) == 3 * len(printed) + (len(launches.kernels) - len(printed))
     assert launches.fetch_word > max(words)
+
+
+def test_few_long_rows_are_summed_in_parts_with_a_workspace() -> None:
+    x = np.random.default_rng(1).normal(size=(4000, 64)).astype(np.float32)
+    f = nnc.compile(lambda x: nnp.sum(nnp.abs(x), axis=0))
+    check_close(f(there(x)), f(x))
+    (kernel,) = lowered(lambda x: nnp.sum(nnp.abs(x), axis=0), x).printed.values()
+    assert len(kernel.launches) == 2

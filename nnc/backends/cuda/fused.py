@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nnc.backends.cuda.nests import print_nest
+from nnc.backends.cuda.nests import print_nest, workspace_bytes
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.commands.constants import full
 from nnc.devices import CUDA
@@ -21,6 +21,10 @@ BACKEND = "printed"
 
 def _native(step: Step) -> DeviceKernel:
     return print_nest(step.graphs[0], step.inputs, step.outputs)
+
+
+def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+    return workspace_bytes(params["graphs"][0], specs)
 
 
 def _run(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
@@ -42,4 +46,4 @@ def _can_fill(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
 
 
 add_kernel("full", Kernel(BACKEND, _run_fill, _can_fill, native=_fill, device=CUDA))
-add_kernel("fused", Kernel(BACKEND, _run, native=_native, device=CUDA))
+add_kernel("fused", Kernel(BACKEND, _run, workspace=_workspace, native=_native, device=CUDA))

@@ -33,13 +33,13 @@ def print_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) ->
     Args:
         graph: that fits one nest.
         inputs: of the graph.
-        outputs: of the graph, and behind them the workspace, where the kernel has one.
+        outputs: of the graph, and behind them the workspace; without it rows stay whole.
     """
-    operands = Operands.of(graph, inputs, outputs[: len(graph.outputs)])
+    operands = Operands.of(graph, inputs, outputs)
     if not operands.nest.row:
         tiles = find_tiles(operands)
         return print_elements(operands) if tiles is None else print_tiles(operands, tiles)
-    parts = choose_parts(graph, [view.spec for view in inputs])
+    parts = choose_parts(graph, [view.spec for view in inputs]) if operands.has_workspace else 1
     layout = choose_layout(operands, parts)
     return print_rows(operands, layout) if parts == 1 else print_parts(operands, layout)
 

@@ -23,15 +23,25 @@ class Operands:
     Attributes:
         nest: of a fused graph.
         views: of its inputs, then of its outputs.
+        has_workspace: whether a workspace stands behind the outputs.
     """
 
     nest: Nest
     views: tuple[View, ...]
+    has_workspace: bool = False
 
     @classmethod
     def of(cls, graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> Operands:
-        """Makes the nest of a fused graph as a GPU traverses it."""
-        return cls(make_nest(graph, inputs, outputs, neighbours=1, tiles=()), (*inputs, *outputs))
+        """Makes the nest of a fused graph as a GPU traverses it.
+
+        Args:
+            graph: fused.
+            inputs: of the graph.
+            outputs: of the graph, and behind them the workspace, if there is one.
+        """
+        results = outputs[: len(graph.outputs)]
+        nest = make_nest(graph, inputs, results, neighbours=1, tiles=())
+        return cls(nest, (*inputs, *results), len(outputs) > len(results))
 
     @property
     def graph(self) -> Graph:

@@ -76,10 +76,10 @@ def print_parts(operands: Operands, layout: Layout) -> DeviceKernel:
     texts, launches = [], []
     for phase in range(printer.phases.count):
         texts.append(printer.phase(phase))
-        launches.append(printer.launch((layout.blocks, layout.parts), layout.threads, has_workspace=True))
+        launches.append(printer.launch((layout.blocks, layout.parts), layout.threads))
     if printer.row_outputs():
         texts.append(printer.finish())
-        launches.append(printer.launch((layout.blocks, 1), layout.threads, has_workspace=True))
+        launches.append(printer.launch((layout.blocks, 1), layout.threads))
     return DeviceKernel("\n".join(texts), tuple(launches), operands.may_fail)
 
 

@@ -13,7 +13,7 @@ from nnc.dtypes import DType
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.kernel_ir import Loops
-from nnc.lower.kernels.launch import Extent, Launch
+from nnc.lower.kernels.launch import Launch
 from nnc.lower.kernels.values import Block, Values, position
 
 
@@ -56,20 +56,18 @@ class ThreadValues(Values):
         """The present function, which must have returned, with its declarations."""
         return "\n".join([*sorted(self.code.declarations), self.code.definition()])
 
-    def launch(self, grid: tuple[int, int], threads: int, has_workspace: bool = False) -> Launch:
-        """Describes the launch of the present function: the grid along x and y.
+    def launch(self, grid: tuple[int, int], threads: int) -> Launch:
+        """Describes the launch of the present function.
 
         Args:
             grid: blocks along x and y.
             threads: of a block.
-            has_workspace: whether the kernel has a workspace, which this function need not take.
         """
-        blocks: Extent = (*grid, 1)
         count = len(self.operands.views)
         taken = list(range(len(self.code.parameters)))
-        if self.operands.may_fail and has_workspace and len(taken) == count + 1:
-            taken[-1] = count + 1
-        return Launch(f"@{self.code.name}", blocks, (threads, 1, 1), tuple(taken))
+        if self.operands.may_fail:  # the status word stands behind the workspace, which not every function takes
+            taken[-1] = count + self.operands.has_workspace
+        return Launch(f"@{self.code.name}", (*grid, 1), (threads, 1, 1), tuple(taken))
 
     # -- numbers of threads and iterations -----------------------------------------------------------------------------
 

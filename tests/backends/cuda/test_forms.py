@@ -192,6 +192,13 @@ def test_the_workspace_follows_from_sizes_alone() -> None:
     assert workspace_bytes(small, [spec_of(x[:9])]) == 0
 
 
+def test_rows_stay_whole_without_a_workspace() -> None:
+    x = normal(4000, 64)
+    graph = graph_of([x], partial(sums, (0,)))
+    views = [View.whole(0, spec_of(x)), View.whole(1, graph.output_specs[0])]
+    assert len(print_nest(graph, views[:1], views[1:]).launches) == 1
+
+
 def test_long_sums_of_equal_terms_lose_no_digits() -> None:
     x = np.full((70_000, 2), 0.1, np.float32)
     out = np.zeros(2, np.float32)

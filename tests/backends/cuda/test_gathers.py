@@ -62,8 +62,11 @@ def test_gathered_rows_are_reduced(n: int) -> None:
 
 def test_gathered_rows_are_summed_in_parts() -> None:
     table, ids = RNG.normal(size=(50, 4)).astype(np.float32), RNG.integers(0, 50, 70_000)
-    ran = check(lambda b, x, i: sums((0,), b, rows_of("error", b, x, i)), table, ids, bound=1e-4)
+    body = lambda b, x, i: sums((0,), b, rows_of("error", b, x, i))
+    ran = check(body, table, ids, bound=1e-4)
     assert forms(ran) == ["part0", "finish"] and ran.status == 0
+    ids[60_000] = 50
+    assert run_nest(graph_of([table, ids], body), [table, ids], [np.zeros(4, np.float32)]).status == 1
 
 
 @pytest.mark.parametrize("bad", [50, -1, -(2**40), 2**62])
