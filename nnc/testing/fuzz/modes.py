@@ -162,6 +162,8 @@ DERIVED_THERE = (
     "floats = nnc.device_put(floats, 'sim:0')\nf = nnc.compile(pulled, device='sim:0')\n"
     "return [f(*floats) for _ in range(4)]"
 )
+PRINTED = "f = nnc.compile(program, device='ptx:0')\nreturn [f(*inputs(k)) for k in (0, 1)]"
+DERIVED_PRINTED = "f = nnc.compile(pulled, device='ptx:0')\nreturn f(*nnc.device_put(floats, 'ptx:0'))"
 
 
 def derived(functions: str, run: str) -> Callable[[Subject], str]:
@@ -233,6 +235,7 @@ MODES = (
     Mode("json", in_json, ONCE),
     Mode("device", _says(ON_DEVICE), _says(THERE)),
     Mode("eager device", _says(EAGER_THERE), _says(THERE)),
+    Mode("ptx", _says(PRINTED), _says("return [program(*inputs(k)) for k in (0, 1)]"), flushes=False),
     Mode("vmap", mapped("{f}"), applies=_has_arrays),
     Mode("compiled vmap", mapped("nnc.compile({f})"), applies=_has_arrays),
     Mode("scan", scanned, applies=_has_arrays),
@@ -241,6 +244,7 @@ MODES = (
     Mode("jvp", derived(PUSHED, "f = nnc.compile(pushed)\n" + TWICE), applies=_smooth),
     Mode("device vjp", derived(PULLED, DERIVED_THERE), derived(PULLED, "return [pulled(*floats) for _ in range(4)]"),
          applies=_smooth),
+    Mode("ptx vjp", derived(PULLED, DERIVED_PRINTED), derived(PULLED, "return pulled(*floats)"), applies=_smooth, flushes=False),
     Mode("checkpoint", derived(PULLED.replace("smooth,", "nnc.checkpoint(smooth),"), "f = nnc.compile(pulled)\n" + TWICE),
          applies=_smooth),
     Mode("vjp by columns", derived(PULLED, "return pulled(*floats)"), applies=_few, namespaces=(ByColumns(),),
