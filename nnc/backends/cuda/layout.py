@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nnc.backends.cuda.operands import Operands
 from nnc.devices.targets.gpu import GPU_GRIDS
 from nnc.dtypes import accumulator
+from nnc.lower.kernels.domain import is_reduction
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +58,38 @@ def choose_layout(operands: Operands, parts: int) -> Layout:
         operands: of a nest with a row.
         parts: into which rows are cut.
     """
-    nest, width = operands.nest, operands.lanes()
-    across = not nest.in_row
-    outer, row = (math.prod(nest.sizes[loop] for loop in loops) for loops in (nest.outer, nest.row))
-    units, count = (outer // width, row) if across else (outer, row // width)
-    length = -(-count // parts)
-    members, kept = (
-        (_members_across(units * parts, length), 0) if across else _members_along(operands, width, units, length)
-    )
-    if parts > 1:
-        kept = 0
-    if across:
-        rows = min(GPU_GRIDS.threads // members, max(_at_least(units), 1))
-        rows = max(rows, GPU_GRIDS.lanes // members, 1)
-    else:
-        rows = min(max(GPU_GRIDS.threads // members, 1), _at_least(units))
-        rows = max(rows, GPU_GRIDS.lanes // members, 1)
-    return Layout(across, width, members, rows, count, units, kept, parts)
+    nest = operands.nest
+    return _along(operands, parts) if nest.in_row else _across(operands, parts)
+
+
+def _along(operands: Operands, parts: int) -> Layout:
+    """The layout where rows lie along memory."""
+    width = operands.lanes()
+    units, row = _sizes(operands)
+    count = row // width
+    members, kept = _members_along(operands, width, units, -(-count // parts))
+    rows = max(min(GPU_GRIDS.threads // members, _at_least(units)), GPU_GRIDS.lanes // members, 1)
+    return Layout(False, width, members, rows, count, units, kept if parts == 1 else 0, parts)
+
+
+def _across(operands: Operands, parts: int) -> Layout:
+    """The layout where rows lie across memory: the sums of all threads of a block must have room in its shared memory."""
+    width = operands.lanes()
+    columns, count = _sizes(operands)
+    members = _members_across(columns // width * parts, -(-count // parts))
+    sums = [accumulator(node.inputs[0].dtype).itemsize for node in operands.graph.nodes if is_reduction(node)]
+    while members > 1 and GPU_GRIDS.threads * width * sum(sums) > GPU_GRIDS.shared_bytes:
+        width, members = (width // 2, members) if width > 1 else (width, members // 2)
+    units = columns // width
+    rows = max(min(GPU_GRIDS.threads // members, _at_least(units)), GPU_GRIDS.lanes // members, 1)
+    return Layout(True, width, members, rows, count, units, 0, parts)
+
+
+def _sizes(operands: Operands) -> tuple[int, int]:
+    """The number of rows of a nest, and the elements of each."""
+    nest = operands.nest
+    rows, row = (math.prod(nest.sizes[loop] for loop in loops) for loops in (nest.outer, nest.row))
+    return rows, row
 
 
 def _at_least(count: int) -> int:
@@ -83,16 +99,18 @@ def _at_least(count: int) -> int:
 
 def _members_along(operands: Operands, width: int, rows: int, length: int) -> tuple[int, int]:
     """Threads of a row along memory, and how many vectors each of them keeps."""
-    most = _most_kept(operands, width)
-    members = 1
+    most, members = _most_kept(operands, width), 1
     while members < GPU_GRIDS.most_threads and -(-length // members) > most:
         members *= 2
-    while members < GPU_GRIDS.threads and rows * members < GPU_GRIDS.busy_threads and 2 * members <= _at_least(length):
+    if -(-length // members) > (most if members < GPU_GRIDS.most_threads else max(most // 2, 1)):
+        return GPU_GRIDS.most_threads // 2, 0
+    while (
+        members < GPU_GRIDS.most_threads
+        and rows * members < GPU_GRIDS.busy_threads
+        and 2 * members <= _at_least(length)
+    ):
         members *= 2
-    kept = -(-length // members)
-    if kept > (most if members < GPU_GRIDS.most_threads else max(most // 2, 1)):
-        members, kept = GPU_GRIDS.most_threads // 2, 0
-    return members, kept
+    return members, -(-length // members)
 
 
 def _most_kept(operands: Operands, width: int) -> int:

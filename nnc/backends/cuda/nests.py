@@ -35,6 +35,8 @@ def print_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) ->
         inputs: of the graph.
         outputs: of the graph, and behind them the workspace; without it rows stay whole.
     """
+    if not any(spec.size for spec in graph.output_specs):
+        return DeviceKernel("", ())
     operands = Operands.of(graph, inputs, outputs)
     if not operands.nest.row:
         tiles = find_tiles(operands)

@@ -37,7 +37,7 @@ def choose_parts(graph: Graph, specs: Sequence[TensorSpec]) -> int:
     operands = [*specs, *graph.output_specs]
     views = [View.whole(i, spec) for i, spec in enumerate(operands)]
     found = Operands.of(graph, views[: len(specs)], views[len(specs) :])
-    if not found.nest.row:
+    if not found.nest.row or not found.nest.size:
         return 1
     layout = choose_layout(found, 1)
     wanted = GPU_GRIDS.busy_threads // (layout.blocks * layout.threads)

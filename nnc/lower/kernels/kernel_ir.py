@@ -220,7 +220,7 @@ def _vector_loop(
         for steps, dtype in zip(strides, dtypes, strict=True):
             elements = math.prod(n for n, step in zip(sizes, steps, strict=True) if step)
             gathered += elements * (_LOOPS.strided_instructions if steps[loop] not in (0, dtype.itemsize) else 1)
-        return gathered / min(sizes[loop], neighbours), loop not in row, -sizes[loop]
+        return gathered / max(min(sizes[loop], neighbours), 1), loop not in row, -sizes[loop]
 
     return min(range(len(sizes)), key=badness)
 

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from nnc.backends.cuda import operands
 from nnc.backends.cuda.nests import print_nest, workspace_bytes
 from nnc.graph import Graph, GraphBuilder, Symbol, reference, spec_of
 from nnc.lower.plan.stages import View
@@ -242,3 +243,48 @@ def test_operands_elsewhere_are_read_as_constant() -> None:
     apart = [View.whole(i, spec_of(x)) for i in range(2)]
     assert "noalias readonly" in print_nest(graph, apart[:1], apart[1:]).text
     assert "noalias" not in print_nest(graph, apart[:1], apart[:1]).text
+
+
+# -- limits --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axes", [None, (0,), (1,), (0, 1)])
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0)])
+def test_operands_without_elements(axes: tuple[int, ...] | None, shape: tuple[int, int]) -> None:
+    x = np.zeros(shape, np.float32)
+    ran = check((lambda b, x: b.add("neg", x)) if axes is None else partial(sums, axes), x, bound=0)
+    writes = axes is not None and x.sum(axes).size > 0
+    assert forms(ran) == (["rows"] if writes else [])
+
+
+@pytest.mark.parametrize("count", [5, 7, 12, 30])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_many_sums_fit_shared_memory(count: int, axis: int) -> None:
+    x = np.abs(normal(300, 64)).astype(ml_dtypes.bfloat16)
+
+    def body(b: GraphBuilder, x: Symbol) -> list[Symbol]:
+        found = []
+        for number in range(count):
+            power = b.add("integer_pow", x, exponent=number % 3)
+            found.append(b.add("reduce_sum", b.add("neg", power) if number % 2 else power, axes=(axis,)))
+        return found
+
+    check(body, x, bound=2e-2)
+
+
+@pytest.mark.parametrize("shape", [(33, 70), (5, 6, 64), (200_000,), (3000, 30)])
+def test_numbers_of_threads_beyond_32_bits(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
+    monkeypatch.setattr(operands, "_SHORT", 1)
+    x = np.abs(normal(*shape)) + 1
+    for axis in range(x.ndim):
+        check(partial(centred, (axis,)), x)
+    check(lambda b, x: b.add("neg", x), x, bound=0)
+    turned = lambda b, x: b.add("neg", b.add("transpose", x, permutation=tuple(reversed(range(x.spec.ndim)))))
+    check(turned, x, bound=0)
+    check(partial(centred, tuple(range(x.ndim))), x)
+
+
+def test_rows_of_few_are_shared_by_many_threads() -> None:
+    x = np.abs(normal(4, 16384)) + 1
+    launch = check(partial(centred, (1,)), x).kernel.launches[0]
+    assert launch.block == (1024, 1, 1) and launch.grid == (4, 1, 1)
