@@ -22,10 +22,11 @@ from nnc.commands.pack import packable
 from nnc.commands.promote import is_weak
 from nnc.context import activity, get_context, set_context
 from nnc.device_program import DeviceProgram, QueuedProgram
-from nnc.devices import CPU, find_device, interpreter_of
+from nnc.devices import CPU, find_device, interpreter_of, kind_of
 from nnc.errors import ArgumentTypeError, DeviceError, OutOfMemoryError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.pipeline import lower
+from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.schedule.report import ScheduleReport, Watch, make_schedule_report
 from nnc.lower.plan.stages import Step
 from nnc.lower.program.autotune import Tuner
@@ -254,6 +255,17 @@ class Executable:
         return make_schedule_report(
             program.bound, program.schedule, backend, watch.spans if watch is not None else None
         )
+
+    @property
+    def references(self) -> Counter[str]:
+        """The commands for which the device has no printed kernel, and how many steps run by their references; none on devices that
+        run the CPU's kernels.
+        """
+        program = self._program
+        if kind_of(self.options.device) == CPU:
+            return Counter()
+        steps = (step for step in walk(program.bound.steps) if step.region is None and id(step) not in program.printed)
+        return Counter(step.command.name for step in steps)
 
     def as_text(self) -> str:
         """The program as text: steps with their kernels and buffers."""

@@ -287,8 +287,14 @@ class Compiled(Generic[P, R_co]):
             self._last_key, self._reason = None, "its cache was cleared"
 
     def explain(self) -> str:
-        """Explains why the last call traced, or why it did not."""
-        return f"{name_of(self._signature.fun)}: {self._reason}"
+        """Explains why the last call traced, or why it did not, and which of its commands a device has no kernels for."""
+        with self._lock:
+            entry = self._entries.get(self._last_key) if self._last_key is not None else None
+        text = f"{name_of(self._signature.fun)}: {self._reason}"
+        if entry is None or not entry.references:
+            return text
+        listed = ", ".join(f"{name} ({count})" for name, count in sorted(entry.references.items()))
+        return f"{text}; {entry.options.device} runs by their references, step by step: {listed}"
 
     def __repr__(self) -> str:
         return f"<compiled {name_of(self._signature.fun)}: {len(self._entries)} programs>"

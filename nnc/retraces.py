@@ -51,6 +51,8 @@ _OBJECT = (
 )
 _CAPTURED = "pass it as an argument, as an array if it is a number, instead of changing it between calls"
 
+_DEVICE = "keep the arguments on one device: nnc.device_put"
+
 
 # -- differences -------------------------------------------------------------------------------------------------------
 
@@ -81,6 +83,8 @@ def differences(fun: Fun, old: Key, new: Key) -> list[Change]:
         if x != y:
             text = f"argument {path} changed from {shown(x)} to {shown(y)}"
             changes.append(Change(text, _fix_of_leaf(x, y)))
+    if old.device != new.device:
+        changes.append(Change(f"the arguments are on {new.device}, and were on {old.device}", _DEVICE))
     return changes or [Change("other static arguments were given", _STATIC)]
 
 

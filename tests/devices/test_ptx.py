@@ -149,6 +149,15 @@ def test_without_a_compiler_all_steps_run_by_their_references(monkeypatch: Any) 
     check_close(f(there()), np.tanh(X).sum(1))
 
 
+def test_commands_without_a_printed_kernel_are_listed() -> None:
+    f = nnc.compile(lambda x: nnp.linalg.inv(nnp.tanh(x) @ x.T) + nnp.linalg.inv(x[:, :6]))
+    f(X)
+    assert nnc.debug.explain(f).endswith("because it was the first call")
+    f(there())
+    assert "because the arguments are on ptx:0, and were on cpu" in nnc.debug.explain(f)
+    assert nnc.debug.explain(f).endswith("; ptx:0 runs by their references, step by step: dot (1), solve (2)")
+
+
 # -- planted mistakes --------------------------------------------------------------------------------------------------
 
 
