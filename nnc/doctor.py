@@ -10,6 +10,7 @@ from pathlib import Path
 from nnc import __version__
 from nnc.backends.cpu.jit import compiler, why_absent
 from nnc.backends.cpu.threads import threads
+from nnc.backends.cuda.linking import find_linker
 from nnc.devices import devices as usable_devices
 from nnc.lower.program.cache import Cache
 from nnc.lower.text import format_bytes
@@ -19,6 +20,7 @@ from nnc.options import Options
 REQUIRED = ("numpy", "ml_dtypes", "optree", "safetensors", "llvmlite")
 OPTIONAL = {
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
+    "cuda-bindings": ("cuda-bindings",),
     "mpi4py": ("mpi4py",),
     "onnx": ("onnx",),
 }
@@ -70,6 +72,7 @@ def libraries() -> dict[str, str]:
     return {
         "BLAS of numpy": numpy_blas(),
         "oneDNN": onednn(),
+        "nvJitLink": linker.version if (linker := find_linker()) is not None else ABSENT,
         **{name: version_of(*distributions) for name, distributions in OPTIONAL.items()},
     }
 

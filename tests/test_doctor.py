@@ -72,7 +72,7 @@ def test_gpus_are_listed_from_the_folder_of_their_driver(tmp_path: Path, monkeyp
     (tmp_path / "0000:01:00.0" / "information").write_text("Model: \t\t NVIDIA H200\nIRQ: 7\n")
     monkeypatch.setattr(doctor, "version_of", lambda *names: doctor.ABSENT)
     assert doctor.devices(tmp_path)["gpu 0"] == "NVIDIA H200 (pip install 'nnc[gpu]' to use it)"
-    assert list(doctor.devices(tmp_path / "missing")) == ["cpu", "sim:0"]
+    assert list(doctor.devices(tmp_path / "missing")) == ["cpu", "sim:0", "ptx:0"]
 
 
 def test_absent_libraries_are_said_to_be_absent(monkeypatch: pytest.MonkeyPatch) -> None:
