@@ -76,7 +76,7 @@ def _across(operands: Operands, parts: int) -> Layout:
     """The layout where rows lie across memory: the sums of all threads of a block must have room in its shared memory."""
     width = operands.lanes()
     columns, count = _sizes(operands)
-    members = _members_across(columns // width * parts, -(-count // parts))
+    members = _members_across(columns // width, -(-count // parts))
     sums = [accumulator(node.inputs[0].dtype).itemsize for node in operands.graph.nodes if is_reduction(node)]
     while members > 1 and GPU_GRIDS.threads * width * sum(sums) > GPU_GRIDS.shared_bytes:
         width, members = (width // 2, members) if width > 1 else (width, members // 2)

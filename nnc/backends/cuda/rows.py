@@ -14,6 +14,7 @@ from nnc.backends.cuda.layout import Layout
 from nnc.backends.cuda.operands import Operands
 from nnc.backends.cuda.values import ThreadValues
 from nnc.devices.targets.gpu import GPU_GRIDS
+from nnc.dtypes import accumulator
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Carried, Value
 from nnc.lower.kernels.launch import DeviceKernel
@@ -206,7 +207,7 @@ class Rows(ThreadValues):
         end = self.integer(self.end)
         if self.inside is not None:
             end = code.select(self.inside, end, code.integer(0))
-        together = GPU_GRIDS.vectors_at_once
+        together = self._vectors_at_once(reduced)
         stride, piece = layout.members, GPU_GRIDS.summands * together * layout.members
         if layout.length <= 2 * piece or not reduced:
             return self._piece(outer, reduced, full, start, end)
@@ -217,11 +218,17 @@ class Rows(ThreadValues):
             sums.values = [combine(code, *each) for each in zip(reduced, sums.values, found, strict=True)]
         return sums.values
 
+    def _vectors_at_once(self, reduced: Sequence[Node]) -> int:
+        """Vectors that the thread reads at once, each of which has sums of its own in registers."""
+        together, width = GPU_GRIDS.vectors_at_once, self.layout.width
+        words = sum(max(accumulator(node.inputs[0].dtype).itemsize // 4, 1) * width for node in reduced)
+        while together > 1 and together * words > GPU_GRIDS.kept_words:
+            together //= 2
+        return together if self.layout.length >= 2 * together * self.layout.members else 1
+
     def _piece(self, outer: Block, reduced: Sequence[Node], full: Outputs, start: Value, end: Value) -> list[Value]:
         """The vectors of the thread from `start` on and in front of `end`."""
-        code, stride, together = self.code, self.layout.members, GPU_GRIDS.vectors_at_once
-        if self.layout.length < 2 * together * stride:
-            together = 1
+        code, stride, together = self.code, self.layout.members, self._vectors_at_once(reduced)
         sums = [Carried([identity(code, node, self.lanes) for node in reduced]) for _ in range(together)]
         place = Carried([start])
         if together > 1:

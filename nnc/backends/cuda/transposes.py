@@ -21,7 +21,7 @@ from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.values import Block
 
 _TILE = GPU_GRIDS.tile
-_ROW = _TILE + 1  # elements from one row of a tile to the next: elements of one column then lie in different banks
+_BANK = 4  # bytes of a bank of shared memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,13 @@ def find_tiles(operands: Operands) -> Tiles | None:
             found = Tiles(loop, turned)
     if found is None:
         return None
-    nbytes = sum(_ROW * _TILE * nest.operands[i].dtype.itemsize for i in found.turned)
+    nbytes = sum(_TILE * _row_bytes(nest.operands[i].dtype) for i in found.turned)
     return found if nbytes <= GPU_GRIDS.shared_bytes else None
+
+
+def _row_bytes(dtype: DType) -> int:
+    """Bytes from one row of a tile to the next, by which the elements of one column lie in different banks."""
+    return _TILE * dtype.itemsize + max(dtype.itemsize, _BANK)
 
 
 def _is_turned(operands: Operands, operand: int, loop: int) -> bool:
@@ -96,7 +101,7 @@ class _Tiles(ThreadValues):
         blocks = self._enter()
         code, inputs = self.code, len(self.graph.inputs)
         for operand in self.turned:
-            self.rooms[operand] = code.shared(_ROW * _TILE * self.nest.operands[operand].dtype.itemsize)
+            self.rooms[operand] = code.shared(_TILE * _row_bytes(self.nest.operands[operand].dtype))
         incoming = [operand for operand in self.turned if operand < inputs]
         outgoing = [operand for operand in self.turned if operand >= inputs]
         if incoming:
@@ -146,8 +151,9 @@ class _Tiles(ThreadValues):
     def _at(self, operand: int, near: Value, far: Value) -> tuple[str, DType]:
         """The address of an element in shared memory, where turned operands keep their order."""
         code, dtype = self.code, self.nest.operands[operand].dtype
-        number = code.add(code.mul(near, code.integer(_ROW)), far)
-        return code.offset(self.rooms[operand], code.mul(number, code.integer(dtype.itemsize))), dtype
+        row = code.mul(near, code.integer(_row_bytes(dtype)))
+        at = code.add(row, code.mul(far, code.integer(dtype.itemsize)))
+        return code.offset(self.rooms[operand], at), dtype
 
     def _read_tiles(self, incoming: Sequence[int]) -> None:
         """Reads tiles along their own memory: all elements before the first is put down."""
