@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import nnc.backends.cuda.fused  # noqa: F401
+import nnc.backends.cuda.fused
+import nnc.backends.cuda.moves  # noqa: F401
 from nnc.backends.cpu.jit import expected_compiler as expected_cpu_compiler
 from nnc.backends.cuda.compiler import CudaCompiler
 from nnc.backends.numpy_ref import reference_kernel

@@ -24,7 +24,9 @@ from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import View
 
 
-def print_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> DeviceKernel:
+def print_nest(
+    graph: Graph, inputs: Sequence[View], outputs: Sequence[View], shifts: Sequence[int] = ()
+) -> DeviceKernel:
     """Prints the kernel that computes a fused graph on operands that lie in these views.
 
     An output may lie where an input does, if `nnc.lower.kernels.domain.overwrites` lists the two; views of one buffer whose extents
@@ -34,10 +36,11 @@ def print_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) ->
         graph: that fits one nest.
         inputs: of the graph.
         outputs: of the graph, and behind them the workspace; without it rows stay whole.
+        shifts: bytes from the pointers that the kernel is given to the views, where these lie within larger ones.
     """
     if not any(spec.size for spec in graph.output_specs):
         return DeviceKernel("", ())
-    operands = Operands.of(graph, inputs, outputs)
+    operands = Operands.of(graph, inputs, outputs, shifts)
     if not operands.nest.row:
         tiles = find_tiles(operands)
         return print_elements(operands) if tiles is None else print_tiles(operands, tiles)

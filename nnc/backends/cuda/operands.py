@@ -24,24 +24,27 @@ class Operands:
         nest: of a fused graph.
         views: of its inputs, then of its outputs.
         has_workspace: whether a workspace stands behind the outputs.
+        shifts: bytes from the pointer that a kernel is given for a view to its first element; empty where all are 0.
     """
 
     nest: Nest
     views: tuple[View, ...]
     has_workspace: bool = False
+    shifts: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> Operands:
+    def of(cls, graph: Graph, inputs: Sequence[View], outputs: Sequence[View], shifts: Sequence[int] = ()) -> Operands:
         """Makes the nest of a fused graph as a GPU traverses it.
 
         Args:
             graph: fused.
             inputs: of the graph.
             outputs: of the graph, and behind them the workspace, if there is one.
+            shifts: see `Operands`.
         """
         results = outputs[: len(graph.outputs)]
         nest = make_nest(graph, inputs, results, neighbours=1, tiles=())
-        return cls(nest, (*inputs, *results), len(outputs) > len(results))
+        return cls(nest, (*inputs, *results), len(outputs) > len(results), tuple(shifts))
 
     @property
     def graph(self) -> Graph:

@@ -43,7 +43,7 @@ class ThreadValues(Values):
                 pointers.append("")
             else:
                 pointers.append("noalias readonly" if is_input else "noalias")
-        self.pointers = [f"%p{i}" for i in range(len(pointers))]
+        places = [f"%p{i}" for i in range(len(pointers))]
         if with_workspace:
             self.workspace = f"%p{len(pointers)}"
             pointers.append("")
@@ -51,6 +51,8 @@ class ThreadValues(Values):
             self.status = f"%p{len(pointers)}"
             pointers.append("")
         self.code = GpuCode(f"KERNEL_{stem}", pointers, threads)
+        shifts = self.operands.shifts or [0] * len(places)
+        self.pointers = [self.code.offset(place, shift) for place, shift in zip(places, shifts, strict=True)]
 
     def text(self) -> str:
         """The present function, which must have returned, with its declarations."""
