@@ -8,7 +8,6 @@ stand in front of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
 
 from nnc import dtypes
 from nnc.backends.cuda.functions import FUNCTIONS
@@ -36,7 +35,6 @@ class GpuCode(Code):
         parameters = [(f"ptr {attributes}".rstrip(), f"p{i}") for i, attributes in enumerate(pointers)]
         super().__init__(name, parameters, "void", f'nounwind "nvvm.maxntid"="{threads}"', "ptx_kernel")
         self.variables: list[str] = []
-        self._aligned: dict[str, int] = {}  # known alignments of pointers, in bytes
 
     def definition(self) -> str:
         """The function with the variables of its blocks; `declarations` stand apart."""
@@ -165,26 +163,7 @@ class GpuCode(Code):
             text = self.share(f"insertelement {kind} {text}, {x.typed}, i64 {i}")
         return Value(text, dtype, count)
 
-    def gather(self, pointer: str, strides: Value, dtype: DType, mask: Value | None = None) -> Value:
-        """Reads values that lie `strides` (bytes, int64 lanes) from a pointer, one by one."""
-        if mask is not None:
-            raise InternalError("kernels of devices branch instead of masking")
-        return self.join([self.load(self.offset(pointer, self.lane(strides, i)), dtype) for i in range(strides.lanes)])
-
-    def scatter(self, pointer: str, strides: Value, value: Value, mask: Value | None = None) -> None:
-        """Writes values that lie `strides` (bytes, int64 lanes) from a pointer, one by one."""
-        if mask is not None:
-            raise InternalError("kernels of devices branch instead of masking")
-        for i in range(strides.lanes):
-            self.store(self.offset(pointer, self.lane(strides, i)), self.lane(value, i))
-
     def refuse(self, status: str, condition: Value) -> None:
         """Sets the status word where a condition holds."""
         with self.when(condition):
             self.line(f"%{self.fresh()[1:]} = atomicrmw umax ptr {status}, i32 1 monotonic")
-
-
-def alignment(address: int, *steps: int) -> int:
-    """The largest power of two, up to 16, that divides an address and all steps from it."""
-    common = gcd(MOST_BYTES, address, *steps)
-    return common & -common

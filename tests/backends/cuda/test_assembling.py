@@ -34,6 +34,14 @@ define ptx_kernel void @newer() {
   ret void
 }
 """
+FOREIGN = """declare <4 x float> @llvm.x86.sse.rcp.ps(<4 x float>)
+define ptx_kernel void @foreign(ptr align 16 %p0) {
+  %x = load <4 x float>, ptr %p0, align 16
+  %y = call <4 x float> @llvm.x86.sse.rcp.ps(<4 x float> %x)
+  store <4 x float> %y, ptr %p0, align 16
+  ret void
+}
+"""
 
 
 def test_ptx_runs_with_each_operation_rounded() -> None:
@@ -66,6 +74,13 @@ def test_an_instruction_that_the_processor_lacks_costs_nobody_else_anything() ->
     assert found is not None and found.works()
 
 
+def test_an_intrinsic_of_another_kind_of_processor_is_refused() -> None:
+    apart = PtxCompiler("sm_90")
+    with pytest.raises(InternalError, match="while it compiles foreign for sm_90"):
+        apart.compile_all([SQUARES, FOREIGN])
+    assert ".entry squares" in apart.compile_all([SQUARES])[0]
+
+
 def test_ptx_is_kept_in_files(tmp_path: Path, written: Callable[[], None]) -> None:
     first, second = (PtxCompiler("sm_90", tmp_path) for _ in range(2))
     made = first.compile_all([SQUARES])
@@ -75,7 +90,8 @@ def test_ptx_is_kept_in_files(tmp_path: Path, written: Callable[[], None]) -> No
     written()
     for file in tmp_path.glob("*/objects/*"):
         file.write_bytes(file.read_bytes()[:-1] + b"?")  # a damaged entry is none
-    assert PtxCompiler("sm_90", tmp_path).compile_all([SQUARES]) == made
+    third = PtxCompiler("sm_90", tmp_path)
+    assert third.compile_all([SQUARES]) == made and third.compiled == 1
     assert ".target sm_80" in PtxCompiler("sm_80", tmp_path).compile_all([SQUARES])[0]
 
 
