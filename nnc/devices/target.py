@@ -274,6 +274,8 @@ class Grids:
         least_parts: parts from which on another launch pays.
         part_rows: iterations of a row across memory that a part has at least.
         part_elements: elements of a row along memory that a part has at least.
+        scattered_share: the part of a nest's elements, one in so many, from which on an operand at strides makes threads take
+            single elements.
         tile: elements along both axes of a tile that is turned in shared memory.
         turned: iterations of both loops of such tiles, at least.
     """
@@ -293,6 +295,7 @@ class Grids:
     least_parts: int
     part_rows: int
     part_elements: int
+    scattered_share: int
     tile: int
     turned: int
 

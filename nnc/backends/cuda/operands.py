@@ -106,12 +106,20 @@ class Operands:
         if nest.vector is None:
             return 1
         dense = [i for i in range(len(self.views)) if self.is_dense(i)]
-        if not dense or any(self.step(i) and i not in dense for i in range(len(self.views))):
+        if not dense or any(self._is_scattered(i) for i in range(len(self.views))):
             return 1
         lanes: int = max(most_bytes // max(nest.operands[i].dtype.itemsize for i in dense), 1)
         while lanes > 1 and not self._fits(lanes, dense):
             lanes //= 2
         return lanes
+
+    def _is_scattered(self, operand: int) -> bool:
+        """Whether much is read or written at strides: a thread then takes one element, so that neighbours are those of a warp."""
+        nest = self.nest
+        if self.step(operand) == 0 or self.is_dense(operand):
+            return False
+        elements = math.prod(n for n, step in zip(nest.sizes, nest.strides[operand], strict=True) if step)
+        return elements * GPU_GRIDS.scattered_share >= nest.size
 
     def _fits(self, lanes: int, dense: Sequence[int]) -> bool:
         assert self.nest.vector is not None

@@ -33,6 +33,7 @@ GPU_GRIDS = Grids(
     least_parts=4,  # the launch that adds up takes as long as 5 MB of memory
     part_rows=64,  # rows of 8 warps: each of them sums 8 before it waits for the others
     part_elements=1 << 14,  # 16 vectors of each of 256 threads
+    scattered_share=8,  # smaller operands stay in the nearest cache, of which a thread reads each element by itself
     tile=32,  # elements; a warp reads a whole number of sectors of any dtype of 1 byte or more
     turned=8,  # float32 of a sector: shorter loops read whole sectors in any order
 )

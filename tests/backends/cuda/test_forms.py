@@ -106,6 +106,15 @@ def test_rows_that_begin_anywhere_are_read_element_by_element() -> None:
     assert not any(".v" in name for name in ran.counts[0].opcodes if name.startswith("ld.global"))
 
 
+def test_a_small_operand_at_strides_leaves_the_others_their_vectors() -> None:
+    x, scale = normal(64, 256), normal(256, 3)[:, 1]
+    wide = lambda b, s, x: b.add("broadcast_to", b.add("reshape", s, shape=(1, 256)), shape=(64, 256))
+    ran = check(lambda b, x, s: b.add("mul", x, wide(b, s, x)), x, scale, bound=0)
+    assert ran.counts[0].opcodes["st.global.v4.b32"] == x.size // 4
+    sums_at_strides = np.zeros((256, 3), np.float32)[:, 1]
+    assert forms(check(partial(sums, (0,)), np.abs(x), outputs=[sums_at_strides])) == ["rows"]
+
+
 def test_a_nest_without_loops_is_done_by_one_thread() -> None:
     x = np.array(2, np.float32)
     ran = check(lambda b, x: [b.add("exp", x), b.add("neg", x)], x)
