@@ -40,6 +40,7 @@ OTHER_WORDS = {
     "nnc/lower/kernels/scalar_checks.py": "functions of scalar expressions",
     "nnc/backends/cpu/runtime.py": "functions of the C library",
     "nnc/backends/cpu/scatter.py": "values of the parameter `op` of scatter",
+    "nnc/backends/cuda/functions.py": "functions of scalar expressions",
     "nnc/backends/onednn/library.py": "oneDNN's operations",
 }
 
