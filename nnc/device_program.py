@@ -150,7 +150,7 @@ def _program_of(plan: Plan, interpreter: DeviceInterpreter) -> Callable[[Sequenc
     outputs = tuple(Symbol(spec) for spec in plan.outputs)
     source = get_context().source or user_source()
     node = Node(plan.command, inputs, outputs, plan.params, plan.graphs, source)
-    options = Options.from_environment().update(device=interpreter.device.name)
+    options = Options.from_environment().update(device=interpreter.device.name, cache_folder=None)  # it is one step
     tools = toolchain(options.device)
     graph = Graph(inputs, outputs, (node,), name=plan.command.name)
     program = lower(graph, options, tools.choose_kernel, tools.compiler() if options.native else None)

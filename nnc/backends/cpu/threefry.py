@@ -7,30 +7,17 @@ import math
 from nnc import dtypes
 from nnc.backends.cpu.printer import Axes, Printer, add_native, grain_of, over
 from nnc.backends.cpu.rows import count_up
-from nnc.commands.random import PARITY, ROTATIONS
 from nnc.devices.cpu import cpu_target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.masks import first_lanes
 from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.threefry import random_word
 from nnc.lower.plan.stages import Step
 
 _SORTING = cpu_target().sorting
 _THREADS = cpu_target().threads
 
 _LANES = 16
-
-
-def cipher(code: Code, key: tuple[Value, Value], counter: tuple[Value, Value]) -> tuple[Value, Value]:
-    """The two words of counters under a key (Salmon et al., 2011, 20 rounds); all are uint32."""
-    schedule = (*key, code.xor(code.xor(key[0], key[1]), code.like(key[0], PARITY)))
-    x, y = code.add(counter[0], schedule[0]), code.add(counter[1], schedule[1])
-    for group in range(5):
-        for turn in ROTATIONS[group % 2]:
-            x = code.add(x, y)
-            y = code.xor(code.intrinsic("fshl", y, y, code.like(y, turn)), x)
-        x = code.add(x, schedule[(group + 1) % 3])
-        y = code.add(y, code.add(schedule[(group + 2) % 3], code.like(schedule[0], group + 1)))
-    return x, y
 
 
 def _random_bits(step: Step) -> Native | None:
@@ -50,13 +37,7 @@ def _random_bits(step: Step) -> Native | None:
         with code.loop(begin, end, _LANES) as i:
             at = count_up(code, code.splat(i, _LANES), _LANES)
             counter = code.add(code.bitcast(at, dtypes.uint64), first)
-            high = code.convert(code.shr(counter, code.like(counter, 32)), dtypes.uint32)
-            x, y = cipher(code, words, (high, code.convert(counter, dtypes.uint32)))
-            if dtype.itemsize == 8:
-                x, y = (code.convert(word, dtypes.uint64) for word in (x, y))
-                drawn_bits = code.or_(code.shl(x, code.like(x, 32)), y)
-            else:
-                drawn_bits = code.convert(code.xor(x, y), dtype)
+            drawn_bits = random_word(code, words, counter, dtype)
             target = code.offset(pointers[2], code.mul(i, code.integer(dtype.itemsize)))
             code.store(target, drawn_bits, first_lanes(code, code.sub(code.integer(end), i), _LANES))
 

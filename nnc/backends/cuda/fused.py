@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnc.backends.cuda.nests import print_nest, workspace_bytes
+from nnc.backends.cuda.registry import BACKEND
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.commands.constants import full
 from nnc.devices import CUDA
@@ -15,8 +16,6 @@ from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step
-
-BACKEND = "printed"
 
 
 def _native(step: Step) -> DeviceKernel:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import nnc.backends.cuda.draws
 import nnc.backends.cuda.fused
 import nnc.backends.cuda.moves  # noqa: F401
 from nnc.backends.cpu.jit import expected_compiler as expected_cpu_compiler

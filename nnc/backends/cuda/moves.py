@@ -6,26 +6,24 @@ Each copy is a nest of one node, on bits; a command that makes several of them i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from nnc import dtypes
 from nnc.backends.cuda.assembling import join
 from nnc.backends.cuda.nests import print_nest
+from nnc.backends.cuda.registry import add_printed
 from nnc.commands.elementwise import copy
 from nnc.devices import CUDA
 from nnc.dtypes import TAPE, DType
-from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel, command, kernel, reference
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, kernel
 from nnc.lower.kernels.launch import DeviceKernel, Launch
-from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import Step, View, is_contiguous, row_major
 from nnc.lower.plan.views import restride
 
-BACKEND = "printed"
 _BITS: Mapping[int, DType] = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 
 Shape = tuple[int, ...]
-Print = Callable[[Step], DeviceKernel | None]
 
 
 class _Copies:
@@ -126,22 +124,13 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     return all(spec.dtype != TAPE and spec.dtype.itemsize in _BITS for spec in specs)
 
 
-def _add(target: Command, native: Print) -> None:
-    """Adds the kernel of a command, which runs by its reference where nothing is compiled."""
-
-    def run(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[str, Any]) -> None:
-        store(target, reference[target](*inputs, **params), outputs)
-
-    add_kernel(target, Kernel(BACKEND, run, _supports, native=native, device=CUDA))
-
-
 def _add_view(target: Command) -> None:
     if not any(each.device == CUDA for each in kernel.get(target, ())):
-        _add(target, _view)
+        add_printed(target, _view, _supports)
 
 
-_add(command("reshape"), _reshape)
+add_printed("reshape", _reshape, _supports)
 restride.follow(_add_view)
-_add(copy, _copy)
-_add(command("concatenate"), _concatenate)
-_add(command("pad"), _pad)
+add_printed(copy, _copy, _supports)
+add_printed("concatenate", _concatenate, _supports)
+add_printed("pad", _pad, _supports)
