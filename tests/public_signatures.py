@@ -14,7 +14,7 @@ from typing import Any
 TEXT = Path(__file__).with_suffix(".txt")
 MODULES = (
     "nnc", "nnc.numpy", "nnc.numpy.linalg", "nnc.numpy.fft", "nnc.random", "nnc.nn", "nnc.nn.initializers", "nnc.nn.models",
-    "nnc.optim", "nnc.tree", "nnc.io", "nnc.data", "nnc.debug", "nnc.graph", "nnc.testing", "nnc.view",
+    "nnc.optim", "nnc.tree", "nnc.io", "nnc.data", "nnc.debug", "nnc.graph", "nnc.testing", "nnc.view", "nnc.scipy.special",
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ def test_import_leaves_models_lowering_and_backends_for_later() -> None:
     late = [
         name
         for name in loaded
-        if name.split(".")[1] in ("nn", "optim", "io", "data", "view", "lower", "backends", "jit")
+        if name.split(".")[1] in ("nn", "optim", "io", "data", "view", "scipy", "lower", "backends", "jit")
     ]
     assert late == []
 
@@ -54,7 +54,8 @@ def test_numbers_and_lists_load_no_masked_arrays() -> None:
 
 ROOMS = (
     "nnc", "nnc.data", "nnc.debug", "nnc.errors", "nnc.graph", "nnc.io", "nnc.nn", "nnc.nn.initializers", "nnc.nn.models",
-    "nnc.numpy", "nnc.numpy.fft", "nnc.numpy.linalg", "nnc.optim", "nnc.random", "nnc.testing", "nnc.tree", "nnc.view",
+    "nnc.numpy", "nnc.numpy.fft", "nnc.numpy.linalg", "nnc.optim", "nnc.random", "nnc.scipy",
+    "nnc.scipy.special", "nnc.testing", "nnc.tree", "nnc.view",
 )  # fmt: skip
 
 

@@ -1,0 +1,46 @@
+"""Special functions of mathematics and statistics. Operands are real arrays of any shapes, which broadcast.
+
+Integers become float32, 16-bit floats are accepted.
+"""
+
+from nnc.numpy import (
+    betaln,
+    digamma,
+    erf,
+    erfc,
+    erfinv,
+    expit,
+    gammaln,
+    i0,
+    i0e,
+    i1,
+    i1e,
+    logit,
+    logsumexp,
+    polygamma,
+    xlog1py,
+    xlogy,
+)
+
+__all__ = [
+    "betaln",
+    "digamma",
+    "erf",
+    "erfc",
+    "erfinv",
+    "expit",
+    "gammaln",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
+    "logit",
+    "logsumexp",
+    "polygamma",
+    "xlog1py",
+    "xlogy",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
