@@ -1,6 +1,7 @@
 """All backends of this package: importing this module registers their kernels."""
 
 import nnc.backends.blas.lapack
+import nnc.backends.blas.schur
 import nnc.backends.cpu.arg_reduce
 import nnc.backends.cpu.attention
 import nnc.backends.cpu.attention_gradient

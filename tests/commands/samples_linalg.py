@@ -17,6 +17,8 @@ _SQUARE = np.array([[2.0, -0.5, 0.8], [0.3, -1.5, 0.4], [-0.7, 0.9, 3.0]])
 _BATCH = np.stack([_SQUARE, np.array([[1.2, 0.4, -0.3], [0.8, 2.4, 0.1], [0.2, -0.9, 1.7]])])
 _TALL = np.array([[1.5, 0.2], [-0.4, 2.1], [0.7, 0.9]])
 _REAL_SPECTRUM = np.array([[1.0, 0.4, -0.2], [0.3, 3.0, 0.5], [-0.1, 0.2, 6.0]])
+_TRIANGLE = np.array([[2.0, 0.5, -0.8], [0.0, 3.0, 0.4], [0.0, 0.0, 5.0]])
+_TURNING = np.array([[2.0, 0.9, 0.3], [-1.5, 2.0, 0.4], [0.0, 0.0, 5.0]])  # with eigenvalues that are a complex pair
 # positive definite, and still so in the order of test_vmap_agrees_with_a_loop
 _DEFINITE_2 = np.array([[3.4, -2.9], [3.0, 4.9]])
 _DEFINITE_3 = np.array([[4.8, -1.2, 0.6], [5.3, 3.3, 2.6], [-1.2, -1.7, 2.1]])
@@ -70,4 +72,15 @@ SAMPLES: list[Sample] = [
     Sample("pinv", (_TALL,), {"rtol": 1e-6}, tolerance=20),
     Sample("pinv", (_TALL.T,), {"rtol": 1e-6}, tolerance=20),
     Sample("pinv", (_BATCH,), {"rtol": 1e-6}, tolerance=20),
+    Sample("lu", (_SQUARE,), tolerance=20),
+    Sample("lu", (_TALL,), tolerance=20),
+    Sample("lu", (_TALL.T,), tolerance=20),
+    Sample("lu", (_BATCH * (1 + 0.2j),), dtypes=("float64",), tolerance=20),
+    Sample("schur", (_BATCH,), dtypes=("float32", "float64"), tolerance=20),
+    Sample("schur", (_BATCH * (1 + 0.2j),), dtypes=("float64",), tolerance=20),
+    Sample("sylvester", (_BATCH, _BATCH[..., 1:, 1:] + 4 * np.eye(2), _normal(2, 3, 2)), tolerance=20),
+    Sample("sylvester", (_TRIANGLE * 1j, _TRIANGLE * (1 + 0.2j), _normal(3, 3) * 1j), dtypes=("float64",), tolerance=20),
+    Sample("triangular_root", (_TRIANGLE,), tolerance=20),
+    Sample("triangular_root", (np.stack([_TURNING, _TRIANGLE]),), tolerance=20),
+    Sample("triangular_root", (np.triu(_BATCH * (1 + 0.2j)),), dtypes=("float64",), tolerance=20),
 ]  # fmt: skip

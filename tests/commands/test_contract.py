@@ -40,6 +40,7 @@ WITHOUT_ROWS |= {"pack"}  # likewise; test_pack shows it
 WITHOUT_ROWS |= {"callback", "check_finite"}  # they have effects instead of results; tests/debug shows them
 # Commands that have no derivative on purpose: integers or booleans come out, the derivative is not wanted, or lowering makes them.
 NOT_DIFFERENTIABLE = {"nextafter", "max_pool_both"}
+NOT_DIFFERENTIABLE |= {"schur", "triangular_root"}  # factors are not unique; functions made of them are differentiated
 NOT_DIFFERENTIABLE |= {"poisson_log_mass", "binomial_log_mass"}  # they decide which integers are drawn
 
 

@@ -34,14 +34,15 @@ Pieces = Mapping[str, int]  # bytes of the parts of a workspace
 _ALIGNMENT = 64
 
 
-def _found() -> Lapack:
+def found_lapack() -> Lapack:
+    """The library, of a kernel that is chosen only where there is one."""
     library = lapack()
     if library is None:
         raise InternalError("a kernel of LAPACK was chosen without the library")
     return library
 
 
-class _Printer:
+class MatrixPrinter:
     """Writes the calls for one matrix after the other."""
 
     def __init__(self, step: Step, pieces: Pieces) -> None:
@@ -90,14 +91,18 @@ class _Printer:
 
     def call(self, routine: str, *arguments: str | int, letters: int = 0) -> Value:
         """Calls a routine and returns its status, which is its last argument; integers are numbers."""
-        symbol = _found().symbol(routine, self.dtype)
-        self.symbols[symbol] = _found().address(symbol)
-        pointers = [self.number(a) if isinstance(a, int) else a for a in arguments] + [self.info]
+        self.call_plain(routine, *arguments, self.info, letters=letters)
+        return self.code.load(self.info, dtypes.int64)
+
+    def call_plain(self, routine: str, *arguments: str | int, letters: int = 0) -> None:
+        """Calls a routine that has no status."""
+        symbol = found_lapack().symbol(routine, self.dtype)
+        self.symbols[symbol] = found_lapack().address(symbol)
+        pointers = [self.number(a) if isinstance(a, int) else a for a in arguments]
         kinds = ["ptr"] * len(pointers) + ["i64"] * letters
         self.code.declare(f"declare void @{symbol}({', '.join(kinds)})")
         given = [f"ptr {pointer}" for pointer in pointers] + ["i64 1"] * letters
         self.code.line(f"call void @{symbol}({', '.join(given)})")
-        return self.code.load(self.info, dtypes.int64)
 
     def refuse_if(self, condition: Value) -> None:
         """Refuses the kernel's input where a condition holds."""
@@ -154,16 +159,17 @@ class _Printer:
 # -- commands: their workspace, and their calls -------------------------------------------------------------------------
 
 
-def _square(specs: Specs) -> tuple[int, int]:
+def square_sizes(specs: Specs) -> tuple[int, int]:
+    """Returns the rows of a matrix and the bytes of its elements."""
     return specs[0].shape[-1], specs[0].dtype.itemsize
 
 
 def _cholesky_pieces(specs: Specs, params: Params) -> Pieces:
-    n, _ = _square(specs)
+    n, _ = square_sizes(specs)
     return {"a": n * row_bytes(n, specs[0].dtype)}
 
 
-def _cholesky(p: _Printer, step: Step, pieces: Pieces) -> None:
+def _cholesky(p: MatrixPrinter, step: Step, pieces: Pieces) -> None:
     """Runs a printed kernel. Where that meets a pivot that is not positive, LAPACK decides, as in the reference."""
     (x, out), code, room = p.views, p.code, p.at["a"]
     n, size = x.spec.shape[-1], p.dtype.itemsize
@@ -187,11 +193,11 @@ def _cholesky(p: _Printer, step: Step, pieces: Pieces) -> None:
 
 
 def _solve_pieces(specs: Specs, params: Params) -> Pieces:
-    n, size = _square(specs)
+    n, size = square_sizes(specs)
     return {"a": n * n * size, "b": n * specs[1].shape[-1] * size, "pivots": 8 * n}
 
 
-def _solve(p: _Printer, step: Step, pieces: Pieces) -> None:
+def _solve(p: MatrixPrinter, step: Step, pieces: Pieces) -> None:
     a, b, out = p.views
     n, k = b.spec.shape[-2:]
     with p.matrices() as (matrix, right, target):
@@ -202,24 +208,24 @@ def _solve(p: _Printer, step: Step, pieces: Pieces) -> None:
 
 
 def _det_pieces(specs: Specs, params: Params) -> Pieces:
-    n, size = _square(specs)
+    n, size = square_sizes(specs)
     return {"a": n * n * size, "pivots": 8 * n}
 
 
-def _slogdet(p: _Printer, step: Step, pieces: Pieces) -> None:
+def _slogdet(p: MatrixPrinter, step: Step, pieces: Pieces) -> None:
     with p.matrices() as (source, sign_at, log_at):
         sign, log = _sign_and_log(p, source)
         p.code.store(sign_at, sign)
         p.code.store(log_at, log)
 
 
-def _det(p: _Printer, step: Step, pieces: Pieces) -> None:
+def _det(p: MatrixPrinter, step: Step, pieces: Pieces) -> None:
     with p.matrices() as (source, target):
         sign, log = _sign_and_log(p, source)
         p.code.store(target, p.code.mul(sign, p.code.intrinsic("exp", log)))
 
 
-def _sign_and_log(p: _Printer, source: str) -> tuple[Value, Value]:
+def _sign_and_log(p: MatrixPrinter, source: str) -> tuple[Value, Value]:
     """The sign and the logarithm of the determinant, by LU; 0 and -inf for a singular matrix."""
     code, n = p.code, p.views[0].spec.shape[-1]
     p.gather(p.views[0], source, p.at["a"])
@@ -248,13 +254,13 @@ def _qr_sizes(specs: Specs, params: Params) -> tuple[int, int, int, int]:
 def _qr_pieces(specs: Specs, params: Params) -> Pieces:
     m, n, k, wide = _qr_sizes(specs, params)
     dtype = specs[0].dtype
-    factor, _ = _found().room("geqrf", dtype, (m, n, None, m, None))
-    unpack, _ = _found().room("orgqr", dtype, (m, wide, k, None, m, None))
+    factor, _ = found_lapack().room("geqrf", dtype, (m, n, None, m, None))
+    unpack, _ = found_lapack().room("orgqr", dtype, (m, wide, k, None, m, None))
     size = dtype.itemsize
     return {"a": m * max(n, wide) * size, "tau": k * size, "work": max(factor, unpack) * size}
 
 
-def _qr(p: _Printer, step: Step, pieces: Pieces) -> None:
+def _qr(p: MatrixPrinter, step: Step, pieces: Pieces) -> None:
     (x, q, r), code, size = p.views, p.code, p.dtype.itemsize
     m, n, k, wide = _qr_sizes((x.spec,), step.params)
     room = pieces["work"] // size
@@ -273,12 +279,12 @@ def _qr(p: _Printer, step: Step, pieces: Pieces) -> None:
 
 
 def _eigh_pieces(specs: Specs, params: Params) -> Pieces:
-    n, size = _square(specs)
-    elements, integers = _found().room("syevd", specs[0].dtype, (b"V", b"L", n, None, n, None))
+    n, size = square_sizes(specs)
+    elements, integers = found_lapack().room("syevd", specs[0].dtype, (b"V", b"L", n, None, n, None))
     return {"a": n * n * size, "w": n * size, "work": elements * size, "integers": integers * 8}
 
 
-def _eigh(p: _Printer, step: Step, pieces: Pieces) -> None:
+def _eigh(p: MatrixPrinter, step: Step, pieces: Pieces) -> None:
     x, w, v = p.views
     n, size = x.spec.shape[-1], p.dtype.itemsize
     vectors, lower = p.letter("V"), p.letter("L")
@@ -304,14 +310,14 @@ def _svd_pieces(specs: Specs, params: Params) -> Pieces:
     m, n, k, left, right, job = _svd_sizes(specs, params)
     size = specs[0].dtype.itemsize
     arguments = (job.encode(), m, n, None, m, None, None, m, None, right)
-    elements, _ = _found().room("gesdd", specs[0].dtype, arguments)
+    elements, _ = found_lapack().room("gesdd", specs[0].dtype, arguments)
     return {
         "a": m * n * size, "u": m * left * size, "s": k * size, "vt": right * n * size, "work": elements * size,
         "integers": 8 * k * 8,
     }  # fmt: skip
 
 
-def _svd(p: _Printer, step: Step, pieces: Pieces) -> None:
+def _svd(p: MatrixPrinter, step: Step, pieces: Pieces) -> None:
     x, u, s, vt = p.views
     m, n, _, _, right, job = _svd_sizes((x.spec,), step.params)
     letter, room = p.letter(job), pieces["work"] // p.dtype.itemsize
@@ -329,7 +335,7 @@ def _svd(p: _Printer, step: Step, pieces: Pieces) -> None:
 
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
-Calls = Callable[[_Printer, Step, Pieces], None]
+Calls = Callable[[MatrixPrinter, Step, Pieces], None]
 Needs = Callable[[Specs, Params], Pieces]
 
 
@@ -338,23 +344,25 @@ def _supports(specs: Specs, params: Params) -> bool:
     return known and all(spec.size for spec in specs) and lapack() is not None
 
 
-def _add(name: str, needs: Needs, calls: Calls) -> None:
+def add_routines(name: str, needs: Needs, calls: Calls) -> None:
+    """Adds a command's kernel: the parts of its workspace, and the function that writes its calls."""
+
     def workspace(specs: Specs, params: Params) -> int:
         return sum(-(-nbytes // _ALIGNMENT) * _ALIGNMENT for nbytes in needs(specs, params).values())
 
     def native(step: Step) -> Native:
         pieces = needs(step.input_specs, step.params)
-        printer = _Printer(step, pieces)
+        printer = MatrixPrinter(step, pieces)
         calls(printer, step, pieces)
         return printer.native()
 
     add_kernel(name, Kernel("blas", run_native(native, name), _supports, workspace=workspace, native=native))
 
 
-_add("cholesky", _cholesky_pieces, _cholesky)
-_add("solve", _solve_pieces, _solve)
-_add("det", _det_pieces, _det)
-_add("slogdet", _det_pieces, _slogdet)
-_add("qr", _qr_pieces, _qr)
-_add("eigh", _eigh_pieces, _eigh)
-_add("svd", _svd_pieces, _svd)
+add_routines("cholesky", _cholesky_pieces, _cholesky)
+add_routines("solve", _solve_pieces, _solve)
+add_routines("det", _det_pieces, _det)
+add_routines("slogdet", _det_pieces, _slogdet)
+add_routines("qr", _qr_pieces, _qr)
+add_routines("eigh", _eigh_pieces, _eigh)
+add_routines("svd", _svd_pieces, _svd)

@@ -50,7 +50,7 @@ class Lapack:
         given += [work.ctypes.data_as(c_void_p), byref(query)]
         if integers:
             given += [byref(iwork), byref(query)]
-        elif routine == "gesdd":
+        elif routine in ("gesdd", "gees"):
             given.append(byref(iwork))
         letters = [c_size_t(1) for argument in arguments if isinstance(argument, bytes)]
         getattr(self.functions, self.symbol(routine, dtype))(*given, byref(info), *letters)
@@ -66,7 +66,7 @@ def lapack() -> Lapack | None:
         if "openblas" in file.name and "numpy.libs" in str(file):
             try:
                 found = Lapack(ctypes.CDLL(str(file.locate())))
-                for routine in ("potrf", "gesv", "getrf", "geqrf", "orgqr", "syevd", "gesdd"):
+                for routine in ("potrf", "gesv", "getrf", "geqrf", "orgqr", "syevd", "gesdd", "gees", "trsyl", "gemm"):
                     found.address(found.symbol(routine, np.dtype(np.float64)))
             except (OSError, AttributeError):
                 continue

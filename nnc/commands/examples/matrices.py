@@ -9,7 +9,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands.examples.draw import Example, NDArray, Rng, Shape, flag, float_dtype, one_of, size
 from nnc.commands.rules import example, freedom
-from nnc.graph import TensorSpec
+from nnc.graph import TensorSpec, command, reference
 
 _DTYPES = (dtypes.float64, dtypes.float64, dtypes.float32, dtypes.complex64, dtypes.complex128)
 
@@ -70,6 +70,19 @@ def _triangular(rng: Rng) -> Example:
     (a, b), _ = _system(rng)
     a = (a + 4 * np.eye(a.shape[-1])).astype(a.dtype)
     return (a, b), {"lower": flag(rng), "transpose_a": flag(rng), "unit_diagonal": flag(rng, 0.2)}
+
+
+def _triangle(rng: Rng) -> Example:
+    """Triangles with eigenvalues near 1, 3, 5 and so on."""
+    (x,), _ = _with_distinct_values(rng)
+    return (np.triu(x),), {}
+
+
+def _sylvester(rng: Rng) -> Example:
+    (a,), _ = _with_distinct_values(rng)
+    n = size(rng, 5)
+    b = (_uniform(rng, (*a.shape[:-2], n, n), a.dtype) + 4 * np.eye(n)).astype(a.dtype)
+    return (a, b, _uniform(rng, (*a.shape[:-1], n), a.dtype)), {}
 
 
 def _product(rng: Rng) -> Example:
@@ -136,18 +149,31 @@ def _of_triangles(rng: Rng, results: list[NDArray], **params: Any) -> list[NDArr
     return [q * signs, np.conj(np.swapaxes(signs, -1, -2)) * r]
 
 
+def _of_order(rng: Rng, results: list[NDArray], **params: Any) -> list[NDArray]:
+    """Another Schur decomposition, whose eigenvalues may have another order: of the matrix in another orthonormal basis."""
+    t, z = results
+    basis, _ = np.linalg.qr(_uniform(rng, t.shape[-2:], t.dtype))
+    turned = np.conj(basis.T) @ z
+    t, z = reference[command("schur")](turned @ t @ np.conj(np.swapaxes(turned, -1, -2)))
+    return [t, (basis @ z).astype(t.dtype)]
+
+
 for _name in ("eigh", "eig"):
     freedom.set(_name, _of_vectors)
+freedom.set("schur", _of_order)
 freedom.set("svd", _of_bases)
 freedom.set("qr", _of_triangles)
 
 for _name in ("det", "slogdet", "cofactor"):
     example.set(_name, _square)
-for _name in ("eigh", "eig"):
+for _name in ("eigh", "eig", "schur"):
     example.set(_name, _with_distinct_values)
 example.set("cholesky", _definite)
 example.set("solve", _system)
 example.set("triangular_solve", _triangular)
+example.set("triangular_root", _triangle)
+example.set("sylvester", _sylvester)
+example.set("lu", _tall_or_wide())
 example.set("svd", _tall_or_wide(full_matrices=flag))
 example.set("qr", _tall_or_wide(full_matrices=flag))
 example.set("pinv", _tall_or_wide(rtol=1e-6))

@@ -45,7 +45,10 @@ def run(name: str, backend: str, inputs: list[np.ndarray], **params: Any) -> lis
     found = next(k for k in kernel[command(name)] if k.backend == backend)
     assert found.supports(specs, params)
     wanted = reference[command(name)](*inputs, **params)
-    outputs = [np.full(y.shape, np.nan, y.dtype) for y in (wanted if isinstance(wanted, tuple) else (wanted,))]
+    outputs = [
+        np.full(y.shape, -1 if y.dtype.kind == "i" else np.nan, y.dtype)
+        for y in (wanted if isinstance(wanted, tuple) else (wanted,))
+    ]
     nbytes = found.workspace(specs, params)
     room = [np.full(nbytes, 255, np.uint8)] * (nbytes > 0)
     step = Step(command(name), tuple(map(view, inputs)), tuple(map(view, [*outputs, *room])), params)

@@ -1,0 +1,109 @@
+"""Triangular factorisation with partial pivoting: x[permutation] = L U, both packed into one matrix.
+
+All axes before the last two are batches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.contract import matmul
+from nnc.commands.elementwise import INEXACT, greater, less_equal
+from nnc.commands.indexing import take_along_axis
+from nnc.commands.linalg import (
+    NDArray,
+    batch_leading,
+    check_matrix,
+    cubic,
+    identity_like,
+    keep,
+    matrix_transpose,
+    run_lapack,
+    triangular_solve,
+)
+from nnc.commands.rules import Derivative, Tangents, Value, check_dtype
+from nnc.commands.shape import broadcast_to, concatenate, slice_axis
+from nnc.graph import Command, TensorSpec, register
+
+
+def _lu_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    check_dtype("lu", x, *INEXACT)
+    check_matrix("lu", x, square=False)
+    *batch, m, n = x.shape
+    rows = x.update(dtype=dtypes.int32)
+    return x, rows.update(shape=(*batch, min(m, n))), rows.update(shape=(*batch, m))
+
+
+def _lu_reference(x: NDArray) -> Any:
+    m, n = x.shape[-2:]
+    batch, k = x.shape[:-2], min(m, n)
+    pivots, rows = np.zeros((*batch, k), np.int32), np.broadcast_to(np.arange(m, dtype=np.int32), (*batch, m)).copy()
+
+    def run(x: NDArray) -> NDArray:
+        out = np.array(x)
+        for at in np.ndindex(*batch):
+            _eliminate(out[at], pivots[at], rows[at])
+        return out
+
+    return run_lapack("lu", run, (x,), "", ""), pivots, rows
+
+
+def _eliminate(a: NDArray, pivots: NDArray, rows: NDArray) -> None:
+    """Overwrites a matrix with its factors; of equal candidates for a pivot the first is taken, as LAPACK does."""
+    for j in range(len(pivots)):
+        at = j + int(np.argmax(np.abs(a[j:, j].real) + np.abs(a[j:, j].imag)))
+        pivots[j] = at
+        if at != j:
+            a[[j, at]], rows[[j, at]] = a[[at, j]], rows[[at, j]]
+        if a[j, j] != 0:
+            a[j + 1 :, j] /= a[j, j]
+        a[j + 1 :, j + 1 :] -= np.outer(a[j + 1 :, j], a[j, j + 1 :])
+
+
+def unpack(packed: Value) -> tuple[Value, Value]:
+    """Returns L (..., m, k), with ones on its diagonal, and U (..., k, n) of packed factors, k = min(m, n)."""
+    (m, n), last = packed.spec.shape[-2:], packed.spec.ndim - 1
+    k = min(m, n)
+    lower = keep(slice_axis(packed, last, 0, k) if n > k else packed, greater)
+    upper = keep(slice_axis(packed, last - 1, 0, k) if m > k else packed, less_equal)
+    return lower + identity_like(lower.spec), upper
+
+
+def _lu_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
+    """d(L U) = P dX, so with F = L⁻¹ P dX U⁻¹: dL = L · (F below the diagonal), dU = (F on and above it) · U.
+
+    L and U are made square with ones on the rest of their diagonals.
+    """
+    packed, _, rows = outputs
+    (m, n), last = packed.spec.shape[-2:], packed.spec.ndim - 1
+    lower, upper = unpack(packed)
+    if m > n:
+        rest = identity_like(packed.spec.update(shape=(*packed.spec.shape[:-1], m)))
+        lower = concatenate(lower, slice_axis(rest, last, n, m), axis=last)
+    if n > m:
+        rest = identity_like(packed.spec.update(shape=(*packed.spec.shape[:-2], n, n)))
+        upper = concatenate(upper, slice_axis(rest, last - 1, m, n), axis=last - 1)
+    moved = take_along_axis(tangents[0], _along_columns(rows, packed.spec.shape), last - 1)
+    inner = triangular_solve(lower, moved, lower=True, unit_diagonal=True)
+    inner = matrix_transpose(triangular_solve(upper, matrix_transpose(inner), lower=False, transpose_a=True))
+    return matmul(lower, keep(inner, greater)) + matmul(keep(inner, less_equal), upper), None, None
+
+
+def _along_columns(rows: Value, shape: tuple[int, ...]) -> Value:
+    return broadcast_to(rows, shape=shape, axes=tuple(range(len(shape) - 1)))
+
+
+lu: Command = register(
+    "lu",
+    1,
+    3,
+    infer=_lu_infer,
+    reference=_lu_reference,
+    derivative=Derivative(_lu_jvp),
+    batch=batch_leading("lu"),
+    cost=lambda x: cubic(x) // 3,
+)
+"""The packed factors, the row that each step exchanged with its own, and the permutation that these exchanges make."""
