@@ -1,8 +1,8 @@
 """SciPy's functions on nnc arrays, under the names of jax.scipy: they trace, differentiate, batch and compile."""
 
-from nnc.scipy import special
+from nnc.scipy import linalg, special
 
-__all__ = ["special"]
+__all__ = ["linalg", "special"]
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,228 @@
+"""Triangular factors of matrices and systems solved by them, which nnc.scipy.linalg shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import Array
+from nnc.commands.lu import lu as lu_command
+from nnc.commands.lu import unpack
+from nnc.commands.promote import astype
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.numpy import elementwise as el
+from nnc.numpy import linalg as la
+from nnc.numpy.creation import arange
+from nnc.numpy.manipulation import broadcast_to
+from nnc.numpy.operands import to_value
+from nnc.numpy.reductions import argmax
+from nnc.numpy.searching import take, take_along_axis
+from nnc.numpy.systems import to_matrix
+from nnc.spelling import spelled
+from nnc.trace.loops.control_flow import fori_loop
+from nnc.typing import ArrayLike
+
+__all__ = ["cho_factor", "cho_solve", "cholesky", "lu", "lu_factor", "lu_solve", "qr", "solve"]
+
+cho_factor = la.cho_factor
+cho_solve = la.cho_solve
+
+
+@spelled
+def cholesky(a: ArrayLike, lower: bool = False) -> Array:
+    """Returns the upper triangle U with Uᴴ U = a of a Hermitian positive definite matrix, or the lower one L with L Lᴴ = a.
+
+    Args:
+        a: (..., n, n), Hermitian positive definite; of other matrices (a + aᴴ) / 2 is taken.
+        lower: return L.
+
+    Raises:
+        LinAlgError: a matrix is not positive definite.
+        ShapeError: a is not square.
+
+    Example:
+        >>> cholesky(np.asarray([[4.0, 2.0], [2.0, 5.0]]))
+        Array([[2., 1.],
+               [0., 2.]], dtype=float64)
+    """
+    return la.cholesky(a, upper=not lower)
+
+
+# -- LU ----------------------------------------------------------------------------------------------------------------
+
+
+@spelled
+def lu_factor(a: ArrayLike) -> tuple[Array, Array]:
+    """Returns the factors of P L U = a, packed into one matrix without the ones on the diagonal of L, for `lu_solve`.
+
+    Args:
+        a: (..., m, n).
+
+    Returns:
+        The packed factors (..., m, n), and (..., min(m, n)) int32, the row with which each row was exchanged, in turn.
+
+    Raises:
+        ShapeError: a is no matrix.
+
+    Example:
+        >>> packed, pivots = lu_factor(np.asarray([[2.0, 4.0], [4.0, 2.0]]))
+        >>> packed, pivots
+        (Array([[4. , 2. ],
+                [0.5, 3. ]], dtype=float64),
+         Array([1, 1], dtype=int32))
+    """
+    packed, pivots, _ = lu_command(to_matrix("lu_factor", a, square=False, name="a"))
+    return packed, pivots
+
+
+@spelled
+def lu(a: ArrayLike, permute_l: bool = False) -> tuple[Array, ...]:
+    """Returns P, L and U with P L U = a: a permutation, a lower triangle with ones on its diagonal, an upper triangle.
+
+    Args:
+        a: (..., m, n).
+        permute_l: return P L, and U.
+
+    Returns:
+        (..., m, m), (..., m, k), (..., k, n), with k = min(m, n).
+
+    Raises:
+        ShapeError: a is no matrix.
+
+    Example:
+        >>> p, l, u = lu(np.asarray([[2.0, 4.0], [4.0, 2.0]]))
+        >>> l, u
+        (Array([[1. , 0. ],
+                [0.5, 1. ]], dtype=float64),
+         Array([[4., 2.],
+                [0., 3.]], dtype=float64))
+    """
+    packed, _, rows = lu_command(to_matrix("lu", a, square=False, name="a"))
+    lower, upper = unpack(packed)
+    m = packed.spec.shape[-2]
+    permutation = astype(el.equal(rows[..., None, :], arange(m, dtype=dtypes.int32)[:, None]), packed.spec.dtype)
+    return (la.matmul(permutation, lower), upper) if permute_l else (permutation, lower, upper)
+
+
+@spelled
+def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int = 0) -> Array:
+    """Returns the solution x of a x = b from the result of `lu_factor(a)`.
+
+    Args:
+        lu_and_piv: packed factors (..., n, n), and the exchanges of rows.
+        b: (n,), or (..., n, k).
+        trans: 0 solves a x = b, 1 aᵀ x = b, 2 aᴴ x = b.
+
+    Raises:
+        LinAlgError: the matrix is singular.
+        ShapeError: the shapes do not fit.
+        ArgumentError: there is no such `trans`.
+
+    Example:
+        >>> lu_solve(lu_factor(np.asarray([[2.0, 4.0], [4.0, 2.0]])), np.asarray([10.0, 8.0]))
+        Array([1., 2.], dtype=float64)
+    """
+    if trans not in (0, 1, 2):
+        raise user_error(ArgumentError, "lu_solve", f"trans is {trans!r}.", fix="pass 0, 1 or 2.")
+    packed = to_matrix("lu_solve", lu_and_piv[0], name="lu")
+    rows, right = _rows_of(packed, to_value(lu_and_piv[1], "lu_solve", "piv")), to_value(b, "lu_solve", "b")
+    n, vector = packed.spec.shape[-1], right.spec.ndim == 1
+    if not right.spec.ndim or right.spec.shape[0 if vector else -2] != n:
+        raise user_error(
+            ShapeError, "lu_solve", f"the matrix has {n} rows, b of shape {right.spec.shape} has not.",
+            operands={"lu": packed.spec, "b": right.spec}, fix=f"pass b of shape ({n},) or (..., {n}, k).",
+        )  # fmt: skip
+    right = right[:, None] if vector else right
+
+    def triangle(x: Array, *, lower: bool) -> Array:
+        return la.solve_triangular(packed, x, trans=trans, lower=lower, unit_diagonal=lower)
+
+    if trans == 0:
+        x = triangle(triangle(_in_order(right, rows), lower=True), lower=False)
+    else:
+        places = el.equal(rows[..., None, :], arange(n, dtype=dtypes.int32)[:, None])
+        x = triangle(triangle(right, lower=False), lower=True)
+        x = _in_order(x, argmax(places, axis=-1))
+    return x[..., 0] if vector else x
+
+
+def _rows_of(packed: Array, pivots: Array) -> Array:
+    """The permutation that exchanges of rows, made one after the other, come to.
+
+    Raises:
+        ShapeError: there are not as many exchanges as rows.
+    """
+    n = packed.spec.shape[-1]
+    if pivots.spec.shape != packed.spec.shape[:-1]:
+        raise user_error(
+            ShapeError, "lu_solve", "there must be one pivot for each row.",
+            operands={"lu": packed.spec, "piv": pivots.spec}, fix="pass the result of lu_factor as it is.",
+        )  # fmt: skip
+    places = arange(n, dtype=dtypes.int32)
+
+    def exchange(i: Array, rows: Array) -> Array:
+        other = take(pivots, i, axis=-1)[..., None]
+        here, there = take(rows, i, axis=-1)[..., None], take_along_axis(rows, other, axis=-1)
+        return el.where(el.equal(places, i), there, el.where(el.equal(places, other), here, rows))
+
+    start = broadcast_to(places, pivots.spec.shape)
+    return fori_loop(0, n, exchange, start) if n else start
+
+
+def _in_order(x: Array, rows: Array) -> Array:
+    """The rows of `x` in another order; leading axes broadcast."""
+    lead = np.broadcast_shapes(x.spec.shape[:-2], rows.spec.shape[:-1])
+    shape = (*lead, *x.spec.shape[-2:])
+    return take_along_axis(broadcast_to(x, shape), broadcast_to(rows[..., None], shape), axis=-2)
+
+
+# -- systems -----------------------------------------------------------------------------------------------------------
+
+
+@spelled
+def solve(a: ArrayLike, b: ArrayLike, lower: bool = False, *, assume_a: str = "gen") -> Array:
+    """Returns the solution x of a x = b.
+
+    Args:
+        a: (..., n, n).
+        b: (n,), or (..., n, k) where each column is a right-hand side.
+        lower: for `assume_a="pos"`, solve by the lower triangle rather than by the upper one.
+        assume_a: "gen"; or "pos" for a Hermitian positive definite matrix, which is faster. "sym" and "her" are as "gen".
+
+    Raises:
+        LinAlgError: a matrix is singular, or not positive definite.
+        ShapeError: the shapes do not fit.
+        ArgumentError: there is no such `assume_a`.
+
+    Example:
+        >>> solve(np.asarray([[4.0, 2.0], [2.0, 5.0]]), np.asarray([8.0, 12.0]), assume_a="pos")
+        Array([1., 2.], dtype=float64)
+    """
+    if assume_a not in ("gen", "sym", "her", "pos"):
+        raise user_error(ArgumentError, "solve", f"assume_a is {assume_a!r}.", fix='use "gen", "sym", "her" or "pos".')
+    return cho_solve(cho_factor(a, lower=lower), b) if assume_a == "pos" else la.solve(a, b)
+
+
+@spelled
+def qr(a: ArrayLike, *, mode: str = "full") -> Any:
+    """Returns Q with orthonormal columns and the upper triangle R, with Q R = a.
+
+    Args:
+        a: (..., m, n).
+        mode: "full": Q is m by m and R m by n, without a derivative where m > n; "economic": Q is m by k and R k by n,
+            k = min(m, n); "r": a tuple of R, m by n, alone.
+
+    Raises:
+        ArgumentError: there is no such mode.
+
+    Example:
+        >>> q, r = qr(np.ones((3, 2)), mode="economic")
+        >>> q.shape, r.shape
+        ((3, 2), (2, 2))
+    """
+    if mode not in ("full", "economic", "r"):
+        raise user_error(ArgumentError, "qr", f"mode is {mode!r}.", fix='use "full", "economic" or "r".')
+    q, r = la.qr(a, mode="reduced" if mode == "economic" else "complete")
+    return (r,) if mode == "r" else (q, r)

@@ -1,0 +1,212 @@
+"""Decompositions by eigenvalues and singular values, and Sylvester's equation, which nnc.scipy.linalg shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import Array
+from nnc.commands import elementwise as ew
+from nnc.commands.linalg import adjoint, keep
+from nnc.commands.promote import astype, promote
+from nnc.commands.schur import schur as schur_command
+from nnc.commands.schur import sylvester
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.numpy import linalg as la
+from nnc.numpy.creation import eye, zeros
+from nnc.numpy.joining import concatenate
+from nnc.numpy.manipulation import broadcast_to
+from nnc.numpy.operands import to_value
+from nnc.numpy.systems import to_matrix
+from nnc.spelling import spelled
+from nnc.typing import ArrayLike
+
+__all__ = ["eigh", "eigh_tridiagonal", "polar", "schur", "solve_sylvester", "svd"]
+
+
+@spelled
+def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """Returns U, the singular values s in falling order, and Vh, with U diag(s) Vh = a; see `nnp.linalg.svd`.
+
+    Args:
+        a: (..., m, n).
+        full_matrices: complete U and Vh to square matrices; these have no derivative where m and n differ.
+        compute_uv: False returns s alone.
+
+    Raises:
+        LinAlgError: an element is NaN or infinite.
+
+    Example:
+        >>> svd(np.asarray([[3.0, 0.0], [0.0, -4.0]]), compute_uv=False)
+        Array([4., 3.], dtype=float64)
+    """
+    return tuple(la.svd(a, full_matrices=full_matrices)) if compute_uv else la.svdvals(a)
+
+
+@spelled
+def eigh(a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_only: bool = False) -> Any:
+    """Returns the eigenvalues w, in rising order, and vectors v of a v = w b v, for Hermitian (real: symmetric) matrices.
+
+    The notes of `nnp.linalg.eigh` on derivatives hold. Vectors are scaled so that vᴴ b v = 1.
+
+    Args:
+        a: (..., n, n), Hermitian; one triangle is read.
+        b: (..., n, n), Hermitian positive definite; None is the identity.
+        lower: which triangle of `a` is read.
+        eigvals_only: return the eigenvalues alone.
+
+    Raises:
+        LinAlgError: an element is NaN or infinite, or b is not positive definite.
+        ShapeError: a or b is not square.
+
+    Example:
+        >>> w, v = eigh(np.asarray([[2.0, 0.0], [0.0, 9.0]]), np.asarray([[1.0, 0.0], [0.0, 3.0]]))
+        >>> w
+        Array([2., 3.], dtype=float64)
+    """
+    side = "L" if lower else "U"
+    if b is None:
+        values, vectors = la.eigh(a, UPLO=side, symmetrize_input=False)
+        return values if eigvals_only else (values, vectors)
+    a, b = promote(a, b, where="eigh", to=dtypes.to_float)
+    root = la.cholesky(b)
+    half = la.solve_triangular(root, _hermitian(to_matrix("eigh", a, name="a"), lower), lower=True)
+    values, vectors = la.eigh(la.solve_triangular(root, adjoint(half), lower=True))
+    return values if eigvals_only else (values, la.solve_triangular(root, vectors, trans="C", lower=True))
+
+
+def _hermitian(x: Array, lower: bool) -> Array:
+    """The Hermitian matrix of which one triangle of `x` is known."""
+    half = keep(x, ew.greater if lower else ew.less)
+    whole: Array = half + adjoint(half) + keep(x, ew.equal)
+    return whole
+
+
+@spelled
+def eigh_tridiagonal(d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False) -> Any:
+    """Returns the eigenvalues, in rising order, and vectors of a real symmetric matrix with three diagonals.
+
+    The matrix is made whole and given to `eigh`, so time is O(n³) and memory O(n²).
+
+    Args:
+        d: (..., n), the main diagonal.
+        e: (..., n - 1), the diagonals beside it.
+        eigvals_only: return the eigenvalues alone.
+
+    Raises:
+        LinAlgError: an element is NaN or infinite.
+        ShapeError: the sizes do not fit.
+
+    Example:
+        >>> eigh_tridiagonal(np.asarray([2.0, 2.0]), np.asarray([1.0]), eigvals_only=True)
+        Array([1., 3.], dtype=float64)
+    """
+    d, e = (to_value(x, "eigh_tridiagonal") for x in promote(d, e, where="eigh_tridiagonal", to=dtypes.to_float))
+    if not d.spec.ndim or not e.spec.ndim or e.spec.shape[-1] != max(d.spec.shape[-1] - 1, 0):
+        raise user_error(
+            ShapeError, "eigh_tridiagonal", "e must have one element less than d.", operands={"d": d.spec, "e": e.spec},
+            fix="pass the main diagonal, then the one beside it.",
+        )  # fmt: skip
+    n = d.spec.shape[-1]
+    below = concatenate([zeros((*e.spec.shape[:-1], min(n, 1)), d.spec.dtype), e], axis=-1)
+    matrix = d[..., None] * eye(n, dtype=d.spec.dtype) + below[..., None] * eye(n, k=-1, dtype=d.spec.dtype)
+    return eigh(matrix, eigvals_only=eigvals_only)
+
+
+@spelled
+def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
+    """Returns T and Z with Z T Zᴴ = a, Z with orthonormal columns.
+
+    T is an upper triangle; of a real matrix, blocks of two rows on its diagonal have the complex pairs of eigenvalues. The factors
+    have no derivative.
+
+    Args:
+        a: (..., n, n).
+        output: "complex" makes complex factors of a real matrix, too, so that T is a triangle.
+
+    Raises:
+        LinAlgError: an element is NaN or infinite.
+        ShapeError: a is not square.
+        ArgumentError: there is no such output.
+
+    Example:
+        >>> t, z = schur(np.asarray([[2.0, 1.0], [0.0, 3.0]]))
+        >>> t
+        Array([[2., 1.],
+               [0., 3.]], dtype=float64)
+    """
+    if output not in ("real", "complex"):
+        raise user_error(ArgumentError, "schur", f"output is {output!r}.", fix='use "real" or "complex".')
+    x = to_matrix("schur", a, name="a")
+    t, z = schur_command(astype(x, dtypes.complex_dtype(x.spec.dtype)) if output == "complex" else x)
+    return t, z
+
+
+@spelled
+def polar(a: ArrayLike, side: str = "right") -> tuple[Array, Array]:
+    """Returns U with orthonormal columns (of a wide matrix: rows) and a positive semidefinite P with a = U P.
+
+    Args:
+        a: (..., m, n).
+        side: "right" for a = U P, "left" for a = P U.
+
+    Raises:
+        ArgumentError: there is no such side.
+        LinAlgError: an element is NaN or infinite.
+
+    Example:
+        >>> u, p = polar(np.asarray([[0.0, -2.0], [3.0, 0.0]]))
+        >>> u.round(6), p.round(6)
+        (Array([[ 0., -1.],
+                [ 1.,  0.]], dtype=float64),
+         Array([[3., 0.],
+                [0., 2.]], dtype=float64))
+    """
+    if side not in ("right", "left"):
+        raise user_error(ArgumentError, "polar", f"side is {side!r}.", fix='use "right" or "left".')
+    x = to_matrix("polar", a, square=False, name="a")
+    left, _, right = la.svd(x, full_matrices=False)
+    u = la.matmul(left, right)  # whose derivative holds at equal singular values, too
+    p = la.matmul(adjoint(u), x) if side == "right" else la.matmul(x, adjoint(u))
+    return u, (p + adjoint(p)) * 0.5
+
+
+@spelled
+def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike) -> Array:  # noqa: N803  (SciPy's names)
+    """Returns the solution X of A X + X B = C, by Bartels and Stewart's algorithm.
+
+    It is NaN where A and −B have a common eigenvalue.
+
+    Args:
+        A: (..., m, m).
+        B: (..., n, n).
+        C: (..., m, n).
+
+    Raises:
+        LinAlgError: an element of A or B is NaN or infinite.
+        ShapeError: the shapes do not fit.
+
+    Example:
+        >>> solve_sylvester(np.asarray([[1.0]]), np.asarray([[3.0]]), np.asarray([[8.0]]))
+        Array([[2.]], dtype=float64)
+    """
+    where = "solve_sylvester"
+    a, b, c = promote(A, B, C, where=where, to=dtypes.to_float)
+    a, b, c = to_matrix(where, a, name="A"), to_matrix(where, b, name="B"), to_matrix(where, c, square=False, name="C")
+    shape = (a.spec.shape[-1], b.spec.shape[-1])
+    if c.spec.shape[-2:] != shape:
+        raise user_error(
+            ShapeError, where, f"C must be {shape[0]} by {shape[1]}.",
+            operands={"A": a.spec, "B": b.spec, "C": c.spec}, fix="give C the rows of A and the columns of B.",
+        )  # fmt: skip
+    try:
+        lead = np.broadcast_shapes(*(x.spec.shape[:-2] for x in (a, b, c)))
+    except ValueError:
+        raise user_error(
+            ShapeError, where, "the leading axes do not broadcast.",
+            operands={"A": a.spec, "B": b.spec, "C": c.spec}, fix="make sizes equal or 1, counted from the last of them.",
+        ) from None  # fmt: skip
+    solution: Array = sylvester(*(broadcast_to(x, (*lead, *x.spec.shape[-2:])) for x in (a, b, c)))
+    return solution
