@@ -20,10 +20,11 @@ from nnc.backends.blas.library import Lapack, lapack
 from nnc.backends.cpu.cholesky import print_cholesky, row_bytes
 from nnc.backends.cpu.jit import run_native
 from nnc.backends.cpu.moves import copy_box, fill_row
-from nnc.backends.cpu.printer import Axes, Printer, in_blocks, over
+from nnc.backends.cpu.printer import Printer, in_blocks, over
 from nnc.dtypes import DType
 from nnc.errors import InternalError
 from nnc.graph import Kernel, TensorSpec, add_kernel
+from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View

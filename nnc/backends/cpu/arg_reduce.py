@@ -7,56 +7,28 @@ done side by side, with a record and its position in each lane.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from nnc import dtypes
-from nnc.backends.cpu.printer import Axes, Bound, Printer, add_native, grain_of, in_blocks, longest, looping, over
-from nnc.dtypes import DType
+from nnc.backends.cpu.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, looping, over
 from nnc.graph import TensorSpec
+from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.records import Record, record_of
 from nnc.lower.plan.stages import Step
 
 _COLUMNS = 8
 _VECTORS = 4  # at a time
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """The rule by which one element beats another: a greater one, a smaller one, or NaN."""
-
-    kind: DType
-    predicate: str
-
-    def better(self, code: Code, x: Value, best: Value) -> Value:
-        """Whether x, which stands later, beats the record so far."""
-        beats = code.compare(self.predicate, x, best)
-        if not dtypes.is_float(x.dtype):
-            return beats
-        is_number = code.compare("eq", best, best)
-        return code.and_(is_number, code.or_(beats, code.compare("uno", x, x)))
-
-    def take(self, code: Code, x: Value, best: Value) -> Value:
-        """The better one of two, where order does not matter; NaN is kept."""
-        if dtypes.is_float(x.dtype):
-            return code.select(self.better(code, x, best), x, best)
-        name = ("u" if x.dtype in dtypes.UNSIGNED else "s") + ("max" if self.predicate == "gt" else "min")
-        return code.intrinsic(name, x, best)
-
-    def load(self, code: Code, pointer: str, i: Value, step: int, lanes: int) -> Value:
-        """Values from position i on; float32 stands for the shorter floats."""
-        x = code.load(code.offset(pointer, code.mul(i, code.integer(step))), self.kind, lanes)
-        return code.convert(x, dtypes.accumulator(self.kind))
-
-
 def _native(predicate: str, step: Step) -> Native | None:
     """The kernel for a step, where one element beats another by this predicate."""
     (x,), (out,) = step.inputs, step.outputs
     axis = step.params["axis"] % x.spec.ndim
-    kind = dtypes.uint8 if dtypes.is_bool(x.spec.dtype) else x.spec.dtype
-    record = _Record(kind, predicate)
+    record = record_of(x.spec.dtype, predicate)
+    kind = record.kind
     n, stride = x.spec.shape[axis], x.strides[axis]
     kept = tuple(k for k in range(x.spec.ndim) if k != axis)
     shape, strides = tuple(x.spec.shape[k] for k in kept), tuple(x.strides[k] for k in kept)
@@ -90,19 +62,25 @@ def _native(predicate: str, step: Step) -> Native | None:
     return printer.native()
 
 
-def _by_steps(code: Code, record: _Record, source: str, n: int, step: int, lanes: int) -> Value:
+def _load(code: Code, record: Record, pointer: str, i: Value, step: int, lanes: int) -> Value:
+    """Values from position i on; float32 stands for the shorter floats."""
+    x = code.load(code.offset(pointer, code.mul(i, code.integer(step))), record.kind, lanes)
+    return code.convert(x, dtypes.accumulator(record.kind))
+
+
+def _by_steps(code: Code, record: Record, source: str, n: int, step: int, lanes: int) -> Value:
     """Positions in one row, or in several side by side."""
-    best = code.slot(record.load(code, source, code.integer(0), step, lanes))
+    best = code.slot(_load(code, record, source, code.integer(0), step, lanes))
     place = code.slot(code.constant(0, dtypes.int64, lanes))
     with code.loop(1, n) as i:
-        x, before = record.load(code, source, i, step, lanes), code.read(best)
+        x, before = _load(code, record, source, i, step, lanes), code.read(best)
         better = record.better(code, x, before)
         code.write(best, code.select(better, x, before))
         code.write(place, code.select(better, i, code.read(place)))
     return code.read(place)
 
 
-def _dense(code: Code, record: _Record, source: str, n: int) -> Value:
+def _dense(code: Code, record: Record, source: str, n: int) -> Value:
     """The position in a row without gaps."""
     size = record.kind.itemsize
     lanes = 64 // dtypes.accumulator(record.kind).itemsize
@@ -112,7 +90,7 @@ def _dense(code: Code, record: _Record, source: str, n: int) -> Value:
     block = vectors * lanes
 
     def load(i: Value, k: int) -> Value:
-        return record.load(code, source, code.add(i, code.integer(k * lanes)), size, lanes)
+        return _load(code, record, source, code.add(i, code.integer(k * lanes)), size, lanes)
 
     zero, last = code.integer(0), code.integer(n - block)
     records = [code.slot(load(zero, k)) for k in range(vectors)]
@@ -151,7 +129,7 @@ def _dense(code: Code, record: _Record, source: str, n: int) -> Value:
     return code.add(i, Value(wide, dtypes.int64))
 
 
-def _across_lanes(code: Code, record: _Record, best: Value) -> Value:
+def _across_lanes(code: Code, record: Record, best: Value) -> Value:
     """The record of all lanes."""
     found = code.slot(Value(code.let(f"extractelement {best.typed}, i64 0"), best.dtype))
     with code.loop(1, best.lanes) as lane:

@@ -13,10 +13,11 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.backends.cpu.moves import copy_box, fill_box, is_tiny, move_box
-from nnc.backends.cpu.printer import Axes, Printer, Shape, add_native, grain_of, longest, over
+from nnc.backends.cpu.printer import Printer, add_native, grain_of, longest, over
 from nnc.commands.index import fill_value
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
+from nnc.lower.kernels.axes import Axes, Shape
 from nnc.lower.kernels.builder import Code, Slot, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.kernels.values import position

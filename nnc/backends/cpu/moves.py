@@ -9,23 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nnc import dtypes
-from nnc.backends.cpu.printer import (
-    Axes,
-    Bound,
-    Printer,
-    Shape,
-    grain_of,
-    in_blocks,
-    in_words,
-    longest,
-    minus,
-    over,
-    times,
-    word_of,
-)
+from nnc.backends.cpu.printer import Bound, Printer, grain_of, in_blocks, longest, minus, over, times
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
+from nnc.lower.kernels.axes import Axes, Shape, in_words, word_of
 from nnc.lower.kernels.builder import Code, Value
 
 _THREADS = cpu_target().threads

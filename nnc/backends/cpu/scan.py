@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc import dtypes
-from nnc.backends.cpu.printer import Axes, Bound, Printer, add_native, grain_of, in_blocks, longest, over
+from nnc.backends.cpu.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
 from nnc.commands.rules import Reduction, cumulative
 from nnc.dtypes import DType
 from nnc.graph import Command, TensorSpec
+from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Slot, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.kernels.reductions import combined, has_reduction

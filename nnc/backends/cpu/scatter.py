@@ -16,20 +16,10 @@ from typing import Any
 from nnc import dtypes
 from nnc.backends.cpu.gather import Indexed, locate_box
 from nnc.backends.cpu.moves import copy_box, is_tiny, move_box
-from nnc.backends.cpu.printer import (
-    Axes,
-    Bound,
-    Printer,
-    add_native,
-    grain_of,
-    in_blocks,
-    in_words,
-    longest,
-    over,
-    word_of,
-)
+from nnc.backends.cpu.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
+from nnc.lower.kernels.axes import Axes, in_words, word_of
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View, row_major

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 from nnc import dtypes
 from nnc.backends.cpu.blocks import MOST_ROWS, Matrix, Products, Squares, Tiling, copy_rows
-from nnc.backends.cpu.printer import Axes, Bound, Printer, times
+from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.vectors import cases, split
 from nnc.commands.attention import Operands
 from nnc.commands.attention_formulas import Reach
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
+from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value, known_integer
 from nnc.lower.kernels.math.exponential import exp
 from nnc.lower.kernels.math.terms import Term

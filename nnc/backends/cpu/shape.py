@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from nnc.backends.cpu.joins import join_many
 from nnc.backends.cpu.moves import fill_box, is_tiny, move_box
-from nnc.backends.cpu.printer import Printer, Shape, add_native
+from nnc.backends.cpu.printer import Printer, add_native
 from nnc.devices import CPU
 from nnc.graph import Command, TensorSpec, kernel
+from nnc.lower.kernels.axes import Shape
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View, is_contiguous, row_major
 from nnc.lower.plan.views import restride
