@@ -40,6 +40,10 @@ class GpuCode(Code):
         """The function with the variables of its blocks; `declarations` stand apart."""
         return "\n".join([*self.variables, self.text()])
 
+    def module(self) -> str:
+        """The function with its variables and the declarations that it needs."""
+        return "\n".join([*sorted(self.declarations), self.definition()])
+
     # -- the thread ----------------------------------------------------------------------------------------------------
 
     def special(self, register: str) -> Value:

@@ -39,9 +39,8 @@ def _random_bits(step: Step) -> DeviceKernel:
         bits = random_word(code, (words[0], words[1]), code.add(code.convert(index, dtypes.uint64), first), dtype)
         code.store(_place(code, "%p2", places, out.strides), bits)
     code.ret()
-    text = "\n".join([*sorted(code.declarations), code.definition()])
     launch = Launch(f"@{code.name}", (-(-total // _THREADS), 1, 1), (_THREADS, 1, 1), (0, 1, 2))
-    return DeviceKernel(text, (launch,))
+    return DeviceKernel(code.module(), (launch,))
 
 
 def _take_apart(code: GpuCode, number: Value, shape: tuple[int, ...]) -> list[Value]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import nnc.backends.cuda.arg_reduce
 import nnc.backends.cuda.draws
 import nnc.backends.cuda.fused
 import nnc.backends.cuda.moves  # noqa: F401

@@ -56,7 +56,7 @@ class ThreadValues(Values):
 
     def text(self) -> str:
         """The present function, which must have returned, with its declarations."""
-        return "\n".join([*sorted(self.code.declarations), self.code.definition()])
+        return self.code.module()
 
     def launch(self, grid: tuple[int, int], threads: int) -> Launch:
         """Describes the launch of the present function.

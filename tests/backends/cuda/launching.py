@@ -1,19 +1,21 @@
-"""Runs printed nests on arrays: through LLVM's PTX and its interpreter."""
+"""Runs printed kernels on arrays: through LLVM's PTX and its interpreter."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+import nnc.backends.cuda.loaded  # noqa: F401  (registers every kernel)
 from nnc.backends.cuda.assembling import to_ptx
 from nnc.backends.cuda.nests import print_nest, workspace_bytes
+from nnc.devices import CUDA
 from nnc.devices.ptx import Counts, PtxModule, Region
-from nnc.graph import Graph, spec_of
+from nnc.graph import Graph, command, kernel, spec_of
 from nnc.lower.kernels.launch import DeviceKernel
-from nnc.lower.plan.stages import View
+from nnc.lower.plan.stages import Step, View
 
 NDArray = np.ndarray[Any, Any]
 
@@ -72,17 +74,50 @@ def run_nest(graph: Graph, inputs: Sequence[NDArray], outputs: Sequence[NDArray]
     return run_nests([(graph, inputs, outputs)])[0]
 
 
+@dataclass(frozen=True)
+class Call:
+    """A command on arrays."""
+
+    command: str
+    inputs: Sequence[NDArray]
+    outputs: Sequence[NDArray]
+    params: Mapping[str, Any]
+
+
+def run_steps(calls: Sequence[Call]) -> list[Ran]:
+    """Prints the kernels of commands for the places of arrays, and runs them; they are compiled together."""
+    places, kernels = list[Memories](), list[DeviceKernel]()
+    for call in calls:
+        name, specs = command(call.command), tuple(map(spec_of, call.inputs))
+        (chosen,) = [each for each in kernel[name] if each.device == CUDA]
+        assert chosen.native is not None and chosen.supports(specs, call.params)
+        nbytes = chosen.workspace(specs, call.params)
+        room = [np.empty(nbytes, np.uint8)] if nbytes else []
+        places.append(memories([*call.inputs, *call.outputs, *room], len(room)))
+        views, count = places[-1].views, len(call.inputs)
+        printed = chosen.native(Step(name, tuple(views[:count]), tuple(views[count:]), call.params))
+        assert printed is not None
+        kernels.append(printed)
+    return _run_all(kernels, places)
+
+
 def run_nests(calls: Sequence[tuple[Graph, Sequence[NDArray], Sequence[NDArray]]]) -> list[Ran]:
     """Runs several nests, each on its inputs and outputs; they are compiled together."""
     places = []
     for graph, inputs, outputs in calls:
         nbytes = workspace_bytes(graph, tuple(map(spec_of, inputs)))
         places.append(memories([*inputs, *outputs, *([np.empty(nbytes, np.uint8)] if nbytes else [])], int(nbytes > 0)))
-    kernels = [
+    printed = [
         print_nest(graph, found.views[: len(inputs)], found.views[len(inputs) :])
         for (graph, inputs, _), found in zip(calls, places, strict=True)
     ]
-    unique = {kernel.name: kernel.code for kernel in kernels}
+    return _run_all(printed, places)
+
+
+def _run_all(kernels: Sequence[DeviceKernel], places: Sequence[Memories]) -> list[Ran]:
+    unique = {kernel.name: kernel.code for kernel in kernels if kernel.launches}
+    if not unique:
+        return [Ran(kernel, [], 0) for kernel in kernels]
     module = PtxModule(to_ptx(list(unique.values()), "sm_90"))
     return [run_kernel(module, *each) for each in zip(kernels, places, strict=True)]
 
