@@ -95,7 +95,7 @@ def test_no_garbage_is_collected_while_a_function_is_compiled() -> None:
         gc.callbacks.remove(note)
         gc.set_threshold(*threshold)
     assert len(runs) > compiled + len(made) // 100
-    assert compiled < 10  # of the objects that stand around it
+    assert compiled < 60  # of the objects that stand around it; 240 and more without the pause
 
 
 def test_no_garbage_is_collected_while_a_graph_is_made() -> None:
