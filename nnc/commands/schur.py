@@ -140,7 +140,8 @@ def _standardise(t: NDArray, z: NDArray, at: int) -> None:
         root = half + np.copysign(np.sqrt(inside), half)  # the eigenvalue that is farther from d, less d
         vector = np.array([root, c])
     else:
-        angle = np.arctan2(d - a, b + c) / 2
+        sum_ = b + c  # the smaller of two angles, as LAPACK's, so that a block in this form stays
+        angle = np.arctan2(np.copysign(1, sum_) * (d - a), abs(sum_)) / 2
         vector = np.array([np.cos(angle), np.sin(angle)])
     cosine, sine = vector / np.hypot(*vector)
     turn = np.array([[cosine, -sine], [sine, cosine]], t.dtype)

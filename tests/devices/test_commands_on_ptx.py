@@ -23,18 +23,30 @@ def on_device(values: Sequence[Any]) -> list[Any]:
     return [nnc.device_put(np.asarray(x), "ptx:0") for x in values]
 
 
-def check_near(found: Sequence[Any], wanted: Sequence[Any]) -> None:
+def of_schur(t: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The product and the eigenvalues, which are unique: factors depend on the shifts, and LAPACK's are not the reference's."""
+    blocks = np.diagonal(t, -1, axis1=-2, axis2=-1)
+    assert not np.tril(t, -2).any() and not (blocks[..., 1:] * blocks[..., :-1]).any()
+    adjoint = np.conj(np.swapaxes(z, -1, -2))
+    return z @ t @ adjoint, z @ adjoint, np.sort_complex(np.linalg.eigvals(t))
+
+
+UNIQUE = {"schur": of_schur}  # of factors that are not, where the CPU's kernel has another algorithm than the reference
+
+
+def check_near(row: Sample, found: Sequence[Any], wanted: Sequence[Any]) -> None:
     assert len(found) == len(wanted)
     for x, y in zip(found, wanted, strict=True):
         assert x.device == "ptx:0" and x.spec == y.spec and x.weak == y.weak
-        values, others = np.asarray(x), np.asarray(y)
-        if not dtypes.is_inexact(x.spec.dtype):
+    unique = UNIQUE.get(row.command, lambda *xs: xs)
+    for values, others in zip(unique(*map(np.asarray, found)), unique(*map(np.asarray, wanted)), strict=True):
+        if not dtypes.is_inexact(values.dtype):
             assert np.array_equal(values, others)
             continue
+        tolerance = TOLERANCE[values.dtype.itemsize]
         if values.dtype.kind != "c":
             values, others = values.astype(np.float64), others.astype(np.float64)
         size = float(np.max(np.abs(others[np.isfinite(others)]), initial=0))
-        tolerance = TOLERANCE[x.spec.dtype.itemsize]
         np.testing.assert_allclose(values, others, rtol=tolerance, atol=tolerance * size + 1e-37)
 
 
@@ -45,11 +57,11 @@ def test_a_compiled_command_has_the_results_of_the_cpu(row: Sample) -> None:
 
     wanted = nnc.compile(function)(*map(np.asarray, row.operands))
     found = nnc.compile(function)(*on_device(row.operands)) if row.operands else nnc.compile(function, device="ptx:0")()
-    check_near(found, wanted)
+    check_near(row, found, wanted)
 
 
 @rows
 def test_an_eager_command_has_the_results_of_the_cpu(row: Sample) -> None:
     with nnc.default_device("ptx:0"):
         found = run(row, on_device(row.operands))
-    check_near(found, run(row, row.operands))
+    check_near(row, found, run(row, row.operands))

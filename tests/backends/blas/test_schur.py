@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import nnc
 from nnc.backends.blas import schur  # noqa: F401  (adds the kernels)
@@ -70,6 +71,14 @@ def test_blocks_of_two_rows_have_equal_diagonals_and_no_real_eigenvalues() -> No
         for i in np.flatnonzero(np.diagonal(t, -1)):
             assert t[i, i] == t[i + 1, i + 1] and t[i, i + 1] * t[i + 1, i] < 0
         assert not (np.diagonal(t, -1)[1:] * np.diagonal(t, -1)[:-1]).any()  # blocks do not overlap
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_block_with_equal_diagonal_stays_as_it_is_as_with_lapack(sign: int) -> None:
+    x = np.array([[2.0, 1.0], [-3.0, 2.0]])[::sign, ::sign]
+    for t, z in (reference[command("schur")](x), scipy.linalg.schur(x)):
+        np.testing.assert_array_equal(t, x)
+        np.testing.assert_array_equal(z, np.eye(2))
 
 
 @with_lapack
