@@ -223,7 +223,7 @@ def _check_arrays(arrays: Any, leaves: list[Any]) -> int:
     if not leaves:
         raise user_error(ArgumentError, WHERE, "arrays has no arrays.", fix="pass an array, or a tree of them.")
     lengths = {}
-    for path, leaf in tree.flatten_with_path(arrays):
+    for path, leaf in tree.leaves_with_path(arrays):
         if not tree.is_array(leaf):
             continue
         if not isinstance(leaf, (np.ndarray, Array)):

@@ -234,7 +234,7 @@ def map_trainable(where: str, function: Callable[..., Any], name: str, first: An
 
 
 def _shape_error(where: str, name: str, first: Any, i: int, x: Array, other_name: str, other: Any) -> ShapeError:
-    path = tree.flatten_with_path(first)[i][0]
+    path = tree.leaves_with_path(first)[i][0]
     return user_error(
         ShapeError, where, f"{name} and {other_name} differ in shape at {path or 'the root'}.",
         operands={name: x.spec, other_name: getattr(other, "spec", repr(other))},

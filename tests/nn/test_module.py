@@ -63,7 +63,7 @@ class Decorated(nn.Module):
 def test_only_arrays_are_leaves() -> None:
     leaves = tree.leaves(Affine(nnp.ones(2)))
     assert [leaf.shape for leaf in leaves] == [(2,)]
-    assert [path for path, _ in tree.flatten_with_path(Pair(3))] == [
+    assert [path for path, _ in tree.leaves_with_path(Pair(3))] == [
         ".parts[0].scale", ".parts[1].scale", '.named["w"]',
     ]  # fmt: skip
 

@@ -150,7 +150,7 @@ def test_paths_read_as_python_expressions() -> None:
         layers: Any
 
     value = {"m": Model([Layer(1.0, rate=2.0), Point(3.0, None)]), 'it"s': 4.0, "o'k": 5.0, 7: 6.0}
-    paths = dict(tree.flatten_with_path(value))
+    paths = dict(tree.leaves_with_path(value))
     assert paths['["m"].layers[0].w'] == 1
     assert paths['["m"].layers[0].rate'] == 2
     assert paths['["it\\"s"]'] == 4
@@ -158,7 +158,26 @@ def test_paths_read_as_python_expressions() -> None:
     assert paths["[7]"] == 6
     for path, leaf in paths.items():
         assert eval("value" + path) == leaf
-    assert tree.flatten_with_path(1.0) == [("", 1.0)]
+    assert tree.leaves_with_path(1.0) == [("", 1.0)]
+    pairs, treedef = tree.flatten_with_path(value)
+    assert pairs == tree.leaves_with_path(value)
+    assert treedef == tree.structure(value)
+    assert tree.leaves_with_path({"a": None}) == []
+    assert tree.leaves_with_path({"a": None, "b": [1]}, is_leaf=lambda x: not isinstance(x, dict)) == [
+        ('["a"]', None), ('["b"]', [1]),
+    ]  # fmt: skip
+
+
+def test_functions_of_leaves_are_told_their_paths() -> None:
+    value = {"a": [1, 2], "b": Point(3, None)}
+    assert tree.map_with_path(lambda path, x: f"{path}={x}", value) == {
+        "a": ['["a"][0]=1', '["a"][1]=2'], "b": Point('["b"].x=3', None),
+    }  # fmt: skip
+    assert tree.map_with_path(lambda path, *xs: (path, sum(xs)), [1], [10], [100]) == [("[0]", 111)]
+    kept = tree.map_with_path(lambda path, x: (path, x), [(1, 2)], is_leaf=lambda x: isinstance(x, tuple))
+    assert kept == [("[0]", (1, 2))]
+    with pytest.raises(TreeError, match="tree.map_with_path: the first tree and tree 3 differ"):
+        tree.map_with_path(lambda *xs: 0, {"a": 1}, {"a": 2}, {"b": 3})
 
 
 def test_is_leaf_stops_early() -> None:

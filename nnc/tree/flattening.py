@@ -1,0 +1,170 @@
+"""Flattening of pytrees into leaves and a structure, and the paths of leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import optree
+
+from nnc.errors import TreeError, user_error
+from nnc.tree.registration import NAMESPACE, is_array, register_dataclass
+
+if TYPE_CHECKING:
+    from nnc.array import Array
+
+TreeDef = optree.PyTreeSpec
+IsLeaf = Callable[[Any], bool] | None
+
+
+def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Array], TreeDef]:
+    """The leaves of `tree` in order, and its structure.
+
+    Args:
+        tree: a pytree.
+        is_leaf: whether a node is a leaf although it is a container.
+
+    Returns:
+        the leaves in order, and the structure.
+
+    Example:
+        >>> flatten({"b": 2, "a": [1, None]})[0]
+        [1, 2]
+    """
+    while True:
+        try:
+            leaves, treedef = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+        except RecursionError:
+            _check_depth(tree)
+            raise
+        kinds = {kind for kind in {type(leaf) for leaf in leaves} if dataclasses.is_dataclass(kind)}
+        met = [leaf for leaf in leaves if type(leaf) in kinds] if kinds else []
+        new = {type(leaf) for leaf in met if not is_array(leaf) and not (is_leaf and is_leaf(leaf))}
+        if not new:
+            return leaves, treedef
+        for cls in new:
+            register_dataclass(cls)
+
+
+def _check_depth(tree: Any) -> None:
+    """Raises TreeError for a tree that holds itself, or is deeper than optree walks."""
+    pending: list[tuple[Any, str, tuple[int, ...]]] = [(tree, "", ())]
+    while pending:
+        value, path, around = pending.pop()
+        if id(value) in around:
+            raise user_error(
+                TreeError, "pytree", f"the {type(value).__name__} at {path} holds itself, so it has no end.",
+                fix="leave the reference to itself out, or pass the tree that it stands for.",
+            )  # fmt: skip
+        if len(around) > optree.MAX_RECURSION_DEPTH:
+            raise user_error(
+                TreeError, "pytree", f"containers are nested more than {optree.MAX_RECURSION_DEPTH} deep: {path[:40]}...",
+                fix="put the arrays into one list, or stack them.",
+            )  # fmt: skip
+        if isinstance(value, (list, tuple)):
+            pending += [(x, f"{path}[{i}]", (*around, id(value))) for i, x in enumerate(value)]
+        elif isinstance(value, dict):
+            pending += [(x, f"{path}[{key!r}]", (*around, id(value))) for key, x in value.items()]
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = [(item.name, getattr(value, item.name, None)) for item in dataclasses.fields(value)]
+            pending += [(x, f"{path}.{name}", (*around, id(value))) for name, x in fields]
+
+
+def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
+    """The tree of structure `treedef` with these leaves.
+
+    Args:
+        treedef: a structure.
+        leaves: as many values as it has leaves.
+    """
+    return treedef.unflatten(leaves)
+
+
+def unflatten_like(tree: Any, leaves: Sequence[Any]) -> Any:
+    """A tree of the structure of `tree` with these leaves.
+
+    Args:
+        tree: a pytree whose structure is taken.
+        leaves: as many values as it has leaves.
+    """
+    return unflatten(structure(tree), leaves)
+
+
+def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Array]:
+    """The leaves of `tree` in order: arrays, and any other leaves, which types leave out.
+
+    Args:
+        tree: a pytree.
+        is_leaf: whether a node is a leaf although it is a container.
+    """
+    return flatten(tree, is_leaf)[0]
+
+
+def structure(tree: Any, is_leaf: IsLeaf = None) -> TreeDef:
+    """The structure of `tree`.
+
+    Args:
+        tree: a pytree.
+        is_leaf: whether a node is a leaf although it is a container.
+    """
+    return flatten(tree, is_leaf)[1]
+
+
+def all_leaves(leaves: Iterable[Any]) -> bool:
+    """Whether every element is a leaf.
+
+    Args:
+        leaves: any objects.
+    """
+    return all(structure(leaf).is_leaf() for leaf in leaves)
+
+
+def flatten_with_path(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[tuple[str, Array]], TreeDef]:
+    """The leaves of `tree` in order, each with its path, and its structure; see `leaves_with_path`.
+
+    Args:
+        tree: a pytree.
+        is_leaf: whether a node is a leaf although it is a container.
+
+    Returns:
+        pairs (path, leaf), and the structure.
+
+    Example:
+        >>> pairs, treedef = flatten_with_path({"w": 1, "b": [2]})
+        >>> pairs, unflatten(treedef, [10, 20])
+        ([('["b"][0]', 2), ('["w"]', 1)], {'w': 20, 'b': [10]})
+    """
+    values, treedef = flatten(tree, is_leaf)
+    return list(zip(("".join(path) for path in paths(treedef)), values, strict=True)), treedef
+
+
+def leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[str, Array]]:
+    """Pairs (path, leaf), a path written as in Python: `["layers"][0].weight`.
+
+    Args:
+        tree: a pytree.
+        is_leaf: whether a node is a leaf although it is a container.
+
+    Example:
+        >>> leaves_with_path({"layers": [1, 2]})
+        [('["layers"][0]', 1), ('["layers"][1]', 2)]
+    """
+    return flatten_with_path(tree, is_leaf)[0]
+
+
+def paths(treedef: TreeDef) -> list[list[str]]:
+    """The path of each leaf, entry by entry: `["layers"]`, `[0]`, `.weight`.
+
+    Args:
+        treedef: a structure.
+    """
+    return [[_written(entry) for entry in accessor] for accessor in optree.treespec_accessors(treedef)]
+
+
+def _written(entry: Any) -> str:
+    key = entry.entry
+    if isinstance(key, str) and not isinstance(entry, optree.GetAttrEntry):
+        return f"[{json.dumps(key, ensure_ascii=False)}]"
+    return str(entry.codify(""))
