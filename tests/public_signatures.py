@@ -15,7 +15,7 @@ TEXT = Path(__file__).with_suffix(".txt")
 MODULES = (
     "nnc", "nnc.numpy", "nnc.numpy.linalg", "nnc.numpy.fft", "nnc.random", "nnc.nn", "nnc.nn.initializers", "nnc.nn.models",
     "nnc.optim", "nnc.tree", "nnc.io", "nnc.data", "nnc.debug", "nnc.graph", "nnc.testing", "nnc.view", "nnc.scipy.special",
-    "nnc.scipy.linalg",
+    "nnc.scipy.linalg", "nnc.scipy.sparse.linalg",
 )  # fmt: skip
 
 

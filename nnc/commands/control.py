@@ -39,6 +39,8 @@ checkpoint = _register("checkpoint")  # graphs: (function,); reverse mode recomp
 # Commands that users' rules run are not known before the rules are asked, so they may raise.
 custom_jvp = _register("custom_jvp", refuses=True)  # rule: (primals, tangents) -> (outputs, tangents)
 custom_vjp = _register("custom_vjp", refuses=True)  # rule: likewise, with tangents that only transpose
+# graphs: (the algorithm,); rule: the system that it solves (nnc.trace.core.implicit), by which it is differentiated.
+linear_solve = _register("linear_solve", refuses=True)
 
 
 def _fused_cost(*specs: TensorSpec, graphs: tuple[Graph, ...] = (), **params: Any) -> int:
