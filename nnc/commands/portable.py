@@ -127,19 +127,19 @@ GILES_TAIL = (
 )  # fmt: skip
 # Wichura, "Algorithm AS 241: the percentage points of the normal distribution" (1988): ratios of polynomials, to 1e-16; within
 # |p - ½| <= 0.425, and in √(-log p) up to 5 and to 27
-_QUANTILE = (
+QUANTILE = (
     (3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
      4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3),
     (1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3, 2.1213794301586595867e4,
      3.9307895800092710610e4, 2.8729085735721942674e4, 5.2264952788528545610e3),
 )  # fmt: skip
-_QUANTILE_NEAR = (
+QUANTILE_NEAR = (
     (1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0, 3.64784832476320460504e0,
      1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4),
     (1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1, 1.48103976427480074590e-1,
      1.51986665636164571966e-2, 5.47593808499534494600e-4, 1.05075007164441684324e-9),
 )  # fmt: skip
-_QUANTILE_FAR = (
+QUANTILE_FAR = (
     (6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0, 2.96560571828504891230e-1,
      2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7),
     (1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2, 7.86869131145613259100e-4,
@@ -180,7 +180,7 @@ def normal_quantile(u: Number) -> Number:
 def _central_quantile(q: Number) -> Number:
     """The quantile of ½ + q, |q| <= 0.425."""
     r = 0.180625 - q * q
-    return q * horner(r, _QUANTILE[0]) / horner(r, _QUANTILE[1])
+    return q * horner(r, QUANTILE[0]) / horner(r, QUANTILE[1])
 
 
 def _tail_quantile(r: Number) -> Number:
@@ -188,9 +188,7 @@ def _tail_quantile(r: Number) -> Number:
     near, far = r <= 5, r > 27
     cut = far.choose(27.0, r)
     at = near.choose(cut - 1.6, cut - 5)
-    out = _either(near, at, _QUANTILE_NEAR[0], _QUANTILE_FAR[0]) / _either(
-        near, at, _QUANTILE_NEAR[1], _QUANTILE_FAR[1]
-    )
+    out = _either(near, at, QUANTILE_NEAR[0], QUANTILE_FAR[0]) / _either(near, at, QUANTILE_NEAR[1], QUANTILE_FAR[1])
 
     def from_density() -> Number:
         square = r * r * 2

@@ -1,6 +1,6 @@
 """Special functions of mathematics and statistics. Operands are real arrays of any shapes, which broadcast.
 
-Integers become float32, 16-bit floats are accepted.
+Integers become float32, 16-bit floats are accepted. Functions beyond nnc.numpy's are computed in float64 and rounded once.
 """
 
 from nnc.numpy import (
@@ -21,12 +21,14 @@ from nnc.numpy import (
     xlog1py,
     xlogy,
 )
+from nnc.scipy.special.normal import erfcx, log_ndtr, ndtr, ndtri
 
 __all__ = [
     "betaln",
     "digamma",
     "erf",
     "erfc",
+    "erfcx",
     "erfinv",
     "expit",
     "gammaln",
@@ -34,8 +36,11 @@ __all__ = [
     "i0e",
     "i1",
     "i1e",
+    "log_ndtr",
     "logit",
     "logsumexp",
+    "ndtr",
+    "ndtri",
     "polygamma",
     "xlog1py",
     "xlogy",

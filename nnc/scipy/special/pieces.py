@@ -1,0 +1,69 @@
+"""Pieces of special functions, each written so that nothing cancels; arrays are float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nnc import dtypes
+from nnc.array import Array
+from nnc.commands.elementwise import convert, stop_gradient
+from nnc.numpy import elementwise as el
+from nnc.scipy.special.operands import keep
+
+
+def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
+    """The polynomial with these coefficients, the lowest power's first (Horner's scheme)."""
+    total = el.multiply(x, 0.0) + coefficients[-1]
+    for c in coefficients[-2::-1]:
+        total = total * x + c
+    return total
+
+
+def halves(x: Array) -> tuple[Array, Array]:
+    """Two numbers of at most 24 and 29 bits whose sum is x, below 1e38: products of the first parts are exact (Dekker, 1971)."""
+    high = stop_gradient(convert(convert(x, dtype=dtypes.float32), dtype=dtypes.float64))
+    return high, x - high
+
+
+def product(x: Array, y: Array) -> tuple[Array, Array]:
+    """x · y, and its rounding error."""
+    (xh, xl), (yh, yl) = halves(x), halves(y)
+    total = x * y
+    return total, ((xh * yh - total) + (xh * yl + xl * yh)) + xl * yl
+
+
+def exp_sum(x: Array, tail: Array) -> Array:
+    """e^(x + tail) of a small tail."""
+    return el.exp(x) * (tail + 1)
+
+
+# (φ(μ) / μ² - 1 / (2 + μ)) in s = μ / (2 + μ): the series of the inverse hyperbolic tangent
+_ATANH = tuple(1 / (2 * k + 3) for k in range(18))
+
+
+def log_gap_ratio(mu: Array) -> Array:
+    """(μ - log(1 + μ)) / μ² for -0.5 <= μ <= 1, ½ at 0."""
+    inverse = 1 / (mu + 2)
+    s = mu * inverse
+    return inverse - 2 * s * polynomial(s * s, _ATANH) * inverse * inverse
+
+
+def log_gap(mu: Array) -> Array:
+    """μ - log(1 + μ) for μ > -1, exact near 0."""
+    near = el.logical_and(mu > -0.5, mu < 1)
+    small, large = keep(near, mu, 0.0), keep(~near, mu, 1.0)
+    return el.where(near, small * small * log_gap_ratio(small), large - el.log1p(large))
+
+
+# log Γ(x) - (x - ½) log x + x - ½ log 2π, times x, in 1/x² for x >= 8; of the logarithm 2^-61
+_STIRLING = (
+    0.0833333333333331, -0.0027777777773586414, 0.0007936505764893221, -0.0005951896854773808, 0.0008364587492375858,
+    -0.0016334355630369575,
+)  # fmt: skip
+STIRLING_FROM = 8.0
+
+
+def stirling(x: Array) -> Array:
+    """log Γ(x) - (x - ½) log x + x - ½ log 2π for x >= 8."""
+    inverse = 1 / x
+    return inverse * polynomial(inverse * inverse, _STIRLING)

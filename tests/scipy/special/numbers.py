@@ -1,0 +1,102 @@
+"""Values and derivatives of special functions to 17 digits, in numbers.json.
+
+python -m tests.scipy.special.numbers [name ...]        renews the rows of these functions, or all; needs mpmath
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+mp: Any = pytest.importorskip("mpmath")  # the tests need the stored numbers alone
+TEXT = Path(__file__).with_suffix(".json")
+Points = list[tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A function of mpmath, points at which its values are stored, and orders of the derivatives that are stored, too."""
+
+    function: Callable[..., Any]
+    points: Points
+    derivatives: tuple[tuple[int, ...], ...] = ()
+    derived: Points | None = None  # points of the derivatives, where they are fewer
+    digits: int = 60  # with which mpmath computes; differences lose as many as a derivative is smaller than the value
+
+
+def grid(*axes: Iterable[float]) -> Points:
+    """All combinations of numbers of the axes."""
+    return list(itertools.product(*axes))
+
+
+def rows() -> dict[str, Row]:
+    """The functions that are stored."""
+    tails = [-37.6, -31.92, -20.3, -8.1, -3.0, -1.01, -0.99, -1e-9, 0.0, 1e-20, 0.4, 1.3, 5.7, 9.0, 36.0]
+    half = mp.mpf(1) / 2
+
+    def ndtr(x: Any) -> Any:
+        return mp.erfc(-x / mp.sqrt(2)) / 2
+
+    def log_ndtr(x: Any) -> Any:
+        return mp.log(ndtr(x)) if x < 0 else mp.log1p(-ndtr(-x))
+
+    def ndtri(p: Any) -> Any:
+        guess = (
+            mp.sqrt(-2 * mp.log(min(p, 1 - p))) * (1 if p > half else -1) if abs(p - half) > 0.4 else (p - half) * 2.5
+        )
+        if p < half:
+            return mp.findroot(lambda x: mp.log(ndtr(x) / p), guess)
+        return mp.findroot(lambda x: mp.log(ndtr(-x) / (1 - p)), guess)
+
+    return {
+        "ndtr": Row(ndtr, grid(tails), ((1,), (2,)), digits=640),
+        "log_ndtr": Row(log_ndtr, grid([-1e4, -300.0, *tails]), ((1,), (2,)), digits=640),
+        "ndtri": Row(
+            ndtri, grid([1e-300, 1e-40, 1e-9, 0.02, 0.075, 0.3, 0.5000001, 0.7, 0.93, 0.999999]), ((1,), (2,)),
+            digits=640,
+        ),
+        "erfcx": Row(
+            lambda x: mp.exp(x * x) * mp.erfc(x), grid([-26.0, -5.5, -0.3, 0.0, 0.49, 0.51, 3.0, 11.0, 27.9, 28.1, 300.0]),
+            ((1,), (2,)),
+        ),
+    }  # fmt: skip
+
+
+def digits(row: Row) -> dict[str, Any]:
+    """The values of a row."""
+
+    def value(point: tuple[float, ...], order: tuple[int, ...]) -> float:
+        exact = [mp.mpf(x) for x in point]
+        f = row.function(*exact) if not any(order) else mp.diff(row.function, tuple(exact), order)
+        return float(mp.chop(mp.re(f), mp.mpf(10) ** -320))
+
+    mp.mp.dps = row.digits
+    zero = (0,) * len(row.points[0])
+    points = {zero: row.points, **dict.fromkeys(row.derivatives, row.derived or row.points)}
+    return {",".join(map(str, order)): [[*point, value(point, order)] for point in at] for order, at in points.items()}
+
+
+def main(names: list[str]) -> None:
+    """Renews rows."""
+    table = rows()
+    stored = json.loads(TEXT.read_text()) if TEXT.exists() else {}
+    for name in names or table:
+        stored[name] = digits(table[name])
+    lines = [
+        f'"{name}": {{\n'
+        + ",\n".join(f' "{order}": {json.dumps(values)}' for order, values in stored[name].items())
+        + "\n}"
+        for name in sorted(stored)
+    ]
+    TEXT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
