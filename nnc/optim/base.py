@@ -6,6 +6,7 @@ on 16-bit floats is done in float32, and each update has the dtype of its gradie
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, Self
@@ -48,7 +49,8 @@ class GradientTransformation(_Functions):
 
     `init(params) -> state` makes a pytree of arrays. `update(updates, state, params=None) -> (updates, state)` takes gradients
     (or the updates of an earlier transformation) and returns the terms to be added to the parameters. Both can be traced, so a
-    training step compiles as a whole.
+    training step compiles as a whole. `update` accepts further keyword arguments (`value=`, `grad=`, `value_fn=`, …) and ignores
+    them where it reads none, so one training loop serves all optimizers.
 
     Args:
         init: params -> state.
@@ -63,28 +65,50 @@ class GradientTransformation(_Functions):
     """
 
     __slots__ = ()
+    _reads_extra = False
 
     def __new__(cls, init: Init, update: Callable[..., tuple[Any, Any]]) -> Self:
         """The transformation of two functions, behind boundaries for tracebacks."""
         if not callable(init) or not callable(update):  # the transformation's user says so
             return super().__new__(cls, init, update)
-        return super().__new__(cls, api_boundary(init), api_boundary(update))
+        return super().__new__(cls, api_boundary(init), api_boundary(_with_extra(update, cls._reads_extra)))
 
 
 class GradientTransformationExtraArgs(GradientTransformation):
-    """A transformation whose `update` also takes keyword arguments, such as `value=`, `grad=` and `value_fn=` of line searches.
+    """A transformation whose `update` reads keyword arguments, such as `value=`, `grad=` and `value_fn=` of line searches.
 
     Args:
         init: params -> state.
         update: (updates, state, params=None, **extra) -> (updates, state).
     """
 
+    __slots__ = ()
+    _reads_extra = True
+
+
+def _with_extra(update: Callable[..., tuple[Any, Any]], reads_extra: bool) -> Callable[..., tuple[Any, Any]]:
+    """`update` with any keyword arguments: those that it does not read are ignored, so one training loop serves all optimizers."""
+
+    @functools.wraps(update)
+    def call(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        for name in _MISSPELT & extra.keys():
+            raise user_error(
+                ArgumentTypeError, "update", f"it has no argument {name!r}.",
+                fix="call update(grads, state, params), or write params=params.",
+            )  # fmt: skip
+        return update(updates, state, params, **extra) if reads_extra else update(updates, state, params)
+
+    del call.__wrapped__  # its signature is the one that callers see
+    return call
+
+
+_MISSPELT = frozenset({"param", "parameter", "parameters"})
+
 
 def extended(init: Init, update: Callable[..., Any], *inner: GradientTransformation) -> GradientTransformation:
-    """A transformation around others; it takes extra arguments where one of those does, and refuses them otherwise."""
-    if any(isinstance(part, GradientTransformationExtraArgs) for part in inner):
-        return GradientTransformationExtraArgs(init, update)
-    return GradientTransformation(init, lambda updates, state, params=None: update(updates, state, params))
+    """A transformation around others, which reads extra arguments where one of those does."""
+    reads = any(isinstance(part, GradientTransformationExtraArgs) for part in inner)
+    return (GradientTransformationExtraArgs if reads else GradientTransformation)(init, update)
 
 
 def run_update(

@@ -140,3 +140,12 @@ def test_a_misspelt_argument_of_update_is_refused(row: Row) -> None:
     params, grads = start()
     with pytest.raises(TypeError, match="param"):
         optimizer.update(grads, optimizer.init(params), param=params)
+
+
+@every_optimizer
+def test_arguments_that_an_optimizer_does_not_read_are_ignored(row: Row) -> None:
+    optimizer = row.make(0.1)
+    params, grads = start()
+    state = optimizer.init(params)
+    extra = {"value": nnp.asarray(1.0), "grad": grads, "value_fn": nnp.sum, "step": 3}
+    assert same_bits(optimizer.update(grads, state, params, **extra), optimizer.update(grads, state, params))
