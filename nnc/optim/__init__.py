@@ -56,6 +56,15 @@ from nnc.optim.base import (
     chain,
     identity,
 )
+from nnc.optim.belief import (
+    ScaleByBeliefState,
+    acprop,
+    adabelief,
+    scale_by_acprop,
+    scale_by_belief,
+    scale_by_yogi,
+    yogi,
+)
 from nnc.optim.clipping import (
     adaptive_grad_clip,
     clip,
@@ -104,6 +113,11 @@ from nnc.optim.muon import (
     scale_by_shape,
 )
 from nnc.optim.names import __getattr__ as __getattr__
+from nnc.optim.novograd import (
+    ScaleByNovogradState,
+    novograd,
+    scale_by_novograd,
+)
 from nnc.optim.optimizers import (
     adam,
     adamw,
@@ -132,6 +146,24 @@ from nnc.optim.precision import (
     apply_if_finite,
     select_tree,
 )
+from nnc.optim.prodigy import (
+    DAdaptAdamWState,
+    ProdigyState,
+    dadapt_adamw,
+    prodigy,
+)
+from nnc.optim.sam import (
+    SAMState,
+    normalize,
+    sam,
+)
+from nnc.optim.schedule_free import (
+    ScheduleFreeState,
+    schedule_free,
+    schedule_free_adamw,
+    schedule_free_eval_params,
+    schedule_free_sgd,
+)
 from nnc.optim.schedules import (
     constant_schedule,
     cosine_decay_schedule,
@@ -156,6 +188,7 @@ from nnc.optim.transforms import (
 
 __all__ = [
     "ApplyIfFiniteState",
+    "DAdaptAdamWState",
     "DynamicLossScale",
     "EmaState",
     "EmptyState",
@@ -171,22 +204,29 @@ __all__ = [
     "MultiStepsState",
     "MuonState",
     "PartitionState",
+    "ProdigyState",
+    "SAMState",
     "ScaleByAdaDeltaState",
     "ScaleByAdamState",
     "ScaleByAmsgradState",
+    "ScaleByBeliefState",
     "ScaleByLBFGSState",
     "ScaleByLionState",
     "ScaleByNadamState",
+    "ScaleByNovogradState",
     "ScaleByRmsState",
     "ScaleByRssState",
     "ScaleByScheduleState",
     "ScaleByStddevState",
     "ScaleByZoomLinesearchState",
+    "ScheduleFreeState",
     "SplitRealAndImaginaryArrays",
     "SplitRealAndImaginaryState",
     "StaticLossScale",
     "TraceState",
     "ZoomLinesearchInfo",
+    "acprop",
+    "adabelief",
     "adadelta",
     "adafactor",
     "adagrad",
@@ -206,6 +246,7 @@ __all__ = [
     "constant_schedule",
     "cosine_decay_schedule",
     "cosine_onecycle_schedule",
+    "dadapt_adamw",
     "ema",
     "exponential_decay",
     "freeze",
@@ -225,23 +266,30 @@ __all__ = [
     "multi_transform",
     "muon",
     "nadam",
+    "normalize",
+    "novograd",
     "orthogonalize_via_newton_schulz",
     "piecewise_constant_schedule",
     "piecewise_interpolate_schedule",
     "polynomial_schedule",
+    "prodigy",
     "radam",
     "rmsprop",
+    "sam",
     "scale",
+    "scale_by_acprop",
     "scale_by_adadelta",
     "scale_by_adam",
     "scale_by_adamax",
     "scale_by_amsgrad",
+    "scale_by_belief",
     "scale_by_factored_rms",
     "scale_by_lbfgs",
     "scale_by_learning_rate",
     "scale_by_lion",
     "scale_by_muon",
     "scale_by_nadam",
+    "scale_by_novograd",
     "scale_by_param_block_rms",
     "scale_by_radam",
     "scale_by_rms",
@@ -250,7 +298,12 @@ __all__ = [
     "scale_by_shape",
     "scale_by_stddev",
     "scale_by_trust_ratio",
+    "scale_by_yogi",
     "scale_by_zoom_linesearch",
+    "schedule_free",
+    "schedule_free_adamw",
+    "schedule_free_eval_params",
+    "schedule_free_sgd",
     "select_tree",
     "set_to_zero",
     "sgd",
@@ -261,6 +314,7 @@ __all__ = [
     "warmup_constant_schedule",
     "warmup_cosine_decay_schedule",
     "warmup_exponential_decay_schedule",
+    "yogi",
 ]
 
 

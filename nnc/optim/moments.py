@@ -127,7 +127,7 @@ class Correction:
 
     def __init__(self, decay: Scalar, count: Array, *moments: Any) -> None:
         found = [_real_dtype(asarray(leaf)) for leaf in tree.leaves(moments) if is_trainable(leaf)]
-        self._factors = {dtype: _bias_factor(decay, count, dtype) for dtype in dict.fromkeys(found)}
+        self._factors = {dtype: bias_factor(decay, count, dtype) for dtype in dict.fromkeys(found)}
 
     def __call__(self, moment: Array) -> Array:
         """The moment without its bias."""
@@ -138,7 +138,8 @@ def _real_dtype(moment: Array) -> dtypes.DType:
     return dtypes.real_dtype(dtypes.accumulator(moment.dtype))
 
 
-def _bias_factor(decay: Scalar, count: Array, dtype: dtypes.DType) -> Any:
+def bias_factor(decay: Scalar, count: Array, dtype: dtypes.DType) -> Any:
+    """1 − decayᵗ, without cancellation."""
     t = astype(count, dtype)
     if not isinstance(decay, (int, float)):
         return 1 - number(decay, dtype) ** t

@@ -5,6 +5,7 @@ python -m tests.optim.peers        records where the peers' paths lead, in recor
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import nnc.numpy as nnp
 from nnc import optim
 
 STEPS = 20
+VALUES = np.linspace(3.0, 0.5, STEPS) + np.cos(np.arange(STEPS))  # of the loss; most optimizers ignore them
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 
 
@@ -30,18 +32,25 @@ def problem(dtype: str) -> tuple[dict[str, np.ndarray], list[dict[str, np.ndarra
     return draw(), [draw() for _ in range(STEPS)]
 
 
+def again(params: Any, g: Any) -> Any:
+    """The gradient at other parameters, which sharpness-aware optimizers ask for."""
+    return {name: g[name] + 0.1 * params[name] for name in g}
+
+
 def nnc_path(optimizer: optim.GradientTransformation, dtype: str) -> list[dict[str, np.ndarray]]:
     start, grads = problem(dtype)
     params: Any = {name: nnp.asarray(x) for name, x in start.items()}
 
     @nnc.compile(max_traces=1)
-    def step(params: Any, state: Any, g: Any) -> Any:
-        updates, state = optimizer.update(g, state, params)
+    def step(params: Any, state: Any, g: Any, value: Any) -> Any:
+        updates, state = optimizer.update(g, state, params, value=value, grad=g, grad_fn=lambda p, i: again(p, g))
         return optim.apply_updates(params, updates), state
 
     state, path = optimizer.init(params), []
-    for g in grads:
-        params, state = step(params, state, {name: nnp.asarray(x) for name, x in g.items()})
+    for value, g in zip(VALUES, grads, strict=True):
+        params, state = step(
+            params, state, {name: nnp.asarray(x) for name, x in g.items()}, nnp.asarray(np.float64(value))
+        )
         path.append({name: np.asarray(x) for name, x in params.items()})
     return path
 
@@ -94,6 +103,34 @@ OPTAX: dict[str, Make] = {
     "restarts": lambda o: o.sgd(o.sgdr_schedule([WAVE] * 3)),
     "exponential with warm-up": lambda o: o.sgd(o.warmup_exponential_decay_schedule(0.0, 0.1, 3, 4, 0.5)),
 }  # fmt: skip
+
+
+def sharpness(o: Any, **options: Any) -> Any:
+    return o.sam(o.adam(RATE), o.chain(o.normalize(), o.sgd(0.1)), **options)
+
+
+OPTAX |= {
+    "yogi": lambda o: o.yogi(RATE),
+    "yogi with other decays": lambda o: o.chain(o.scale_by_yogi(0.8, 0.6, 1e-2, 1e-3, 0.5), o.scale(-RATE)),
+    "adabelief": lambda o: o.adabelief(RATE),
+    "adabelief with nesterov": lambda o: o.adabelief(wave(o), 0.8, 0.9, 1e-6, 1e-4, nesterov=True),
+    "acprop": lambda o: o.acprop(RATE, b2=0.9, eps_root=1e-4, weight_decay=0.1, mask=ndim_mask),
+    "novograd": lambda o: o.novograd(RATE),
+    "novograd with decay": lambda o: o.novograd(wave(o), 0.8, 0.5, 1e-3, 1e-2, 0.1),
+    "prodigy": lambda o: o.prodigy(estim_lr0=0.01),
+    "prodigy with decay": lambda o: o.prodigy(
+        wave(o), (0.8, 0.9), 0.7, estim_lr0=0.1, estim_lr_coef=2.0, weight_decay=0.1, safeguard_warmup=True
+    ),
+    "dadapt_adamw": lambda o: o.dadapt_adamw(estim_lr0=0.01),
+    "dadapt_adamw with decay": lambda o: o.dadapt_adamw(o.linear_schedule(1.0, 0.1, STEPS), (0.8, 0.9), 1e-3, 0.1, 0.1),
+    "schedule_free_adamw": lambda o: o.schedule_free_adamw(RATE, 5, b1=0.8, weight_decay=0.1),
+    "schedule_free_sgd": lambda o: o.schedule_free_sgd(RATE, weight_decay=0.1),
+    "schedule_free": lambda o: o.schedule_free(o.rmsprop(RATE), wave(o), 0.7, 1.0),
+    "sam": sharpness,
+    "sam that keeps its state": lambda o: o.sam(o.adamw(RATE), o.sgd(0.1, 0.9), 3, False),
+    "sam in opaque mode": lambda o: sharpness(o, sync_period=3, opaque_mode=True),
+}  # fmt: skip
+
 LOOSE = {
     "adafactor",
     "adafactor whole",
@@ -104,7 +141,23 @@ LOOSE = {
     "exponential with warm-up",
     "accumulation",
     "injected",
+    "adabelief with nesterov",
+    "novograd with decay",
+    "prodigy with decay",
+    "schedule_free_adamw",
+    "schedule_free",
+    "dadapt_adamw with decay",
 }
+
+
+class Names:
+    """The names of Optax, whichever module holds them; nnc.optim has all of them."""
+
+    def __init__(self, optax: Any) -> None:
+        self._modules = (optax, optax.contrib, optax.transforms)
+
+    def __getattr__(self, name: str) -> Any:
+        return next(getattr(module, name) for module in self._modules if hasattr(module, name))
 
 
 MUON: Make = lambda o: o.muon(RATE, weight_decay=0.1, adam_weight_decay=0.1)
@@ -116,13 +169,19 @@ def optax_path(optax: Any, make: Make, dtype: str) -> list[dict[str, np.ndarray]
 
     with warnings.catch_warnings(), jax.enable_x64(dtype == "float64"):
         warnings.simplefilter("ignore")
-        optimizer = make(optax)
+        optimizer = optax.with_extra_args_support(make(Names(optax)))
         start, grads = problem(dtype)
         params: Any = {name: jax.numpy.asarray(x) for name, x in start.items()}
         state, path = optimizer.init(params), []
-        update = jax.jit(optimizer.update)
-        for g in grads:
-            updates, state = update(g, state, params)
+
+        @jax.jit
+        def update(g: Any, state: Any, params: Any, value: Any) -> Any:
+            if "grad_fn" in inspect.signature(optimizer.update).parameters:  # nothing else is allowed there
+                return optimizer.update(g, state, params, grad_fn=lambda p, i: again(p, g))
+            return optimizer.update(g, state, params, value=value)
+
+        for value, g in zip(VALUES, grads, strict=True):
+            updates, state = update(g, state, params, value)
             params = optax.apply_updates(params, updates)
             path.append({name: np.asarray(x) for name, x in params.items()})
         return path
@@ -200,7 +259,7 @@ def record() -> None:
 
     paths = {f"optax/{name}": optax_path(optax, make, "float64") for name, make in OPTAX.items()}
     for name, make in (("muon", MUON), ("adaptive muon", ADAPTIVE_MUON)):
-        paths[f"optax/{name}"] = optax_path(optax, lambda o, make=make: make(o.contrib), "float64")
+        paths[f"optax/{name}"] = optax_path(optax, make, "float64")
     paths |= {f"torch/{name}": torch_path(peer, "float64") for name, (_, peer, _) in TORCH.items()}
     rows = {name: np.stack([flat(path[t]) for t in KEPT_STEPS]) for name, path in paths.items()}
     np.savez_compressed(RECORDED, **rows)

@@ -234,11 +234,14 @@ def _lbfgs(memory: int) -> Step:
 
 @dataclass(frozen=True)
 class Row:
-    """`make(learning_rate)` is the optimizer; `reference()` a fresh stepper; `rate` one at which it converges."""
+    """`make(learning_rate)` is the optimizer; `reference()` a fresh stepper; `rate` one at which it converges.
+
+    Rows without a reference are held against the recorded paths of peers alone.
+    """
 
     name: str
     make: Callable[[Any], optim.GradientTransformation]
-    reference: Callable[[], Step]
+    reference: Callable[[], Step] | None = None
     rate: float = 0.05
 
 
@@ -361,4 +364,41 @@ def _chained(r: Any, transformation: optim.GradientTransformation) -> optim.Grad
     return optim.chain(transformation, optim.sgd(r))
 
 
-ROWS = [*_rows(), *_relatives(), *_wrapped()]
+def _given(make: Callable[[Any], optim.GradientTransformation], **extra: Callable[[Any, Any], Any]) -> Any:
+    """An optimizer whose update gets arguments that it needs, made of the updates and the parameters."""
+
+    def wrapped(rate: Any) -> optim.GradientTransformation:
+        inner = make(rate)
+
+        def update(updates: Any, state: Any, params: Any = None) -> Any:
+            values = {name: value(updates, params) for name, value in extra.items()}
+            return inner.update(updates, state, params, **values)
+
+        return optim.GradientTransformation(inner.init, update)
+
+    return wrapped
+
+
+def _sharpness(rate: Any, **options: Any) -> optim.GradientTransformation:
+    return optim.sam(optim.sgd(rate), optim.chain(optim.normalize(), optim.sgd(0.01)), **options)
+
+
+def _recorded() -> Iterator[Row]:
+    yield Row("yogi", optim.yogi)
+    yield Row("adabelief", optim.adabelief)
+    yield Row("adabelief with nesterov", lambda r: optim.adabelief(r, nesterov=True))
+    yield Row("acprop", lambda r: optim.acprop(r, b2=0.9, weight_decay=0.01), rate=0.02)
+    yield Row("novograd", lambda r: optim.novograd(r, weight_decay=0.01), rate=0.01)
+    yield Row("prodigy", lambda r: optim.prodigy(r, estim_lr0=0.1), rate=1.0)
+    yield Row("dadapt_adamw", lambda r: optim.dadapt_adamw(r, estim_lr0=0.1), rate=1.0)
+    yield Row("schedule_free_adamw", optim.schedule_free_adamw)
+    yield Row("schedule_free_sgd", optim.schedule_free_sgd)
+    yield Row("sam of single steps", lambda r: _sharpness(r, sync_period=1), _sgd)
+    yield Row(
+        "sam in opaque mode",
+        _given(lambda r: _sharpness(r, opaque_mode=True), grad_fn=lambda g, p: lambda q, i: g),
+        _sgd,
+    )
+
+
+ROWS = [*_rows(), *_relatives(), *_wrapped(), *_recorded()]

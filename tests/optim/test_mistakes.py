@@ -84,7 +84,8 @@ def test_names_of_other_libraries_are_answered_with_those_of_nnc(name: str, mean
 def test_updating_without_parameters_where_they_are_read_raises() -> None:
     for optimizer in (
         optim.adamw(0.1), optim.lamb(0.1), optim.sgd(0.1, weight_decay=0.1), optim.lars(0.1), optim.lion(0.1), optim.muon(0.1),
-        optim.adafactor(0.1), optim.lbfgs(linesearch=None), optim.chain(optim.adaptive_grad_clip(0.1)),
+        optim.adafactor(0.1), optim.lbfgs(linesearch=None), optim.chain(optim.adaptive_grad_clip(0.1)), optim.novograd(0.1),
+        optim.acprop(0.1),
     ):  # fmt: skip
         with pytest.raises(ArgumentTypeError, match=r"update\(grads, state, params\)"):
             optimizer.update(PARAMS, optimizer.init(PARAMS))

@@ -12,6 +12,7 @@ from nnc import optim
 from tests.optim.table import ROWS, Row
 
 every_optimizer = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+with_formula = pytest.mark.parametrize("row", [row for row in ROWS if row.reference], ids=lambda row: row.name)
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -36,8 +37,9 @@ def as_numpy(x: Any) -> np.ndarray:
 # -- common to all optimizers ------------------------------------------------------------------------------------------
 
 
-@every_optimizer
+@with_formula
 def test_it_takes_the_steps_of_its_formula(row: Row) -> None:
+    assert row.reference is not None
     optimizer, reference = row.make(0.1), row.reference()
     p = expected = np.array([1.0, -2.0, 3.0])
     state = optimizer.init(p)
@@ -48,8 +50,9 @@ def test_it_takes_the_steps_of_its_formula(row: Row) -> None:
         assert np.allclose(p, expected, rtol=1e-12, atol=1e-14)
 
 
-@every_optimizer
+@with_formula
 def test_a_schedule_gives_the_rate_of_each_step(row: Row) -> None:
+    assert row.reference is not None
     rates = [0.5, 0.25, 0.125, 0.0625]
     optimizer, reference = row.make(lambda count: nnp.asarray(rates)[count]), row.reference()
     p = expected = np.array([1.0, -2.0, 3.0])
@@ -78,16 +81,18 @@ def test_it_keeps_the_dtype_and_the_structure_of_its_state(row: Row, dtype: str)
 
 
 @every_optimizer
-def test_16_bit_parameters_follow_the_formula_to_their_precision(row: Row) -> None:
-    optimizer, reference = row.make(0.01), row.reference()
-    p = expected = np.array([1.0, -2.0, 3.0])
-    p16 = nnp.asarray(p, dtype="bfloat16")
-    state = optimizer.init(p16)
+def test_16_bit_parameters_follow_those_of_64_bits_to_their_precision(row: Row) -> None:
+    optimizer = row.make(0.01)
+    p = np.array([1.0, -2.0, 3.0])
+    wide, narrow = nnp.asarray(p), nnp.asarray(p, dtype="bfloat16")
+    wide_state, narrow_state = optimizer.init(wide), optimizer.init(narrow)
     for g in gradients(5):
-        updates, state = optimizer.update(nnp.asarray(g, dtype="bfloat16"), state, p16)
-        p16 = optim.apply_updates(p16, updates)
-        expected = reference(0.01, expected, as_numpy(nnp.asarray(g, dtype="bfloat16")))
-    assert np.allclose(as_numpy(p16), expected, rtol=0.03, atol=0.01)
+        g16 = nnp.asarray(g, dtype="bfloat16")
+        updates, narrow_state = optimizer.update(g16, narrow_state, narrow)
+        narrow = optim.apply_updates(narrow, updates)
+        updates, wide_state = optimizer.update(nnp.asarray(as_numpy(g16)), wide_state, wide)
+        wide = optim.apply_updates(wide, updates)
+    assert np.allclose(as_numpy(narrow), wide, rtol=0.03, atol=0.01)
 
 
 @every_optimizer

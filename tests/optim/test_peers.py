@@ -44,7 +44,7 @@ def test_twenty_steps_agree_with_optax(optax: Any, name: str, dtype: str) -> Non
 
 def test_muon_agrees_with_optax(optax: Any) -> None:
     for dtype, tolerance in (("float64", 2e-6), ("float32", 2e-5)):  # Optax's coefficients are float32
-        assert_same_path(nnc_path(MUON(optim), dtype), optax_path(optax, lambda o: MUON(o.contrib), dtype), tolerance)
+        assert_same_path(nnc_path(MUON(optim), dtype), optax_path(optax, MUON, dtype), tolerance)
 
 
 def valley(xp: Any, p: Any) -> Any:
