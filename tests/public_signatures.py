@@ -11,11 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from nnc.scipy import stats
+
 TEXT = Path(__file__).with_suffix(".txt")
 MODULES = (
     "nnc", "nnc.numpy", "nnc.numpy.linalg", "nnc.numpy.fft", "nnc.random", "nnc.nn", "nnc.nn.initializers", "nnc.nn.models",
     "nnc.optim", "nnc.tree", "nnc.io", "nnc.data", "nnc.debug", "nnc.graph", "nnc.testing", "nnc.view", "nnc.scipy.special",
     "nnc.scipy.linalg", "nnc.scipy.sparse.linalg",
+    "nnc.scipy.stats",
+    *(module.__name__ for _, module in inspect.getmembers(stats, inspect.ismodule) if hasattr(module, "__all__")),
 )  # fmt: skip
 
 

@@ -30,6 +30,9 @@ def rooms() -> Iterator[ModuleType]:
                 yield module
     for name in ("nnc.tree", "nnc.nn.initializers", "nnc.numpy.fft", "nnc.numpy.linalg"):
         yield importlib.import_module(name)
+    yield from (
+        module for _, module in inspect.getmembers(nnc.scipy.stats, inspect.ismodule) if hasattr(module, "__all__")
+    )
 
 
 def public_names(module: ModuleType) -> list[str]:

@@ -1,0 +1,13 @@
+"""Probability distributions under the names of jax.scipy.stats: each is a module with functions such as `norm.logpdf`.
+
+Functions take real operands of any shapes, which broadcast; integers become float32, 16-bit floats are computed in float32. Results
+are NaN where a parameter is invalid, and derivatives outside the support are 0.
+"""
+
+from nnc.scipy.stats import cauchy, expon, gumbel_l, gumbel_r, laplace, logistic, pareto, uniform, wrapcauchy
+
+__all__ = ["cauchy", "expon", "gumbel_l", "gumbel_r", "laplace", "logistic", "pareto", "uniform", "wrapcauchy"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

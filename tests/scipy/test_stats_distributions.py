@@ -1,0 +1,148 @@
+"""Distributions agree with SciPy in values, and with differences in derivatives; compiled and mapped as at once."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc import dtypes
+from nnc.errors import DTypeError, ShapeError
+from nnc.scipy import stats
+from nnc.testing import check_grads
+from tests.scipy.distributions import PAIRS, QUANTILES, ROWS, bounds, exact, functions_of, operands
+
+distributions = pytest.mark.parametrize("name", ROWS)
+pairs = pytest.mark.parametrize(("name", "function"), PAIRS)
+
+
+def ours(name: str, function: str) -> Any:
+    return getattr(getattr(stats, name), function)
+
+
+@pairs
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_values_are_scipys_to_a_few_roundings_of_the_operands(name: str, function: str, dtype: Any) -> None:
+    xs = operands(name, function, dtype)
+    got, want = ours(name, function)(*xs), exact(name, function)(*xs)
+    assert got.dtype == dtype and got.shape == want.shape
+    got = np.asarray(got, np.float64)
+    with np.errstate(over="ignore"):
+        rounded = want.astype(dtype)
+    finite = np.isfinite(rounded)
+    np.testing.assert_array_equal(got[~finite], rounded[~finite])
+    info = np.finfo(dtype)
+    allowed = ROWS[name].ulps.get(function, 4) * info.eps * bounds(exact(name, function), xs) + 4 * info.tiny
+    with np.errstate(all="ignore"):
+        excess = np.where(finite, np.abs(got - want) / allowed, 0)
+    at = np.unravel_index(excess.argmax(), excess.shape)
+    assert excess[at] <= 1, (
+        f"{excess[at]:.3} times the bound: {got[at]} for {want[at]} at {[np.broadcast_to(x, want.shape)[at] for x in xs]}"
+    )
+
+
+@pairs
+def test_infinities_nan_and_invalid_parameters_have_scipys_results(name: str, function: str) -> None:
+    row, theirs = ROWS[name], exact(name, function)
+    rest = () if row.discrete else (1.0,)
+    x = np.asarray([-0.1, 0.0, 1.0, 1.1, np.nan] if function in QUANTILES else [np.inf, -np.inf, np.nan])
+    inside = np.asarray([0.5 if function in QUANTILES else row.numbers[3]])
+    cases = [(x, *row.shapes[0], 0.0, *rest)]
+    cases += [(inside, *shape, 0.0, *rest) for shape in (*row.invalid, (np.nan,) * len(row.shapes[0])) if shape]
+    if not row.discrete:
+        cases += [(inside, *row.shapes[0], 0.0, scale) for scale in (0.0, -1.0, np.nan)]
+    for case in cases:
+        xs = tuple(np.asarray(v) for v in case)
+        want = theirs(*xs)
+        if function in row.no_limits:  # SciPy's NaN is the difference of two infinities
+            want = np.where(np.isinf(xs[0]), -np.inf if function == "logpdf" else 0, want)
+        np.testing.assert_array_equal(np.asarray(ours(name, function)(*xs)), want, err_msg=str(case))
+
+
+def at_smooth_points(name: str, function: str) -> tuple[np.ndarray, ...]:
+    """Operands where values are finite, at some distance from ends and kinks."""
+    rng = np.random.default_rng(0)
+    x, *whole = np.broadcast_arrays(*operands(name, function))
+    if function not in QUANTILES and not ROWS[name].discrete:
+        x = x + 0.01 * whole[-1] * (1 + rng.random(x.shape))
+    want = exact(name, function)(x, *whole)
+    keep = np.isfinite(want) & (np.abs(want) < 1e4) & ((np.abs(want) > 1e-3) | (function[:3] == "log"))
+    if function not in QUANTILES:
+        y = x - whole[-1] if ROWS[name].discrete else (x - whole[-2]) / whole[-1]
+        keep &= (np.abs(y) < 20) & (np.abs(y) > 2e-3)
+    else:
+        keep &= (x > 1e-3) & (x != 0.5)
+    return tuple(v[keep] for v in (x, *whole))
+
+
+@pairs
+def test_derivatives_agree_with_differences(name: str, function: str) -> None:
+    x, *parameters = at_smooth_points(name, function)
+    assert x.size > 3
+    f = ours(name, function)
+    if ROWS[name].discrete:
+        check_grads(lambda *ps: f(x, *ps[:-1], parameters[-1]), tuple(parameters), order=1, rtol=2e-5, atol=1e-5)
+    else:
+        check_grads(f, (x, *parameters), order=1, rtol=2e-5, atol=1e-5)
+
+
+@pairs
+def test_derivatives_outside_the_support_are_zero_and_none_is_nan(name: str, function: str) -> None:
+    if function in QUANTILES:
+        return
+    row = ROWS[name]
+    rest = (0.0,) if row.discrete else (0.0, 1.0)
+    x = np.asarray([-np.inf, *row.numbers, np.inf])
+    parameters = tuple(np.full(x.shape, v) for v in (*row.shapes[0], *rest))
+    places = tuple(range(1 + len(parameters)))
+    gradients = nnc.grad(lambda *xs: ours(name, function)(*xs).sum(), argnums=places)(x, *parameters)
+    for gradient in gradients:
+        assert not np.isnan(np.asarray(gradient)).any()
+        assert not np.asarray(gradient)[[0, -1]].any()
+
+
+@distributions
+def test_compiled_and_mapped_functions_have_the_values_of_eager_ones(name: str) -> None:
+    for kind in (True, False):
+        functions = [f for f in functions_of(name) if (f in QUANTILES) == kind]
+        if not functions:
+            continue
+        xs = operands(name, functions[0])
+
+        def all_of(*xs: Any, functions: list[str] = functions) -> list[Any]:
+            return [ours(name, f)(*xs) for f in functions]
+
+        wanted = [np.asarray(y) for y in all_of(*xs)]
+        axes = (0,) + (None,) * (len(xs) - 1)
+        for found in (nnc.compile(all_of)(*xs), nnc.vmap(all_of, in_axes=axes)(*xs)):
+            for one, other in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(np.asarray(one), other, rtol=1e-13, atol=1e-15)
+
+
+@distributions
+def test_narrow_floats_are_computed_in_float32_and_integers_are_converted(name: str) -> None:
+    for function in functions_of(name):
+        xs = operands(name, function)
+        for dtype in (dtypes.float16, dtypes.bfloat16):
+            narrow = [nnp.asarray(x).astype(dtype) for x in xs]
+            got = ours(name, function)(*narrow)
+            wide = ours(name, function)(*(x.astype(dtypes.float32) for x in narrow))
+            np.testing.assert_array_equal(np.asarray(got), np.asarray(wide.astype(dtype)))
+        assert ours(name, function)(*(x.astype(int) for x in xs)).dtype == np.float32
+
+
+def test_operands_are_real_and_broadcast() -> None:
+    with pytest.raises(DTypeError, match=r"cauchy\.logpdf"):
+        stats.cauchy.logpdf(1j)
+    with pytest.raises(ShapeError, match=r"pareto\.cdf"):
+        stats.pareto.cdf(np.ones(3), np.ones(2))
+    assert stats.pareto.cdf(np.ones((3, 1)), np.ones(2), 0.0, np.ones((4, 1, 1))).shape == (4, 3, 2)
+
+
+def test_modules_are_found_by_import() -> None:
+    assert importlib.import_module("nnc.scipy.stats.cauchy") is stats.cauchy is nnc.scipy.stats.cauchy
+    assert "cauchy" in dir(stats) and dir(stats.cauchy) == stats.cauchy.__all__
