@@ -9,6 +9,7 @@ from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
 from nnc.devices import devices
 from nnc.trace.core.custom import custom_jvp, custom_vjp
 from nnc.trace.core.differentiate import grad, hvp, jvp, linear_transpose, linearize, stop_gradient, value_and_grad, vjp
+from nnc.trace.core.host import pure_callback
 from nnc.trace.core.jacobian import hessian, jacfwd, jacrev
 from nnc.trace.core.on_device import block_until_ready, default_device, device_put
 from nnc.trace.core.specs import ShapeDtypeStruct, eval_shape, make_graph
@@ -64,6 +65,7 @@ __all__ = [
     "nn",
     "numpy",
     "optim",
+    "pure_callback",
     "random",
     "scan",
     "scipy",

@@ -180,9 +180,12 @@ cumulative: Attribute[Reduction] = Attribute(
     "cumulative", "how the command combines each element with those before it along its parameter `axis`"
 )
 effect: Attribute[str] = Attribute(
-    "effect", "'random', 'debug' … for commands whose nodes must not be merged, nor removed unless it is 'random'"
+    "effect",
+    "for commands whose nodes must not be merged: 'random'; 'host' of users' functions without effects, which run in the caller's "
+    "thread; 'debug' …, which are not removed either",
 )
-REMOVABLE_EFFECTS = ("random",)  # of nodes that are removed where nothing reads their results
+SILENT_EFFECTS = ("random",)  # of nodes that do no more than compute their results
+REMOVABLE_EFFECTS = ("random", "host")  # of nodes that are removed where nothing reads their results
 example: Attribute[Callable[[np.random.Generator], tuple[Sequence[Any], dict[str, Any]]]] = Attribute(
     "example",
     "(random generator) -> operands and params on which the command is defined: an array where its elements matter, else a spec. "

@@ -21,6 +21,7 @@ def callback(callback: Callable[..., object], *args: Any, ordered: bool = True, 
 
     Calls happen in the order of the program, in loops once for each iteration. Under `vmap` there is one call for each row; under
     `grad` the function sees the values and is differentiated past. Code that runs twice (a checkpointed function) calls twice.
+    Use `nnc.pure_callback` for a function whose result is wanted.
 
     Args:
         callback: takes the arguments with arrays in place of tracers; its result is ignored.

@@ -37,6 +37,7 @@ WITHOUT_ROWS = {"call", "checkpoint", "custom_jvp", "custom_vjp", "linear_solve"
 WITHOUT_ROWS |= {"while", "scan", "case_of", "pull_rounds", "add_tapes", "merge_tapes", "spread_tape", "sum_tape"}
 WITHOUT_ROWS |= {"fused", "with_epilogue", "unit"}  # made by lowering; tests/lower/kernels shows them
 WITHOUT_ROWS |= {"pack"}  # likewise; test_pack shows it
+WITHOUT_ROWS |= {"pure_callback"}  # runs a function of the user; tests/trace/core/test_host.py shows it
 WITHOUT_ROWS |= {"callback", "check_finite"}  # they have effects instead of results; tests/debug shows them
 # Commands that have no derivative on purpose: integers or booleans come out, the derivative is not wanted, or lowering makes them.
 NOT_DIFFERENTIABLE = {"nextafter", "max_pool_both"}

@@ -17,7 +17,7 @@ from nnc import tree as trees
 from nnc.array import Array, as_value
 from nnc.commands.debug import raise_unless_finite
 from nnc.commands.promote import as_operand
-from nnc.commands.rules import REMOVABLE_EFFECTS, effect
+from nnc.commands.rules import SILENT_EFFECTS, effect
 from nnc.context import LOCATORS, get_context, set_context
 from nnc.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
 from nnc.devices import CPU, Accelerator, Elements, check_program, find_device, interpreter_of, kind_of, set_interpreter
@@ -171,7 +171,7 @@ def _is_committed(x: Any) -> bool:
 def _has_effect(command: Command, graphs: Sequence[Graph]) -> bool:
     """Whether a command does more than compute its results, so that the host must see it at once."""
     commands = (command, *(node.command for graph in graphs for node in graph.walk()))
-    return any(effect.get(each, None) not in (None, *REMOVABLE_EFFECTS) for each in commands)
+    return any(effect.get(each, None) not in (None, *SILENT_EFFECTS) for each in commands)
 
 
 def _make(device: Accelerator) -> DeviceInterpreter:

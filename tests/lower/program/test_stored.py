@@ -399,10 +399,10 @@ def test_programs_through_passes_of_other_packages_are_neither_stored_nor_found(
     assert bench.files() == stored_before
 
 
-def test_functions_within_a_graph_are_not_stored(bench: Workbench) -> None:
+@pytest.mark.parametrize("call", [lambda f, x: nnc.debug.callback(f, x), lambda f, x: nnc.pure_callback(f, x, x)])
+def test_functions_within_a_graph_are_not_stored(bench: Workbench, call: Any) -> None:
     def f(x: Any) -> Any:
-        nnc.debug.callback(lambda x: None, x)
-        return x + 1
+        return x + 1, call(lambda x: x, x)
 
     graph = nnc.make_graph(f)(nnp.ones(3))
     bench.lower(graph)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nnc.commands.rules import REMOVABLE_EFFECTS, effect
+from nnc.commands.rules import SILENT_EFFECTS, effect
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Branches, Kind, Loop, Planned, Step, View
 
@@ -38,10 +38,10 @@ def _order(access: Access) -> tuple[bool, int, int, int]:
 
 
 def has_effect(step: Step) -> bool:
-    """Whether a step, or something inside it, does more than compute its outputs."""
+    """Whether a step, or something inside it, does more than compute its outputs, or runs a user's function."""
     inner = (node.command for graph in step.graphs for node in graph.walk())
     kinds = {effect.get(command, None) for command in (step.command, *inner)}
-    return bool(kinds - {None, *REMOVABLE_EFFECTS})
+    return bool(kinds - {None, *SILENT_EFFECTS})
 
 
 def _touched(planned: Planned, top: Step) -> Iterator[Access]:

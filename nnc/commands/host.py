@@ -1,0 +1,117 @@
+"""The command that runs a user's Python function for its results, and the checks of these results.
+
+The function is pure, so a program may leave it out where nothing reads its results; it is never merged, moved out of a loop or run
+again, since the user sees each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.promote import as_operand
+from nnc.commands.rules import Derivative, Tangents, Value, is_differentiable, lead
+from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, UnsupportedError, user_error
+from nnc.graph import TensorSpec, register
+from nnc.source import SourceLine
+
+NDArray = np.ndarray[Any, Any]
+Specs = tuple[TensorSpec, ...]
+HostFunction = Callable[[Sequence[NDArray], Specs], list[NDArray]]  # (operands, specs of the results) -> results
+WHERE = "nnc.pure_callback"
+METHODS = ("sequential", "expand_dims", "broadcast_all")
+
+
+def checked_result(x: Any, spec: TensorSpec, name: str, path: str, source: SourceLine | None) -> NDArray:
+    """The array of a result, newly made, of the shape and dtype that were announced; Python numbers take the dtype.
+
+    Args:
+        x: a leaf of the function's result.
+        spec: announced for it.
+        name: of the function.
+        path: of the leaf within the result.
+        source: the user's line that announced it.
+
+    Raises:
+        ArgumentTypeError: it is no array and no number.
+        ShapeError, DTypeError: it is another array.
+    """
+    leaf = f"the result of {name}" + (f" at {path}" if path else "")
+    if dtypes.is_scalar(x) and spec.shape == () and dtypes.promote_weak(spec.dtype, x) == spec.dtype:
+        try:
+            return np.array(x, spec.dtype)
+        except OverflowError:
+            raise user_error(
+                DTypeError, WHERE, f"{leaf} is {x}, which {spec.dtype.name} does not hold.", source=source,
+                fix="announce a wider dtype in result_shape_dtypes.",
+            ) from None  # fmt: skip
+    if not (dtypes.is_scalar(x) or hasattr(x, "shape")):
+        raise user_error(
+            ArgumentTypeError, WHERE, f"{leaf} is a {type(x).__name__}, not an array.", source=source,
+            operands={"announced": spec}, fix="return a NumPy array: np.asarray(result).",
+        )  # fmt: skip
+    array = np.array(x if isinstance(x, (np.ndarray, np.generic)) else as_operand(x, name, "result"), order="C")
+    if array.shape != spec.shape:
+        raise user_error(
+            ShapeError, WHERE, f"{leaf} has shape {array.shape}, result_shape_dtypes announces {spec.shape}.", source=source,
+            fix="announce the shape that the function returns; under nnc.vmap it depends on vmap_method.",
+        )  # fmt: skip
+    if array.dtype != spec.dtype:
+        raise user_error(
+            DTypeError, WHERE, f"{leaf} has dtype {array.dtype}, result_shape_dtypes announces {spec.dtype.name}.",
+            source=source, fix=f"return result.astype({spec.dtype.name!r}), or announce {array.dtype}.",
+        )  # fmt: skip
+    return np.asarray(array, spec.dtype)
+
+
+def _run(*arrays: NDArray, function: HostFunction, results: Specs, method: str, name: str) -> tuple[NDArray, ...]:
+    # Copies: the program writes to its memory again, and functions may write to their arguments.
+    return tuple(function([np.array(x) for x in arrays], results))
+
+
+def _rows(
+    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], function: HostFunction, results: Specs, method: str,
+    name: str,
+) -> tuple[Any, tuple[bool, ...]]:  # fmt: skip
+    def each_row(arrays: Sequence[NDArray], wanted: Specs) -> list[NDArray]:
+        stacked = [np.empty(spec.shape, spec.dtype) for spec in wanted]
+        for i in range(size):
+            row = function([np.array(x[i] if on else x) for x, on in zip(arrays, batched, strict=True)], results)
+            for whole, part in zip(stacked, row, strict=True):
+                whole[i] = part
+        return stacked
+
+    wider = tuple(spec.update(shape=(size, *spec.shape)) for spec in results)
+    if method == "sequential":
+        outputs = pure_callback(*operands, function=each_row, results=wider, method=method, name=name)
+    else:
+        one = 1 if method == "expand_dims" else size
+        moved = [x if on else lead(one, x, on) for x, on in zip(operands, batched, strict=True)]
+        outputs = pure_callback(*moved, function=function, results=wider, method=method, name=name)
+    found = outputs if isinstance(outputs, tuple) else (outputs,)
+    return found, (True,) * len(found)
+
+
+def _differentiate(
+    primals: tuple[Value, ...], tangents: Tangents, function: HostFunction, results: Specs, method: str, name: str
+) -> tuple[Sequence[Value], Tangents]:
+    if any(t is not None for t in tangents) and any(map(is_differentiable, results)):
+        raise user_error(
+            UnsupportedError, WHERE, f"{name} is a function of Python, which has no derivative rule.",
+            operands={f"input {i}": x.spec for i, x in enumerate(primals)},
+            fix="call it within a function with nnc.custom_jvp (or nnc.custom_vjp), whose rule you define with .defjvp; "
+            "where no derivative is wanted, pass nnc.stop_gradient(x).",
+        )  # fmt: skip
+    found = pure_callback(*primals, function=function, results=results, method=method, name=name)
+    outputs = found if isinstance(found, tuple) else (found,)
+    return outputs, (None,) * len(outputs)
+
+
+# function: of NumPy arrays and the specs of its results; method: how it takes batches; name: of the user's function
+pure_callback = register(
+    "pure_callback", None, None, infer=lambda *specs, function, results, method, name: results, reference=_run, batch=_rows,
+    derivative=Derivative(push=_differentiate, linearize=_differentiate), effect="host",
+)  # fmt: skip

@@ -1,0 +1,129 @@
+"""Python functions that compiled code calls for their results: `nnc.pure_callback`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+from nnc import dtypes, tree
+from nnc.array import Array
+from nnc.commands.host import METHODS, WHERE, NDArray, Specs, checked_result
+from nnc.commands.host import pure_callback as command
+from nnc.commands.promote import to_dtype
+from nnc.context import get_context
+from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, user_error
+from nnc.graph import TensorSpec
+from nnc.source import SourceLine, user_source
+from nnc.trace.core.flat import FlatTree, call_function, check_callable, name_of
+from nnc.trace.core.specs import ShapeDtypeStruct
+from nnc.tracebacks import api_boundary
+
+
+@overload
+def pure_callback(
+    callback: Callable[..., object], result_shape_dtypes: ShapeDtypeStruct | Array, *args: object, vmap_method: str = "sequential",
+    **kwargs: object,
+) -> Array: ...  # fmt: skip
+@overload
+def pure_callback(
+    callback: Callable[..., object],
+    result_shape_dtypes: object,
+    *args: object,
+    vmap_method: str = "sequential",
+    **kwargs: object,
+) -> object: ...
+@api_boundary
+def pure_callback(
+    callback: Callable[..., object],
+    result_shape_dtypes: Any,
+    *args: Any,
+    vmap_method: str = "sequential",
+    **kwargs: Any,
+) -> Any:
+    """Calls a Python function on NumPy arrays within traced code, and returns its results: a simulator, a table, SciPy.
+
+    The function must be pure: the same results for the same arguments, and no effects. Programs call it each time that they get
+    there, but not where nothing reads its results; a checkpointed function calls it again. It runs in the caller's thread, and its
+    exceptions reach the caller. It has no derivative of its own: a function with `nnc.custom_jvp` around it gives one, and may call
+    another callback for it. Use `nnc.debug.callback` for effects.
+
+    Args:
+        callback: takes the arguments with NumPy arrays in place of arrays and numbers. They are copies, to which it may write.
+        result_shape_dtypes: pytree like the result of `callback`, of `nnc.ShapeDtypeStruct` or of arrays.
+        *args: pytrees.
+        vmap_method: under `nnc.vmap`, "sequential" calls `callback` for each row; "expand_dims" calls it once for all rows,
+            with a leading axis of the number of rows on arguments that are mapped, of size 1 on the others, and on each result the
+            axis of rows; "broadcast_all" likewise, with all arguments repeated for each row.
+        **kwargs: pytrees.
+
+    Returns:
+        a tree like `result_shape_dtypes`, of arrays.
+
+    Raises:
+        ArgumentTypeError, ArgumentError: an argument is none of these.
+        ShapeError, DTypeError, TreeError: (when it runs) `callback` returns something else than was announced.
+        UnsupportedError: it is differentiated.
+
+    Example:
+        >>> def simulate(angle, steps):
+        ...     return np.cos(angle) * steps
+        >>> @nnc.custom_jvp
+        ... def reach(angle):
+        ...     return nnc.pure_callback(simulate, nnc.ShapeDtypeStruct((), "float32"), angle, steps=np.float32(2))
+        >>> @reach.defjvp
+        ... def reach_jvp(primals, tangents):
+        ...     return reach(*primals), -2 * nnp.sin(primals[0]) * tangents[0]
+        >>> nnc.compile(nnc.value_and_grad(reach))(0.5)
+        (Array(1.7551651, dtype=float32), Array(-0.9588511, dtype=float32))
+    """
+    check_callable(callback, WHERE)
+    if vmap_method not in METHODS:
+        raise user_error(
+            ArgumentError,
+            WHERE,
+            f"vmap_method is {vmap_method!r}.",
+            fix=f"pass one of {', '.join(map(repr, METHODS))}.",
+        )
+    announced = FlatTree(result_shape_dtypes)
+    results = tuple(_announced_spec(leaf) for leaf in announced.leaves)
+    outline = announced.skeleton()
+    flat = FlatTree((args, kwargs))
+    arguments, name, source = flat.skeleton(), name_of(callback), get_context().source or user_source()
+
+    def run(arrays: Sequence[NDArray], wanted: Specs) -> list[NDArray]:
+        given, named = arguments.build(arrays)
+        result = call_function(callback, given, named, where=WHERE)
+        leaves = _leaves_like(outline, result, name, source)
+        paths = outline.paths()
+        return [
+            checked_result(x, spec, name, path, source) for x, spec, path in zip(leaves, wanted, paths, strict=True)
+        ]
+
+    operands = [dtypes.scalar_dtype(x).type(x) if dtypes.is_scalar(x) else x for x in flat.dynamic]
+    found = command(*operands, function=run, results=results, method=vmap_method, name=name)
+    return announced.build(found if isinstance(found, tuple) else (found,))
+
+
+def _announced_spec(leaf: Any) -> TensorSpec:
+    if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
+        raise user_error(
+            ArgumentTypeError, WHERE, f"result_shape_dtypes holds {leaf!r}, which has no shape and no dtype.",
+            fix='announce each result with its shape and dtype: nnc.ShapeDtypeStruct((3,), "float32").',
+        )  # fmt: skip
+    return TensorSpec(tuple(leaf.shape), to_dtype(leaf.dtype, WHERE))
+
+
+def _leaves_like(outline: FlatTree, result: Any, name: str, source: SourceLine | None) -> list[Any]:
+    """The leaves of a result, whose structure must be the announced one.
+
+    Raises:
+        TreeError: it is another one.
+    """
+    leaves, structure = tree.flatten(result)
+    if structure != outline.treedef:
+        raise user_error(
+            TreeError, WHERE, f"{name} returns a tree of another structure than result_shape_dtypes.",
+            operands={"returned": structure, "announced": outline.treedef}, source=source,
+            fix="return the announced containers, with a NumPy array for each leaf; lists of numbers are containers.",
+        )  # fmt: skip
+    return leaves
