@@ -13,7 +13,7 @@ from nnc.bindings import Inputs, Outputs
 from nnc.commands.promote import astype
 from nnc.context import get_context
 from nnc.device_array import DeviceArray, new_device_array
-from nnc.devices import INTERPRETED, SIMULATED, Accelerator
+from nnc.devices import CUDA, INTERPRETED, SIMULATED, Accelerator
 from nnc.devices.memory import DeviceMemory
 from nnc.dtypes import is_scalar
 from nnc.fork import new_rlock
@@ -32,6 +32,7 @@ from nnc.trace.core.on_device import DeviceInterpreter, set_programs
 _MODULES = {  # the kernels of programs, by the names of devices without their numbers
     SIMULATED: ("nnc.lower.program.simulated", "SimModule"),
     INTERPRETED: ("nnc.lower.program.interpreted", "InterpretedModule"),
+    CUDA: ("nnc.lower.program.cuda", "CudaModule"),
 }
 
 

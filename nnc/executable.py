@@ -22,7 +22,7 @@ from nnc.commands.pack import packable
 from nnc.commands.promote import is_weak
 from nnc.context import activity, get_context, set_context
 from nnc.device_program import DeviceProgram, QueuedProgram
-from nnc.devices import CPU, find_device, interpreter_of, kind_of
+from nnc.devices import CPU, CUDA, find_device, interpreter_of, kind_of
 from nnc.errors import ArgumentTypeError, DeviceError, OutOfMemoryError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.pipeline import lower
@@ -257,15 +257,24 @@ class Executable:
         )
 
     @property
-    def references(self) -> Counter[str]:
-        """The commands for which the device has no printed kernel, and how many steps run by their references; none on devices that
-        run the CPU's kernels.
+    def unprinted(self) -> dict[str, Counter[str]]:
+        """The commands for which the device has no printed kernel, and how many steps they are, by where they run instead; none on
+        devices that run the CPU's kernels.
         """
-        program = self._program
+        program, found = self._program, dict[str, Counter[str]]()
         if kind_of(self.options.device) == CPU:
-            return Counter()
-        steps = (step for step in walk(program.bound.steps) if step.region is None and id(step) not in program.printed)
-        return Counter(step.command.name for step in steps)
+            return found
+        has_libraries = self.options.device.startswith(CUDA)  # the interpreter of PTX has none
+        for step in walk(program.bound.steps):
+            if step.region is None and id(step) not in program.printed:
+                kernel = program.kernel_of(step)
+                where = (
+                    f"by {kernel.backend}"
+                    if has_libraries and kernel.queue is not None
+                    else "by their references on the host"
+                )
+                found.setdefault(where, Counter())[step.command.name] += 1
+        return found
 
     def as_text(self) -> str:
         """The program as text: steps with their kernels and buffers."""

@@ -291,10 +291,12 @@ class Compiled(Generic[P, R_co]):
         with self._lock:
             entry = self._entries.get(self._last_key) if self._last_key is not None else None
         text = f"{name_of(self._signature.fun)}: {self._reason}"
-        if entry is None or not entry.references:
+        if entry is None or not entry.unprinted:
             return text
-        listed = ", ".join(f"{name} ({count})" for name, count in sorted(entry.references.items()))
-        return f"{text}; {entry.options.device} runs by their references, step by step: {listed}"
+        for where, counts in sorted(entry.unprinted.items()):
+            listed = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
+            text += f"; {entry.options.device} runs {where}: {listed}"
+        return text
 
     def __repr__(self) -> str:
         return f"<compiled {name_of(self._signature.fun)}: {len(self._entries)} programs>"

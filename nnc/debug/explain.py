@@ -12,7 +12,7 @@ from nnc.spelling import spelled
 @spelled
 def explain(compiled: Any) -> str:
     """Says why the last call of a compiled function traced it, or that it did not. Of a call on a GPU it lists the commands without
-    a printed kernel, which run by their references, and how many steps they are.
+    a printed kernel, which libraries or the host run, and how many steps they are.
 
     Args:
         compiled: a function that nnc.compile returned.

@@ -1,7 +1,8 @@
 """The table of C functions through which a compiled entry reaches a device: names and signatures of CUDA's driver.
 
 An entry calls these functions by their addresses alone. So it is the same code on a GPU, where the addresses are the driver's, and
-on a simulated device, where they lead back into Python (`nnc.devices.sim.driver`). Each returns 0, or the number of an error.
+on a simulated device, where they lead back into Python (`nnc.devices.sim.driver`). Each returns 0, or the number of an error. One
+function is not the driver's: `RUN_STEP` queues the work of a step that has no printed kernel, a library's call for instance.
 
 Source: CUDA Driver API, sections Execution Control, Event Management, Stream Management, Memory Management.
 """
@@ -14,6 +15,9 @@ from typing import Any
 _C_TYPES: dict[str, Any] = {"p": ctypes.c_void_p, "u": ctypes.c_uint32, "q": ctypes.c_uint64}
 _LLVM_TYPES = {"p": "ptr", "u": "i32", "q": "i64"}
 
+RUN_STEP = "nncRunStep"
+FAILED = 999  # CUDA_ERROR_UNKNOWN: of a function in Python, whose exception the driver keeps
+
 # p: a pointer or a handle, u: an unsigned int, q: an address of the device, or a size
 SIGNATURES: dict[str, str] = {
     "cuLaunchKernel": "puuuuuuuppp",  # function, grid (3), block (3), bytes of shared memory, stream, parameters, extra
@@ -22,6 +26,7 @@ SIGNATURES: dict[str, str] = {
     "cuMemcpyDtoHAsync_v2": "pqqp",  # target on the host, source, bytes, stream
     "cuStreamSynchronize": "p",  # stream
     "cuStreamWriteValue64_v2": "pqqu",  # stream, address, value, flags
+    RUN_STEP: "ppp",  # handle of the step, stream, parameters
 }
 
 

@@ -9,11 +9,16 @@ from typing import Any
 
 from nnc.context import get_context
 from nnc.devices.cpu import Cpu
-from nnc.devices.protocol import CPU, INTERPRETED, SIMULATED, Device
+from nnc.devices.cuda.libraries import number_of_gpus
+from nnc.devices.protocol import CPU, CUDA, INTERPRETED, SIMULATED, Device
 from nnc.errors import DeviceError, UnsupportedError, user_error
 from nnc.fork import new_lock
 
-_CLASSES = {SIMULATED: ("nnc.devices.sim", "SimDevice"), INTERPRETED: ("nnc.devices.interpreted", "PtxDevice")}
+_CLASSES = {
+    SIMULATED: ("nnc.devices.sim", "SimDevice"),
+    INTERPRETED: ("nnc.devices.interpreted", "PtxDevice"),
+    CUDA: ("nnc.devices.cuda", "CudaDevice"),
+}
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,2}")  # there is any number of them: each is made when it is first asked for
 _DEVICES: dict[str, Device] = {CPU: Cpu()}
 _INTERPRETERS: dict[str, Any] = {}
@@ -22,14 +27,14 @@ _LOCK = new_lock()
 
 
 def devices() -> list[str]:
-    """The devices of this machine: the CPU, one that is simulated, and one that interprets kernels printed for CUDA. Programs may
-    use more of these, "sim:1" and so on.
+    """The devices of this machine: the CPU, one that is simulated, one that interprets kernels printed for CUDA, and NVIDIA's
+    graphics processors, where CuPy is installed. Programs may use more of the simulated ones, "sim:1" and so on.
 
     Example:
         >>> nnc.devices()
-        ['cpu', 'sim:0', 'ptx:0']
+        ['cpu', 'sim:0', 'ptx:0'...]
     """
-    return [CPU, *(f"{kind}:0" for kind in _CLASSES)]
+    return [CPU, f"{SIMULATED}:0", f"{INTERPRETED}:0", *(f"{CUDA}:{i}" for i in range(number_of_gpus()))]
 
 
 def find_device(name: Any, where: str) -> Device:
@@ -40,7 +45,7 @@ def find_device(name: Any, where: str) -> Device:
         where: the function the user called, for the error.
 
     Raises:
-        UnsupportedError: there is no such device.
+        UnsupportedError: there is no such device, or its libraries are not installed.
     """
     found = _DEVICES.get(str(name))
     if found is not None:

@@ -91,10 +91,17 @@ class Staging:
                 device.stream.wait_for(event)
         return memory
 
+    def finish(self) -> None:
+        """Waits until all copies are done, after which the buffers may be dropped."""
+        with self._lock:
+            for _, event in self._buffers:
+                if event is not None:
+                    event.wait()
+
     def _idle_buffer(self) -> NDArray:
         """Returns a buffer that nobody reads any more."""
         if len(self._buffers) < _BUFFERS:
-            return np.empty(STAGED_BYTES, np.uint8)
+            return self._device.host_memory(STAGED_BYTES)
         buffer, event = self._buffers.popleft()
         if event is not None:
             event.wait()

@@ -11,6 +11,7 @@ Kernels and compilers are chosen by the *kind* of a device, and stand in `nnc.ba
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -217,8 +218,17 @@ class Driver(Protocol):
         """
         ...
 
-    def take_error(self) -> BaseException:
-        """Returns the error of the function that failed last in this thread."""
+    def take_error(self, code: int) -> BaseException:
+        """Returns the error of the function that failed last in this thread.
+
+        Args:
+            code: its result.
+        """
+        ...
+
+    @property
+    def can_capture(self) -> bool:
+        """Whether work can be captured."""
         ...
 
     def begin_capture(self, stream: Any) -> None:
@@ -257,6 +267,18 @@ class Accelerator(Device, Protocol):
 
     def synchronize(self) -> None:
         """Waits until all work is done."""
+        ...
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Makes the device the one that functions of its driver work on, in this thread."""
+        ...
+
+    def host_memory(self, nbytes: int) -> NDArray:
+        """Memory of the host that the device can read and write while the host goes on.
+
+        Args:
+            nbytes: how many bytes.
+        """
         ...
 
     def wait(self, block: Block) -> None:

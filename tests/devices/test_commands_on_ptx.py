@@ -34,10 +34,10 @@ def of_schur(t: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
 UNIQUE = {"schur": of_schur}  # of factors that are not, where the CPU's kernel has another algorithm than the reference
 
 
-def check_near(row: Sample, found: Sequence[Any], wanted: Sequence[Any]) -> None:
+def check_near(row: Sample, found: Sequence[Any], wanted: Sequence[Any], device: str = "ptx:0") -> None:
     assert len(found) == len(wanted)
     for x, y in zip(found, wanted, strict=True):
-        assert x.device == "ptx:0" and x.spec == y.spec and x.weak == y.weak
+        assert x.device == device and x.spec == y.spec and x.weak == y.weak
     unique = UNIQUE.get(row.command, lambda *xs: xs)
     for values, others in zip(unique(*map(np.asarray, found)), unique(*map(np.asarray, wanted)), strict=True):
         if not dtypes.is_inexact(values.dtype):

@@ -155,7 +155,7 @@ def test_commands_without_a_printed_kernel_are_listed() -> None:
     assert nnc.debug.explain(f).endswith("because it was the first call")
     f(there())
     assert "because the arguments are on ptx:0, and were on cpu" in nnc.debug.explain(f)
-    assert nnc.debug.explain(f).endswith("; ptx:0 runs by their references, step by step: dot (1), solve (2)")
+    assert nnc.debug.explain(f).endswith("; ptx:0 runs by their references on the host: dot (1), solve (2)")
 
 
 # -- planted mistakes --------------------------------------------------------------------------------------------------

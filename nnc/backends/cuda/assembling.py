@@ -21,7 +21,7 @@ from nnc.lower.program.cache import Cache
 from nnc.machine import usable_threads
 from nnc.options import Options
 
-_KIND = "objects"  # of files, beside those for the CPU
+OBJECTS = "objects"  # of files, beside those for the CPU
 _THREADS = 4  # of the process: kernels of a program are compiled side by side
 _NAME = re.compile(r"define ptx_kernel void @([\w.$]+)\(")
 _DECLARATION = re.compile(r"^declare .*\n?", re.MULTILINE)
@@ -65,7 +65,7 @@ class PtxCompiler:
 
     def _find(self, text: str) -> str | None:
         """The PTX of a text that was compiled before."""
-        found = self._cache.read_bytes(_KIND, self._key(text)) if self._cache is not None else None
+        found = self._cache.read_bytes(OBJECTS, self._key(text)) if self._cache is not None else None
         return found[0].decode() if found else None
 
     def _key(self, text: str) -> dict[str, str]:
@@ -79,7 +79,7 @@ class PtxCompiler:
                 ptx = answer.result()
                 self.compiled += 1
                 if self._cache is not None:
-                    in_background(partial(self._cache.write_bytes, _KIND, self._key(text), ptx))
+                    in_background(partial(self._cache.write_bytes, OBJECTS, self._key(text), ptx))
                 return ptx.decode()
             except GoneError:
                 answer = self._helper.compile(text, KERNEL)

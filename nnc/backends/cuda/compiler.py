@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from hashlib import sha256
 from typing import Any
 
 from nnc.backends.cpu.jit import Jit
-from nnc.backends.cuda.assembling import to_ptx
+from nnc.backends.cuda.assembling import OBJECTS, to_ptx
+from nnc.backends.cuda.linking import find_linker
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.native import Function, Native
+from nnc.lower.program.background import in_background
+from nnc.lower.program.cache import Cache
 from nnc.lower.program.prefetch import Prefetch
+from nnc.options import Options
 
 
 class CudaCompiler:
@@ -53,3 +59,30 @@ class CudaCompiler:
             InternalError: LLVM does not take a text.
         """
         return to_ptx([kernel.code for kernel in kernels], target) if kernels else ""
+
+    def to_machine_code(self, kernels: Sequence[DeviceKernel], target: str) -> bytes:
+        """Returns machine code of nvJitLink; PTX, which the driver assembles, where that library is not installed.
+
+        Args:
+            kernels: of a program.
+            target: the processor, "sm_90" say.
+
+        Raises:
+            InternalError: LLVM or nvJitLink does not take a text.
+        """
+        ptx, linker = self.assemble(kernels, target), find_linker()
+        if linker is None or not kernels:
+            return ptx.encode()
+        folder = Options.from_environment().cache_folder
+        if folder is None:
+            return linker.link(ptx, target).cubin
+        cache, key = (
+            Cache(folder),
+            {"text": sha256(ptx.encode()).hexdigest(), "machine": target, "nvjitlink": linker.version},
+        )
+        found = cache.read_bytes(OBJECTS, key)
+        if found:
+            return found[0]
+        cubin = linker.link(ptx, target).cubin
+        in_background(partial(cache.write_bytes, OBJECTS, key, cubin))
+        return cubin

@@ -8,6 +8,9 @@ CPU's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
 
 from nnc.devices.protocol import Block, Elements, NDArray
 from nnc.devices.sim.driver import SimDriver
@@ -102,6 +105,18 @@ class SimDevice:
     def synchronize(self) -> None:
         """Waits until all work is done."""
         self.queues.run_all()
+
+    def current(self) -> AbstractContextManager[None]:
+        """Does nothing: functions of the driver know their device."""
+        return nullcontext()
+
+    def host_memory(self, nbytes: int) -> NDArray:
+        """Memory of the host that the device reads and writes.
+
+        Args:
+            nbytes: how many bytes.
+        """
+        return np.empty(nbytes, np.uint8)
 
     def wait(self, block: Block) -> None:
         """Waits until the work on a block is done.

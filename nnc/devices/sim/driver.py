@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from nnc.devices.driver import SIGNATURES, c_function
+from nnc.devices.driver import FAILED, SIGNATURES, c_function
 from nnc.devices.sim.graph import SimGraph, Tracker
 from nnc.devices.sim.kernels import LaunchedKernel, Operand, SimKernel
 from nnc.devices.sim.memory import SimPool
 from nnc.devices.sim.streams import Outcome, Queues, SimEvent, SimStream, Use
 from nnc.errors import DeviceError, InternalError, user_error
 
-_FAILED = 999  # CUDA_ERROR_UNKNOWN
 _COUNTER = SimKernel("count iterations", (Operand((), np.dtype(np.int64), (), 0, 8, True),), lambda views: None)
 
 
@@ -34,6 +33,8 @@ class SimDriver:
     Attributes:
         table: the addresses of the functions, in the order of `SIGNATURES`.
     """
+
+    can_capture = True
 
     def __init__(self, queues: Queues, pool: SimPool) -> None:
         self._queues, self._pool = queues, pool
@@ -54,13 +55,17 @@ class SimDriver:
                     method(*arguments)
             except BaseException as error:  # an interrupt, too: ctypes would drop it
                 self._errors[threading.get_ident()] = error
-                return _FAILED
+                return FAILED
             return 0
 
         return call
 
-    def take_error(self) -> BaseException:
-        """Returns the error of the function that failed last in this thread."""
+    def take_error(self, code: int) -> BaseException:
+        """Returns the error of the function that failed last in this thread.
+
+        Args:
+            code: its result.
+        """
         return self._errors.pop(threading.get_ident(), InternalError(f"{self._queues.device}: no function failed"))
 
     # -- handles -------------------------------------------------------------------------------------------------------
@@ -106,6 +111,10 @@ class SimDriver:
         kernel = self._kernels[function].sized((gx, gy, gz), (bx, by, bz), shared)
         pointers = (ctypes.c_void_p * len(kernel.operands)).from_address(parameters or 0) if kernel.operands else ()
         self._launch(kernel, [ctypes.c_uint64.from_address(at or 0).value for at in pointers], stream)
+
+    def nncRunStep(self, step: int, stream: int, parameters: int) -> None:  # noqa: N802
+        """Queues a step that has no printed kernel."""
+        self.cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, stream, parameters, 0)
 
     def _launch(self, kernel: LaunchedKernel, addresses: Sequence[int], handle: int) -> None:
         stream = self._stream(handle)

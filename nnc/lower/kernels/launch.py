@@ -87,3 +87,15 @@ class Assembler(Protocol):
             InternalError: a text is not taken.
         """
         ...
+
+    def to_machine_code(self, kernels: Sequence[DeviceKernel], target: str) -> bytes:
+        """Returns the code of kernels as a driver loads it fastest: machine code, or PTX where nothing assembles that.
+
+        Args:
+            kernels: of a program.
+            target: the processor, by NVIDIA's name, "sm_90" say.
+
+        Raises:
+            InternalError: a text is not taken.
+        """
+        ...

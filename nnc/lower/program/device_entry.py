@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nnc import dtypes
-from nnc.devices.driver import llvm_types, place_in_table
+from nnc.devices.driver import RUN_STEP, llvm_types, place_in_table
 from nnc.lower.kernels.builder import Value
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Loop, Step, Steps, View
 from nnc.lower.program.arguments import FrameLayout
-from nnc.lower.program.entry_steps import Failure, Outline, StepCode
+from nnc.lower.program.entry_steps import KINDS, Failure, Outline, StepCode
 from nnc.lower.program.launches import Launches
 
 _PART = 100  # launches of a function: LLVM takes longer for one long function than for some short ones
@@ -116,6 +116,9 @@ class _LaunchCode(StepCode):
                     address = self._operand(step, operand)
                     self.line(f"store ptr {address}, ptr {self.offset(self._values, 8 * i)}")
                 kernel = self.base(self._launches.kernel_words[id(step)] + number)
+                if id(step) not in self._launches.printed:
+                    self._drive(RUN_STEP, kernel, self.base(self._stream), self._pointers)
+                    continue
                 extents = (str(n) for n in (*launch.grid, *launch.block, launch.shared))
                 self._drive("cuLaunchKernel", kernel, *extents, self.base(self._stream), self._pointers, "null")
 
@@ -145,8 +148,12 @@ class _LaunchCode(StepCode):
         table = self.base(FrameLayout.table_at)
         function = self.let(f"load ptr, ptr {self.offset(table, 8 * place_in_table(name))}")
         given = ", ".join(f"{kind} {text}" for kind, text in zip(llvm_types(name), arguments, strict=True))
-        code = Value(self.let(f"call i32 {function}({given})"), dtypes.int32)
-        self.fail_unless(self.compare("eq", code, self.constant(0, dtypes.int32)), Failure.DRIVER.code(0))
+        code = self.let(f"call i32 {function}({given})")
+        number = Value(self.let(f"zext i32 {code} to i64"), dtypes.int64)
+        failure = self.add(
+            self.mul(number, self.integer(KINDS)), self.integer(Failure.DRIVER)
+        )  # as `Failure.code` does
+        self.fail_unless(self.compare("eq", Value(code, dtypes.int32), self.constant(0, dtypes.int32)), failure.text)
 
     # -- not on devices: memory of the host, and looks for interrupts, which the driver's functions notice --------------
 

@@ -20,7 +20,7 @@ from nnc.lower.program.entry_steps import Failure
 from nnc.lower.program.launches import Launches
 from nnc.lower.program.program import Program
 from nnc.lower.program.queued_code import QueuedCode
-from nnc.lower.program.walker import Walker
+from nnc.lower.program.walker import Walker, Watch
 
 _STANDINS, _REACH = 1 << 56, 1 << 42  # addresses where no device has memory, further apart than any offset
 _CALLS_BEFORE_CAPTURE = 2  # a program that is called once or twice does not earn a graph
@@ -47,8 +47,13 @@ class Module(Protocol):
         """
         ...
 
-    def finish(self) -> None:
-        """Queues the end of a call."""
+    def finish(self, inputs: Sequence[DeviceMemory], results: Sequence[DeviceMemory]) -> None:
+        """Queues the end of a call.
+
+        Args:
+            inputs: of the call.
+            results: memory that the call writes, effects included.
+        """
         ...
 
     def copy(self, view: View, source: DeviceMemory, target: DeviceMemory) -> None:
@@ -91,7 +96,8 @@ class DeviceFrame:
         self._arena = self._allocate(program.arena_bytes, f"the arena of {self._name}")
         self._effects = self._allocate(1, "effects and tapes")  # which have no address, and are done in order
         self._constants = self._send_constants()
-        self._module = load(program, device, self._effects)
+        with device.current():
+            self._module = load(program, device, self._effects)
         self._streams = [device.stream, *(device.new_stream() for _ in program.schedule.streams[1:])]
         driver, layout = device.driver, launches.layout
         self._words = words = (ctypes.c_int64 * layout.size)()
@@ -125,7 +131,9 @@ class DeviceFrame:
     def _send_constants(self) -> dict[int, DeviceMemory]:
         """Copies the constants to the device: by number."""
         staging, label = Staging(self._device), f"a constant of {self._name}"
-        return {i: staging.send(constant, label) for i, constant in enumerate(self._program.bound.constants)}
+        sent = {i: staging.send(constant, label) for i, constant in enumerate(self._program.bound.constants)}
+        staging.finish()
+        return sent
 
     def queue(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
         """Queues all steps.
@@ -140,26 +148,50 @@ class DeviceFrame:
             DeviceError: the schedule does not order two steps, or an input cannot be used.
             OutOfMemoryError: the device has no memory for the outputs.
         """
-        bound, layout = self._program.bound, self._launches.layout
-        specs = [buffer.symbol.spec for buffer in bound.buffers if buffer.kind is Kind.OUTPUT]
+        bound, layout, made = self._program.bound, self._launches.layout, self._bind(inputs)
+        self._calls += 1
+        earns = self._calls > _CALLS_BEFORE_CAPTURE and self._device.driver.can_capture
+        if self._graph is None and earns and self._launches.can_be_captured:
+            self._graph = self._capture([*map(layout.input, range(len(inputs))), *map(layout.result, range(len(made)))])
+        with self._device.current():
+            self._module.begin([self._arena, self._effects], self._statuses)
+            if self._graph is None:
+                self._run()
+            else:
+                for node, place, word, offset in self._arguments:
+                    self._graph.nodes[node].addresses[place] = self._words[word] + offset
+                self._graph.launch(self._device.stream)
+            places = {Kind.INPUT: inputs, Kind.OUTPUT: made}
+            outputs = [self._output(view, places) for view in bound.outputs]
+            self._module.finish(inputs, [*made, *outputs, self._effects])
+        return outputs
+
+    def walk(self, inputs: Sequence[DeviceMemory], watch: Watch) -> None:
+        """Queues all steps from Python, for one that looks at their operands.
+
+        Args:
+            inputs: of the specs that the program was lowered for.
+            watch: is called before each step is launched, with the addresses of its operands and the handle of its stream.
+
+        Raises:
+            Exception: `watch` raised it.
+        """
+        made = self._bind(inputs)
+        with self._device.current():
+            self._module.begin([self._arena, self._effects], self._statuses)
+            Walker(self._launches, self._words, self._device.driver, watch)()
+        del made  # the steps are queued
+
+    def _bind(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
+        """Notes the addresses of a call, and returns the memory of its results."""
+        layout = self._launches.layout
+        specs = [buffer.symbol.spec for buffer in self._program.bound.buffers if buffer.kind is Kind.OUTPUT]
         made = [self._allocate(spec.nbytes, f"{spec}, a result of {self._name}") for spec in specs]
         for i, memory in enumerate(inputs):
             self._words[layout.input(i)] = memory.block.address
         for i, memory in enumerate(made):
             self._words[layout.result(i)] = memory.block.address
-        self._calls += 1
-        if self._graph is None and self._calls > _CALLS_BEFORE_CAPTURE and self._launches.can_be_captured:
-            self._graph = self._capture([*map(layout.input, range(len(inputs))), *map(layout.result, range(len(made)))])
-        self._module.begin([self._arena, self._effects], self._statuses)
-        if self._graph is None:
-            self._run()
-        else:
-            for node, place, word, offset in self._arguments:
-                self._graph.nodes[node].addresses[place] = self._words[word] + offset
-            self._graph.launch(self._device.stream)
-        self._module.finish()
-        places = {Kind.INPUT: inputs, Kind.OUTPUT: made}
-        return [self._output(view, places) for view in bound.outputs]
+        return made
 
     def wait(self) -> None:
         """Waits for the last call.
@@ -221,7 +253,7 @@ class DeviceFrame:
         """Raises the error for which the entry stopped."""
         kind, number = Failure.of(code)
         if kind is Failure.DRIVER:
-            raise self._device.driver.take_error()
+            raise self._device.driver.take_error(number)
         step: Step = next(step for i, step in enumerate(walk(self._launches.steps)) if i == number)
         region = step.region
         if kind is Failure.LIMIT and isinstance(region, Loop):

@@ -31,6 +31,7 @@ CALLS = 1 << 20  # a call back is numbered: a multiple of this, new each time, p
 POLL = CALLS - 1  # no steps: Python only looks for interrupts
 _POLL_SECONDS = 0.25
 _MOST_ROUNDS = 1 << 22  # between two looks for interrupts
+KINDS = 8  # at least as many as there are reasons
 
 
 class Failure(IntEnum):
@@ -46,12 +47,12 @@ class Failure(IntEnum):
 
     def code(self, number: int) -> int:
         """The number that the entry returns."""
-        return 8 * number + self
+        return KINDS * number + self
 
     @staticmethod
     def of(code: int) -> tuple[Failure, int]:
         """Kind and number of an entry's result."""
-        return Failure(code % 8), code // 8
+        return Failure(code % KINDS), code // KINDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,23 +6,19 @@ steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
-
-import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from nnc.devices.cpu import aligned_bytes
 from nnc.devices.memory import DeviceMemory
 from nnc.devices.sim import Lease, Operand, SimDevice, SimKernel, Use
-from nnc.errors import NncError
 from nnc.lower.plan.schedule.accesses import has_effect
 from nnc.lower.plan.stages import NDArray, Step, View
-from nnc.lower.program.executor import Run, explain, make_view
+from nnc.lower.program.executor import make_view
 from nnc.lower.program.launches import Launches
 from nnc.lower.program.native_call import NativeCall
 from nnc.lower.program.program import Program
+from nnc.lower.program.python_steps import Tapes, run_step
 
 
 class SimModule:
@@ -40,7 +36,7 @@ class SimModule:
         self._scratch = aligned_bytes(max((native.scratch for native in natives.values()), default=0))
         address = self._scratch.ctypes.data
         self._natives = {key: NativeCall(native, functions[key], address) for key, native in natives.items()}
-        self._tapes: dict[int, NDArray] = {}  # by buffer
+        self._tapes = Tapes(program)
 
     def handles(self, step: Step, launches: Launches) -> list[int]:
         """The handles of the launches of a step.
@@ -70,34 +66,17 @@ class SimModule:
         kernel = self._program.kernels[id(step)].run
         native = self._natives.get(id(step))
         function = kernel if native is None else partial(native, kernel)
+
+        def run(arrays: Sequence[NDArray]) -> None:
+            run_step(step, function, [self._tapes.array(tapes[i]) if i in tapes else x for i, x in enumerate(arrays)])
+
         return SimKernel(
             name=self.name_of(step, launches),
             operands=tuple(operands),
-            run=self._run(step, function, tapes),
+            run=run,
             more=(Use.whole(_lease(self._effects), writes=True),) if tapes or has_effect(step) else (),
             source=step.source,
         )
-
-    def _run(self, step: Step, kernel: Callable[..., None], tapes: dict[int, View]) -> Callable[[Sequence[Any]], None]:
-        """The function that runs a step on arrays, without NumPy's warnings of infinities and NaNs, as in programs of the CPU."""
-        count = len(step.inputs)
-
-        def run(arrays: Sequence[Any]) -> None:
-            found = [self._tape(tapes[i]) if i in tapes else x for i, x in enumerate(arrays)]
-            bound: Run = kernel, found[:count], found[count:], step.params
-            with np.errstate(all="ignore"):
-                try:
-                    kernel(*bound[1:])
-                except NncError:
-                    explain(step, bound)
-                    raise
-
-        return run
-
-    def _tape(self, view: View) -> NDArray:
-        spec = self._program.bound.buffers[view.buffer].symbol.spec
-        handle = self._tapes.setdefault(view.buffer, np.empty(spec.shape, spec.dtype))
-        return as_strided(handle, view.spec.shape, view.strides)
 
     def begin(self, memories: Sequence[DeviceMemory], statuses: DeviceMemory) -> None:
         """Queues the beginning of a call: errors and elements of the last one are forgotten.
@@ -117,14 +96,14 @@ class SimModule:
         words = [Use.whole(_lease(statuses), writes=True)] if statuses.block.nbytes else []
         self._device.stream.launch(f"{self._program.bound.name} begins", forget, words)
 
-    def finish(self) -> None:
-        """Queues the end of a call: tapes drop their elements."""
+    def finish(self, inputs: Sequence[DeviceMemory], results: Sequence[DeviceMemory]) -> None:
+        """Queues the end of a call: tapes drop their elements.
 
-        def clear() -> None:
-            for handle in self._tapes.values():
-                handle[...] = None
-
-        self._device.stream.launch(f"{self._program.bound.name} ends", clear, [])
+        Args:
+            inputs: of the call.
+            results: memory that the call writes, which holds the errors of the work on it.
+        """
+        self._device.stream.launch(f"{self._program.bound.name} ends", self._tapes.clear, [])
 
     def copy(self, view: View, source: DeviceMemory, target: DeviceMemory) -> None:
         """Queues a copy of a part of some memory.

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from nnc.devices.driver import SIGNATURES, c_function
+from nnc.devices.driver import RUN_STEP, SIGNATURES, c_function
 from nnc.devices.protocol import Driver
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Branches, Kind, Loop, Step, Steps, View
 from nnc.lower.program.arguments import FrameLayout
 from nnc.lower.program.entry_steps import Failure
 from nnc.lower.program.launches import Launches
+
+Watch = Callable[[Step, Sequence[int], int], None]
 
 
 class _Stopped(Exception):  # noqa: N818
@@ -27,10 +30,11 @@ class Walker:
         launches: of the program.
         words: of the frame.
         driver: of the device.
+        watch: is called before each step is launched, with the addresses of its operands and the handle of its stream.
     """
 
-    def __init__(self, launches: Launches, words: Any, driver: Driver) -> None:
-        self._launches, self._words = launches, words
+    def __init__(self, launches: Launches, words: Any, driver: Driver, watch: Watch | None = None) -> None:
+        self._launches, self._words, self._watch = launches, words, watch
         self._functions = {name: c_function(name)(at) for name, at in zip(SIGNATURES, driver.table, strict=True)}
         self._numbers = {id(step): i for i, step in enumerate(walk(launches.steps))}
         self._iterations: dict[int, int] = {}
@@ -45,8 +49,8 @@ class Walker:
         return 0
 
     def _drive(self, name: str, *arguments: Any) -> None:
-        if self._functions[name](*arguments):
-            raise _Stopped(Failure.DRIVER.code(0))
+        if code := self._functions[name](*arguments):
+            raise _Stopped(Failure.DRIVER.code(code))
 
     def _run(self) -> None:
         launches, words = self._launches, self._words
@@ -86,12 +90,19 @@ class Walker:
         return int(begin + view.offset + sum(self._iterations[number] * nbytes for number, nbytes in view.rounds))
 
     def _kernel(self, step: Step) -> None:
+        if self._watch is not None:
+            self._watch(
+                step, [self._operand(step, i) for i in range(len(step.inputs) + len(step.outputs))], self._stream
+            )
         for number, launch in enumerate(self._launches.of(step)):
             addresses = [self._operand(step, operand) for operand in launch.operands]
             values = (ctypes.c_uint64 * len(addresses))(*addresses)
             starts = [ctypes.addressof(values) + 8 * i for i in range(len(addresses))]
             pointers = (ctypes.c_void_p * len(starts))(*starts)
             kernel = self._words[self._launches.kernel_words[id(step)] + number]
+            if id(step) not in self._launches.printed:
+                self._drive(RUN_STEP, kernel, self._stream, ctypes.addressof(pointers))
+                continue
             extents = (*launch.grid, *launch.block, launch.shared)
             self._drive("cuLaunchKernel", kernel, *extents, self._stream, ctypes.addressof(pointers), None)
 

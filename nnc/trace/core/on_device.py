@@ -7,6 +7,7 @@ of the CPU without axes. An operand on another device is an error: a copy of it 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
@@ -97,6 +98,10 @@ class DeviceInterpreter:
         """The program of a command, for a device whose kernels are printed."""
         program: Callable[[Sequence[Array]], Sequence[Array]] | None = plan.known.get(self.device.name)
         if program is None:
+            if not _PROGRAMS:
+                importlib.import_module(
+                    "nnc.device_program"
+                )  # which nothing else has needed; it stands above this module
             program = plan.known[self.device.name] = _PROGRAMS[0](plan, self)
         return program
 

@@ -1,0 +1,270 @@
+"""Devices `cuda:0` and others: NVIDIA's graphics processors.
+
+Never run on a device: all of this is tested on a stand-in for CuPy and the driver, which runs kernels in the interpreter of PTX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+
+from nnc.devices.cuda.context import Context
+from nnc.devices.cuda.driver import CudaDriver
+from nnc.devices.cuda.libraries import Libraries, find_libraries
+from nnc.devices.cuda.memory import CudaPool, Lease
+from nnc.devices.cuda.streams import CudaEvent, CudaStream
+from nnc.devices.protocol import Block, Elements, NDArray
+from nnc.errors import UnsupportedError, user_error
+
+_OLDEST = (8, 0)  # compute capability that printed kernels are made for
+
+
+class CudaTransfer:
+    """Copies between the host and a device.
+
+    Args:
+        device: the device.
+    """
+
+    def __init__(self, device: CudaDevice) -> None:
+        self._device = device
+
+    def to_device(self, source: NDArray, block: Block, stream: CudaStream, first: int = 0) -> CudaEvent:
+        """Copies a host array to a block.
+
+        Args:
+            source: contiguous; it must stay as it is until the copy is done.
+            block: of the device.
+            stream: where the copy takes its turn.
+            first: the byte of the block where the elements begin.
+        """
+        self._device.copy_from_host(block.address + first, source, stream.handle)
+        return stream.record()
+
+    def to_host(self, block: Block, target: NDArray, stream: CudaStream) -> CudaEvent:
+        """Copies the beginning of a block over a host array.
+
+        Args:
+            block: of the device.
+            target: contiguous; its elements are known when the event is reached, whose wait raises the error of the work on which
+                they depend.
+            stream: where the copy takes its turn.
+        """
+        self._device.copy_to_host(block.address, target, stream.handle)
+        lease: Lease = block.owner
+        return stream.record(lease.check)
+
+
+class CudaDevice:
+    """A graphics processor.
+
+    Args:
+        name: "cuda:0", say.
+        libraries: which reach it; by default CuPy and CUDA's driver.
+
+    Raises:
+        UnsupportedError: CuPy is not installed, there is no such device, or it is too old.
+    """
+
+    def __init__(self, name: str, libraries: Libraries | None = None) -> None:
+        self.name = name
+        self._context = context = Context(name, libraries or find_libraries(name))
+        self.target = _find_target(context)
+        self.stream, self.sending = self.new_stream(), self.new_stream()
+        self.pool = CudaPool(context, self.stream)
+        self.transfer, self.driver = CudaTransfer(self), CudaDriver(context)
+
+    @property
+    def cupy(self) -> Any:
+        """CuPy."""
+        return self._context.cupy
+
+    def current(self) -> AbstractContextManager[None]:
+        """Makes the device the one that CUDA's functions work on, in this thread."""
+        return self._context.current()
+
+    def new_stream(self) -> CudaStream:
+        """Another stream."""
+        with self.current():
+            return CudaStream(self._context, self.cupy.cuda.Stream(non_blocking=True))
+
+    def synchronize(self) -> None:
+        """Waits until all work is done."""
+        with self.current():
+            self.cupy.cuda.runtime.deviceSynchronize()
+
+    def host_memory(self, nbytes: int) -> NDArray:
+        """Page-locked memory of the host, which copies need not wait for.
+
+        Args:
+            nbytes: how many bytes.
+        """
+        with self.current():
+            memory = self.cupy.cuda.alloc_pinned_memory(nbytes)
+        return np.frombuffer(memory, np.uint8, nbytes)
+
+    def wait(self, block: Block) -> None:
+        """Waits until the work on a block is done.
+
+        Args:
+            block: of the pool.
+
+        Raises:
+            Exception: the work that should have written the block failed.
+        """
+        lease: Lease = block.owner
+        self.stream.record(lease.check).wait()
+
+    def drop(self, block: Block) -> None:
+        """Gives a block back behind all work on it, before the next allocation.
+
+        Args:
+            block: of the pool.
+        """
+        self.pool.drop(block)
+
+    def launch(
+        self, name: str, function: Callable[[Sequence[NDArray]], Sequence[NDArray]], operands: Sequence[Elements],
+        results: Sequence[Elements], source: Any = None,
+    ) -> None:  # fmt: skip
+        """Queues a function of arrays in the device's own stream: it gets CuPy's arrays.
+
+        Args:
+            name: of the work, for messages.
+            function: computes the results.
+            operands: elements that it reads.
+            results: elements that it computes.
+            source: the user's line.
+        """
+        with self.arrays_in(self.stream.handle):
+            arrays = [self.view(x.block.address, x.shape, x.dtype) for x in operands]
+            for out, computed in zip(results, function(arrays), strict=True):
+                self.view(out.block.address, out.shape, out.dtype)[...] = computed
+        waiting = [each for x in operands for each in x.block.owner.pending()]
+        for out in results:
+            out.block.owner.depend_on(waiting)
+
+    # -- CuPy's arrays -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def arrays_in(self, stream: int) -> Iterator[None]:
+        """Lets CuPy's functions work in a stream, and raise errors of linear algebra.
+
+        Args:
+            stream: its handle.
+        """
+        external = self.cupy.cuda.Stream.from_external(_Handle(stream))
+        with self.current(), external, self._context.libraries.cupyx.errstate(linalg="raise"):
+            yield
+
+    def view(self, address: int, shape: Sequence[int], dtype: Any, strides: Sequence[int] | None = None) -> Any:
+        """An array of CuPy in memory of the device, which the caller keeps.
+
+        Args:
+            address: of the first element.
+            shape: of the array.
+            dtype: of the array.
+            strides: in bytes; by default elements lie one after the other.
+        """
+        cuda = self.cupy.cuda
+        memory = cuda.UnownedMemory(address, 1, self, self._context.number)
+        return self.cupy.ndarray(
+            tuple(shape), dtype, cuda.MemoryPointer(memory, 0), None if strides is None else tuple(strides)
+        )
+
+    def copy_to_host(self, address: int, target: NDArray, stream: int) -> None:
+        """Copies bytes of the device over an array of the host.
+
+        Args:
+            address: of the first byte.
+            target: contiguous.
+            stream: the handle of the stream where the copy takes its turn.
+        """
+        self._copy(target.ctypes.data, address, target.nbytes, "memcpyDeviceToHost", stream)
+
+    def copy_from_host(self, address: int, source: NDArray, stream: int) -> None:
+        """Copies an array of the host over bytes of the device.
+
+        Args:
+            address: of the first byte.
+            source: contiguous; it must stay as it is until the copy is done.
+            stream: the handle of the stream where the copy takes its turn.
+        """
+        self._copy(address, source.ctypes.data, source.nbytes, "memcpyHostToDevice", stream)
+
+    def _copy(self, target: int, source: int, nbytes: int, kind: str, stream: int) -> None:
+        runtime = self.cupy.cuda.runtime
+        if nbytes:
+            with self._context.current("copy"):
+                runtime.memcpyAsync(target, source, nbytes, getattr(runtime, kind), stream)
+
+    def wait_for(self, stream: int) -> None:
+        """Waits until a stream is empty.
+
+        Args:
+            stream: its handle.
+        """
+        with self.current():
+            self.cupy.cuda.runtime.streamSynchronize(stream)
+
+    def clear(self, block: Block) -> None:
+        """Queues the writing of zeros over a block, in the device's own stream.
+
+        Args:
+            block: of the pool.
+        """
+        with self.current():
+            self.cupy.cuda.runtime.memsetAsync(block.address, 0, block.nbytes, self.stream.handle)
+
+    def find_functions(self, code: bytes, names: Sequence[str]) -> Mapping[str, Any]:
+        """The functions of a module, by name; each keeps the module.
+
+        Args:
+            code: machine code, or PTX.
+            names: of the functions.
+        """
+        with self.current():
+            module = self.cupy.cuda.function.Module()
+            module.load(code)
+            return {name: module.get_function(name) for name in names}
+
+
+class _Handle:
+    """A stream as CuPy takes it from other libraries.
+
+    Args:
+        handle: the driver's.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
+
+
+def _find_target(context: Context) -> str:
+    """The processor of a device, by NVIDIA's name."""
+    cupy = context.cupy
+    try:
+        count = int(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise user_error(
+            UnsupportedError, context.name, f"CUDA does not start: {error}.",
+            fix="install NVIDIA's driver for the graphics processor; nnc.devices() lists the devices of this machine.",
+        ) from error  # fmt: skip
+    if context.number >= count:
+        raise user_error(
+            UnsupportedError, context.name, f"CUDA finds {count} of its devices, numbered from 0.",
+            fix="use one of nnc.devices(); CUDA_VISIBLE_DEVICES hides others.",
+        )  # fmt: skip
+    capability = str(cupy.cuda.Device(context.number).compute_capability)
+    if (int(capability[:-1]), int(capability[-1])) < _OLDEST:
+        raise user_error(
+            UnsupportedError, context.name, f"its compute capability is {capability[:-1]}.{capability[-1]}, and kernels are made "
+            "for 8.0 and later.", fix="use a processor of the Ampere generation or a later one.",
+        )  # fmt: skip
+    return f"sm_{capability}"

@@ -1,0 +1,116 @@
+"""The driver of a CUDA device: the table of its functions, and the steps that run from Python."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from nnc.devices.cuda.context import Context
+from nnc.devices.cuda.libraries import failure
+from nnc.devices.cuda.streams import CudaStream
+from nnc.devices.driver import FAILED, RUN_STEP, SIGNATURES, c_function
+from nnc.devices.protocol import CapturedGraph
+from nnc.errors import InternalError
+
+_STEPS = 1 << 62  # the first handle of a step: no address of the host, as the handles of CUDA are
+
+StepRun = Callable[[Sequence[int], int], None]  # addresses of the operands, and the handle of the stream
+
+
+class CudaDriver:
+    """Functions of CUDA's driver for compiled entries.
+
+    Args:
+        context: of the device.
+    """
+
+    can_capture = False  # steps that run from Python cannot be, and no captured graph was ever tried
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._events: dict[int, Any] = {}  # CuPy's, by handle
+        self._steps: dict[int, tuple[int, StepRun]] = {}  # how many operands, and the work
+        self._numbers = itertools.count(_STEPS)
+        self._errors: dict[int, BaseException] = {}  # by thread
+        self._run_step = c_function(RUN_STEP)(self._guarded)
+        functions = [self._run_step if name == RUN_STEP else context.libraries.functions[name] for name in SIGNATURES]
+        self.table = (ctypes.c_void_p * len(functions))(
+            *(ctypes.cast(each, ctypes.c_void_p).value for each in functions)
+        )
+
+    def take_error(self, code: int) -> BaseException:
+        """Returns the error of the function that failed last in this thread.
+
+        Args:
+            code: its result.
+        """
+        found = self._errors.pop(threading.get_ident(), None) if code == FAILED else None
+        return found or failure(self._context.name, self._context.libraries.text_of(code))
+
+    def new_event(self) -> int:
+        """Returns the handle of an event, which is recorded nowhere yet."""
+        with self._context.current():
+            event = self._context.cupy.cuda.Event(disable_timing=True)
+        self._events[int(event.ptr)] = event
+        return int(event.ptr)
+
+    def handle_of(self, stream: CudaStream) -> int:
+        """Returns the handle of a stream.
+
+        Args:
+            stream: of the device.
+        """
+        return stream.handle
+
+    def add_step(self, operands: int, run: StepRun) -> int:
+        """Returns the handle of a step that runs from Python.
+
+        Args:
+            operands: how many addresses it is given.
+            run: queues its work.
+        """
+        number = next(self._numbers)
+        self._steps[number] = operands, run
+        return number
+
+    def release(self, handles: Iterable[int]) -> None:
+        """Forgets steps and events.
+
+        Args:
+            handles: of them.
+        """
+        for handle in handles:
+            self._events.pop(handle, None)
+            self._steps.pop(handle, None)
+
+    def _guarded(self, step: int, stream: int, parameters: int) -> int:
+        try:
+            count, run = self._steps[step]
+            pointers = (ctypes.c_void_p * count).from_address(parameters) if count else ()
+            run([ctypes.c_uint64.from_address(at or 0).value for at in pointers], stream)
+        except BaseException as error:  # an interrupt, too: ctypes would drop it
+            self._errors[threading.get_ident()] = error
+            return FAILED
+        return 0
+
+    def begin_capture(self, stream: CudaStream) -> None:
+        """Raises an error: see `can_capture`.
+
+        Args:
+            stream: of the device.
+
+        Raises:
+            InternalError: in any case.
+        """
+        raise InternalError(f"{self._context.name}: launches are not captured")
+
+    def end_capture(self) -> CapturedGraph:
+        """Raises an error: see `can_capture`."""
+        raise InternalError(f"{self._context.name}: launches are not captured")
+
+    def drop_capture(self) -> None:
+        """Raises an error: see `can_capture`."""
+        raise InternalError(f"{self._context.name}: launches are not captured")

@@ -1,0 +1,190 @@
+"""Memory of CUDA's devices, in blocks of CuPy's pool, which other users of CuPy share.
+
+A block of CuPy's pool belongs to the stream for which it was allocated: a freed block is taken again by later work in that stream
+alone. Blocks for arrays that are sent from the host are read in the device's own stream, too. They go back to the pool once
+that work is done.
+
+Work that refuses its operands, an index that is out of range for instance, says so in a status word, which the host reads later. So
+each block knows the calls on whose success its content depends: `Completion`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from nnc.devices.cuda.context import Context
+from nnc.devices.cuda.streams import CudaEvent, CudaStream
+from nnc.devices.protocol import Block, Event, NDArray
+from nnc.errors import OutOfMemoryError, user_error
+from nnc.fork import new_rlock
+
+_ALIGNMENT = 256  # bytes: of the smallest block, which is never empty, so that each has an address
+
+
+class Completion:
+    """Whether a call came about, as its status words say.
+
+    Args:
+        event: behind the call, and behind the copy of its status words to the host.
+        words: the copy; each is 0 where all is well.
+        word_error: makes the error, given the number of the first other word.
+    """
+
+    def __init__(self, event: Event, words: NDArray, word_error: Callable[[int], BaseException]) -> None:
+        self._event, self._words, self._word_error = event, words, word_error
+        self._is_fine = False
+        self._error: BaseException | None = None
+
+    def is_known_fine(self) -> bool:
+        """Whether the call is known to be right, without waiting."""
+        if not self._is_fine and self._error is None and self._event.is_done():
+            self._is_fine = not self._words.any()
+        return self._is_fine
+
+    def check(self) -> None:
+        """Waits for the call.
+
+        Raises:
+            Exception: it refused an operand.
+        """
+        if self._is_fine:
+            return
+        self._event.wait()
+        if self._error is None and self._words.any():
+            self._error = self._word_error(int(self._words.argmax()))
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        self._is_fine = True
+
+
+class Lease:
+    """The memory of one block.
+
+    Args:
+        pointer: CuPy's, which keeps the memory.
+        stream: for which it was allocated.
+    """
+
+    __slots__ = ("_completions", "pointer", "stream")
+
+    def __init__(self, pointer: Any, stream: CudaStream) -> None:
+        self.pointer, self.stream = pointer, stream
+        self._completions: tuple[Completion, ...] = ()
+
+    def depend_on(self, completions: Iterable[Completion]) -> None:
+        """Notes the calls that write the block, and those on which their operands depend.
+
+        Args:
+            completions: of the calls.
+        """
+        self._completions = tuple(completions)
+
+    def pending(self) -> list[Completion]:
+        """The calls that are not known to be right."""
+        self._completions = tuple(each for each in self._completions if not each.is_known_fine())
+        return list(self._completions)
+
+    def check(self) -> None:
+        """Waits for the calls on which the block depends.
+
+        Raises:
+            Exception: one of them refused an operand.
+        """
+        for each in self._completions:
+            each.check()
+
+
+class CudaPool:
+    """Memory of a device.
+
+    Args:
+        context: of the device.
+        stream: the device's own, in which all blocks are used.
+    """
+
+    def __init__(self, context: Context, stream: CudaStream) -> None:
+        self._context, self._stream, self._lock = context, stream, new_rlock()
+        self._dropped: deque[Lease] = deque()
+        self._waiting: deque[tuple[CudaEvent, Lease]] = deque()
+
+    def allocate(self, nbytes: int, stream: CudaStream, label: str = "") -> Block:
+        """Returns a block for work in a stream.
+
+        Args:
+            nbytes: its size.
+            stream: where work on it begins.
+            label: the content of the block, for messages.
+
+        Raises:
+            OutOfMemoryError: the device has none left; nothing is lost.
+        """
+        size = max(nbytes, _ALIGNMENT)
+        with self._lock:
+            self._free_dropped()
+            pointer = self._try(size, stream)
+            if pointer is None:
+                self._wait_for_all()
+                pointer = self._try(size, stream)
+            if pointer is None:
+                raise self._exhausted(nbytes, label)
+        return Block(int(pointer.ptr), nbytes, Lease(pointer, stream))
+
+    def free(self, block: Block, stream: CudaStream) -> None:
+        """Gives a block back.
+
+        Args:
+            block: of this pool.
+            stream: work that is in it now may still use the block.
+        """
+        self._stream.wait_for(stream.record())
+        self.drop(block)
+
+    def drop(self, block: Block) -> None:
+        """Gives a block back before the next allocation, behind all work that is in the device's own stream by then.
+
+        Args:
+            block: of this pool.
+        """
+        self._dropped.append(block.owner)
+
+    def _try(self, size: int, stream: CudaStream) -> Any:
+        """CuPy's memory for a stream; None where there is none left."""
+        cupy = self._context.cupy
+        with self._context.current("allocate"), stream.stream:
+            try:
+                return cupy.get_default_memory_pool().malloc(size)
+            except cupy.cuda.memory.OutOfMemoryError:
+                return None
+
+    def _free_dropped(self) -> None:
+        """Hands dropped blocks back to CuPy: those of the device's own stream at once, as later work there comes behind their last
+        use; others when their last use is over.
+        """
+        mark: CudaEvent | None = None
+        while self._dropped:
+            lease = self._dropped.popleft()
+            if lease.stream is not self._stream:
+                mark = mark or self._stream.record()
+                self._waiting.append((mark, lease))
+        while self._waiting and self._waiting[0][0].is_done():
+            self._waiting.popleft()
+
+    def _wait_for_all(self) -> None:
+        for event, _ in self._waiting:
+            event.wait()
+        self._waiting.clear()
+        with self._context.current():
+            self._context.cupy.get_default_memory_pool().free_all_blocks()
+
+    def _exhausted(self, nbytes: int, label: str) -> OutOfMemoryError:
+        with self._context.current():
+            free, total = self._context.cupy.cuda.runtime.memGetInfo()
+            used = self._context.cupy.get_default_memory_pool().used_bytes()
+        return user_error(
+            OutOfMemoryError, self._context.name,
+            f"{nbytes:,} bytes for {label or 'a block'} do not fit: {used:,} are in use by this process, and {free:,} of {total:,} "
+            "are free.",
+            fix="drop arrays that are no longer needed, or compile with donate_argnums= or memory_budget=.",
+        )  # fmt: skip

@@ -1,0 +1,176 @@
+"""Kernels of a program on CUDA's devices: printed ones, calls of libraries, and for the other steps the reference on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from nnc.context import timed
+from nnc.devices.cuda import Completion, CudaDevice, Lease
+from nnc.devices.memory import DeviceMemory
+from nnc.errors import DeviceError, InternalError, NncError, user_error
+from nnc.lower.kernels.launch import Assembler
+from nnc.lower.plan.stages import NDArray, Step, View
+from nnc.lower.program.device_frame import DeviceFrame
+from nnc.lower.program.launches import Launches
+from nnc.lower.program.program import Program
+from nnc.lower.program.python_steps import Tapes, run_step
+
+_SAME_SIZE = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}  # dtypes that copy elements of so many bytes, bit for bit
+
+
+class CudaModule:
+    """The kernels of a program on one of CUDA's devices.
+
+    Args:
+        program: was lowered for the device.
+        device: runs it.
+        effects: memory that stands for effects and tapes.
+    """
+
+    def __init__(self, program: Program, device: CudaDevice, effects: DeviceMemory) -> None:
+        self._program, self._device, self._tapes = program, device, Tapes(program)
+        self._statuses: DeviceMemory | None = None
+        self._launches: Launches | None = None
+
+    @cached_property
+    def _functions(self) -> Any:
+        """The functions of the program's printed kernels, by name."""
+        code, printed = self._program.code, self._program.printed
+        compiler = code.compiler if code is not None else None
+        if not isinstance(compiler, Assembler):
+            raise InternalError(f"{self._program.bound.name}: its compiler assembles no kernels of devices")
+        kernels = {kernel.name: kernel for kernel in printed.values()}
+        names = [kernel.function(launch) for kernel in kernels.values() for launch in kernel.launches]
+        with timed("compiling kernels"):
+            return self._device.find_functions(
+                compiler.to_machine_code([*kernels.values()], self._device.target), names
+            )
+
+    def handles(self, step: Step, launches: Launches) -> list[int]:
+        """The handles of the launches of a step.
+
+        Args:
+            step: one of `launches.kernels`.
+            launches: of the program.
+        """
+        self._launches = launches
+        printed = self._program.printed.get(id(step))
+        if printed is not None:
+            return [int(self._functions[printed.function(launch)].ptr) for launch in printed.launches]
+        views = (*step.inputs, *step.outputs)
+        queue = self._program.kernels[id(step)].queue
+        run = queue(step, self._device) if queue is not None else None
+        return [self._device.driver.add_step(len(views), run or partial(self._run_on_host, step, launches))]
+
+    def _run_on_host(self, step: Step, launches: Launches, addresses: Sequence[int], stream: int) -> None:
+        """Copies the operands of a step to the host, runs its reference there, and copies the results back."""
+        device, count = self._device, len(step.inputs)
+        views = (*step.inputs, *step.outputs)
+        arrays = [
+            _HostArray(view, address, self._tapes.array(view) if launches.is_tape(view) else None)
+            for view, address in zip(views, addresses, strict=True)
+        ]
+        for i, array in enumerate(arrays):
+            if i < count or array.has_gaps:  # bytes between the elements of a result stay as they are
+                device.copy_to_host(array.address, array.data, stream)
+        device.wait_for(stream)
+        run_step(step, self._program.kernels[id(step)].run, [array.elements for array in arrays])
+        for array in arrays[count:]:
+            device.copy_from_host(array.address, array.data, stream)
+        device.wait_for(stream)  # the host's memory is freed now
+
+    def begin(self, memories: Sequence[DeviceMemory], statuses: DeviceMemory) -> None:
+        """Queues the beginning of a call: status words are set to 0.
+
+        Args:
+            memories: which the calls use in turn.
+            statuses: the status words.
+        """
+        self._statuses = statuses
+        if statuses.block.nbytes:
+            self._device.clear(statuses.block)
+
+    def finish(self, inputs: Sequence[DeviceMemory], results: Sequence[DeviceMemory]) -> None:
+        """Queues the end of a call: the host learns later whether a kernel refused an operand.
+
+        Args:
+            inputs: of the call.
+            results: memory that the call writes, which depends on the status words.
+        """
+        self._tapes.clear()
+        waiting = {id(each): each for memory in inputs for each in _lease(memory).pending()}
+        statuses = self._statuses
+        if statuses is not None and statuses.block.nbytes:
+            words = self._device.host_memory(statuses.block.nbytes).view(np.int32)
+            event = self._device.transfer.to_host(statuses.block, words, self._device.stream)
+            call = Completion(event, words, partial(self._word_error, list(inputs)))
+            waiting[id(call)] = call
+        for memory in results:
+            _lease(memory).depend_on(waiting.values())
+
+    def _word_error(self, inputs: Sequence[DeviceMemory], number: int) -> BaseException:
+        """The error of the step with a status word of this number. Where the arguments of the call are as they were, the call runs
+        once more, step by step, with the step's reference, which says which value it refuses.
+        """
+        launches = self._launches
+        assert launches is not None
+        step = launches.refusing[number]
+
+        def watch(reached: Step, addresses: Sequence[int], stream: int) -> None:
+            if reached is step:
+                self._run_on_host(step, launches, addresses, stream)
+
+        if not self._program.outside.donated:
+            try:
+                DeviceFrame(self._program, self._device, CudaModule).walk(inputs, watch)
+            except NncError as error:
+                return error
+        return user_error(
+            DeviceError, step.command.name, "a kernel refused its operands, an index that is out of range for instance.",
+            fix="run the function on the CPU, which says which value it is.", source=step.source,
+        )  # fmt: skip
+
+    def copy(self, view: View, source: DeviceMemory, target: DeviceMemory) -> None:
+        """Queues a copy of a part of some memory.
+
+        Args:
+            view: the part.
+            source: holds it.
+            target: as large as the part.
+        """
+        device, spec = self._device, view.spec
+        kind = _SAME_SIZE[spec.dtype.itemsize]
+        with device.arrays_in(device.stream.handle):
+            part = device.view(source.block.address + view.offset, spec.shape, kind, view.strides)
+            device.view(target.block.address, spec.shape, kind)[...] = part
+
+
+class _HostArray:
+    """The memory of the host for an operand of a step: all bytes from its first element to its last.
+
+    Args:
+        view: the operand.
+        address: of its first element on the device.
+        tape: its array, where it lies on the host alone.
+    """
+
+    def __init__(self, view: View, address: int, tape: NDArray | None) -> None:
+        first, end = (at - view.offset for at in view.extent)
+        self.address = address + first
+        self.data = np.empty(0 if tape is not None else end - first, np.uint8)
+        self.has_gaps = view.spec.nbytes < self.data.nbytes
+        if tape is not None:
+            self.elements = tape
+        elif self.data.size:
+            self.elements = np.ndarray(view.spec.shape, view.spec.dtype, self.data, -first, view.strides)
+        else:
+            self.elements = np.empty(view.spec.shape, view.spec.dtype)
+
+
+def _lease(memory: DeviceMemory) -> Lease:
+    lease: Lease = memory.block.owner
+    return lease

@@ -1,0 +1,263 @@
+"""A stand-in for a graphics processor, CuPy and CUDA's driver, on a simulated device.
+
+Memory, streams and events are a simulated device's, so work runs late, in any order that events allow. Copies note the bytes they
+touch, and kernels the blocks of sent arrays that they are given. Kernels run in the interpreter of PTX. CuPy's arrays are NumPy's,
+on the bytes behind the addresses, once all work of the present stream is done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from nnc.devices.cuda import CudaDevice, Libraries
+from nnc.devices.driver import RUN_STEP, SIGNATURES, c_function
+from nnc.devices.ptx import Entry, PtxModule, Region
+from nnc.devices.sim import Lease, SimDevice, Use
+from nnc.devices.sim.kernels import Work
+from nnc.errors import OutOfMemoryError as Full
+from nnc.source import SourceLine
+
+SENDING = 3  # the stream of copies to the device: the second one that a `CudaDevice` makes
+COUNT = 900  # devices: each test takes one of its own
+CUPY = frozenset(("linalg", "fft"))  # CuPy's names that nnc may use; `test_names_of_cupy` says where they were read
+
+
+class CUDARuntimeError(RuntimeError):
+    pass
+
+
+class CUDADriverError(RuntimeError):
+    pass
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A function of a module, for the simulated driver."""
+
+    entry: Entry
+    machine: Machine
+    grid: tuple[int, int, int] = (1, 1, 1)
+    block: tuple[int, int, int] = (1, 1, 1)
+    shared: int = 0
+    source: SourceLine | None = None
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    @property
+    def operands(self) -> Sequence[Any]:
+        return self.entry.parameters
+
+    def sized(self, grid: Any, block: Any, shared: int) -> Launched:
+        return Launched(self.entry, self.machine, grid, block, shared)
+
+    def bind(self, pool: Any, addresses: Sequence[int]) -> Work:
+        self.machine.launched.append(self.name)
+        leases = [pool.find(address)[0] for address in addresses]
+
+        def run() -> None:
+            regions = [
+                Region(f"operand {i}", lease.region.address, lease.bytes)
+                for i, lease in enumerate(dict.fromkeys(leases))
+            ]
+            self.entry.run(self.grid, self.block, self.shared, addresses, regions)
+
+        sent = [lease for lease in dict.fromkeys(leases) if lease.region.stream.number == SENDING]
+        return run, [Use(lease, 0, lease.nbytes, False, True) for lease in sent]
+
+
+class Machine:
+    """A computer with many graphics processors of one memory.
+
+    Args:
+        seed: of the order in which streams run.
+        capacity: bytes of memory.
+    """
+
+    def __init__(self, seed: int = 0, capacity: int = 1 << 30, capability: str = "90") -> None:
+        self.sim = SimDevice("cuda", seed, capacity)
+        self.faults: list[BaseException] = []
+        self.name = ""
+        self.launched: list[str] = []
+        self.fails: dict[str, Any] = {}  # results of driver's functions that shall fail, by name
+        self.capability = capability
+        self._stream = self.sim.stream
+        self._streams = {0: self.sim.stream}
+        self._functions = [self._driver_function(name) for name in SIGNATURES if name != RUN_STEP]
+        functions = dict(zip((name for name in SIGNATURES if name != RUN_STEP), self._functions, strict=True))
+        self.libraries = Libraries(
+            _CuPy(self._cuda()), SimpleNamespace(errstate=self._errstate), functions, self._text_of
+        )
+
+    def device(self, name: str) -> CudaDevice:
+        return CudaDevice(name, self.libraries)
+
+    def _driver_function(self, name: str) -> Any:
+        method = getattr(self.sim.driver, name)
+
+        def call(*arguments: Any) -> int:
+            if name in self.fails:
+                return int(self.fails[name])
+            try:
+                method(*arguments)
+            except BaseException as error:
+                self.faults.append(error)
+                return 700
+            return 0
+
+        return c_function(name)(call)
+
+    @staticmethod
+    def _text_of(code: int) -> str:
+        return {700: "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)"}.get(code, f"error {code}")
+
+    @contextmanager
+    def _errstate(self, linalg: str) -> Iterator[None]:
+        assert linalg == "raise"
+        yield
+
+    # -- cupy.cuda -----------------------------------------------------------------------------------------------------
+
+    def _cuda(self) -> Any:
+        machine, sim = self, self.sim
+
+        class Stream:
+            def __init__(self, non_blocking: bool = False, handle: int | None = None) -> None:
+                self.of = sim.new_stream() if handle is None else sim.queues.streams[handle - 1]
+                self.ptr = self.of.number + 1
+
+            @classmethod
+            def from_external(cls, stream: Any) -> Any:
+                return cls(handle=stream.__cuda_stream__()[1])
+
+            def __enter__(self) -> None:
+                self._before, machine._stream = machine._stream, self.of
+
+            def __exit__(self, *_: Any) -> None:
+                machine._stream = self._before
+
+            def record(self, event: Any) -> Any:
+                sim.driver.cuEventRecord(event.ptr, self.ptr)
+                return event
+
+            def wait_event(self, event: Any) -> None:
+                sim.driver.cuStreamWaitEvent(self.ptr, event.ptr, 0)
+
+            def synchronize(self) -> None:
+                self.of.synchronize()
+
+        class Event:
+            def __init__(self, disable_timing: bool = False) -> None:
+                self.ptr = sim.driver.new_event()
+
+            @property
+            def done(self) -> bool:
+                mark = sim.driver._events[self.ptr]
+                return mark is None or mark.is_done()
+
+            def synchronize(self) -> None:
+                mark = sim.driver._events[self.ptr]
+                if mark is not None:
+                    mark.wait()
+
+        class Device:
+            def __init__(self, number: int) -> None:
+                self.number, self.compute_capability = number, machine.capability
+
+            def __enter__(self) -> None: ...
+
+            def __exit__(self, *_: Any) -> None: ...
+
+        class Module:
+            def load(self, code: bytes) -> None:
+                self._entries = PtxModule(code.decode()).entries
+
+            def get_function(self, name: str) -> Any:
+                return SimpleNamespace(ptr=sim.driver.add_kernel(Launched(self._entries[name], machine)))
+
+        runtime = SimpleNamespace(
+            CUDARuntimeError=CUDARuntimeError, memcpyHostToDevice=1, memcpyDeviceToHost=2,
+            getDeviceCount=lambda: COUNT, memcpyAsync=self._copy, memsetAsync=self._fill, deviceSynchronize=sim.synchronize,
+            streamSynchronize=lambda handle: sim.queues.streams[handle - 1].synchronize(),
+            memGetInfo=lambda: (sim.pool.capacity - sim.pool.used, sim.pool.capacity),
+        )  # fmt: skip
+        return SimpleNamespace(
+            Stream=Stream, Event=Event, Device=Device, function=SimpleNamespace(Module=Module), runtime=runtime,
+            driver=SimpleNamespace(CUDADriverError=CUDADriverError), memory=SimpleNamespace(OutOfMemoryError=Full),
+            alloc_pinned_memory=lambda nbytes: np.full(nbytes, 0xCD, np.uint8),
+            UnownedMemory=lambda address, nbytes, owner, number: address, MemoryPointer=lambda memory, offset: memory,
+            pool=SimpleNamespace(malloc=self._malloc, free_all_blocks=sim.synchronize, used_bytes=lambda: sim.pool.used),
+            array=self._array,
+        )  # fmt: skip
+
+    def _malloc(self, nbytes: int) -> Any:
+        block = self.sim.pool.allocate(nbytes, self._stream)
+        lease = block.owner
+        self._stream.launch("poison", lambda: lease.bytes.fill(0xCD), [Use.whole(lease, writes=True)])
+        return _Pointer(self, block, self._stream)
+
+    def _lease(self, address: int) -> tuple[Lease, int]:
+        return self.sim.pool.find(address)
+
+    def _copy(self, target: int, source: int, nbytes: int, kind: int, handle: int) -> None:
+        lease, first = self._lease(target if kind == 1 else source)
+        host = source if kind == 1 else target
+        use = Use(lease, first, first + nbytes, kind == 1, True)
+        lease.check_range("memcpyAsync", first, first + nbytes, None)
+
+        def run() -> None:
+            here = lease.bytes[first : first + nbytes].ctypes.data
+            ctypes.memmove(here, host, nbytes) if kind == 1 else ctypes.memmove(host, here, nbytes)
+
+        self.sim.queues.streams[handle - 1].launch("memcpyAsync", run, [use])
+
+    def _fill(self, address: int, value: int, nbytes: int, handle: int) -> None:
+        lease, first = self._lease(address)
+
+        def run() -> None:
+            lease.bytes[first : first + nbytes] = value
+
+        self.sim.queues.streams[handle - 1].launch("memsetAsync", run, [Use(lease, first, first + nbytes, True)])
+
+    def _array(self, shape: Any, dtype: Any, address: int, strides: Any) -> Any:
+        self._stream.synchronize()
+        lease, first = self._lease(address)
+        return np.ndarray(shape, dtype, lease.bytes, first, strides)
+
+
+class _Pointer:
+    """Memory of CuPy's pool: freed memory is taken again by the stream's later work, in any order with other streams."""
+
+    def __init__(self, machine: Machine, block: Any, stream: Any) -> None:
+        self.machine, self.block, self.stream, self.ptr = machine, block, stream, block.address
+
+    def __del__(self) -> None:
+        try:
+            self.machine.sim.pool.free(self.block, self.stream)
+        except BaseException as error:
+            self.machine.faults.append(error)
+
+
+class _CuPy:
+    """The module cupy."""
+
+    def __init__(self, cuda: Any) -> None:
+        self.cuda = cuda
+
+    def ndarray(self, shape: Any, dtype: Any, memory: int, strides: Any = None) -> Any:
+        return self.cuda.array(shape, dtype, memory, strides)
+
+    def get_default_memory_pool(self) -> Any:
+        return self.cuda.pool
+
+    def __getattr__(self, name: str) -> Any:
+        assert name in CUPY, f"{name} is not among the names that were looked up in CuPy"
+        return getattr(np, name)

@@ -1,0 +1,24 @@
+"""The table of commands on a device of CUDA (the stand-in of `machine.py`): kernels, libraries and the host have the CPU's values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import nnc
+from tests.commands.sample import Sample
+from tests.commands.test_contract import rows, run
+from tests.devices.cuda.machine import Machine
+from tests.devices.test_commands_on_ptx import check_near
+
+
+@rows
+def test_a_compiled_command_has_the_results_of_the_cpu(row: Sample, machine: Machine) -> None:
+    def function(*operands: Any) -> tuple[Any, ...]:
+        return run(row, operands)
+
+    wanted = nnc.compile(function)(*map(np.asarray, row.operands))
+    given = [nnc.device_put(np.asarray(x), machine.name) for x in row.operands]
+    found = nnc.compile(function, device=machine.name)(*given)
+    check_near(row, found, wanted, machine.name)
