@@ -2,7 +2,8 @@
 
 The path of a leaf joins the fields, places and keys on the way to it with dots, as in the files of `nnc.io`:
 "encoder.layers.0.weight". A pattern is a path, the path of a part, or either with the wildcards of `fnmatch`: "encoder",
-"*.bias" and "encoder.*.weight" all select leaves. Everything here takes plain dicts and lists as well as modules.
+"*.bias" and "encoder.*.weight" all select leaves, and "!*.bias" all others. A predicate is a function (path, leaf) -> bool.
+Everything here takes plain dicts and lists as well as modules.
 """
 
 from __future__ import annotations
@@ -12,20 +13,19 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from typing import Any
 
 from nnc import dtypes, tree
 from nnc.array import Array
 from nnc.commands.promote import dtype_of, to_dtype
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TreeError, user_error
+from nnc.errors import ArgumentError, DTypeError, ShapeError, TreeError, shorten, user_error
 from nnc.graph import spec_of
 from nnc.nn.module import Module, field, is_container
 from nnc.nn.running import is_stateful, takes_key
+from nnc.nn.selection import Selection, is_selection, select
 from nnc.tracebacks import api_boundary
 from nnc.typing import A, ArrayLike, DTypeLike
 
-Patterns = str | Sequence[str]
 PLAIN_KEY = re.compile(r"(?!-?\d+$)[^.\"]+")  # names that need no quotes: without a dot, and unlike a place in a list
 
 
@@ -71,36 +71,6 @@ def _is_float(leaf: Any) -> bool:
     return tree.is_array(leaf) and dtypes.is_known(dtype_of(leaf)) and dtypes.is_inexact(dtype_of(leaf))
 
 
-def select(where: str, patterns: Patterns, names: Sequence[str]) -> set[str]:
-    """The names that a pattern matches, or of which one matches a part on the way.
-
-    Raises:
-        ArgumentError: a pattern matches nothing.
-        ArgumentTypeError: a pattern is no string.
-    """
-    found: set[str] = set()
-    for pattern in (patterns,) if isinstance(patterns, str) else patterns:
-        if not isinstance(pattern, str):
-            raise user_error(
-                ArgumentTypeError, where, f"the pattern {pattern!r} is a {type(pattern).__name__}.",
-                fix='pass paths as strings, such as "encoder.*.weight".',
-            )  # fmt: skip
-        matched = {name for name in names if any(fnmatchcase(part, pattern) for part in _parts(name))}
-        if not matched:
-            near = get_close_matches(pattern, [part for name in names for part in _parts(name)], 1) or names[:1]
-            raise user_error(
-                ArgumentError, where, f"no path of the model matches {pattern!r}.",
-                fix=f'nnc.nn.parameters(model) lists the paths; "{near[0]}" is one.' if near else "the model has no arrays.",
-            )  # fmt: skip
-        found |= matched
-    return found
-
-
-def _parts(name: str) -> list[str]:
-    """A path, and the paths of the containers around it."""
-    return [name, *(name[:i] for i, letter in enumerate(name) if letter == ".")]
-
-
 # -- parameters --------------------------------------------------------------------------------------------------------
 
 
@@ -125,15 +95,15 @@ def _trained(model: Any, names: Sequence[str], leaves: Sequence[Any]) -> set[str
 
 
 @api_boundary
-def parameters(model: object, paths: Patterns | None = None) -> dict[str, Array]:
+def parameters(model: object, paths: Selection | None = None) -> dict[str, Array]:
     """The parameters of a model by path: its floating-point arrays, but for states such as running averages.
 
     Args:
         model: a module, or any pytree.
-        paths: patterns that the parameters must match; all without them.
+        paths: patterns and predicates that select the parameters; all without them.
 
     Raises:
-        ArgumentError: a pattern matches nothing.
+        ArgumentError: a pattern or a predicate selects nothing.
 
     Example:
         >>> model = nnc.nn.MLP(2, 1, width=8, depth=1, key=nnc.random.key(0))
@@ -143,30 +113,47 @@ def parameters(model: object, paths: Patterns | None = None) -> dict[str, Array]
     names, leaves, _ = _flatten(model)
     chosen = _trained(model, names, leaves)
     if paths is not None:
-        chosen &= select("nnc.nn.parameters", paths, [name for name in names if name in chosen])
+        named = zip(names, leaves, strict=True)
+        chosen &= select("nnc.nn.parameters", paths, {name: leaf for name, leaf in named if name in chosen})
     return {name: leaf for name, leaf in zip(names, leaves, strict=True) if name in chosen}
 
 
 @api_boundary
-def trainable(model: object, *, freeze: Patterns = ()) -> object:
+def trainable(model: object, *, only: Selection | None = None, freeze: Selection = ()) -> object:
     """A tree like the model with True for each leaf that is trained: a mask for `nnc.nn.partition` and `nnc.optim.masked`.
+
+    `only` and `freeze` take a pattern ("encoder", "*.bias"), its negation ("!*.bias"), a predicate `(path, leaf) -> bool`, which is
+    asked about each parameter, or a list of them: each adds paths, and a negation takes some of them away again.
 
     Args:
         model: a module, or any pytree.
-        freeze: patterns of parameters that are not trained.
+        only: the parameters that are trained; by default all.
+        freeze: parameters that are not trained, also where `only` selects them.
 
     Raises:
-        ArgumentError: a pattern matches nothing.
+        ArgumentError: a pattern or a predicate selects nothing, or `only` no parameter.
 
     Example:
-        >>> params = {"encoder": {"w": nnp.ones(2)}, "head": nnp.ones(2)}
+        >>> params = {"encoder": {"w": nnp.ones((2, 2)), "b": nnp.ones(2)}, "head": nnp.ones(2)}
         >>> nnc.nn.trainable(params, freeze="encoder")
-        {'encoder': {'w': False}, 'head': True}
+        {'encoder': {'w': False, 'b': False}, 'head': True}
+        >>> nnc.nn.trainable(params, only=["encoder", "!*.b"])
+        {'encoder': {'w': True, 'b': False}, 'head': False}
+        >>> nnc.nn.trainable(params, only=lambda path, x: x.ndim == 1, freeze="head")
+        {'encoder': {'w': False, 'b': True}, 'head': False}
     """
     leaves, structure = tree.flatten(model)
     names = [".".join(map(_plain, entries)) for entries in tree.paths(structure)]
-    chosen = _trained(model, names, leaves)
-    chosen -= select("nnc.nn.trainable", freeze, names)
+    named = dict(zip(names, leaves, strict=True))
+    chosen = trained = _trained(model, names, leaves)
+    if only is not None:
+        chosen = chosen & select("nnc.nn.trainable", only, named, trained)
+        if not chosen:
+            raise user_error(
+                ArgumentError, "nnc.nn.trainable", f"only={shorten(only)} selects no parameter.",
+                fix="nnc.nn.parameters(model) lists them; states and integers are not trained.",
+            )  # fmt: skip
+    chosen = chosen - select("nnc.nn.trainable", freeze, named, trained)
     return tree.unflatten(structure, [name in chosen for name in names])
 
 
@@ -178,11 +165,11 @@ def partition(model: A, where: object = None) -> tuple[A, A]:
 
     Args:
         model: a module, or any pytree.
-        where: the leaves that the first tree keeps: patterns, or a tree of bools such as `nnc.nn.trainable` makes. By default all
-            that is trained.
+        where: the leaves that the first tree keeps: patterns and predicates (see `nnc.nn.trainable`), or a tree of bools such
+            as `nnc.nn.trainable` makes. By default all that is trained.
 
     Raises:
-        ArgumentError: a pattern matches nothing.
+        ArgumentError: a pattern or a predicate selects nothing.
         TreeError: the tree of bools is not like the model.
 
     Example:
@@ -193,10 +180,10 @@ def partition(model: A, where: object = None) -> tuple[A, A]:
     names, leaves, structure = _flatten(model)
     if where is None:
         chosen = _trained(model, names, leaves)
-    elif isinstance(where, str) or (isinstance(where, (tuple, list)) and all(isinstance(x, str) for x in where)):
-        chosen = select(
-            "nnc.nn.partition", where, [n for n, leaf in zip(names, leaves, strict=True) if leaf is not None]
-        )
+    elif is_selection(where):
+        named = {name: leaf for name, leaf in zip(names, leaves, strict=True) if leaf is not None}
+        arrays = {name for name, leaf in named.items() if tree.is_array(leaf)}
+        chosen = select("nnc.nn.partition", where, named, arrays)
     else:
         tree.check_same_structure("nnc.nn.partition", "the model", model, "where", where)
         marks = iter(tree.leaves(where))
@@ -233,17 +220,17 @@ def combine(first: A, *others: A) -> A:
 
 
 @api_boundary
-def cast(model: A, dtype: DTypeLike, paths: Patterns = "*") -> A:
+def cast(model: A, dtype: DTypeLike, paths: Selection = "*") -> A:
     """The model with its floating-point leaves in another dtype; of a complex dtype, its complex leaves.
 
     Args:
         model: a module, or any pytree.
         dtype: a floating-point dtype.
-        paths: patterns of the leaves that are converted; all by default, running averages too.
+        paths: patterns and predicates that select the leaves that are converted; all by default, running averages too.
 
     Raises:
         DTypeError: dtype is no floating-point dtype.
-        ArgumentError: a pattern matches nothing.
+        ArgumentError: a pattern or a predicate selects nothing.
 
     Example:
         >>> model = nnc.nn.MLP(2, 1, width=8, depth=1, key=nnc.random.key(0))
@@ -262,7 +249,7 @@ def cast(model: A, dtype: DTypeLike, paths: Patterns = "*") -> A:
     floats = {
         n: x for n, x in zip(names, leaves, strict=True) if _is_float(x) and dtypes.same_kind(dtype_of(x), wanted)
     }
-    chosen = select("nnc.nn.cast", paths, list(floats))
+    chosen = select("nnc.nn.cast", paths, floats)
     return tree.unflatten(
         structure, [_in_dtype(x, wanted) if name in chosen else x for name, x in zip(names, leaves, strict=True)]
     )

@@ -49,6 +49,16 @@ def test_maml_adapts_better_than_ordinary_training(tmp_path: Path) -> None:
     assert shapes(tmp_path / "out" / "maml.svg")["polyline"] == 3
 
 
+def test_lora_learns_turned_digits_with_few_parameters(tmp_path: Path) -> None:
+    done = run("lora", tmp_path / "out", "--steps", "120", "--adapting-steps", "80")
+    before, whole, lora = table_below(done.stdout, "trained").values()
+    assert before[0] == 0 and 50 * lora[0] < whole[0] and 50 * lora[1] < whole[1]
+    assert before[2] + 0.2 < lora[2] <= whole[2] + 0.1
+    difference = re.search(r"differ by ([\d.e-]+)", done.stdout)
+    assert difference and float(difference[1]) < 1e-4
+    assert shapes(tmp_path / "out" / "lora.svg")["polyline"] == 2
+
+
 def test_the_two_gradients_of_an_implicit_layer_agree(tmp_path: Path) -> None:
     done = run("implicit", tmp_path / "out", "--epochs", "2")
     rows = table_below(done.stdout, "gradient")
