@@ -77,33 +77,33 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Gr
         seen = state.count > 0
         s, y = (nnp.where(seen, new - old, 0) for new, old in ((at, state.params), (g, state.updates)))
         product = inner(y, s)
-        weight = _reciprocal(product)
-        steps, changes = _push(state.diff_params_memory, s), _push(state.diff_updates_memory, y)
-        weights = _push(state.weights_memory, weight)
+        weight = reciprocal(product)
+        steps, changes = push_row(state.diff_params_memory, s), push_row(state.diff_updates_memory, y)
+        weights = push_row(state.weights_memory, weight)
         size: Any = 1.0
         if scale_init_precond:
             squares = inner(y, y)
-            first = nnp.minimum(1.0, _reciprocal(nnp.sqrt(inner(g, g))))
-            size = nnp.where(seen, nnp.where(squares > 0, product * _reciprocal(squares), 1.0), first)
-        u = _times_inverse_hessian(g, steps, changes, weights, size)
+            first = nnp.minimum(1.0, reciprocal(nnp.sqrt(inner(g, g))))
+            size = nnp.where(seen, nnp.where(squares > 0, product * reciprocal(squares), 1.0), first)
+        u = times_inverse_hessian(g, steps, changes, weights, size)
         new_state = ScaleByLBFGSState(state.count + 1, at, g, steps, changes, weights)
         return unravel(updates, u), new_state
 
     return GradientTransformation(init_fn, update_fn)
 
 
-def _reciprocal(x: Array) -> Array:
+def reciprocal(x: Array) -> Array:
     """1 / x, and 0 for numbers so small that 1 / x may overflow."""
     none = nnp.abs(x) < float(np.finfo(x.dtype).tiny)
     return nnp.where(none, 0.0, 1.0 / nnp.where(none, 1.0, x))
 
 
-def _push(rows: Array, row: Array) -> Array:
+def push_row(rows: Array, row: Array) -> Array:
     """The rows without the oldest, and a new one at the end."""
     return nnp.concatenate([rows[1:], astype(nnp.expand_dims(row, 0), rows.dtype)])
 
 
-def _times_inverse_hessian(g: Array, steps: Array, changes: Array, weights: Array, size: Any) -> Array:
+def times_inverse_hessian(g: Array, steps: Array, changes: Array, weights: Array, size: Any) -> Array:
     """The two loops: from the newest change to the oldest, and back."""
     alphas = []
     for i in reversed(range(weights.shape[0])):

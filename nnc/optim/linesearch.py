@@ -64,7 +64,7 @@ def inner(x: Array, y: Array) -> Array:
 # -- the search --------------------------------------------------------------------------------------------------------
 
 
-class _Point(NamedTuple):
+class LinePoint(NamedTuple):
     """A step along the line, the value there and its derivative along the line."""
 
     step: Any
@@ -80,15 +80,15 @@ class _Safe(NamedTuple):
     grad: Any
 
 
-class _Search(NamedTuple):
+class Search(NamedTuple):
     """The state that an iteration of the search hands to the next."""
 
     count: Any
-    point: _Point  # the last step tried
+    point: LinePoint  # the last step tried
     grad: Any
-    low: _Point
-    high: _Point
-    reference: _Point  # the third point of the cubic
+    low: LinePoint
+    high: LinePoint
+    reference: LinePoint  # the third point of the cubic
     safe: _Safe
     decrease_error: Any
     curvature_error: Any
@@ -97,7 +97,7 @@ class _Search(NamedTuple):
     failed: Any
 
 
-class _Rules(NamedTuple):
+class SearchRules(NamedTuple):
     """The conditions of a good step, and the limits of the search for one."""
 
     max_steps: int
@@ -110,7 +110,7 @@ class _Rules(NamedTuple):
     precision: Scalar
 
 
-def _errors(rules: _Rules, start: _Point, point: _Point) -> tuple[Array, Array]:
+def _errors(rules: SearchRules, start: LinePoint, point: LinePoint) -> tuple[Array, Array]:
     """The violation of sufficient decrease and of small curvature by a step; 0 where it fulfils them."""
     decrease = point.value - start.value - rules.slope_rtol * point.step * start.slope
     if rules.approx_dec_rtol is not None:  # Hager and Zhang's condition, for values that differ in their last bits only
@@ -122,7 +122,7 @@ def _errors(rules: _Rules, start: _Point, point: _Point) -> tuple[Array, Array]:
     return positive[0], positive[1]
 
 
-def _within(low: _Point, high: _Point, reference: _Point) -> Array:
+def _within(low: LinePoint, high: LinePoint, reference: LinePoint) -> Array:
     """A step between low and high: the minimum of a cubic, else of a parabola, else the middle."""
     left, right = nnp.minimum(low.step, high.step), nnp.maximum(low.step, high.step)
     width = right - left
@@ -133,7 +133,7 @@ def _within(low: _Point, high: _Point, reference: _Point) -> Array:
     return nnp.where(cubic_fits, cubic, nnp.where(parabola_fits, parabola, middle))
 
 
-def _cubic_minimum(a: _Point, b: _Point, c: _Point) -> Array:
+def _cubic_minimum(a: LinePoint, b: LinePoint, c: LinePoint) -> Array:
     """The minimum of the cubic through a with its slope, b and c."""
     db, dc = b.step - a.step, c.step - a.step
     scale = (db * dc) ** 2 * (db - dc)
@@ -143,13 +143,13 @@ def _cubic_minimum(a: _Point, b: _Point, c: _Point) -> Array:
     return a.step + (-second + nnp.sqrt(second * second - 3.0 * third * a.slope)) / (3.0 * third)
 
 
-def _parabola_minimum(a: _Point, b: _Point) -> Array:
+def _parabola_minimum(a: LinePoint, b: LinePoint) -> Array:
     """The minimum of the parabola through a with its slope, and b."""
     db = b.step - a.step
     return a.step - a.slope / (2.0 * ((b.value - a.value - a.slope * db) / db**2))
 
 
-def _grow(rules: _Rules, s: _Search, new: _Point, error: Array, decrease: Array, reached: Array) -> _Search:
+def _grow(rules: SearchRules, s: Search, new: LinePoint, error: Array, decrease: Array, reached: Array) -> Search:
     """Returns the state after a step while no interval is known."""
     is_high = (decrease > 0.0) | ((new.value >= s.point.value) & (s.count > 0))
     is_low = (new.slope >= 0.0) & ~is_high
@@ -159,7 +159,7 @@ def _grow(rules: _Rules, s: _Search, new: _Point, error: Array, decrease: Array,
     return s._replace(low=low, high=high, reference=low, found=found, done=done, failed=_out_of_steps(rules, s) & ~done)
 
 
-def _shrink(rules: _Rules, s: _Search, new: _Point, error: Array, decrease: Array, safe_step: Array) -> _Search:
+def _shrink(rules: SearchRules, s: Search, new: LinePoint, error: Array, decrease: Array, safe_step: Array) -> Search:
     """Returns the state after a step within the interval."""
     to_high = (decrease > 0.0) | (new.value >= s.low.value)
     flip = (new.slope * (s.high.step - s.low.step) >= 0.0) & ~to_high
@@ -173,11 +173,11 @@ def _shrink(rules: _Rules, s: _Search, new: _Point, error: Array, decrease: Arra
     )  # fmt: skip
 
 
-def _out_of_steps(rules: _Rules, s: _Search) -> Array:
+def _out_of_steps(rules: SearchRules, s: Search) -> Array:
     return s.count + 1 >= rules.max_steps
 
 
-def _round(rules: _Rules, s: _Search, start: _Point, guess: Array, evaluate: Callable[[Array], Any]) -> _Search:
+def _round(rules: SearchRules, s: Search, start: LinePoint, guess: Array, evaluate: Callable[[Array], Any]) -> Search:
     """Tries one step."""
     larger = nnp.where(s.count == 0, guess, rules.increase * s.point.step)
     reached = asarray(False) if rules.max_step is None else larger >= rules.max_step
@@ -185,34 +185,36 @@ def _round(rules: _Rules, s: _Search, start: _Point, guess: Array, evaluate: Cal
         larger = nnp.minimum(larger, rules.max_step)
     step = nnp.where(s.found, _within(s.low, s.high, s.reference), larger)
     value, slope, grad = evaluate(step)
-    new = _Point(step, value, slope)
+    new = LinePoint(step, value, slope)
     decrease, curvature = _errors(rules, start, new)
     error = nnp.maximum(decrease, curvature)
     better = (decrease <= rules.tol) & (~s.found | (value < s.safe.value))
     safe = select_tree(better, _Safe(step, value, grad), s.safe)
     grown = _grow(rules, s, new, error, decrease, reached)
     shrunk = _shrink(rules, s, new, error, decrease, safe.step)
-    following: _Search = select_tree(s.found, shrunk, grown)
+    following: Search = select_tree(s.found, shrunk, grown)
     return following._replace(
         count=s.count + 1, point=new, grad=grad, safe=safe, decrease_error=decrease, curvature_error=curvature
     )
 
 
-def _search(rules: _Rules, start: _Point, grad: Array, guess: Array, evaluate: Callable[[Array], Any]) -> _Search:
+def search_step(
+    rules: SearchRules, start: LinePoint, grad: Array, guess: Array, evaluate: Callable[[Array], Any]
+) -> Search:
     """The whole search; where it failed, the last safe step."""
     dtype = start.value.dtype
     zero, inf, no = (astype(asarray(x), dtype) for x in (0.0, np.inf, False))
     origin, no = start._replace(step=zero), asarray(False)
-    first = _Search(
+    first = Search(
         zero_count(), origin, grad, origin, origin, origin, _Safe(zero, start.value, grad), inf, inf, no, no, no
     )
-    last: _Search = while_loop(
+    last: Search = while_loop(
         lambda s: ~(s.done | s.failed), lambda s: _round(rules, s, start, guess, evaluate), first
     )  # fmt: skip
     fall_back = last.failed & ((last.safe.step > 0.0) | nnp.isinf(last.decrease_error))
     here = _Safe(last.point.step, last.point.value, last.grad)
     chosen = select_tree(fall_back, last.safe, here)
-    return last._replace(point=_Point(chosen.step, chosen.value, last.point.slope), grad=chosen.grad)
+    return last._replace(point=LinePoint(chosen.step, chosen.value, last.point.slope), grad=chosen.grad)
 
 
 # -- the link ----------------------------------------------------------------------------------------------------------
@@ -284,7 +286,7 @@ def scale_by_zoom_linesearch(
         )  # fmt: skip
     for name, number in (("tol", tol), ("slope_rtol", slope_rtol), ("curv_rtol", curv_rtol)):
         check_scalar(where, name, number)
-    rules = _Rules(
+    rules = SearchRules(
         max_linesearch_steps, max_learning_rate, tol, increase_factor, slope_rtol, curv_rtol, approx_dec_rtol,
         stepsize_precision,
     )  # fmt: skip
@@ -317,11 +319,11 @@ def scale_by_zoom_linesearch(
             flat = astype(ravel(new_grad), at.dtype)
             return astype(as_operand(new_value), dtype), astype(inner(nnp.conj(flat), along), dtype), flat
 
-        start = _Point(
+        start = LinePoint(
             astype(asarray(0.0), dtype), astype(asarray(value), dtype), astype(inner(along, gradient), dtype)
         )
         guess = state.learning_rate if initial_guess_strategy == "keep" else astype(asarray(1.0), dtype)
-        last = _search(rules, start, nnp.conj(gradient), guess, evaluate)
+        last = search_step(rules, start, nnp.conj(gradient), guess, evaluate)
         info = ZoomLinesearchInfo(last.count, last.decrease_error, last.curvature_error)
         new_state = ScaleByZoomLinesearchState(last.point.step, last.point.value, unravel(state.grad, last.grad), info)
         return scaled(where, updates, last.point.step), new_state

@@ -206,41 +206,36 @@ batch.set(command, _batch)
 # -- roots -------------------------------------------------------------------------------------------------------------
 
 
-def root(
-    fun: Callable[..., Sequence[Any]], find: Callable[[LinearMap, list[Any]], tuple[list[Any], list[Any]]],
-    solver: Solver, guess: Sequence[Any],
-) -> tuple[list[Any], list[Any]]:  # fmt: skip
+def root(fun: Flat, find: Flat, solver: Solver, guess: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Returns the solution x of fun(*x) = 0 and the algorithm's further results, which have no derivative.
 
     Derivatives with regard to the values that `fun` reads from outside are those of the equation; `guess` has none.
 
     Args:
         fun: (*x) -> as many values of the same specs.
-        find: (fun, guess) -> (x, further results), the algorithm.
+        find: (*guess) -> (*x, *further results), the algorithm.
         solver: solves the linear systems of derivatives.
         guess: where `find` begins, of a floating-point dtype.
     """
     guess = [as_value(x) for x in guess]
     specs = [spec_of(x) for x in guess]
-    staged = stage(lambda *xs: fun(*xs), specs, name="root")
-    graph, count = staged.graph, len(guess)
-
-    def at(values: Sequence[Any]) -> LinearMap:
-        return lambda xs: graph.evaluate([*xs, *values])
+    equation, algorithm = stage(fun, specs, name="root"), stage(find, specs, name="find")
+    count = len(guess)
 
     @custom_jvp
-    def solution(values: list[Any], start: list[Any]) -> tuple[list[Any], list[Any]]:
-        return find(at(values), start)
+    def solution(values: list[Any], others: list[Any], start: list[Any]) -> list[Any]:
+        return list(algorithm.graph.evaluate([*start, *others]))
 
     @solution.defjvp
-    def push_root(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> Any:
-        values, start = primals
-        x, rest = solution(values, start)
+    def push_root(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+        found = solution(*primals)
+        x, values = found[:count], primals[0]
         moving = [t if is_differentiable(spec_of(v)) else None for v, t in zip(values, tangents[0], strict=True)]
-        right = _by_linearizing(lambda *vs: at(vs)(x), values, moving)
+        right = _by_linearizing(lambda *vs: list(equation.graph.evaluate([*x, *vs])), values, moving)
         filled = [zeros(spec) if t is None else -t for spec, t in zip(specs, right, strict=True)]
-        _, jacobian = run_linearize(lambda *xs: at(values)(xs), x, [True] * count)
+        _, jacobian = run_linearize(lambda *xs: list(equation.graph.evaluate([*xs, *values])), x, [True] * count)
         moved, _ = linear_solve(solver, jacobian.push, filled)
-        return (x, rest), (moved, [zeros(spec_of(as_value(y))) for y in rest])
+        return found, [*moved, *(zeros(spec_of(y)) for y in found[count:])]
 
-    return solution(list(staged.captured), guess)
+    found = solution(list(equation.captured), list(algorithm.captured), guess)
+    return found[:count], found[count:]

@@ -212,25 +212,33 @@ def gmres(
         )
 
     def solve(matvec: LinearMap, precondition: LinearMap | None, b: Vector, x: Vector) -> tuple[Vector, Vector]:
-        def inverse(xs: Vector) -> Vector:
-            return precondition(xs) if precondition else xs
-
-        norm, wanted = el.sqrt(squares(b)), el.sqrt(squares(inverse(b)))
-        allowed = el.maximum(el.multiply(tol, norm), atol)
-        limit = el.where(norm > 0, wanted * el.minimum(1, allowed / el.where(norm > 0, norm, 1)), 0)
-
-        def residual(x: Vector) -> Vector:
-            return inverse(axpy(-1, matvec(x), b))
-
-        def step(carry: Any) -> Any:
-            x, r, _, k = carry
-            x = restarted(lambda v: inverse(matvec(v)), x, r, size, limit if solve_method == "incremental" else None)
-            r = residual(x)
-            return x, r, squares(r), k + 1
-
-        r = residual(x)
-        limit = limit * limit
-        last = while_loop(lambda c: (c[2] > limit) & (c[3] < most), step, (x, r, squares(r), _count(0)))
-        return last[0], [info_of(last[2] <= limit, last[3])]
+        return gmres_on(matvec, precondition, b, x, tol, atol, size, most, whole=solve_method == "batched")
 
     return system.solve(solve)
+
+
+def gmres_on(
+    matvec: LinearMap, precondition: LinearMap | None, b: Vector, x: Vector, tol: Any, atol: Any = 0.0, size: int = 20,
+    most: int = 1000, whole: bool = False,
+) -> tuple[Vector, Vector]:  # fmt: skip
+    """Returns the solution by GMRES and `info`, of flat values; see `gmres`. `whole` makes each basis of `size` vectors whole."""
+
+    def inverse(xs: Vector) -> Vector:
+        return precondition(xs) if precondition else xs
+
+    norm, wanted = el.sqrt(squares(b)), el.sqrt(squares(inverse(b)))
+    allowed = el.maximum(el.multiply(tol, norm), atol)
+    limit = el.where(norm > 0, wanted * el.minimum(1, allowed / el.where(norm > 0, norm, 1)), 0)
+
+    def residual(x: Vector) -> Vector:
+        return inverse(axpy(-1, matvec(x), b))
+
+    def step(carry: Any) -> Any:
+        x, r, _, k = carry
+        x = restarted(lambda v: inverse(matvec(v)), x, r, size, None if whole else limit)
+        r = residual(x)
+        return x, r, squares(r), k + 1
+
+    r, square = residual(x), limit * limit
+    last = while_loop(lambda c: (c[2] > square) & (c[3] < most), step, (x, r, squares(r), _count(0)))
+    return last[0], [info_of(last[2] <= square, last[3])]
