@@ -336,7 +336,7 @@ def scale_by_lion(b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: DTypeLike | Non
 @spelled
 def lion(
     learning_rate: Scalar | Schedule, b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: DTypeLike | None = None,
-    weight_decay: Scalar = 1e-3, mask: Mask = None,
+    weight_decay: Scalar | Schedule = 1e-3, mask: Mask = None,
 ) -> GradientTransformation:  # fmt: skip
     """Lion (Chen et al., "Symbolic discovery of optimization algorithms", 2023): every step has the size of the rate.
 

@@ -214,8 +214,8 @@ def divide(m: Array, v: Array, eps: Scalar, eps_root: Scalar, dtype: dtypes.DTyp
 
 @spelled
 def scale_by_amsgrad(
-    b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0, mu_dtype: DTypeLike | None = None, *,
-    correct_greatest: bool = False,
+    b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0, mu_dtype: DTypeLike | None = None,
+    bias_correction_mu: bool = True, bias_correction_nu: bool = True, *, correct_greatest: bool = False,
 ) -> GradientTransformation:  # fmt: skip
     """Adam whose divisor never falls (Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018).
 
@@ -227,6 +227,8 @@ def scale_by_amsgrad(
         eps: added to the divisor, outside the root.
         eps_root: added inside the root, where the step itself is differentiated.
         mu_dtype: dtype of m; default the parameter's, float32 for 16-bit floats.
+        bias_correction_mu: False takes m in place of m̂.
+        bias_correction_nu: False takes v in place of v̂.
         correct_greatest: take the greatest of the second moments as they are kept and correct that, as in torch.optim;
             else of the corrected ones.
     """
@@ -243,7 +245,8 @@ def scale_by_amsgrad(
         count = state.count + 1
         mu = first_moment("scale_by_amsgrad", b1, updates, state.mu)
         nu = second_moment("scale_by_amsgrad", b2, updates, state.nu)
-        correct_mu, correct_nu = Correction(b1, count, mu), Correction(b2, count, nu)
+        correct_mu = Correction(b1, count, mu) if bias_correction_mu else widen
+        correct_nu = Correction(b2, count, nu) if bias_correction_nu else widen
 
         def greatest(v: Array, peak: Array) -> Array:
             return nnp.maximum(v if correct_greatest else correct_nu(v), peak)

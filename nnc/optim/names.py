@@ -11,12 +11,9 @@ NAMES = {
         name: name.lower()
         for name in (
             "SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "RMSprop", "Adafactor", "LBFGS", "Muon",
+            "Rprop",
         )
     },
-    "Rprop": "rmsprop, its form for batches",
-    "amsgrad": "adam(..., amsgrad=True)",
-    "nadamw": "adamw(..., nesterov=True)",
-    "adamaxw": "chain(scale_by_adamax(), add_decayed_weights(...), scale_by_learning_rate(...))",
     "apply_every": "MultiSteps",
     "named_chain": "chain",
     "partition": "multi_transform",

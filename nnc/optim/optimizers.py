@@ -104,7 +104,7 @@ def adam(
 @spelled
 def adamw(
     learning_rate: Scalar | Schedule, b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0,
-    mu_dtype: DTypeLike | None = None, weight_decay: Scalar = 1e-4, mask: Mask = None, *, nesterov: bool = False,
+    mu_dtype: DTypeLike | None = None, weight_decay: Scalar | Schedule = 1e-4, mask: Mask = None, *, nesterov: bool = False,
 ) -> GradientTransformation:  # fmt: skip
     """Adam with decoupled weight decay (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019).
 
@@ -182,7 +182,7 @@ def rmsprop(
 @spelled
 def lamb(
     learning_rate: Scalar | Schedule, b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-6, eps_root: Scalar = 0.0,
-    weight_decay: Scalar = 0.0, mask: Mask = None,
+    weight_decay: Scalar | Schedule = 0.0, mask: Mask = None,
 ) -> GradientTransformation:  # fmt: skip
     """LAMB, Adam with a trust ratio for each array (You et al., "Large batch optimization for deep learning", 2020).
 
@@ -216,7 +216,7 @@ def lamb(
 
 @spelled
 def lars(
-    learning_rate: Scalar | Schedule, weight_decay: Scalar = 0.0, weight_decay_mask: Mask = True,
+    learning_rate: Scalar | Schedule, weight_decay: Scalar | Schedule = 0.0, weight_decay_mask: Mask = True,
     trust_coefficient: Scalar = 1e-3, eps: Scalar = 0.0, trust_ratio_mask: Mask = True, momentum: Scalar = 0.9,
     nesterov: bool = False,
 ) -> GradientTransformation:  # fmt: skip

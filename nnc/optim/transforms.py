@@ -171,8 +171,18 @@ def zeros_for(p: Array, dtype: DTypeLike | None = None) -> Array:
     return asarray(np.full(p.shape, 0, dtypes.accumulator(p.dtype) if dtype is None else dtypes.as_dtype(dtype)))
 
 
+class WeightDecaySchedule(NamedTuple):
+    """The number of updates so far, where weights decay by a schedule.
+
+    Attributes:
+        count: how many updates were made, a 0-d integer.
+    """
+
+    count: Any
+
+
 @spelled
-def add_decayed_weights(weight_decay: Scalar = 0.0, mask: Mask = None) -> GradientTransformation:
+def add_decayed_weights(weight_decay: Scalar | Schedule = 0.0, mask: Mask = None) -> GradientTransformation:
     """Adds a multiple of the parameters to their updates.
 
     u' = u + weight_decay · p
@@ -181,7 +191,7 @@ def add_decayed_weights(weight_decay: Scalar = 0.0, mask: Mask = None) -> Gradie
     "Decoupled weight decay regularization", 2019).
 
     Args:
-        weight_decay: factor of the parameters.
+        weight_decay: factor of the parameters: a number, a 0-d array or a schedule.
         mask: a tree of bools like the parameters or a part of it from the root, or a function from parameters to one;
             only where it is True do weights decay.
 
@@ -195,22 +205,36 @@ def add_decayed_weights(weight_decay: Scalar = 0.0, mask: Mask = None) -> Gradie
         >>> decay.update({"w": nnp.zeros(1), "b": nnp.zeros(1)}, decay.init(params), params)[0]
         {'w': Array([0.1], dtype=float32), 'b': Array([0.], dtype=float32)}
     """
-    check_scalar("add_decayed_weights", "weight_decay", weight_decay)
+    if not callable(weight_decay):
+        check_scalar("add_decayed_weights", "weight_decay", weight_decay)
+    return decay_weights("add_decayed_weights", weight_decay, mask)
 
-    def decay(u: Array, p: Any) -> Array:
-        wide = widen(u)
-        return astype(wide + astype(as_operand(p), wide.dtype) * number(weight_decay, wide.dtype), u.dtype)
 
-    def update(updates: Any, params: Any) -> Any:
-        check_params("add_decayed_weights", params)
-        decayed = map_trainable("add_decayed_weights", decay, "updates", updates, params=params)
+def decay_weights(where: str, weight_decay: Scalar | Schedule, mask: Mask) -> GradientTransformation:
+    """The transformation `add_decayed_weights`, for factors of either sign."""
+
+    def decayed(updates: Any, params: Any, factor: Any) -> Any:
+        check_params(where, params)
+
+        def decay(u: Array, p: Any) -> Array:
+            wide = widen(u)
+            return astype(wide + astype(as_operand(p), wide.dtype) * number(factor, wide.dtype), u.dtype)
+
+        all_decayed = map_trainable(where, decay, "updates", updates, params=params)
         if mask is None:
-            return decayed
-        chosen = mask_leaves("add_decayed_weights", mask, params)
-        before, after = tree.leaves(updates), tree.leaves(decayed)
+            return all_decayed
+        chosen = mask_leaves(where, mask, params)
+        before, after = tree.leaves(updates), tree.leaves(all_decayed)
         return tree.unflatten_like(updates, [a if on else b for on, a, b in zip(chosen, after, before, strict=True)])
 
-    return stateless("add_decayed_weights", update)
+    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state(where, state, WeightDecaySchedule)
+        factor = asarray(weight_decay(state.count)) if callable(weight_decay) else weight_decay
+        return decayed(updates, params, factor), WeightDecaySchedule(state.count + 1)
+
+    if callable(weight_decay):
+        return GradientTransformation(lambda params: WeightDecaySchedule(zero_count()), update_fn)
+    return stateless(where, lambda updates, params: decayed(updates, params, weight_decay))
 
 
 @spelled

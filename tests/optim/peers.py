@@ -126,6 +126,28 @@ OPTAX |= {
     "schedule_free_adamw": lambda o: o.schedule_free_adamw(RATE, 5, b1=0.8, weight_decay=0.1),
     "schedule_free_sgd": lambda o: o.schedule_free_sgd(RATE, weight_decay=0.1),
     "schedule_free": lambda o: o.schedule_free(o.rmsprop(RATE), wave(o), 0.7, 1.0),
+    "adan": lambda o: o.adan(RATE, weight_decay=0.1),
+    "adan with other decays": lambda o: o.adan(RATE, 0.8, 0.7, 0.9, 1e-3, 1e-2, mask=ndim_mask),
+    "adopt": lambda o: o.adopt(RATE),
+    "adopt with nesterov": lambda o: o.adopt(RATE, 0.8, 0.9, 0.5, nesterov=True, use_clipping=False),
+    "adopt with a limit": lambda o: o.adopt(RATE, clip_value_fn=lambda count: 0.5 + 0.125 * count),
+    "ademamix": lambda o: o.ademamix(RATE, b3=0.99, weight_decay=0.1),
+    "ademamix that warms up": lambda o: o.ademamix(
+        RATE, 0.8, 0.9, o.linear_schedule(0.5, 0.875, 8), o.linear_schedule(0.0, 4.0, 16), 1e-3, 1e-3
+    ),
+    "simplified_ademamix": lambda o: o.simplified_ademamix(RATE / 10, alpha=2.0, weight_decay=0.1),
+    "simplified_ademamix that warms up": lambda o: o.simplified_ademamix(RATE, 0.8, alpha=o.linear_schedule(0.0, 4.0, 16)),
+    "sign_sgd": lambda o: o.sign_sgd(RATE),
+    "signum": lambda o: o.signum(RATE, 0.8),
+    "optimistic_gradient_descent": lambda o: o.optimistic_gradient_descent(RATE, 0.8, 0.6),
+    "optimistic_adam": lambda o: o.optimistic_adam(RATE, 0.01),
+    "optimistic_adam_v2": lambda o: o.optimistic_adam_v2(RATE, alpha=0.9, beta=0.5, nesterov=False),
+    "nadamw": lambda o: o.nadamw(RATE, weight_decay=0.1),
+    "adamaxw": lambda o: o.adamaxw(RATE, weight_decay=0.1, mask=ndim_mask),
+    "amsgrad without corrections": lambda o: o.amsgrad(RATE, b2=0.9, bias_correction_mu=False, bias_correction_nu=False),
+    "fromage": lambda o: o.fromage(RATE),
+    "fromage by a schedule": lambda o: o.fromage(wave(o), 2.0),
+    "decay by a schedule": lambda o: o.adamw(RATE, weight_decay=wave(o), mask=ndim_mask),
     "sam": sharpness,
     "sam that keeps its state": lambda o: o.sam(o.adamw(RATE), o.sgd(0.1, 0.9), 3, False),
     "sam in opaque mode": lambda o: sharpness(o, sync_period=3, opaque_mode=True),
@@ -147,6 +169,8 @@ LOOSE = {
     "schedule_free_adamw",
     "schedule_free",
     "dadapt_adamw with decay",
+    "fromage by a schedule",
+    "decay by a schedule",
 }
 
 
@@ -216,6 +240,9 @@ TORCH: dict[str, tuple[Make, Make, float]] = {
     ),
     "RMSprop": (
         lambda o: o.rmsprop(RATE, 0.99, eps_in_sqrt=False), lambda t: lambda p: t.RMSprop(p, RATE), 1e-10
+    ),
+    "Rprop": (  # torch keeps step sizes in float32
+        lambda o: o.rprop(RATE, 0.4, 1.3, 0.01, 0.06), lambda t: lambda p: t.Rprop(p, RATE, (0.4, 1.3), (0.01, 0.06)), 1e-7
     ),
     "Adafactor": (
         lambda o: o.adafactor(lambda t: nnp.minimum(RATE, 1 / nnp.sqrt(t + 1.0)), 1),

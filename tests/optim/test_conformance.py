@@ -106,6 +106,8 @@ def test_complex_parameters_keep_their_dtype_and_move_against_the_gradient(row: 
     optimizer = row.make(row.rate)
     p = nnp.asarray(np.array([1 + 2j, -2 - 1j, 0.5j], np.complex64))
     state = optimizer.init(p)
+    for _ in range(row.waits):
+        state = optimizer.update(p, state, p)[1]
     updates, after = optimizer.update(p, state, p)
     assert updates.dtype == np.complex64 and nnc.tree.structure(after) == nnc.tree.structure(state)
     assert [x.spec for x in nnc.tree.leaves(after)] == [x.spec for x in nnc.tree.leaves(state)]
