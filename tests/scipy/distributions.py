@@ -22,25 +22,93 @@ _Q = (1e-9, 0.01, 0.25, 0.375, 0.5, 0.625, 0.75, 0.96875)
 
 @dataclass(frozen=True)
 class Row:
-    """Standardised numbers, shape parameters one tuple a case, and of each the values that are invalid."""
+    """Standardised numbers, shape parameters, and some that are at the end of their range or invalid, one tuple a case."""
 
     numbers: tuple[float, ...] = _LINE
     shapes: tuple[tuple[float, ...], ...] = ((),)
     invalid: tuple[tuple[float, ...], ...] = ()
+    edges: tuple[tuple[float, ...], ...] = ()  # shape parameters beside which there are invalid ones, or no derivative
     discrete: bool = False
+    whole: int = 0  # how many shape parameters are integers
     ulps: dict[str, float] = field(default_factory=dict)  # bounds of functions that are less exact than most
     no_limits: tuple[str, ...] = ()  # functions that SciPy makes NaN at infinities, where the density is 0
 
 
+_ONE_BAD = ((0.0,), (-1.0,))
+_PROBABILITIES = ((-0.1,), (1.1,))
+
 ROWS = {
+    "bernoulli": Row(_COUNTS, ((0.25,), (0.9,)), _PROBABILITIES, ((0.0,), (1.0,)), discrete=True),
+    "beta": Row(_UNIT, ((2.0, 3.0), (1.0, 1.0), (0.5, 0.75), (30.0, 2.0)), ((0.0, 1.0), (1.0, -1.0))),
+    "betabinom": Row(
+        _COUNTS,
+        ((5, 2.0, 3.0), (9, 0.5, 0.25)),
+        ((-1, 1.0, 1.0), (2.5, 1.0, 1.0), (3, 0.0, 1.0)),
+        ((0, 1.0, 1.0),),
+        discrete=True,
+        whole=1,
+        ulps={"logpmf": 20, "pmf": 20},
+    ),
+    "binom": Row(
+        _COUNTS,
+        ((5, 0.25), (9, 0.5)),
+        ((-1, 0.5), (2.5, 0.5), (3, -0.1), (3, 1.1)),
+        ((0, 0.5), (5, 0.0), (5, 1.0)),
+        discrete=True,
+        whole=1,
+        ulps={"logpmf": 20, "pmf": 20},
+    ),
     "cauchy": Row((*_LINE, -1e15, 1e15)),
+    "chi2": Row(_HALF_LINE, ((3.0,), (1.0,), (2.0,), (25.0,)), _ONE_BAD, no_limits=("logpdf", "pdf")),
     "expon": Row(_HALF_LINE),
+    "gamma": Row(_HALF_LINE, ((2.5,), (0.5,), (1.0,), (25.0,)), _ONE_BAD, no_limits=("logpdf", "pdf")),
+    "gennorm": Row((-6.0, -1.5, -0.3, 0.0, 1e-3, 0.4, 1.0, 5.0), ((1.5,), (0.5,), (1.0,), (2.0,), (8.0,)), _ONE_BAD),
+    "geom": Row(_COUNTS, ((0.25,), (0.9,)), ((0.0,), (-0.1,), (1.1,)), discrete=True),
     "gumbel_l": Row(no_limits=("logpdf", "pdf")),
     "gumbel_r": Row(no_limits=("logpdf", "pdf")),
     "laplace": Row(),
     "logistic": Row(),
-    "pareto": Row((0.5, 1.0, 1.25, 3.0, 1e3), ((0.5,), (3.0,)), ((0.0,), (-1.0,))),
+    "nbinom": Row(
+        _COUNTS,
+        ((2.5, 0.25), (9.0, 0.5)),
+        ((0.0, 0.5), (-1.0, 0.5), (3.0, 0.0), (3.0, 1.1)),
+        ((0.5, 1.0),),
+        discrete=True,
+        no_limits=("logpmf", "pmf"),
+        ulps={"logpmf": 20, "pmf": 20},
+    ),
+    "norm": Row((*_LINE, -30.0, 30.0)),
+    "pareto": Row((0.5, 1.0, 1.25, 3.0, 1e3), ((0.5,), (3.0,)), _ONE_BAD),
+    "poisson": Row(
+        (*_COUNTS, 300.0),
+        ((2.5,), (50.0,)),
+        ((-1.0,),),
+        ((0.0,),),
+        discrete=True,
+        no_limits=("logpmf", "pmf"),
+        ulps={"logpmf": 20, "pmf": 20},
+    ),
+    "t": Row(
+        (*_LINE, -1e8, 1e8),
+        ((3.0,), (0.5,), (39.0,), (41.0,), (1e6,)),
+        _ONE_BAD,
+        ((np.inf,),),
+        ulps={"logpdf": 20, "pdf": 20},
+    ),
+    "truncnorm": Row(
+        (-6.0, -1.5, -0.5, 0.0, 0.25, 1.0, 3.0, 5.5, 8.0),
+        ((-1.0, 2.0), (0.5, 3.0), (-7.0, -1.0)),
+        ((1.0, 1.0), (2.0, 1.0)),
+        ((-np.inf, 0.5), (5.0, np.inf), (-np.inf, np.inf)),
+    ),
     "uniform": Row(_UNIT),
+    "vonmises": Row(
+        (-80.0, -3.0, -0.3, 0.0, 1e-3, 2.0, 3.1, 50.0),
+        ((1.5,), (90.0,)),
+        ((-1.0,),),
+        ((0.0,),),
+        no_limits=("logpdf", "pdf"),
+    ),
     "wrapcauchy": Row((-0.5, 0.0, 1e-3, 1.0, 3.0, 3.5, 6.0, 7.0), ((0.01,), (0.5,), (0.9,)), ((0.0,), (1.0,), (-0.5,))),
 }
 
@@ -54,11 +122,12 @@ def functions_of(name: str) -> list[str]:
 PAIRS = [(name, function) for name in ROWS for function in functions_of(name)]
 
 
-def operands(name: str, function: str, dtype: Any = np.float64) -> tuple[np.ndarray, ...]:
+def operands(name: str, function: str, dtype: Any = np.float64, *, edges: bool = True) -> tuple[np.ndarray, ...]:
     """Numbers in rows, and parameters in columns: shapes with loc = 0 and scale = 1, and with others."""
     row = ROWS[name]
+    shapes = (*row.shapes, *row.edges) if edges else row.shapes
     places = (0.0, 3.0) if row.discrete else ((0.0, 1.0), (0.5, 2.0), (-3.0, 0.25))
-    cases = [(*shape, *np.atleast_1d(place)) for shape in row.shapes for place in places]
+    cases = [(*shape, *np.atleast_1d(place)) for shape in shapes for place in places]
     columns = [np.asarray(column) for column in zip(*cases, strict=True)]
     if function in QUANTILES:
         x = np.asarray(_Q)[:, None]

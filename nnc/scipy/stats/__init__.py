@@ -4,9 +4,57 @@ Functions take real operands of any shapes, which broadcast; integers become flo
 are NaN where a parameter is invalid, and derivatives outside the support are 0.
 """
 
-from nnc.scipy.stats import cauchy, expon, gumbel_l, gumbel_r, laplace, logistic, pareto, uniform, wrapcauchy
+from nnc.scipy.stats import (
+    bernoulli,
+    beta,
+    betabinom,
+    binom,
+    cauchy,
+    chi2,
+    expon,
+    gamma,
+    gennorm,
+    geom,
+    gumbel_l,
+    gumbel_r,
+    laplace,
+    logistic,
+    nbinom,
+    norm,
+    pareto,
+    poisson,
+    t,
+    truncnorm,
+    uniform,
+    vonmises,
+    wrapcauchy,
+)
 
-__all__ = ["cauchy", "expon", "gumbel_l", "gumbel_r", "laplace", "logistic", "pareto", "uniform", "wrapcauchy"]
+__all__ = [
+    "bernoulli",
+    "beta",
+    "betabinom",
+    "binom",
+    "cauchy",
+    "chi2",
+    "expon",
+    "gamma",
+    "gennorm",
+    "geom",
+    "gumbel_l",
+    "gumbel_r",
+    "laplace",
+    "logistic",
+    "nbinom",
+    "norm",
+    "pareto",
+    "poisson",
+    "t",
+    "truncnorm",
+    "uniform",
+    "vonmises",
+    "wrapcauchy",
+]
 
 
 def __dir__() -> list[str]:

@@ -6,18 +6,7 @@ import math
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.stats.evaluate import (
-    CDF,
-    LOG_CDF,
-    LOG_SF,
-    SF,
-    density,
-    log1p_square,
-    log_density,
-    mirrored,
-    probability,
-    quantile,
-)
+from nnc.scipy.stats.evaluate import Continuous, log1p_square, mirrored
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -50,6 +39,9 @@ def _ppf(q: Array) -> Array:
     return el.where(near, middle, el.where(q < 0.5, -tail, tail))
 
 
+_FAMILY = Continuous("cauchy")
+
+
 @spelled
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Returns the logarithm of the density: −log(π (1 + y²)) − log(scale).
@@ -65,7 +57,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logpdf(np.asarray([0.0, 2.0]))
         Array([-1.14472989, -2.7541678 ], dtype=float64)
     """
-    return log_density("cauchy.logpdf", _log_density, (x, loc, scale))
+    return _FAMILY.logpdf(_log_density, x, loc, scale)
 
 
 @spelled
@@ -83,7 +75,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> pdf(np.asarray([0.0, 2.0]))
         Array([0.31830989, 0.06366198], dtype=float64)
     """
-    return density("cauchy.pdf", _density, (x, loc, scale))
+    return _FAMILY.pdf(_density, x, loc, scale)
 
 
 @spelled
@@ -99,7 +91,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logcdf(np.asarray([0.0, 2.0]))
         Array([-0.69314718, -0.15968016], dtype=float64)
     """
-    return probability("cauchy.logcdf", _log_cdf, (x, loc, scale), outside=LOG_CDF)
+    return _FAMILY.logcdf(_log_cdf, x, loc, scale)
 
 
 @spelled
@@ -117,7 +109,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> cdf(np.asarray([0.0, 2.0]))
         Array([0.5       , 0.85241638], dtype=float64)
     """
-    return probability("cauchy.cdf", _cdf, (x, loc, scale), outside=CDF)
+    return _FAMILY.cdf(_cdf, x, loc, scale)
 
 
 @spelled
@@ -133,7 +125,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logsf(np.asarray([0.0, 2.0]))
         Array([-0.69314718, -1.91336036], dtype=float64)
     """
-    return probability("cauchy.logsf", lambda y: _log_cdf(-y), (x, loc, scale), outside=LOG_SF)
+    return _FAMILY.logsf(lambda y: _log_cdf(-y), x, loc, scale)
 
 
 @spelled
@@ -151,7 +143,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> sf(np.asarray([0.0, 2.0]))
         Array([0.5       , 0.14758362], dtype=float64)
     """
-    return probability("cauchy.sf", lambda y: _cdf(-y), (x, loc, scale), outside=SF)
+    return _FAMILY.sf(lambda y: _cdf(-y), x, loc, scale)
 
 
 @spelled
@@ -167,7 +159,7 @@ def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> ppf(np.asarray([0.25, 0.5]))
         Array([-1.,  0.], dtype=float64)
     """
-    return quantile("cauchy.ppf", _ppf, (q, loc, scale))
+    return _FAMILY.ppf(_ppf, q, loc, scale)
 
 
 @spelled
@@ -183,7 +175,7 @@ def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> isf(np.asarray([0.25, 0.5]))
         Array([1., 0.], dtype=float64)
     """
-    return quantile("cauchy.isf", lambda q: -_ppf(q), (q, loc, scale))
+    return _FAMILY.isf(lambda q: -_ppf(q), q, loc, scale)
 
 
 def __dir__() -> list[str]:

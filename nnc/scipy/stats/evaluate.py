@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.elementwise import FLOAT
-from nnc.commands.promote import astype, broadcast, promote
+from nnc.commands.promote import as_operand, astype, broadcast, is_weak_result, promote
 from nnc.commands.rules import check_dtype
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import to_value
@@ -37,7 +37,11 @@ class Support:
     upper: float = math.inf
     inside: float = 0.5
 
-    def outside(self, y: Array) -> tuple[Array, Array]:
+    def within(self, *shapes: Array) -> Array | float:
+        """A number inside the support."""
+        return self.inside
+
+    def outside(self, y: Array, *shapes: Array) -> tuple[Array, Array]:
         """Whether numbers lie below, and whether they lie above; NaN does neither."""
         below = y < self.lower if math.isfinite(self.lower) else el.equal(y, -math.inf)
         above = y > self.upper if math.isfinite(self.upper) else el.equal(y, math.inf)
@@ -62,171 +66,180 @@ def every(*conditions: Array) -> Array:
     return result
 
 
-def read(where: str, operands: Operands) -> tuple[list[Array], dtypes.DType]:
-    """The operands in one real dtype, 16-bit floats in float32, and the dtype of the result.
+def read(where: str, operands: Operands, *, wide: bool = False) -> tuple[list[Array], Callable[[Array], Array]]:
+    """The operands in one real dtype, and the function that gives results the operands' dtype.
+
+    Args:
+        where: name of the public function, for errors.
+        operands: arrays and numbers.
+        wide: computes float32 in float64, for differences of large numbers; 16-bit floats are computed in float32 or float64.
 
     Raises:
         DTypeError: an operand is complex.
         ShapeError: the shapes do not broadcast.
     """
-    values = [to_value(x, where) for x in promote(*operands, where=where, to=dtypes.to_float)]
+    given = [as_operand(x, where) for x in operands]
+    values = [to_value(x, where) for x in promote(*given, where=where, to=dtypes.to_float)]
     check_dtype(where, values[0].spec, *FLOAT)
     if len({x.spec.shape for x in values if x.spec.ndim}) > 1:
         broadcast(*values, where=where)  # refuses shapes that do not fit; formulas broadcast by themselves
     own = values[0].spec.dtype
-    return [astype(x, dtypes.accumulator(own)) for x in values], own
+
+    def finish(result: Array) -> Array:
+        result = astype(result, own)
+        return result.as_weak() if is_weak_result(own, given) else result
+
+    return [astype(x, dtypes.float64 if wide else dtypes.accumulator(own)) for x in values], finish
 
 
-def log_density(
-    where: str, formula: Formula, operands: Operands, support: Support = LINE, valid: Formula = positive
-) -> Array:
-    """formula(y, *shapes) − log(scale), and −∞ outside the support.
-
-    Args:
-        where: name of the public function, for errors.
-        formula: logarithm of the density of y.
-        operands: x, the shape parameters, loc, scale.
-        support: of y.
-        valid: a condition on the shape parameters; without any it is not asked.
-    """
-
-    def log_of(y: Array, scale: Array, *shapes: Array) -> Array:
-        return formula(y, *shapes) - el.log(scale)
-
-    return _continuous(where, log_of, operands, support, valid, (-math.inf, -math.inf))
-
-
-def density(
-    where: str, formula: Formula, operands: Operands, support: Support = LINE, valid: Formula = positive
-) -> Array:
-    """formula(y, *shapes) / scale, and 0 outside the support; arguments are those of `log_density`."""
-
-    def quotient(y: Array, scale: Array, *shapes: Array) -> Array:
-        return formula(y, *shapes) / scale
-
-    return _continuous(where, quotient, operands, support, valid, (0.0, 0.0))
-
-
-def probability(
-    where: str,
-    formula: Formula,
-    operands: Operands,
-    support: Support = LINE,
-    valid: Formula = positive,
-    *,
-    outside: tuple[float, float],
-) -> Array:
-    """formula(y, *shapes) within the support, and constants outside.
+@dataclass(frozen=True)
+class Continuous:
+    """The parameters of a family of densities. Formulas are of y and the shape parameters.
 
     Args:
-        where: name of the public function, for errors.
-        formula: of y and the shape parameters.
-        operands: x, the shape parameters, loc, scale.
+        name: of the module, for errors.
         support: of y.
         valid: a condition on the shape parameters; without any it is not asked.
-        outside: results below and above the support.
+        wide: computes float32 in float64, where large numbers cancel.
     """
-    return _continuous(where, lambda y, scale, *shapes: formula(y, *shapes), operands, support, valid, outside)
 
+    name: str
+    support: Support = LINE
+    valid: Formula = positive
+    wide: bool = False
 
-CDF = (0.0, 1.0)  # results outside a support
-SF = (1.0, 0.0)
-LOG_CDF = (-math.inf, 0.0)
-LOG_SF = (0.0, -math.inf)
+    def logpdf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """formula(y) − log(scale), and −∞ outside the support. Operands are x, the shape parameters, loc and scale."""
+        return self._run(
+            "logpdf", formula, operands, (-math.inf, -math.inf), lambda value, scale: value - el.log(scale)
+        )
 
+    def pdf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """formula(y) / scale, and 0 outside the support."""
+        return self._run("pdf", formula, operands, (0.0, 0.0), lambda value, scale: value / scale)
 
-def _continuous(
-    where: str, formula: Formula, operands: Operands, support: Support, valid: Formula, outside: tuple[float, float]
-) -> Array:
-    (x, *shapes, loc, scale), own = read(where, operands)
-    y = (x - loc) / scale
-    below, above = support.outside(y)
-    y = el.where(el.logical_or(below, above), support.inside, y)
-    result = formula(y, scale, *shapes)
-    if outside[0] == outside[1]:
-        result = el.where(el.logical_or(below, above), outside[0], result)
-    else:
+    def cdf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """formula(y), 0 below the support and 1 above it."""
+        return self._run("cdf", formula, operands, (0.0, 1.0))
+
+    def sf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """formula(y), 1 below the support and 0 above it."""
+        return self._run("sf", formula, operands, (1.0, 0.0))
+
+    def logcdf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """formula(y), −∞ below the support and 0 above it."""
+        return self._run("logcdf", formula, operands, (-math.inf, 0.0))
+
+    def logsf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """formula(y), 0 below the support and −∞ above it."""
+        return self._run("logsf", formula, operands, (0.0, -math.inf))
+
+    def ppf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """Loc + scale · formula(q), and NaN for probabilities beyond 0 and 1. Operands are q, shape parameters, loc and scale."""
+        return self._quantile("ppf", formula, operands)
+
+    def isf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """Loc + scale · formula(q), and NaN for probabilities beyond 0 and 1."""
+        return self._quantile("isf", formula, operands)
+
+    def _run(
+        self,
+        function: str,
+        formula: Formula,
+        operands: Operands,
+        outside: tuple[float, float],
+        scaled: Formula | None = None,
+    ) -> Array:
+        (x, *shapes, loc, scale), finish = read(f"{self.name}.{function}", operands, wide=self.wide)
+        y = (x - loc) / scale
+        below, above = self.support.outside(y, *shapes)
+        y = el.where(el.logical_or(below, above), self.support.within(*shapes), y)
+        result = formula(y, *shapes)
+        result = result if scaled is None else scaled(result, scale)
         result = el.where(below, outside[0], el.where(above, outside[1], result))
-    return _checked(result, scale > 0, shapes, valid, own)
+        return finish(self._checked(result, scale > 0, shapes))
+
+    def _quantile(self, function: str, formula: Formula, operands: Operands) -> Array:
+        (q, *shapes, loc, scale), finish = read(f"{self.name}.{function}", operands, wide=self.wide)
+        inside = every(q >= 0, q <= 1)
+        result = loc + scale * formula(el.where(inside, q, 0.5), *shapes)
+        return finish(self._checked(result, every(inside, scale > 0), shapes))
+
+    def _checked(self, result: Array, condition: Array, shapes: list[Array]) -> Array:
+        return el.where(every(condition, self.valid(*shapes)) if shapes else condition, result, math.nan)
 
 
-def quantile(where: str, formula: Formula, operands: Operands, valid: Formula = positive) -> Array:
-    """loc + scale · formula(q, *shapes), and NaN for probabilities beyond 0 and 1.
-
-    Args:
-        where: name of the public function, for errors.
-        formula: the standardised number of a probability.
-        operands: q, the shape parameters, loc, scale.
-        valid: a condition on the shape parameters; without any it is not asked.
-    """
-    (q, *shapes, loc, scale), own = read(where, operands)
-    inside = every(q >= 0, q <= 1)
-    result = loc + scale * formula(el.where(inside, q, 0.5), *shapes)
-    return _checked(result, every(inside, scale > 0), shapes, valid, own)
-
-
-def _checked(result: Array, condition: Array, shapes: list[Array], valid: Formula, own: dtypes.DType) -> Array:
-    condition = every(condition, valid(*shapes)) if shapes else condition
-    return astype(el.where(condition, result, math.nan), own)
-
-
-# -- counts ------------------------------------------------------------------------------------------------------------
-
-
-def log_mass(
-    where: str,
-    formula: Formula,
-    operands: Operands,
-    valid: Formula,
-    *,
-    lower: int = 0,
-    upper: Formula | None = None,
-) -> Array:
-    """formula(k − loc, *shapes), and −∞ where k − loc is no integer or lies outside the support.
+@dataclass(frozen=True)
+class Counts:
+    """The parameters of a family of distributions of integers. Formulas are of k − loc and the shape parameters.
 
     Args:
-        where: name of the public function, for errors.
-        formula: logarithm of the probability of a count.
-        operands: k, the shape parameters, loc.
+        name: of the module, for errors.
         valid: a condition on the shape parameters.
         lower: the least count.
         upper: the largest count, of the shape parameters; None is infinite.
+        wide: computes float32 in float64, where large numbers cancel.
     """
-    (k, *shapes, loc), own = read(where, operands)
-    y = k - loc
-    beyond = el.equal(y, math.inf) if upper is None else y > upper(*shapes)
-    outside = el.logical_or(el.logical_or(y < lower, beyond), el.floor(y) < y)
-    result = formula(el.where(outside, lower, y), *shapes)
-    return astype(el.where(valid(*shapes), el.where(outside, -math.inf, result), math.nan), own)
 
+    name: str
+    valid: Formula
+    lower: int = 0
+    upper: Callable[..., Array | float] | None = None
+    wide: bool = True
 
-def count_probability(
-    where: str,
-    formula: Formula,
-    operands: Operands,
-    valid: Formula,
-    *,
-    outside: tuple[float, float],
-    lower: int = 0,
-    upper: Formula | None = None,
-) -> Array:
-    """formula of the largest integer up to k − loc, and constants outside.
+    def logpmf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """formula(k − loc), and −∞ for other numbers than counts. Operands are k, the shape parameters and loc."""
+        return self._mass("logpmf", formula, operands, -math.inf)
 
-    Args:
-        where: name of the public function, for errors.
-        formula: of a count and the shape parameters.
-        operands: k, the shape parameters, loc.
-        valid: a condition on the shape parameters.
-        outside: results below the least count, and from the largest one on.
-        lower: the least count.
-        upper: the largest count, of the shape parameters; None is infinite.
-    """
-    (k, *shapes, loc), own = read(where, operands)
-    y = el.floor(k - loc)
-    below, above = y < lower, y >= (math.inf if upper is None else upper(*shapes))
-    result = formula(el.where(el.logical_or(below, above), lower, y), *shapes)
-    result = el.where(below, outside[0], el.where(above, outside[1], result))
-    return astype(el.where(valid(*shapes), result, math.nan), own)
+    def pmf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """formula(k − loc), and 0 for other numbers than counts."""
+        return self._mass("pmf", formula, operands, 0.0)
+
+    def cdf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """formula of the largest integer up to k − loc, 0 below the least count, and 1 from the largest one on."""
+        return self._run("cdf", formula, operands, (0.0, 1.0))
+
+    def sf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """formula of the largest integer up to k − loc, 1 below the least count, and 0 from the largest one on."""
+        return self._run("sf", formula, operands, (1.0, 0.0))
+
+    def logcdf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """formula of the largest integer up to k − loc, −∞ below the least count, and 0 from the largest one on."""
+        return self._run("logcdf", formula, operands, (-math.inf, 0.0))
+
+    def logsf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """formula of the largest integer up to k − loc, 0 below the least count, and −∞ from the largest one on."""
+        return self._run("logsf", formula, operands, (0.0, -math.inf))
+
+    def ppf(self, formula: Formula, *operands: ArrayLike) -> Array:
+        """Loc + formula(q), and NaN for probabilities beyond 0 and 1. Operands are q, the shape parameters and loc."""
+        (q, *shapes, loc), finish = read(f"{self.name}.ppf", operands, wide=self.wide)
+        inside = every(q >= 0, q <= 1)
+        result = loc + formula(el.where(inside, q, 0.5), *shapes)
+        return finish(el.where(every(inside, self.valid(*shapes)), result, math.nan))
+
+    def _mass(self, function: str, formula: Formula, operands: Operands, otherwise: float) -> Array:
+        (k, *shapes, loc), finish = read(f"{self.name}.{function}", operands, wide=self.wide)
+        y = k - loc
+        outside = el.logical_or(el.logical_or(y < self.lower, y > self._last(*shapes)), el.floor(y) < y)
+        outside = el.logical_or(outside, el.equal(y, math.inf))
+        result = el.where(outside, otherwise, formula(el.where(outside, self.lower, y), *shapes))
+        return finish(self._checked(result, y, shapes))
+
+    def _run(self, function: str, formula: Formula, operands: Operands, outside: tuple[float, float]) -> Array:
+        (k, *shapes, loc), finish = read(f"{self.name}.{function}", operands, wide=self.wide)
+        y = el.floor(k - loc)
+        below, above = y < self.lower, y >= self._last(*shapes)
+        result = formula(el.where(el.logical_or(below, above), self.lower, y), *shapes)
+        result = el.where(below, outside[0], el.where(above, outside[1], result))
+        return finish(self._checked(result, y, shapes))
+
+    def _checked(self, result: Array, y: Array, shapes: list[Array]) -> Array:
+        """NaN for counts that are NaN, which formulas may not read, and for invalid parameters."""
+        return el.where(every(~el.isnan(y), self.valid(*shapes)), result, math.nan)
+
+    def _last(self, *shapes: Array) -> Array | float:
+        return math.inf if self.upper is None else self.upper(*shapes)
 
 
 # -- formulas of several distributions ---------------------------------------------------------------------------------

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.stats.evaluate import (
-    CDF,
-    HALF_LINE,
-    LOG_CDF,
-    LOG_SF,
-    SF,
-    density,
-    log1mexp,
-    log_density,
-    probability,
-    quantile,
-)
+from nnc.scipy.stats.evaluate import HALF_LINE, Continuous, log1mexp
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+
+
+_FAMILY = Continuous("expon", HALF_LINE)
 
 
 @spelled
@@ -37,7 +29,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logpdf(np.asarray([-1.0, 2.0]))
         Array([-inf,  -2.], dtype=float64)
     """
-    return log_density("expon.logpdf", lambda y: -y, (x, loc, scale), HALF_LINE)
+    return _FAMILY.logpdf(lambda y: -y, x, loc, scale)
 
 
 @spelled
@@ -55,7 +47,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> pdf(np.asarray([-1.0, 2.0]))
         Array([0.        , 0.13533528], dtype=float64)
     """
-    return density("expon.pdf", lambda y: el.exp(-y), (x, loc, scale), HALF_LINE)
+    return _FAMILY.pdf(lambda y: el.exp(-y), x, loc, scale)
 
 
 @spelled
@@ -71,7 +63,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logcdf(np.asarray([-1.0, 2.0]))
         Array([       -inf, -0.14541346], dtype=float64)
     """
-    return probability("expon.logcdf", log1mexp, (x, loc, scale), HALF_LINE, outside=LOG_CDF)
+    return _FAMILY.logcdf(log1mexp, x, loc, scale)
 
 
 @spelled
@@ -89,7 +81,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> cdf(np.asarray([-1.0, 2.0]))
         Array([0.        , 0.86466472], dtype=float64)
     """
-    return probability("expon.cdf", lambda y: -el.expm1(-y), (x, loc, scale), HALF_LINE, outside=CDF)
+    return _FAMILY.cdf(lambda y: -el.expm1(-y), x, loc, scale)
 
 
 @spelled
@@ -105,7 +97,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logsf(np.asarray([-1.0, 2.0]))
         Array([ 0., -2.], dtype=float64)
     """
-    return probability("expon.logsf", lambda y: -y, (x, loc, scale), HALF_LINE, outside=LOG_SF)
+    return _FAMILY.logsf(lambda y: -y, x, loc, scale)
 
 
 @spelled
@@ -123,7 +115,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> sf(np.asarray([-1.0, 2.0]))
         Array([1.        , 0.13533528], dtype=float64)
     """
-    return probability("expon.sf", lambda y: el.exp(-y), (x, loc, scale), HALF_LINE, outside=SF)
+    return _FAMILY.sf(lambda y: el.exp(-y), x, loc, scale)
 
 
 @spelled
@@ -139,7 +131,7 @@ def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> ppf(np.asarray([0.25, 0.5]))
         Array([0.28768207, 0.69314718], dtype=float64)
     """
-    return quantile("expon.ppf", lambda q: -el.log1p(-q), (q, loc, scale))
+    return _FAMILY.ppf(lambda q: -el.log1p(-q), q, loc, scale)
 
 
 @spelled
@@ -155,7 +147,7 @@ def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> isf(np.asarray([0.25, 0.5]))
         Array([1.38629436, 0.69314718], dtype=float64)
     """
-    return quantile("expon.isf", lambda q: -el.log(q), (q, loc, scale))
+    return _FAMILY.isf(lambda q: -el.log(q), q, loc, scale)
 
 
 def __dir__() -> list[str]:

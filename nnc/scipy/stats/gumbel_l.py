@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.stats.evaluate import CDF, LOG_CDF, LOG_SF, SF, density, log1mexp, log_density, probability, quantile
+from nnc.scipy.stats.evaluate import Continuous, log1mexp
 from nnc.scipy.stats.gumbel_r import rate, standard_log_density
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+
+
+_FAMILY = Continuous("gumbel_l")
 
 
 @spelled
@@ -27,7 +30,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logpdf(np.asarray([-1.0, 2.0]))
         Array([-1.36787944, -5.3890561 ], dtype=float64)
     """
-    return log_density("gumbel_l.logpdf", lambda y: standard_log_density(-y), (x, loc, scale))
+    return _FAMILY.logpdf(lambda y: standard_log_density(-y), x, loc, scale)
 
 
 @spelled
@@ -45,7 +48,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> pdf(np.asarray([-1.0, 2.0]))
         Array([0.25464638, 0.00456628], dtype=float64)
     """
-    return density("gumbel_l.pdf", lambda y: el.exp(standard_log_density(-y)), (x, loc, scale))
+    return _FAMILY.pdf(lambda y: el.exp(standard_log_density(-y)), x, loc, scale)
 
 
 @spelled
@@ -61,7 +64,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logcdf(np.asarray([-1.0, 2.0]))
         Array([-1.17830710e+00, -6.18170017e-04], dtype=float64)
     """
-    return probability("gumbel_l.logcdf", lambda y: log1mexp(rate(-y)), (x, loc, scale), outside=LOG_CDF)
+    return _FAMILY.logcdf(lambda y: log1mexp(rate(-y)), x, loc, scale)
 
 
 @spelled
@@ -79,7 +82,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> cdf(np.asarray([-1.0, 2.0]))
         Array([0.30779937, 0.99938202], dtype=float64)
     """
-    return probability("gumbel_l.cdf", lambda y: -el.expm1(-rate(-y)), (x, loc, scale), outside=CDF)
+    return _FAMILY.cdf(lambda y: -el.expm1(-rate(-y)), x, loc, scale)
 
 
 @spelled
@@ -95,7 +98,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logsf(np.asarray([-1.0, 2.0]))
         Array([-0.36787944, -7.3890561 ], dtype=float64)
     """
-    return probability("gumbel_l.logsf", lambda y: -el.exp(y), (x, loc, scale), outside=LOG_SF)
+    return _FAMILY.logsf(lambda y: -el.exp(y), x, loc, scale)
 
 
 @spelled
@@ -113,7 +116,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> sf(np.asarray([-1.0, 2.0]))
         Array([6.92200628e-01, 6.17978989e-04], dtype=float64)
     """
-    return probability("gumbel_l.sf", lambda y: el.exp(-rate(-y)), (x, loc, scale), outside=SF)
+    return _FAMILY.sf(lambda y: el.exp(-rate(-y)), x, loc, scale)
 
 
 @spelled
@@ -129,7 +132,7 @@ def ppf(p: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> ppf(np.asarray([0.25, 0.5]))
         Array([-1.24589932, -0.36651292], dtype=float64)
     """
-    return quantile("gumbel_l.ppf", lambda p: el.log(-el.log1p(-p)), (p, loc, scale))
+    return _FAMILY.ppf(lambda p: el.log(-el.log1p(-p)), p, loc, scale)
 
 
 @spelled
@@ -145,7 +148,7 @@ def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> isf(np.asarray([0.25, 0.5]))
         Array([ 0.32663426, -0.36651292], dtype=float64)
     """
-    return quantile("gumbel_l.isf", lambda q: el.log(-el.log(q)), (q, loc, scale))
+    return _FAMILY.isf(lambda q: el.log(-el.log(q)), q, loc, scale)
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.stats.evaluate import CDF, LOG_CDF, LOG_SF, SF, density, log1mexp, log_density, probability, quantile
+from nnc.scipy.stats.evaluate import Continuous, log1mexp
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -19,6 +19,9 @@ def standard_log_density(y: Array) -> Array:
 def rate(y: Array) -> Array:
     """exp(−y), bounded where exp(−exp(−y)) is 0, so that the derivative is 0, too."""
     return el.exp(-el.where(y < -60, -60, y))
+
+
+_FAMILY = Continuous("gumbel_r")
 
 
 @spelled
@@ -36,7 +39,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logpdf(np.asarray([-1.0, 2.0]))
         Array([-1.71828183, -2.13533528], dtype=float64)
     """
-    return log_density("gumbel_r.logpdf", standard_log_density, (x, loc, scale))
+    return _FAMILY.logpdf(standard_log_density, x, loc, scale)
 
 
 @spelled
@@ -54,7 +57,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> pdf(np.asarray([-1.0, 2.0]))
         Array([0.17937408, 0.11820495], dtype=float64)
     """
-    return density("gumbel_r.pdf", lambda y: el.exp(standard_log_density(y)), (x, loc, scale))
+    return _FAMILY.pdf(lambda y: el.exp(standard_log_density(y)), x, loc, scale)
 
 
 @spelled
@@ -70,7 +73,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logcdf(np.asarray([-1.0, 2.0]))
         Array([-2.71828183, -0.13533528], dtype=float64)
     """
-    return probability("gumbel_r.logcdf", lambda y: -el.exp(-y), (x, loc, scale), outside=LOG_CDF)
+    return _FAMILY.logcdf(lambda y: -el.exp(-y), x, loc, scale)
 
 
 @spelled
@@ -88,7 +91,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> cdf(np.asarray([-1.0, 2.0]))
         Array([0.06598804, 0.87342302], dtype=float64)
     """
-    return probability("gumbel_r.cdf", lambda y: el.exp(-rate(y)), (x, loc, scale), outside=CDF)
+    return _FAMILY.cdf(lambda y: el.exp(-rate(y)), x, loc, scale)
 
 
 @spelled
@@ -104,7 +107,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logsf(np.asarray([-1.0, 2.0]))
         Array([-0.06826603, -2.06690461], dtype=float64)
     """
-    return probability("gumbel_r.logsf", lambda y: log1mexp(rate(y)), (x, loc, scale), outside=LOG_SF)
+    return _FAMILY.logsf(lambda y: log1mexp(rate(y)), x, loc, scale)
 
 
 @spelled
@@ -122,7 +125,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> sf(np.asarray([-1.0, 2.0]))
         Array([0.93401196, 0.12657698], dtype=float64)
     """
-    return probability("gumbel_r.sf", lambda y: -el.expm1(-rate(y)), (x, loc, scale), outside=SF)
+    return _FAMILY.sf(lambda y: -el.expm1(-rate(y)), x, loc, scale)
 
 
 @spelled
@@ -138,7 +141,7 @@ def ppf(p: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> ppf(np.asarray([0.25, 0.5]))
         Array([-0.32663426,  0.36651292], dtype=float64)
     """
-    return quantile("gumbel_r.ppf", lambda p: -el.log(-el.log(p)), (p, loc, scale))
+    return _FAMILY.ppf(lambda p: -el.log(-el.log(p)), p, loc, scale)
 
 
 @spelled
@@ -154,7 +157,7 @@ def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> isf(np.asarray([0.25, 0.5]))
         Array([1.24589932, 0.36651292], dtype=float64)
     """
-    return quantile("gumbel_r.isf", lambda q: -el.log(-el.log1p(-q)), (q, loc, scale))
+    return _FAMILY.isf(lambda q: -el.log(-el.log1p(-q)), q, loc, scale)
 
 
 def __dir__() -> list[str]:

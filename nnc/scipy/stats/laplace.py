@@ -6,7 +6,7 @@ import math
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.stats.evaluate import CDF, LOG_CDF, LOG_SF, SF, density, log_density, mirrored, probability, quantile
+from nnc.scipy.stats.evaluate import Continuous, mirrored
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -29,6 +29,9 @@ def _ppf(q: Array) -> Array:
     return el.where(upper, -size, size)
 
 
+_FAMILY = Continuous("laplace")
+
+
 @spelled
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Returns the logarithm of the density: −|y| − log(2 scale).
@@ -44,7 +47,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logpdf(np.asarray([-1.0, 2.0]))
         Array([-1.69314718, -2.69314718], dtype=float64)
     """
-    return log_density("laplace.logpdf", lambda y: -el.abs(y) - math.log(2), (x, loc, scale))
+    return _FAMILY.logpdf(lambda y: -el.abs(y) - math.log(2), x, loc, scale)
 
 
 @spelled
@@ -62,7 +65,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> pdf(np.asarray([-1.0, 2.0]))
         Array([0.18393972, 0.06766764], dtype=float64)
     """
-    return density("laplace.pdf", lambda y: el.exp(-el.abs(y)) / 2, (x, loc, scale))
+    return _FAMILY.pdf(lambda y: el.exp(-el.abs(y)) / 2, x, loc, scale)
 
 
 @spelled
@@ -78,7 +81,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logcdf(np.asarray([-1.0, 2.0]))
         Array([-1.69314718, -0.07006592], dtype=float64)
     """
-    return probability("laplace.logcdf", _log_cdf, (x, loc, scale), outside=LOG_CDF)
+    return _FAMILY.logcdf(_log_cdf, x, loc, scale)
 
 
 @spelled
@@ -96,7 +99,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> cdf(np.asarray([-1.0, 2.0]))
         Array([0.18393972, 0.93233236], dtype=float64)
     """
-    return probability("laplace.cdf", _cdf, (x, loc, scale), outside=CDF)
+    return _FAMILY.cdf(_cdf, x, loc, scale)
 
 
 @spelled
@@ -112,7 +115,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logsf(np.asarray([-1.0, 2.0]))
         Array([-0.20326705, -2.69314718], dtype=float64)
     """
-    return probability("laplace.logsf", lambda y: _log_cdf(-y), (x, loc, scale), outside=LOG_SF)
+    return _FAMILY.logsf(lambda y: _log_cdf(-y), x, loc, scale)
 
 
 @spelled
@@ -130,7 +133,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> sf(np.asarray([-1.0, 2.0]))
         Array([0.81606028, 0.06766764], dtype=float64)
     """
-    return probability("laplace.sf", lambda y: _cdf(-y), (x, loc, scale), outside=SF)
+    return _FAMILY.sf(lambda y: _cdf(-y), x, loc, scale)
 
 
 @spelled
@@ -148,7 +151,7 @@ def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> ppf(np.asarray([0.25, 0.5]))
         Array([-0.69314718,  0.        ], dtype=float64)
     """
-    return quantile("laplace.ppf", _ppf, (q, loc, scale))
+    return _FAMILY.ppf(_ppf, q, loc, scale)
 
 
 @spelled
@@ -164,7 +167,7 @@ def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> isf(np.asarray([0.25, 0.5]))
         Array([0.69314718, 0.        ], dtype=float64)
     """
-    return quantile("laplace.isf", lambda q: -_ppf(q), (q, loc, scale))
+    return _FAMILY.isf(lambda q: -_ppf(q), q, loc, scale)
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nnc.array import Array
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import expit, logit
-from nnc.scipy.stats.evaluate import CDF, LOG_CDF, LOG_SF, SF, density, log_density, mirrored, probability, quantile
+from nnc.scipy.stats.evaluate import Continuous, mirrored
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -19,6 +19,9 @@ def _log_density(y: Array) -> Array:
 
 def _log_cdf(y: Array) -> Array:
     return el.where(y > 0, 0, y) - el.log1p(el.exp(mirrored(y)))
+
+
+_FAMILY = Continuous("logistic")
 
 
 @spelled
@@ -36,7 +39,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logpdf(np.asarray([-1.0, 2.0]))
         Array([-1.62652338, -2.25385602], dtype=float64)
     """
-    return log_density("logistic.logpdf", _log_density, (x, loc, scale))
+    return _FAMILY.logpdf(_log_density, x, loc, scale)
 
 
 @spelled
@@ -54,7 +57,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> pdf(np.asarray([-1.0, 2.0]))
         Array([0.19661193, 0.10499359], dtype=float64)
     """
-    return density("logistic.pdf", lambda y: el.exp(_log_density(y)), (x, loc, scale))
+    return _FAMILY.pdf(lambda y: el.exp(_log_density(y)), x, loc, scale)
 
 
 @spelled
@@ -70,7 +73,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logcdf(np.asarray([-1.0, 2.0]))
         Array([-1.31326169, -0.12692801], dtype=float64)
     """
-    return probability("logistic.logcdf", _log_cdf, (x, loc, scale), outside=LOG_CDF)
+    return _FAMILY.logcdf(_log_cdf, x, loc, scale)
 
 
 @spelled
@@ -88,7 +91,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> cdf(np.asarray([-1.0, 2.0]))
         Array([0.26894142, 0.88079708], dtype=float64)
     """
-    return probability("logistic.cdf", expit, (x, loc, scale), outside=CDF)
+    return _FAMILY.cdf(expit, x, loc, scale)
 
 
 @spelled
@@ -104,7 +107,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logsf(np.asarray([-1.0, 2.0]))
         Array([-0.31326169, -2.12692801], dtype=float64)
     """
-    return probability("logistic.logsf", lambda y: _log_cdf(-y), (x, loc, scale), outside=LOG_SF)
+    return _FAMILY.logsf(lambda y: _log_cdf(-y), x, loc, scale)
 
 
 @spelled
@@ -122,7 +125,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> sf(np.asarray([-1.0, 2.0]))
         Array([0.73105858, 0.11920292], dtype=float64)
     """
-    return probability("logistic.sf", lambda y: expit(-y), (x, loc, scale), outside=SF)
+    return _FAMILY.sf(lambda y: expit(-y), x, loc, scale)
 
 
 @spelled
@@ -138,7 +141,7 @@ def ppf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> ppf(np.asarray([0.25, 0.5]))
         Array([-1.09861229,  0.        ], dtype=float64)
     """
-    return quantile("logistic.ppf", logit, (x, loc, scale))
+    return _FAMILY.ppf(logit, x, loc, scale)
 
 
 @spelled
@@ -154,7 +157,7 @@ def isf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> isf(np.asarray([0.25, 0.5]))
         Array([1.09861229, 0.        ], dtype=float64)
     """
-    return quantile("logistic.isf", lambda q: -logit(q), (x, loc, scale))
+    return _FAMILY.isf(lambda q: -logit(q), x, loc, scale)
 
 
 def __dir__() -> list[str]:

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.stats.evaluate import (
-    CDF,
-    LOG_CDF,
-    LOG_SF,
-    SF,
-    Support,
-    density,
-    log1mexp,
-    log_density,
-    probability,
-    quantile,
-)
+from nnc.scipy.stats.evaluate import Continuous, Support, log1mexp
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
 
-_SUPPORT = Support(lower=1, inside=2)
+_FAMILY = Continuous("pareto", Support(lower=1, inside=2))
 
 
 @spelled
@@ -41,7 +30,7 @@ def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
         >>> logpdf(np.asarray([0.5, 2.0]), 3.0)
         Array([       -inf, -1.67397643], dtype=float64)
     """
-    return log_density("pareto.logpdf", lambda y, b: el.log(b) - (b + 1) * el.log(y), (x, b, loc, scale), _SUPPORT)
+    return _FAMILY.logpdf(lambda y, b: el.log(b) - (b + 1) * el.log(y), x, b, loc, scale)
 
 
 @spelled
@@ -60,7 +49,7 @@ def pdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
         >>> pdf(np.asarray([0.5, 2.0]), 3.0)
         Array([0.    , 0.1875], dtype=float64)
     """
-    return density("pareto.pdf", lambda y, b: b * el.power(y, -b - 1), (x, b, loc, scale), _SUPPORT)
+    return _FAMILY.pdf(lambda y, b: b * el.power(y, -b - 1), x, b, loc, scale)
 
 
 @spelled
@@ -77,9 +66,7 @@ def logcdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
         >>> logcdf(np.asarray([0.5, 2.0]), 3.0)
         Array([       -inf, -0.13353139], dtype=float64)
     """
-    return probability(
-        "pareto.logcdf", lambda y, b: log1mexp(b * el.log(y)), (x, b, loc, scale), _SUPPORT, outside=LOG_CDF
-    )
+    return _FAMILY.logcdf(lambda y, b: log1mexp(b * el.log(y)), x, b, loc, scale)
 
 
 @spelled
@@ -98,7 +85,7 @@ def cdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
         >>> cdf(np.asarray([0.5, 2.0]), 3.0)
         Array([0.   , 0.875], dtype=float64)
     """
-    return probability("pareto.cdf", lambda y, b: -el.expm1(-b * el.log(y)), (x, b, loc, scale), _SUPPORT, outside=CDF)
+    return _FAMILY.cdf(lambda y, b: -el.expm1(-b * el.log(y)), x, b, loc, scale)
 
 
 @spelled
@@ -115,7 +102,7 @@ def logsf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) 
         >>> logsf(np.asarray([0.5, 2.0]), 3.0)
         Array([ 0.        , -2.07944154], dtype=float64)
     """
-    return probability("pareto.logsf", lambda y, b: -b * el.log(y), (x, b, loc, scale), _SUPPORT, outside=LOG_SF)
+    return _FAMILY.logsf(lambda y, b: -b * el.log(y), x, b, loc, scale)
 
 
 @spelled
@@ -134,7 +121,7 @@ def sf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> 
         >>> sf(np.asarray([0.5, 2.0]), 3.0)
         Array([1.   , 0.125], dtype=float64)
     """
-    return probability("pareto.sf", lambda y, b: el.power(y, -b), (x, b, loc, scale), _SUPPORT, outside=SF)
+    return _FAMILY.sf(lambda y, b: el.power(y, -b), x, b, loc, scale)
 
 
 @spelled
@@ -151,7 +138,7 @@ def ppf(q: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
         >>> ppf(np.asarray([0.25, 0.5]), 3.0)
         Array([1.10064242, 1.25992105], dtype=float64)
     """
-    return quantile("pareto.ppf", lambda q, b: el.exp(-el.log1p(-q) / b), (q, b, loc, scale))
+    return _FAMILY.ppf(lambda q, b: el.exp(-el.log1p(-q) / b), q, b, loc, scale)
 
 
 @spelled
@@ -168,7 +155,7 @@ def isf(q: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
         >>> isf(np.asarray([0.25, 0.5]), 3.0)
         Array([1.58740105, 1.25992105], dtype=float64)
     """
-    return quantile("pareto.isf", lambda q, b: el.power(q, -1 / b), (q, b, loc, scale))
+    return _FAMILY.isf(lambda q, b: el.power(q, -1 / b), q, b, loc, scale)
 
 
 def __dir__() -> list[str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.stats.evaluate import CDF, LOG_CDF, LOG_SF, SF, UNIT, density, log_density, probability, quantile
+from nnc.scipy.stats.evaluate import UNIT, Continuous
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+
+
+_FAMILY = Continuous("uniform", UNIT)
 
 
 @spelled
@@ -26,7 +29,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logpdf(np.asarray([0.25, 2.0]))
         Array([  0., -inf], dtype=float64)
     """
-    return log_density("uniform.logpdf", lambda y: 0 * y, (x, loc, scale), UNIT)
+    return _FAMILY.logpdf(lambda y: 0 * y, x, loc, scale)
 
 
 @spelled
@@ -44,7 +47,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> pdf(np.asarray([0.25, 2.0]))
         Array([1., 0.], dtype=float64)
     """
-    return density("uniform.pdf", lambda y: 1 + 0 * y, (x, loc, scale), UNIT)
+    return _FAMILY.pdf(lambda y: 1 + 0 * y, x, loc, scale)
 
 
 @spelled
@@ -60,7 +63,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logcdf(np.asarray([0.25, 2.0]))
         Array([-1.38629436,  0.        ], dtype=float64)
     """
-    return probability("uniform.logcdf", el.log, (x, loc, scale), UNIT, outside=LOG_CDF)
+    return _FAMILY.logcdf(el.log, x, loc, scale)
 
 
 @spelled
@@ -78,7 +81,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> cdf(np.asarray([0.25, 2.0]))
         Array([0.25, 1.  ], dtype=float64)
     """
-    return probability("uniform.cdf", lambda y: y, (x, loc, scale), UNIT, outside=CDF)
+    return _FAMILY.cdf(lambda y: y, x, loc, scale)
 
 
 @spelled
@@ -94,7 +97,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> logsf(np.asarray([0.25, 2.0]))
         Array([-0.28768207,        -inf], dtype=float64)
     """
-    return probability("uniform.logsf", lambda y: el.log1p(-y), (x, loc, scale), UNIT, outside=LOG_SF)
+    return _FAMILY.logsf(lambda y: el.log1p(-y), x, loc, scale)
 
 
 @spelled
@@ -112,7 +115,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> sf(np.asarray([0.25, 2.0]))
         Array([0.75, 0.  ], dtype=float64)
     """
-    return probability("uniform.sf", lambda y: 1 - y, (x, loc, scale), UNIT, outside=SF)
+    return _FAMILY.sf(lambda y: 1 - y, x, loc, scale)
 
 
 @spelled
@@ -128,7 +131,7 @@ def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> ppf(np.asarray([0.25, 0.5]))
         Array([0.25, 0.5 ], dtype=float64)
     """
-    return quantile("uniform.ppf", lambda q: q, (q, loc, scale))
+    return _FAMILY.ppf(lambda q: q, q, loc, scale)
 
 
 @spelled
@@ -144,7 +147,7 @@ def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
         >>> isf(np.asarray([0.25, 0.5]))
         Array([0.75, 0.5 ], dtype=float64)
     """
-    return quantile("uniform.isf", lambda q: 1 - q, (q, loc, scale))
+    return _FAMILY.isf(lambda q: 1 - q, q, loc, scale)
 
 
 def __dir__() -> list[str]:

@@ -6,14 +6,11 @@ import math
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.stats.evaluate import CDF, SF, Support, density, every, log_density, probability, quantile
+from nnc.scipy.stats.evaluate import Continuous, Support, every
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
-
-
-_SUPPORT = Support(lower=0, upper=2 * math.pi, inside=1)
 
 
 def _valid(c: Array) -> Array:
@@ -61,6 +58,9 @@ def _isf(q: Array, c: Array) -> Array:
     return el.where(q < 0.5, 2 * math.pi - _angle(q, c), _angle(q, c))
 
 
+_FAMILY = Continuous("wrapcauchy", Support(lower=0, upper=2 * math.pi, inside=1), _valid)
+
+
 @spelled
 def logpdf(x: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Returns the logarithm of the density: log((1 − c²) / (2π (1 + c² − 2c cos(y)))) − log(scale).
@@ -77,7 +77,7 @@ def logpdf(x: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
         >>> logpdf(np.asarray([0.5, 2.0]), 0.3)
         Array([-1.35851189, -2.22462457], dtype=float64)
     """
-    return log_density("wrapcauchy.logpdf", _log_density, (x, c, loc, scale), _SUPPORT, _valid)
+    return _FAMILY.logpdf(_log_density, x, c, loc, scale)
 
 
 @spelled
@@ -96,7 +96,7 @@ def pdf(x: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
         >>> pdf(np.asarray([0.5, 2.0]), 0.3)
         Array([0.257043, 0.108108], dtype=float64)
     """
-    return density("wrapcauchy.pdf", _density, (x, c, loc, scale), _SUPPORT, _valid)
+    return _FAMILY.pdf(_density, x, c, loc, scale)
 
 
 @spelled
@@ -115,7 +115,7 @@ def cdf(x: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
         >>> cdf(np.asarray([0.5, 2.0]), 0.3)
         Array([0.14094782, 0.39404208], dtype=float64)
     """
-    return probability("wrapcauchy.cdf", _cdf, (x, c, loc, scale), _SUPPORT, _valid, outside=CDF)
+    return _FAMILY.cdf(_cdf, x, c, loc, scale)
 
 
 @spelled
@@ -134,7 +134,7 @@ def sf(x: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> 
         >>> sf(np.asarray([0.5, 2.0]), 0.3)
         Array([0.85905218, 0.60595792], dtype=float64)
     """
-    return probability("wrapcauchy.sf", _sf, (x, c, loc, scale), _SUPPORT, _valid, outside=SF)
+    return _FAMILY.sf(_sf, x, c, loc, scale)
 
 
 @spelled
@@ -153,7 +153,7 @@ def ppf(q: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
         >>> ppf(np.asarray([0.25, 0.5]), 0.3)
         Array([0.98788274, 3.14159265], dtype=float64)
     """
-    return quantile("wrapcauchy.ppf", _ppf, (q, c, loc, scale), _valid)
+    return _FAMILY.ppf(_ppf, q, c, loc, scale)
 
 
 @spelled
@@ -170,7 +170,7 @@ def isf(q: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
         >>> isf(np.asarray([0.25, 0.5]), 0.3)
         Array([5.29530257, 3.14159265], dtype=float64)
     """
-    return quantile("wrapcauchy.isf", _isf, (q, c, loc, scale), _valid)
+    return _FAMILY.isf(_isf, q, c, loc, scale)
 
 
 def __dir__() -> list[str]:

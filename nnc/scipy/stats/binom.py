@@ -1,0 +1,64 @@
+"""The binomial distribution, of the number of successes among n trials."""
+
+from __future__ import annotations
+
+from nnc.array import Array
+from nnc.numpy import elementwise as el
+from nnc.scipy.special import gammaln, xlog1py, xlogy
+from nnc.scipy.stats.evaluate import Counts, every
+from nnc.spelling import spelled
+from nnc.typing import ArrayLike
+
+__all__ = ["logpmf", "pmf"]
+
+
+def _valid(n: Array, p: Array) -> Array:
+    return every(n >= 0, el.equal(el.floor(n), n), p >= 0, p <= 1)
+
+
+def _log_mass(k: Array, n: Array, p: Array) -> Array:
+    ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    return ways + xlogy(k, p) + xlog1py(n - k, -p)
+
+
+_FAMILY = Counts("binom", _valid, upper=lambda n, p: n)
+
+
+@spelled
+def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Returns the logarithm of the probability of a count.
+
+    log(n! / (k! (n − k)!)) + k log(p) + (n − k) log(1 − p) for 0 ≤ k ≤ n, −∞ beyond.
+
+    Args:
+        k: counts, of any real dtype and shape; broadcasts with the parameters.
+        n: trials, a whole number of 0 or more, of any real dtype.
+        p: probability of a success, in [0, 1].
+        loc: shift of the counts.
+
+    Example:
+        >>> logpmf(np.asarray([0, 1, 5]), 4, 0.25)
+        Array([-1.1507283, -0.8630462,       -inf], dtype=float32)
+    """
+    return _FAMILY.logpmf(_log_mass, k, n, p, loc)
+
+
+@spelled
+def pmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Returns the probability of a count: n! / (k! (n − k)!) · pᵏ (1 − p)ⁿ⁻ᵏ for 0 ≤ k ≤ n, 0 beyond.
+
+    Args:
+        k: counts, of any real dtype and shape; broadcasts with the parameters.
+        n: trials, a whole number of 0 or more, of any real dtype.
+        p: probability of a success, in [0, 1].
+        loc: shift of the counts.
+
+    Example:
+        >>> pmf(np.asarray([0, 1, 5]), 4, 0.25)
+        Array([0.31640625, 0.421875  , 0.        ], dtype=float32)
+    """
+    return _FAMILY.pmf(lambda k, n, p: el.exp(_log_mass(k, n, p)), k, n, p, loc)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,63 @@
+"""The negative binomial distribution, of the number of failures before the n-th success."""
+
+from __future__ import annotations
+
+from nnc.array import Array
+from nnc.numpy import elementwise as el
+from nnc.scipy.special import gammaln, xlog1py
+from nnc.scipy.stats.evaluate import Counts, every
+from nnc.spelling import spelled
+from nnc.typing import ArrayLike
+
+__all__ = ["logpmf", "pmf"]
+
+
+def _valid(n: Array, p: Array) -> Array:
+    return every(n > 0, p > 0, p <= 1)
+
+
+def _log_mass(k: Array, n: Array, p: Array) -> Array:
+    return gammaln(k + n) - gammaln(k + 1) - gammaln(n) + n * el.log(p) + xlog1py(k, -p)
+
+
+_FAMILY = Counts("nbinom", _valid)
+
+
+@spelled
+def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Returns the logarithm of the probability of a count.
+
+    log(Γ(k + n) / (k! Γ(n))) + n log(p) + k log(1 − p) for k ≥ 0, −∞ below.
+
+    Args:
+        k: counts, of any real dtype and shape; broadcasts with the parameters.
+        n: successes, above 0, not only whole numbers.
+        p: probability of a success, above 0 and up to 1.
+        loc: shift of the counts.
+
+    Example:
+        >>> logpmf(np.asarray([0, 1, 5]), 4, 0.25)
+        Array([-5.5451775, -4.446565 , -2.9582362], dtype=float32)
+    """
+    return _FAMILY.logpmf(_log_mass, k, n, p, loc)
+
+
+@spelled
+def pmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Returns the probability of a count: Γ(k + n) / (k! Γ(n)) · pⁿ (1 − p)ᵏ for k ≥ 0, 0 below.
+
+    Args:
+        k: counts, of any real dtype and shape; broadcasts with the parameters.
+        n: successes, above 0, not only whole numbers.
+        p: probability of a success, above 0 and up to 1.
+        loc: shift of the counts.
+
+    Example:
+        >>> pmf(np.asarray([0, 1, 5]), 4, 0.25)
+        Array([0.00390625, 0.01171875, 0.0519104 ], dtype=float32)
+    """
+    return _FAMILY.pmf(lambda k, n, p: el.exp(_log_mass(k, n, p)), k, n, p, loc)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
