@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -142,13 +143,19 @@ def _condition(where: str, value: Any) -> Value:
 
 
 @overload
-def fori_loop(lower: Leaf, upper: Leaf, body_fun: Callable[[Array, Array], Leaf], init_val: Leaf) -> Array: ...
+def fori_loop(
+    lower: Leaf, upper: Leaf, body_fun: Callable[[Array, Array], Leaf], init_val: Leaf, *, unroll: int | None = None
+) -> Array: ...
 @overload
-def fori_loop(lower: Leaf, upper: Leaf, body_fun: Callable[[Array, C], C], init_val: C) -> C: ...
+def fori_loop(
+    lower: Leaf, upper: Leaf, body_fun: Callable[[Array, C], C], init_val: C, *, unroll: int | None = None
+) -> C: ...
 @overload
-def fori_loop(lower: Leaf, upper: Leaf, body_fun: Callable[[Array, C], C], init_val: object) -> C: ...
+def fori_loop(
+    lower: Leaf, upper: Leaf, body_fun: Callable[[Array, C], C], init_val: object, *, unroll: int | None = None
+) -> C: ...
 @spelled
-def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
+def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any, *, unroll: int | None = None) -> Any:
     """Repeats `body_fun(i, carry)` for i from `lower` up to but without `upper`.
 
     Where both bounds are Python ints, the number of iterations is static and the reverse pass takes its memory at once; else it is
@@ -159,9 +166,15 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
         upper: end of i, which is left out; likewise.
         body_fun: (i, carry) -> carry.
         init_val: the carry at first.
+        unroll: iterations traced together, True for all; both bounds must then be Python ints.
 
     Returns:
         the carry after the last iteration; `init_val` where there is none.
+
+    Raises:
+        ArgumentTypeError: a bound is no integer.
+        ArgumentError: `unroll` is not positive, or given for bounds that are not known.
+        TreeError, ShapeError: the carry changes.
 
     Example:
         >>> nnc.fori_loop(0, 5, lambda i, x: x * 2 + i, 1.0)
@@ -176,12 +189,12 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
                 fix="give an int, or convert with .astype(int).",
             )  # fmt: skip
     if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
-        start = int(lower)
-
-        def step(carry: Any, i: Any) -> Any:
-            return _call(body_fun, "nnc.fori_loop", "body_fun(i, carry)", i + start, carry), None
-
-        return _scan("nnc.fori_loop", step, init_val, _Index, max(0, int(upper) - start), False, body_fun)
+        return _counted(int(lower), int(upper), body_fun, init_val, unroll)
+    if unroll is not None:
+        raise user_error(
+            ArgumentError, "nnc.fori_loop", f"unroll is {unroll!r}, but the number of iterations is not known.",
+            fix="give both bounds as Python ints, or leave out unroll.",
+        )  # fmt: skip
     first, last = as_value(lower), as_value(upper)
     first, last = (convert(x, dtype=dtypes.int64) if x.spec.dtype != dtypes.int64 else x for x in (first, last))
 
@@ -189,6 +202,26 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
         return c[0] + 1, _call(body_fun, "nnc.fori_loop", "body_fun(i, carry)", c[0], c[1])
 
     return while_loop(lambda c: c[0] < last, count, (first, init_val))[1]
+
+
+def _counted(lower: int, upper: int, body_fun: Fun, init_val: Any, unroll: int | None) -> Any:
+    """A `fori_loop` of known length: a scan over blocks of iterations, and one over the iterations that are left."""
+    count = max(0, upper - lower)
+    block = min(_block_of("nnc.fori_loop", unroll, count), max(1, count))
+    whole = count // block
+
+    def step(carry: Any, i: Any, first: int, block: int) -> Any:
+        i = i if block == 1 else i * block
+        for k in range(block):
+            carry = _call(body_fun, "nnc.fori_loop", "body_fun(i, carry)", i + (first + k), carry)
+        return carry, None
+
+    blocks = partial(step, first=lower, block=block)
+    carry = _scan("nnc.fori_loop", blocks, init_val, _Index, whole, False, body_fun)
+    if whole * block == count:
+        return carry
+    rest = partial(step, first=lower + whole * block, block=1)
+    return _scan("nnc.fori_loop", rest, carry, _Index, count - whole * block, False, body_fun)
 
 
 # -- scan, map ---------------------------------------------------------------------------------------------------------
@@ -283,7 +316,7 @@ def scan(
         xs: sequences with one leading length, or None.
         length: number of iterations, where xs is None.
         reverse: from the last row to the first; ys keep their places.
-        unroll: iterations traced together.
+        unroll: iterations traced together, True for all.
         checkpoint: the residuals that are kept for the reverse pass, as in `while_loop`.
 
     Returns:
@@ -299,12 +332,22 @@ def scan(
     """
     check_callable(f, "nnc.scan")
     count = _length("nnc.scan", xs, length)
-    if not isinstance(unroll, int) or unroll < 1:
-        raise user_error(ArgumentError, "nnc.scan", f"unroll is {unroll!r}.", fix="give a positive number of rounds.")
+    block = _block_of("nnc.scan", unroll, count)
     check_strategy("nnc.scan", checkpoint)
-    if unroll == 1 or count < 2:
+    if block == 1 or count < 2:
         return _scan("nnc.scan", f, init, xs, count, reverse, f, checkpoint)
-    return _unrolled(f, init, xs, count, reverse, min(unroll, count), checkpoint)
+    return _unrolled(f, init, xs, count, reverse, min(block, count), checkpoint)
+
+
+def _block_of(where: str, unroll: Any, count: int) -> int:
+    """The number of iterations that are traced together; True stands for all, False and None for one."""
+    if unroll is None or isinstance(unroll, bool):
+        return max(1, count) if unroll else 1
+    if not isinstance(unroll, (int, np.integer)) or unroll < 1:
+        raise user_error(
+            ArgumentError, where, f"unroll is {unroll!r}.", fix="give a positive number of iterations, or True for all."
+        )
+    return int(unroll)
 
 
 def _length(where: str, xs: Any, length: int | None) -> int:

@@ -240,6 +240,35 @@ def test_unrolled_scans_equal_plain_ones_in_value_and_gradient(
 
 
 @RUN
+@pytest.mark.parametrize("unroll", [1, 2, 3, 7, 9, True, False, None, np.int64(2)])
+def test_unrolled_fori_loops_equal_plain_ones_in_value_and_gradient(run: Callable[..., Any], unroll: Any) -> None:
+    def loop(x: Any, **options: Any) -> Any:
+        return nnc.fori_loop(
+            3, 10, lambda i, c: {"x": nnp.sin(c["x"] * i) + x, "n": c["n"] + i}, {"x": x, "n": 0}, **options
+        )
+
+    x = nnp.asarray([0.5, -1.0])
+    found, wanted = run(lambda v: loop(v, unroll=unroll))(x), loop(x)
+    np.testing.assert_allclose(found["x"], wanted["x"], rtol=1e-5)
+    assert int(found["n"]) == sum(range(3, 10))
+    gradients = (run(nnc.grad(lambda v, o=o: loop(v, **o)["x"].sum()))(x) for o in ({"unroll": unroll}, {}))
+    np.testing.assert_allclose(*gradients, rtol=1e-4)
+    assert float(nnc.fori_loop(5, 2, lambda i, c: c + 1, 1.5, unroll=unroll)) == 1.5
+
+
+def test_unrolled_loops_trace_the_body_several_times_in_one_iteration() -> None:
+    def bodies(unroll: Any) -> list[int]:
+        counts: list[int] = []
+        nnc.make_graph(lambda x: nnc.fori_loop(0, 6, lambda i, c: (counts.append(1), c + i)[1], x, unroll=unroll))(1.0)
+        return counts
+
+    once = len(bodies(1))
+    assert [len(bodies(unroll)) // once for unroll in (3, 6, True)] == [3, 6, 6]
+    rows = nnc.make_graph(lambda x: nnc.scan(lambda c, _: (c + 1, c), x, length=6, unroll=True))(1.0)
+    assert [node.params["length"] for node in rows.nodes if node.command.name == "scan"] == [1], "True is all, not 1"
+
+
+@RUN
 @pytest.mark.parametrize("unroll", [1, 3])
 def test_scans_of_no_rounds_yield_empty_rows_and_zero_gradients(run: Callable[..., Any], unroll: int) -> None:
     def f(c: Any, xs: Any) -> Any:
@@ -364,6 +393,13 @@ def test_branches_that_differ_are_listed_path_by_path() -> None:
         (ArgumentTypeError, lambda: nnc.fori_loop(0, 2.5, lambda i, c: c, 1), "upper"),
         (ArgumentError, lambda: nnc.scan(lambda c, x: (c, x), 1), "length=n"),
         (ArgumentError, lambda: nnc.scan(lambda c, x: (c, x), 1, X, unroll=0), "unroll"),
+        (ArgumentError, lambda: nnc.fori_loop(0, 3, lambda i, c: c, 1, unroll=-1), "nnc.fori_loop: unroll is -1"),
+        (ArgumentError, lambda: nnc.fori_loop(0, 3, lambda i, c: c, 1, unroll=1.5), "unroll is 1.5"),
+        (
+            ArgumentError,
+            lambda: nnc.fori_loop(0, nnp.asarray(3), lambda i, c: c, 1, unroll=2),
+            "iterations is not known",
+        ),
         (ShapeError, lambda: nnc.scan(lambda c, x: (c, x), 1, (X, X[:2])), "lengths differ"),
         (ShapeError, lambda: nnc.scan(lambda c, x: (c, x), 1, X, 4), "lengths differ"),
         (ShapeError, lambda: nnc.map(lambda x: x, 3.0), "nnc.map.*0-d"),
