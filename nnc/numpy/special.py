@@ -17,8 +17,10 @@ from nnc.commands.rules import check_dtype
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph.specialise import specialised
 from nnc.numpy import elementwise as el
+from nnc.numpy.gammas import log_beta_of_all
 from nnc.numpy.operands import Axis, keep, static_int, to_axes, to_value
 from nnc.numpy.types import iinfo
+from nnc.numpy.wide import in_float64
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -109,15 +111,14 @@ def betaln(a: ArrayLike, b: ArrayLike, /) -> Array:
     """Returns log |B(a, b)|, where B(a, b) = Γ(a) Γ(b) / Γ(a + b).
 
     Args:
-        a: above 0, any shape; broadcasts with `b`.
-        b: above 0, any shape.
+        a: real, any shape; broadcasts with `b`.
+        b: real, any shape.
 
     Example:
         >>> betaln(np.float64(2), 3.0)
         Array(-2.48490665, dtype=float64)
     """
-    a, b = promote(a, b, where="betaln", to=dtypes.to_float)
-    return lgamma(a) + lgamma(b) - lgamma(el.add(a, b))
+    return in_float64("betaln", log_beta_of_all, a, b)
 
 
 @spelled

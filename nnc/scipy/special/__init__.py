@@ -21,9 +21,12 @@ from nnc.numpy import (
     xlog1py,
     xlogy,
 )
+from nnc.scipy.special.gammas import beta, gamma, gammasgn
+from nnc.scipy.special.incomplete_gamma import gammainc, gammaincc
 from nnc.scipy.special.normal import erfcx, log_ndtr, ndtr, ndtri
 
 __all__ = [
+    "beta",
     "betaln",
     "digamma",
     "erf",
@@ -31,7 +34,11 @@ __all__ = [
     "erfcx",
     "erfinv",
     "expit",
+    "gamma",
+    "gammainc",
+    "gammaincc",
     "gammaln",
+    "gammasgn",
     "i0",
     "i0e",
     "i1",

@@ -9,8 +9,8 @@ from nnc.commands.portable import ERFC_CENTRE, ERFC_DOUBLE, ERFC_END, QUANTILE, 
 from nnc.commands.special import erf as erf_command
 from nnc.commands.special import erfc as erfc_command
 from nnc.numpy import elementwise as el
-from nnc.scipy.special.operands import in_float64, keep
-from nnc.scipy.special.pieces import exp_sum, polynomial, product
+from nnc.numpy.wide import in_float64, keep, polynomial
+from nnc.scipy.special.pieces import exp_sum, product
 from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike

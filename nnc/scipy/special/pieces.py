@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.elementwise import convert, stop_gradient
 from nnc.numpy import elementwise as el
-from nnc.scipy.special.operands import keep
-
-
-def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
-    """The polynomial with these coefficients, the lowest power's first (Horner's scheme)."""
-    total = el.multiply(x, 0.0) + coefficients[-1]
-    for c in coefficients[-2::-1]:
-        total = total * x + c
-    return total
+from nnc.numpy.wide import keep, polynomial
 
 
 def halves(x: Array) -> tuple[Array, Array]:
@@ -53,17 +43,3 @@ def log_gap(mu: Array) -> Array:
     near = el.logical_and(mu > -0.5, mu < 1)
     small, large = keep(near, mu, 0.0), keep(~near, mu, 1.0)
     return el.where(near, small * small * log_gap_ratio(small), large - el.log1p(large))
-
-
-# log Γ(x) - (x - ½) log x + x - ½ log 2π, times x, in 1/x² for x >= 8; of the logarithm 2^-61
-_STIRLING = (
-    0.0833333333333331, -0.0027777777773586414, 0.0007936505764893221, -0.0005951896854773808, 0.0008364587492375858,
-    -0.0016334355630369575,
-)  # fmt: skip
-STIRLING_FROM = 8.0
-
-
-def stirling(x: Array) -> Array:
-    """log Γ(x) - (x - ½) log x + x - ½ log 2π for x >= 8."""
-    inverse = 1 / x
-    return inverse * polynomial(inverse * inverse, _STIRLING)

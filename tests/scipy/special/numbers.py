@@ -55,7 +55,41 @@ def rows() -> dict[str, Row]:
             return mp.findroot(lambda x: mp.log(ndtr(x) / p), guess)
         return mp.findroot(lambda x: mp.log(ndtr(-x) / (1 - p)), guess)
 
+    def lower(a: Any, x: Any) -> Any:
+        return mp.gammainc(a, 0, x, regularized=True)
+
+    def upper(a: Any, x: Any) -> Any:
+        return mp.gammainc(a, x, mp.inf, regularized=True)
+
+    gammas = [
+        *grid([1e-8, 0.003, 0.4, 1.0, 2.5, 11.0, 39.0], [1e-5, 0.02, 0.7, 1.4, 1.6, 5.0, 30.0]),
+        (39.0, 45.0), (41.0, 31.0), (41.0, 44.0), (60.0, 110.0), (150.0, 20.0), (150.0, 70.0), (150.0, 149.0), (150.0, 300.0),
+        (2000.0, 1900.0), (2000.0, 2050.0), (5000.0, 2000.0),
+    ]  # fmt: skip
+    both = [
+        (0.3, 0.2),
+        (0.3, 1.2),
+        (0.3, 4.0),
+        (2.5, 0.4),
+        (2.5, 2.7),
+        (2.5, 9.0),
+        (30.0, 22.0),
+        (30.0, 41.0),
+        (45.0, 47.0),
+    ]
+    second = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
+    sizes = [1e-9, 0.003, 0.4, 1.0, 3.3, 7.9, 8.1, 40.0, 3000.0, 1e9]
     return {
+        "gamma": Row(mp.gamma, grid([1e-200, 1e-9, 0.3, 1.0, 1.4616, 2.0, 4.7, 11.9, 12.1, 33.4, 100.5, 171.6, -1e-9, -0.4, -3.7,
+                                     -20.2, -100.3, -170.6]), ((1,), (2,)), grid([0.3, 1.3, 2.0, 4.7, 11.9, 33.4, -0.4, -3.7])),
+        "betaln": Row(
+            lambda a, b: mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(a + b),
+            [*grid(sizes, sizes), (-0.5, 2.2)], second, grid(sizes, [0.003, 1.0, 7.9, 40.0]),
+        ),
+        "beta": Row(mp.beta, grid([1e-9, 0.4, 3.3, 8.1, 40.0, 160.0], [1e-9, 0.4, 3.3, 40.0, 200.0, -2.3]), second,
+                    grid([0.4, 3.3, 40.0], [0.4, 3.3, 40.0, -2.3])),
+        "gammainc": Row(lower, gammas, second, both),
+        "gammaincc": Row(upper, gammas, second, both),
         "ndtr": Row(ndtr, grid(tails), ((1,), (2,)), digits=640),
         "log_ndtr": Row(log_ndtr, grid([-1e4, -300.0, *tails]), ((1,), (2,)), digits=640),
         "ndtri": Row(
