@@ -81,7 +81,8 @@ def log_beta(a: Array, b: Array) -> Array:
 
     Didonato and Morris, "Algorithm 708: significant digit computation of the incomplete beta function ratios" (1992).
     """
-    low, high = el.minimum(a, b), el.maximum(a, b)
+    less = a < b  # maximum and minimum would share derivatives where a = b
+    low, high = el.where(less, a, b), el.where(less, b, a)
     both = low >= STIRLING_FROM
     near = el.logical_and(low >= 0.5, high < STIRLING_FROM)
     s, h = keep(near, low, 1.0), keep(near, high, 1.0)

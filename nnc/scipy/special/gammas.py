@@ -7,14 +7,17 @@ import math
 from nnc.array import Array
 from nnc.commands.special import polygamma as polygamma_command
 from nnc.numpy import elementwise as el
-from nnc.numpy.gammas import gamma_factors
+from nnc.numpy.gammas import gamma_factors, log_beta_of_all
 from nnc.numpy.special import betaln
-from nnc.numpy.wide import in_float64, keep
+from nnc.numpy.wide import in_float64, keep, slope
 from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 
 __all__ = ["beta", "gamma", "gammasgn"]
+
+
+_LARGE = 170.0  # below which Γ is finite
 
 
 @custom_jvp
@@ -70,13 +73,15 @@ def _is_integer(x: Array) -> Array:
     return el.equal(el.floor(x), x)
 
 
+@custom_jvp
 def _beta(a: Array, b: Array) -> Array:
     """The quotient of gamma functions while it is finite, then the exponential of its logarithm."""
     total = a + b
     direct = el.logical_and(el.logical_and(abs(a) < _LARGE, abs(b) < _LARGE), abs(total) < _LARGE)
     regular = ~el.logical_or(*(el.logical_and(x <= 0, _is_integer(x)) for x in (a, b)))
     direct = el.logical_and(direct, el.logical_and(regular, el.logical_or(total > 0, ~_is_integer(total))))
-    low, high = el.minimum(a, b), el.maximum(a, b)  # of tiny numbers, Γ(low) alone is large
+    less = a < b
+    low, high = el.where(less, a, b), el.where(less, b, a)  # of tiny numbers, Γ(low) alone is large
     low, high, whole = keep(direct, low, 1.0), keep(direct, high, 1.0), keep(direct, total, 2.0)
     lost = (low - (whole - (whole - low))) + (
         high - (whole - low)
@@ -90,7 +95,10 @@ def _beta(a: Array, b: Array) -> Array:
     return el.where(direct, quotient, sign * el.exp(keep(~direct, logarithm, 0.0)))
 
 
-_LARGE = 170.0
+_beta.defjvps(  # the logarithm's derivatives are those in which nothing cancels
+    lambda t, result, a, b: t * result * slope(log_beta_of_all, a, b),
+    lambda t, result, a, b: t * result * slope(log_beta_of_all, a, b, by=1),
+)
 
 
 @spelled

@@ -39,7 +39,7 @@ def scaled_erfc(x: Array) -> Array:
     low, far = x < _NEAR, x > ERFC_END
     small = keep(low, x, 0.0)
     near = exp_square(small, 1.0) * erfc_command(small)
-    between = el.clip(keep(~low & ~far, x, 1.0), _NEAR, ERFC_END)
+    between = keep(el.logical_and(x >= _NEAR, ~far), x, 1.0)
     inverse = 1 / (between + ERFC_CENTRE)
     middle = polynomial((between - ERFC_CENTRE) * inverse, ERFC_DOUBLE) * inverse
     large = 1 / keep(far, x, ERFC_END)
@@ -135,9 +135,10 @@ def _ndtri(p: Array) -> Array:
     middle = near * polynomial(r, QUANTILE[0]) / polynomial(r, QUANTILE[1])
     size = el.where(q < 0, p, 1 - p)
     root = el.sqrt(-el.log(keep(el.logical_and(~central, size > 0), size, 0.05)))
-    inner, outer = el.minimum(root, 5.0) - 1.6, el.maximum(root, 5.0) - 5
+    close = root <= 5
+    inner, outer = keep(close, root, 5.0) - 1.6, keep(~close, root, 5.0) - 5
     tail = el.where(
-        root <= 5,
+        close,
         polynomial(inner, QUANTILE_NEAR[0]) / polynomial(inner, QUANTILE_NEAR[1]),
         polynomial(outer, QUANTILE_FAR[0]) / polynomial(outer, QUANTILE_FAR[1]),
     )

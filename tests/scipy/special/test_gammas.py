@@ -15,7 +15,7 @@ from tests.scipy.special.checks import check_derivatives, check_same, check_stor
 
 BOUNDS = {  # units in the last place of values, first and second derivatives
     "gamma": (6, 80, 200),
-    "betaln": (8, 60, 100),
+    "betaln": (8, 16, 16),
     "beta": (60, 400, 600),
 }
 names = pytest.mark.parametrize("name", BOUNDS)
@@ -27,7 +27,7 @@ def test_values_and_derivatives_have_all_digits(name: str) -> None:
     check_stored(getattr(sp, name), name, values, least=1.0 if name == "betaln" else 0.0)
     orders = ("1", "2") if name == "gamma" else ("1,0", "0,1", "2,0", "1,1", "0,2")
     bounds = {order: first if order in ("1", "1,0", "0,1") else second for order in orders}
-    check_derivatives(getattr(sp, name), name, bounds, least=1e-3 if name == "betaln" else 0.0)
+    check_derivatives(getattr(sp, name), name, bounds, least=1.0 if name == "betaln" else 0.0)
 
 
 def test_gamma_agrees_with_scipy() -> None:
@@ -39,10 +39,11 @@ def test_gamma_agrees_with_scipy() -> None:
 def test_beta_functions_agree_with_scipy_at_poles_and_infinities() -> None:
     edges = np.array([0, 1, 2.5, -1, -2, -0.5, -2.5, 1e-300, 200.0])
     a, b = map(np.ravel, np.meshgrid(edges, edges))
-    check_same(sp.betaln, scipy.special.betaln, a, b, ulps=8, least=1.0)
+    check_same(sp.betaln, scipy.special.betaln, a, b, ulps=300, least=1.0)  # of negative numbers log Γ cancels
     regular = ~((a <= 0) & (a == np.floor(a)) & (b <= 0) & (b == np.floor(b)))  # of two poles the sign says nothing
+    # SciPy takes the exponential of differences of large logarithms
     check_same(
-        lambda a, b: abs(sp.beta(a, b)), lambda a, b: abs(scipy.special.beta(a, b)), a[regular], b[regular], ulps=300
+        lambda a, b: abs(sp.beta(a, b)), lambda a, b: abs(scipy.special.beta(a, b)), a[regular], b[regular], ulps=2000
     )
     assert sp.betaln(np.inf, 2.0) == sp.betaln(np.inf, np.inf) == -np.inf and sp.beta(np.inf, 2.0) == 0
     assert np.isnan(np.asarray(sp.betaln(np.array([np.nan, 1.0]), np.array([0.0, np.nan])))).all()
