@@ -141,7 +141,7 @@ def _gradient_infer(*specs: TensorSpec, wrt: tuple[int, ...], biased: bool, **pa
 
 
 class _Blocks:
-    """Attention on NumPy arrays, some queries at a time; heads stand before tokens."""
+    """Attention on arrays, some queries at a time; heads stand before tokens."""
 
     def __init__(self, operands: Operands, scale: float, reach: Reach) -> None:
         self.q, self.k, self.v = (_heads_first(x) for x in operands[:3])
@@ -162,13 +162,14 @@ class _Blocks:
 
     def allowed(self, rows: slice) -> NDArray:
         """The mask of the block: True where a query attends to a key."""
-        query, key = np.arange(rows.start, rows.stop)[:, None], np.arange(self.k.shape[-2])
+        key = _count(self.k, self.k.shape[-2])
+        query = (_count(self.k, rows.stop - rows.start) + rows.start)[:, None]
         before, after = self.reach
-        found = np.ones((query.size, key.size), bool)
+        found = np.ones_like(key, bool, shape=(query.size, key.size))
         if before is not None:
-            found &= query - key <= before
+            found = found & (query - key <= before)
         if after is not None:
-            found &= key - query <= after
+            found = found & (key - query <= after)
         for mask in self.operands.masks:
             found = found & _cut(mask, rows)
         return found
@@ -176,20 +177,28 @@ class _Blocks:
     def weights(self, rows: slice, logarithms: NDArray) -> NDArray:
         """Made anew."""
         logarithm = logarithms[..., rows, None]
-        return np.asarray(np.exp(self.scores(rows) - np.where(logarithm == -np.inf, 0, logarithm)))
+        found: NDArray = np.exp(self.scores(rows) - np.where(logarithm == -np.inf, logarithm.dtype.type(0), logarithm))
+        return found
 
     def by_group(self, x: NDArray, y: NDArray) -> NDArray:
         """x @ y, where neighbouring heads of x share one of y."""
         *batch, heads, rows, n = x.shape
         own = y.shape[-3]
         grouped = x.reshape(*batch, own, heads // max(1, own) * rows, n)
-        return np.asarray((grouped @ y).reshape(*batch, heads, rows, y.shape[-1]))
+        found: NDArray = (grouped @ y).reshape(*batch, heads, rows, y.shape[-1])
+        return found
 
     def group_sum(self, x: NDArray) -> NDArray:
         """The sum of the contributions of the heads of q to the head of k that they share; heads are behind tokens again."""
         *batch, heads, tokens, n = x.shape
         shape = (*batch, self.heads, heads // max(1, self.heads), tokens, n)
-        return np.asarray(x.reshape(shape).sum(-3).swapaxes(-2, -3))
+        total: NDArray = x.reshape(shape).sum(-3)
+        return total.swapaxes(-2, -3)
+
+
+def _count(like: NDArray, n: int) -> NDArray:
+    """The numbers from 0 to n - 1, as an array beside another one."""
+    return np.cumsum(np.ones_like(like, np.int64, shape=(n,))) - 1
 
 
 def _heads_first(x: NDArray) -> NDArray:
@@ -204,12 +213,13 @@ def _reference(*operands: NDArray, scale: float, reach: Reach, biased: bool) -> 
     x = Operands.of(operands, biased)
     with np.errstate(all="ignore"):
         blocks = _Blocks(x, scale, reach)
-        out = np.empty((*x.q.shape[:-1], x.v.shape[-1]), x.q.dtype)
-        logarithms = np.empty(x.shape[:-1], blocks.q.dtype)
+        out = np.empty_like(x.q, order="C", shape=(*x.q.shape[:-1], x.v.shape[-1]))
+        logarithms = np.empty_like(blocks.q, order="C", shape=x.shape[:-1])
         for rows in blocks.rows():
             scores = blocks.scores(rows)
-            top = np.max(scores, -1, keepdims=True, initial=-np.inf)
-            top = np.where(top == -np.inf, top.dtype.type(0), top)
+            nothing = np.zeros_like(scores, shape=(*scores.shape[:-1], 1))
+            top = scores.max(-1, keepdims=True) if scores.shape[-1] else nothing
+            top = np.where(top == -np.inf, nothing, top)
             weights = np.exp(scores - top)
             total = weights.sum(-1, keepdims=True)
             mean = blocks.by_group(weights, blocks.v) / np.where(total == 0, total.dtype.type(1), total)
@@ -255,8 +265,9 @@ def _gradient_reference(
     with np.errstate(all="ignore"):
         blocks, ct, out = _Blocks(x, scale, reach), _heads_first(ct), _heads_first(out)
         kept = (*blocks.q.shape[:-2], x.shape[-1])
-        found = [np.zeros(blocks.q.shape, ct.dtype), *(np.zeros((*kept, y.shape[-1]), ct.dtype) for y in (x.k, x.v))]
-        of_bias = None if x.bias is None else np.zeros(x.bias.shape, ct.dtype)
+        shapes = [blocks.q.shape, *((*kept, y.shape[-1]) for y in (x.k, x.v))]
+        found = [np.zeros_like(ct, order="C", shape=shape) for shape in shapes]
+        of_bias = None if x.bias is None else np.zeros_like(ct, order="C", shape=x.bias.shape)
         for rows in blocks.rows():
             weights, of_out = blocks.weights(rows, logarithms), ct[..., rows, :]
             of_weights = blocks.by_group(of_out, blocks.v.swapaxes(-1, -2))
@@ -270,8 +281,9 @@ def _gradient_reference(
             found[0][..., rows, :] = blocks.by_group(of_scores, blocks.k)
             found[1] += of_scores.swapaxes(-1, -2) @ blocks.q[..., rows, :]
             found[2] += weights.swapaxes(-1, -2) @ of_out
-        results = found[0].swapaxes(-2, -3), blocks.group_sum(found[1]), blocks.group_sum(found[2]), of_bias
-        return tuple(np.asarray(results[i]).astype(rest[i].dtype, copy=False) for i in wrt)
+        results = [found[0].swapaxes(-2, -3), blocks.group_sum(found[1]), blocks.group_sum(found[2])]
+        results += [] if of_bias is None else [of_bias]
+        return tuple(results[i].astype(rest[i].dtype, copy=False) for i in wrt)
 
 
 # -- derivatives -------------------------------------------------------------------------------------------------------
@@ -415,6 +427,7 @@ attention: Command = register(
     None,
     2,
     infer=_infer,
+    any_arrays=True,
     reference=_reference,
     derivative=Derivative(_jvp),
     batch=_batch,
@@ -427,6 +440,7 @@ attention_tangent: Command = register(
     None,
     2,
     infer=_tangent_infer,
+    any_arrays=True,
     reference=_tangent_reference,
     derivative=Derivative(_tangent_jvp, _tangent_transpose),
     batch=_batch_around("attention_tangent", len),
@@ -439,6 +453,7 @@ attention_gradient: Command = register(
     None,
     None,
     infer=_gradient_infer,
+    any_arrays=True,
     reference=_gradient_reference,
     derivative=Derivative(_gradient_jvp),
     batch=_batch_around("attention_gradient", lambda wrt: 2),

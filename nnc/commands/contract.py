@@ -170,6 +170,7 @@ dot = register(
     "dot",
     2,
     infer=_dot_infer,
+    any_arrays=True,
     reference=_dot_reference,
     numpy_call=_dot_call,
     numpy_into=_dot_into,

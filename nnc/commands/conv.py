@@ -177,7 +177,7 @@ def _places(
     x: Any, kernel: Shape, stride: Shape, padding: Padding, dilation: Shape, out: Shape
 ) -> Iterator[tuple[Shape, Any, Any]]:
     """For each place in the windows, the elements (N, C, *out) that windows have there, and which of these are no padding."""
-    padded, inside = pad_spatial(x, padding), pad_spatial(np.ones(x.shape[2:], np.bool_), padding)
+    padded, inside = pad_spatial(x, padding), pad_spatial(np.ones_like(x, np.bool_, shape=x.shape[2:]), padding)
     for place, index in offsets(kernel, stride, dilation, out):
         yield place, padded[index], inside[index]
 
@@ -185,7 +185,7 @@ def _places(
 def _conv_by_place(x: Any, w: Any, *, stride: Shape, padding: Padding, dilation: Shape, groups: int, out: Shape) -> Any:
     """(N, O, *out), summed over one place of the windows after the other."""
     weight = w.reshape((groups, w.shape[0] // groups, *w.shape[1:]))
-    total = np.zeros((*weight.shape[:2], x.shape[0] * math.prod(out)), x.dtype)
+    total = np.zeros_like(x, order="C", shape=(*weight.shape[:2], x.shape[0] * math.prod(out)))
     with np.errstate(all="ignore"):
         for place, elements, inside in _places(x, w.shape[2:], stride, padding, dilation, out):
             product = np.matmul(weight[(..., *place)], _by_group(elements, groups))
@@ -197,7 +197,7 @@ def _weight_grad_by_place(
     x: Any, ct: Any, *, kernel: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int
 ) -> Any:
     """(O, C / groups, *kernel), of which one place after the other is summed."""
-    total = np.zeros((groups, ct.shape[1] // groups, x.shape[1] // groups, *kernel), x.dtype)
+    total = np.zeros_like(x, order="C", shape=(groups, ct.shape[1] // groups, x.shape[1] // groups, *kernel))
     with np.errstate(all="ignore"):
         for place, elements, inside in _places(x, kernel, stride, padding, dilation, ct.shape[2:]):
             columns = _by_group(elements, groups).swapaxes(1, 2)
@@ -213,10 +213,10 @@ def _conv_reference(x: Any, w: Any, *, stride: Shape, padding: Padding, dilation
     if _reaches_padding(w, padding):
         windows: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "out": out_shape[2:]}
         found = _conv_by_place(x.astype(wide), w.astype(wide), groups=groups, **windows)
-        return np.ascontiguousarray(found).astype(x.dtype, copy=False)
+        return found.astype(x.dtype, order="C", copy=False)
     padded = pad_spatial(x.astype(wide, copy=False), padding)
     weight = w.astype(wide, copy=False).reshape((groups, w.shape[0] // groups, w.shape[1] * math.prod(kernel)))
-    out = np.empty(out_shape, x.dtype)
+    out = np.empty_like(x, order="C", shape=out_shape)
     with np.errstate(all="ignore"):
         for rows in _rows(x.shape[0], x.shape[1] * math.prod(kernel) * math.prod(out_shape[2:])):
             part = out[rows]
@@ -238,7 +238,7 @@ def _input_grad_reference(
         .swapaxes(1, 2)
     )
     padded = tuple(low + n + high for n, (low, high) in zip(spatial, padding, strict=True))
-    total = np.zeros((channels, ct.shape[0], *padded), wide)
+    total = np.zeros_like(ct, wide, order="C", shape=(channels, ct.shape[0], *padded))
     with np.errstate(all="ignore"):
         for rows in _rows(ct.shape[0], channels * math.prod(kernel) * math.prod(out)):
             part = total[:, rows]
@@ -246,7 +246,7 @@ def _input_grad_reference(
             columns = product.reshape((channels, *kernel, part.shape[1], *out))
             for place, index in offsets(kernel, stride, dilation, out):
                 part[index] += columns[(slice(None), *place)]
-        return np.ascontiguousarray(crop_spatial(total, padding).swapaxes(0, 1)).astype(ct.dtype, copy=False)
+        return crop_spatial(total, padding).swapaxes(0, 1).astype(ct.dtype, order="C", copy=False)
 
 
 def _weight_grad_reference(
@@ -260,7 +260,7 @@ def _weight_grad_reference(
         return found.astype(x.dtype, copy=False)
     padded = pad_spatial(x.astype(wide, copy=False), padding)
     depth = x.shape[1] // groups * math.prod(kernel)
-    total = np.zeros((groups, ct.shape[1] // groups, depth), wide)
+    total = np.zeros_like(x, wide, order="C", shape=(groups, ct.shape[1] // groups, depth))
     with np.errstate(all="ignore"):
         for rows in _rows(x.shape[0], x.shape[1] * math.prod(kernel) * math.prod(out)):
             columns = _columns(padded[rows], kernel, stride, dilation, out, groups)
@@ -373,6 +373,7 @@ conv: Command = register(
     "conv",
     2,
     infer=_conv_infer,
+    any_arrays=True,
     reference=_in_any_order(_conv_reference, _CONV),
     derivative=linear_in(
         "conv",
@@ -391,6 +392,7 @@ conv_input_grad: Command = register(
     "conv_input_grad",
     2,
     infer=_input_grad_infer,
+    any_arrays=True,
     reference=_in_any_order(_input_grad_reference, _CONV),
     derivative=linear_in(
         "conv_input_grad",
@@ -408,6 +410,7 @@ conv_weight_grad: Command = register(
     "conv_weight_grad",
     2,
     infer=_weight_grad_infer,
+    any_arrays=True,
     reference=_in_any_order(_weight_grad_reference, _WEIGHT_GRAD),
     derivative=linear_in(
         "conv_weight_grad",

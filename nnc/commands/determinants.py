@@ -189,6 +189,7 @@ slogdet: Command = register(
     1,
     2,
     infer=_slogdet_infer,
+    any_arrays=True,
     reference=lambda x: run_lapack("slogdet", lambda x: tuple(np.linalg.slogdet(x)), (x,), _SINGULAR, ""),
     derivative=Derivative(_slogdet_jvp),
     batch=batch_leading("slogdet"),
@@ -198,6 +199,7 @@ slogdet: Command = register(
 det: Command = register(
     "det",
     infer=_det_infer,
+    any_arrays=True,
     reference=lambda x: run_lapack("det", np.linalg.det, (x,), _SINGULAR, ""),
     derivative=Derivative(_det_jvp),
     batch=batch_leading("det"),

@@ -59,7 +59,7 @@ def _hermitian(x: Value) -> Value:
 
 
 def _hermitian_part(x: NDArray) -> NDArray:
-    return np.asarray((x + x.swapaxes(-1, -2).conj()) / 2)
+    return (x + x.swapaxes(-1, -2).conj()) / 2
 
 
 def _diagonal(x: Value) -> Value:
@@ -105,6 +105,7 @@ def _cholesky_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple
 cholesky: Command = register(
     "cholesky",
     infer=infer_square("cholesky", INEXACT),
+    any_arrays=True,
     reference=_cholesky_reference,
     derivative=Derivative(_cholesky_jvp),
     batch=batch_leading("cholesky"),
@@ -139,6 +140,7 @@ eigh: Command = register(
     1,
     2,
     infer=_eigh_infer,
+    any_arrays=True,
     reference=_eigh_reference,
     derivative=Derivative(_eigh_jvp),
     batch=batch_leading("eigh"),
@@ -176,6 +178,7 @@ eig: Command = register(
     1,
     2,
     infer=_eig_infer,
+    any_arrays=True,
     reference=_eig_reference,
     derivative=Derivative(_eig_jvp),
     batch=batch_leading("eig"),
@@ -243,6 +246,7 @@ svd: Command = register(
     1,
     3,
     infer=_svd_infer,
+    any_arrays=True,
     reference=_svd_reference,
     derivative=Derivative(_svd_jvp),
     batch=batch_leading("svd"),
@@ -296,6 +300,7 @@ qr: Command = register(
     1,
     2,
     infer=_qr_infer,
+    any_arrays=True,
     reference=_qr_reference,
     derivative=Derivative(_qr_jvp),
     batch=batch_leading("qr"),

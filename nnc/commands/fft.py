@@ -69,6 +69,7 @@ def _fft_transpose(ct: Value, x: Linear, **params: Any) -> Value:
 fft: Command = register(
     "fft",
     infer=_fft_infer,
+    any_arrays=True,
     reference=_fft_reference,
     derivative=linear_in("fft", {0: _fft_transpose}),
     batch=batch_with("fft", lambda params: {**params, "axes": tuple(map(behind_batch, params["axes"]))}),
@@ -110,6 +111,7 @@ def _rfft_transpose(ct: Value, x: Linear, *, axis: int) -> Value:
 rfft: Command = register(
     "rfft",
     infer=_rfft_infer,
+    any_arrays=True,
     reference=_rfft_reference,
     derivative=linear_in("rfft", {0: _rfft_transpose}),
     batch=batch_with("rfft", lambda params: {"axis": behind_batch(params["axis"])}),
@@ -143,6 +145,7 @@ def _irfft_transpose(ct: Value, x: Linear, *, axis: int, points: int) -> Value:
 irfft: Command = register(
     "irfft",
     infer=_irfft_infer,
+    any_arrays=True,
     reference=_irfft_reference,
     derivative=linear_in("irfft", {0: _irfft_transpose}),
     batch=batch_with("irfft", lambda params: {**params, "axis": behind_batch(params["axis"])}),

@@ -75,7 +75,7 @@ def run_lapack(name: str, function: Callable[..., Any], xs: tuple[NDArray, ...],
     try:
         with np.errstate(all="ignore"):
             result = function(*(x.astype(dtypes.accumulator(dtype), copy=False) for x in xs))
-            found = [np.asarray(y) for y in (result if isinstance(result, tuple) else (result,))]
+            found = [_as_array(y) for y in (result if isinstance(result, tuple) else (result,))]
             real_parts = dtypes.real_dtype(dtype)
             outputs = [
                 y.astype(dtypes.complex_dtype(dtype) if y.dtype.kind == "c" else real_parts, copy=False) for y in found
@@ -84,6 +84,11 @@ def run_lapack(name: str, function: Callable[..., Any], xs: tuple[NDArray, ...],
         specs = {f"input {i}" if len(xs) > 1 else "x": TensorSpec(x.shape, x.dtype) for i, x in enumerate(xs)}
         raise user_error(LinAlgError, name, problem, operands=specs, fix=fix) from None
     return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+
+def _as_array(y: Any) -> Any:
+    """An array for a number of NumPy; arrays of other libraries stay theirs."""
+    return np.asarray(y) if isinstance(y, np.generic) else y
 
 
 def matrix_transpose(x: Value) -> Value:
@@ -256,6 +261,7 @@ solve: Command = register(
     "solve",
     2,
     infer=lambda a, b: _check_system("solve", a, b),
+    any_arrays=True,
     reference=lambda a, b: run_lapack(
         "solve", np.linalg.solve, (a, b), _SINGULAR, "use nnp.linalg.pinv, or add a multiple of the identity."
     ),

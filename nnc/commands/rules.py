@@ -159,6 +159,10 @@ numpy_into: Attribute[Callable[..., Callable[..., Any] | None]] = Attribute(
     "(*specs, **params) -> a function (*arrays, out=array) that writes the command's result into an array, None where none is; "
     "commands that are a ufunc of NumPy need no cell",
 )
+any_arrays: Attribute[bool] = Attribute(
+    "any_arrays",
+    "whether the reference takes arrays of other libraries, such as CuPy, that take part in NumPy's functions by its protocols",
+)
 same_axes: Attribute[Callable[..., Sequence[tuple[int, int]] | None]] = Attribute(
     "same_axes",
     "(spec, out, **params) -> pairs (axis of the input, axis of the output) along which a view shows each element of its input; it "

@@ -119,16 +119,7 @@ def offsets(window: Shape, stride: Shape, dilation: Shape, out: Shape) -> Iterat
 
 
 def sliding(x: Any, window: Shape, stride: Shape, dilation: Shape, out: Shape) -> Any:
-    """A view (*leading, *window, *out) of the windows of a padded input (*leading, *spatial)."""
-    rank = len(window)
-    steps = x.strides[x.ndim - rank :]
-    return np.lib.stride_tricks.as_strided(
-        x,
-        (*x.shape[: x.ndim - rank], *window, *out),
-        (
-            *x.strides[: x.ndim - rank],
-            *(step * d for step, d in zip(steps, dilation, strict=True)),
-            *(step * s for step, s in zip(steps, stride, strict=True)),
-        ),
-        writeable=False,
-    )
+    """The windows (*leading, *window, *out) of a padded input (*leading, *spatial)."""
+    lead = x.shape[: x.ndim - len(window)]
+    places = [x[index] for _, index in offsets(window, stride, dilation, out)]
+    return np.stack(places, axis=len(lead)).reshape((*lead, *window, *out))

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import nnc.backends.cuda.arg_reduce
+import nnc.backends.cuda.cupy_arrays
 import nnc.backends.cuda.draws
 import nnc.backends.cuda.fused
 import nnc.backends.cuda.moves  # noqa: F401

@@ -1,8 +1,8 @@
 """A stand-in for a graphics processor, CuPy and CUDA's driver, on a simulated device.
 
 Memory, streams and events are a simulated device's, so work runs late, in any order that events allow. Copies note the bytes they
-touch, and kernels the blocks of sent arrays that they are given. Kernels run in the interpreter of PTX. CuPy's arrays are NumPy's,
-on the bytes behind the addresses, once all work of the present stream is done.
+touch, and kernels the blocks of sent arrays that they are given. Kernels run in the interpreter of PTX. CuPy's arrays
+(`arrays.py`) hold NumPy's on the bytes behind the addresses, once all work of the present stream is done.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from nnc.devices.sim import Lease, SimDevice, Use
 from nnc.devices.sim.kernels import Work
 from nnc.errors import OutOfMemoryError as Full
 from nnc.source import SourceLine
+from tests.devices.cuda.arrays import CupyArray
 
 SENDING = 3  # the stream of copies to the device: the second one that a `CudaDevice` makes
 COUNT = 900  # devices: each test takes one of its own
-CUPY = frozenset(("linalg", "fft"))  # CuPy's names that nnc may use; `test_names_of_cupy` says where they were read
 
 
 class CUDARuntimeError(RuntimeError):
@@ -230,7 +230,7 @@ class Machine:
     def _array(self, shape: Any, dtype: Any, address: int, strides: Any) -> Any:
         self._stream.synchronize()
         lease, first = self._lease(address)
-        return np.ndarray(shape, dtype, lease.bytes, first, strides)
+        return CupyArray(np.ndarray(shape, dtype, lease.bytes, first, strides))
 
 
 class _Pointer:
@@ -257,7 +257,3 @@ class _CuPy:
 
     def get_default_memory_pool(self) -> Any:
         return self.cuda.pool
-
-    def __getattr__(self, name: str) -> Any:
-        assert name in CUPY, f"{name} is not among the names that were looked up in CuPy"
-        return getattr(np, name)

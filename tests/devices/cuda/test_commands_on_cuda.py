@@ -1,4 +1,4 @@
-"""The table of commands on a device of CUDA (of `machine.py`): kernels, libraries and the host have the CPU's values."""
+"""The table of commands on the stand-in for a device of CUDA: kernels, libraries and the host have the CPU's values."""
 
 from __future__ import annotations
 

@@ -1,0 +1,80 @@
+"""Runs references on CuPy's arrays, which take part in NumPy's functions by its protocols: linear algebra by cuSOLVER, Fourier
+transforms by cuFFT, products by cuBLAS.
+
+Of a command with the column `any_arrays` no kernel is printed; its work is queued in the program's stream. CuPy computes nothing in
+bfloat16, so such operands are widened to float32, and results are rounded. Never run on a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.rules import any_arrays
+from nnc.devices import CUDA
+from nnc.errors import NncError
+from nnc.graph import Command, Kernel, add_kernel, reference
+from nnc.lower.kernels.references import store
+from nnc.lower.plan.stages import Step, View
+from nnc.lower.program.executor import explain
+
+BACKEND = "CuPy"
+
+_QUIET_NAN = 0x7FC0  # of bfloat16
+
+
+def _add(command: Command) -> None:
+    """Adds the kernel of a command whose reference takes any arrays."""
+
+    def run(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[str, Any]) -> None:
+        store(command, reference[command](*inputs, **params), outputs)
+
+    add_kernel(command, Kernel(BACKEND, run, priority=1, device=CUDA, queue=_queue))
+
+
+def _queue(step: Step, device: Any) -> Callable[[Sequence[int], int], None]:
+    """The function that runs the reference of a step on CuPy's arrays."""
+    return partial(_run, step, device)
+
+
+def _run(step: Step, device: Any, addresses: Sequence[int], stream: int) -> None:
+    count, function = len(step.inputs), reference[step.command]
+
+    def compute(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[str, Any]) -> None:
+        found = function(*(_widened(x, view) for x, view in zip(inputs, step.inputs, strict=True)), **params)
+        values = found if isinstance(found, tuple) else (found,)
+        for view, out, value in zip(step.outputs, outputs, values, strict=True):
+            out[...] = _rounded(value) if view.spec.dtype == dtypes.bfloat16 else value
+
+    with device.arrays_in(stream):
+        arrays = [_array(device, view, at) for view, at in zip((*step.inputs, *step.outputs), addresses, strict=True)]
+        try:
+            compute(arrays[:count], arrays[count:], step.params)
+        except NncError:
+            explain(step, (compute, arrays[:count], arrays[count:], step.params))
+            raise
+
+
+def _array(device: Any, view: View, address: int) -> Any:
+    """An operand as CuPy's array; the bits of bfloat16 as integers."""
+    spec = view.spec
+    return device.view(address, spec.shape, "u2" if spec.dtype == dtypes.bfloat16 else spec.dtype, view.strides)
+
+
+def _widened(x: Any, view: View) -> Any:
+    """An operand in a dtype that CuPy computes in."""
+    return (x.astype(np.uint32) << np.uint32(16)).view(np.float32) if view.spec.dtype == dtypes.bfloat16 else x
+
+
+def _rounded(x: Any) -> Any:
+    """The bits of bfloat16 for float32: of two neighbours the nearer one, else the even one."""
+    bits = x.astype(np.float32, order="C", copy=False).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    return np.where(x == x, rounded, np.uint32(_QUIET_NAN)).astype(np.uint16)
+
+
+any_arrays.follow(_add)
