@@ -85,6 +85,14 @@ from nnc.optim.belief import (
     scale_by_yogi,
     yogi,
 )
+from nnc.optim.by_value import (
+    MomoAdamState,
+    MomoState,
+    momo,
+    momo_adam,
+    polyak_sgd,
+    scale_by_polyak,
+)
 from nnc.optim.clipping import (
     adaptive_grad_clip,
     clip,
@@ -93,12 +101,27 @@ from nnc.optim.clipping import (
     clip_by_norm,
     global_norm,
 )
+from nnc.optim.cocob import (
+    COCOBState,
+    cocob,
+    scale_by_cocob,
+)
 from nnc.optim.cycles import (
     cosine_onecycle_schedule,
     linear_onecycle_schedule,
     piecewise_interpolate_schedule,
     sgdr_schedule,
     warmup_exponential_decay_schedule,
+)
+from nnc.optim.distance import (
+    DoGState,
+    DoWGState,
+    ScaleByDistanceOverGradientsState,
+    dog,
+    dowg,
+    scale_by_distance_over_gradients,
+    scale_by_dog,
+    scale_by_dowg,
 )
 from nnc.optim.fromage import (
     fromage,
@@ -117,6 +140,11 @@ from nnc.optim.linesearch import (
     ZoomLinesearchInfo,
     scale_by_zoom_linesearch,
     value_and_grad_from_state,
+)
+from nnc.optim.madgrad import (
+    MadgradState,
+    madgrad,
+    scale_by_madgrad,
 )
 from nnc.optim.moments import (
     ScaleByAdamState,
@@ -168,6 +196,10 @@ from nnc.optim.partition import (
     set_to_zero,
     split_real_and_imaginary,
 )
+from nnc.optim.plateau import (
+    ReduceLROnPlateauState,
+    reduce_on_plateau,
+)
 from nnc.optim.precision import (
     ApplyIfFiniteState,
     DynamicLossScale,
@@ -213,6 +245,11 @@ from nnc.optim.signs import (
     sign_sgd,
     signum,
 )
+from nnc.optim.sm3 import (
+    ScaleBySM3State,
+    scale_by_sm3,
+    sm3,
+)
 from nnc.optim.transforms import (
     ScaleByScheduleState,
     TraceState,
@@ -227,7 +264,10 @@ from nnc.optim.transforms import (
 
 __all__ = [
     "ApplyIfFiniteState",
+    "COCOBState",
     "DAdaptAdamWState",
+    "DoGState",
+    "DoWGState",
     "DynamicLossScale",
     "EmaState",
     "EmptyState",
@@ -237,13 +277,17 @@ __all__ = [
     "InjectHyperparamsState",
     "LookaheadParams",
     "LookaheadState",
+    "MadgradState",
     "MaskedNode",
     "MaskedState",
+    "MomoAdamState",
+    "MomoState",
     "MultiSteps",
     "MultiStepsState",
     "MuonState",
     "PartitionState",
     "ProdigyState",
+    "ReduceLROnPlateauState",
     "SAMState",
     "ScaleByAdaDeltaState",
     "ScaleByAdamState",
@@ -251,6 +295,7 @@ __all__ = [
     "ScaleByAdemamixState",
     "ScaleByAmsgradState",
     "ScaleByBeliefState",
+    "ScaleByDistanceOverGradientsState",
     "ScaleByLBFGSState",
     "ScaleByLionState",
     "ScaleByNadamState",
@@ -259,6 +304,7 @@ __all__ = [
     "ScaleByRmsState",
     "ScaleByRpropState",
     "ScaleByRssState",
+    "ScaleBySM3State",
     "ScaleByScheduleState",
     "ScaleBySimplifiedAdEMAMixState",
     "ScaleByStddevState",
@@ -293,10 +339,13 @@ __all__ = [
     "clip_by_block_rms",
     "clip_by_global_norm",
     "clip_by_norm",
+    "cocob",
     "constant_schedule",
     "cosine_decay_schedule",
     "cosine_onecycle_schedule",
     "dadapt_adamw",
+    "dog",
+    "dowg",
     "ema",
     "exponential_decay",
     "freeze",
@@ -313,7 +362,10 @@ __all__ = [
     "linear_schedule",
     "lion",
     "lookahead",
+    "madgrad",
     "masked",
+    "momo",
+    "momo_adam",
     "multi_transform",
     "muon",
     "nadam",
@@ -326,9 +378,11 @@ __all__ = [
     "orthogonalize_via_newton_schulz",
     "piecewise_constant_schedule",
     "piecewise_interpolate_schedule",
+    "polyak_sgd",
     "polynomial_schedule",
     "prodigy",
     "radam",
+    "reduce_on_plateau",
     "rmsprop",
     "rprop",
     "sam",
@@ -342,15 +396,21 @@ __all__ = [
     "scale_by_adopt",
     "scale_by_amsgrad",
     "scale_by_belief",
+    "scale_by_cocob",
+    "scale_by_distance_over_gradients",
+    "scale_by_dog",
+    "scale_by_dowg",
     "scale_by_factored_rms",
     "scale_by_lbfgs",
     "scale_by_learning_rate",
     "scale_by_lion",
+    "scale_by_madgrad",
     "scale_by_muon",
     "scale_by_nadam",
     "scale_by_novograd",
     "scale_by_optimistic_gradient",
     "scale_by_param_block_rms",
+    "scale_by_polyak",
     "scale_by_radam",
     "scale_by_rms",
     "scale_by_rprop",
@@ -359,6 +419,7 @@ __all__ = [
     "scale_by_shape",
     "scale_by_sign",
     "scale_by_simplified_ademamix",
+    "scale_by_sm3",
     "scale_by_stddev",
     "scale_by_trust_ratio",
     "scale_by_yogi",
@@ -374,6 +435,7 @@ __all__ = [
     "sign_sgd",
     "signum",
     "simplified_ademamix",
+    "sm3",
     "split_real_and_imaginary",
     "trace",
     "value_and_grad_from_state",

@@ -170,6 +170,23 @@ def _given(make: Callable[[Any], optim.GradientTransformation], **extra: Callabl
     return wrapped
 
 
+def _height(updates: Any, params: Any) -> Any:
+    """A value like a loss: 0 where all parameters are 0."""
+    return optim.global_norm(params) ** 2
+
+
+def _polyak(rate: Any) -> optim.GradientTransformation:
+    return optim.chain(optim.scale_by_polyak(max_learning_rate=0.2), optim.scale_by_learning_rate(rate))
+
+
+def _falling(rate: Any) -> optim.GradientTransformation:
+    return optim.chain(optim.sgd(rate), optim.reduce_on_plateau(patience=400))
+
+
+def _own_distance(rate: Any) -> optim.GradientTransformation:
+    return optim.chain(optim.scale_by_distance_over_gradients(0.1), optim.scale_by_learning_rate(rate))
+
+
 def _sharpness(rate: Any, **options: Any) -> optim.GradientTransformation:
     return optim.sam(optim.sgd(rate), optim.chain(optim.normalize(), optim.sgd(0.01)), **options)
 
@@ -200,6 +217,16 @@ def _recorded() -> Iterator[Row]:
     yield Row("adamaxw", optim.adamaxw)
     yield Row("amsgrad", optim.amsgrad)
     yield Row("fromage", optim.fromage)
+    yield Row("cocob", optim.cocob, rate=1.0)
+    yield Row("madgrad", optim.madgrad)
+    yield Row("sm3", optim.sm3, rate=0.5)
+    yield Row("dog", lambda r: optim.dog(r, ("heuristic", 0.1)), rate=1.0)
+    yield Row("dowg", lambda r: optim.dowg(r, 0.1), rate=1.0)
+    yield Row("distance of each array", _own_distance, rate=1.0)
+    yield Row("polyak_sgd", _given(_polyak, value=_height), rate=1.0)
+    yield Row("momo", _given(optim.momo, value=_height), rate=1.0)
+    yield Row("momo_adam", _given(optim.momo_adam, value=_height), rate=0.1)
+    yield Row("reduce_on_plateau", _given(_falling, value=_height), steps.sgd)
     yield Row("sam of single steps", lambda r: _sharpness(r, sync_period=1), steps.sgd)
     yield Row(
         "sam in opaque mode",

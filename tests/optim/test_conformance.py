@@ -18,7 +18,7 @@ every_optimizer = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 def start() -> tuple[Any, Any]:
     rng = np.random.default_rng(1)
-    params = {"w": nnp.asarray(rng.normal(size=(2, 3))), "layers": [nnp.asarray(rng.normal(size=3)), None]}
+    params = {"w": nnp.asarray(rng.normal(size=(2, 4))), "layers": [nnp.asarray(rng.normal(size=3)), None]}
     return params, nnc.tree.map(lambda p: nnp.asarray(rng.normal(size=p.shape)), params)
 
 

@@ -11,7 +11,8 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import optim
-from tests.optim.peers import LOOSE, MUON, OPTAX, RATE, STEPS, TORCH, nnc_path, optax_path, torch_path
+from tests.optim.peers import TORCH, nnc_path, optax_path, torch_path
+from tests.optim.settings import LOOSE, MUON, OPTAX, RATE, STEPS
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nnc import optim
-from tests.optim.peers import ADAPTIVE_MUON, KEPT_STEPS, LOOSE, MUON, OPTAX, TORCH, Make, flat, nnc_path, recorded_path
+from tests.optim.peers import KEPT_STEPS, TORCH, flat, nnc_path, recorded_path
+from tests.optim.settings import ADAPTIVE_MUON, LOOSE, MUON, OPTAX, Make
 
 ROWS: dict[tuple[str, str], tuple[Make, float]] = {
     **{("optax", name): (make, 1e-6 if name in LOOSE else 1e-10) for name, make in OPTAX.items()},
