@@ -29,8 +29,10 @@ from nnc.scipy.stats import (
     vonmises,
     wrapcauchy,
 )
+from nnc.scipy.stats.summaries import ModeResult, mode, rankdata, sem
 
 __all__ = [
+    "ModeResult",
     "bernoulli",
     "beta",
     "betabinom",
@@ -45,10 +47,13 @@ __all__ = [
     "gumbel_r",
     "laplace",
     "logistic",
+    "mode",
     "nbinom",
     "norm",
     "pareto",
     "poisson",
+    "rankdata",
+    "sem",
     "t",
     "truncnorm",
     "uniform",
