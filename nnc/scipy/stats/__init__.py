@@ -11,6 +11,7 @@ from nnc.scipy.stats import (
     binom,
     cauchy,
     chi2,
+    dirichlet,
     expon,
     gamma,
     gennorm,
@@ -19,6 +20,8 @@ from nnc.scipy.stats import (
     gumbel_r,
     laplace,
     logistic,
+    multinomial,
+    multivariate_normal,
     nbinom,
     norm,
     pareto,
@@ -29,6 +32,7 @@ from nnc.scipy.stats import (
     vonmises,
     wrapcauchy,
 )
+from nnc.scipy.stats.kde import gaussian_kde
 from nnc.scipy.stats.summaries import ModeResult, mode, rankdata, sem
 
 __all__ = [
@@ -39,8 +43,10 @@ __all__ = [
     "binom",
     "cauchy",
     "chi2",
+    "dirichlet",
     "expon",
     "gamma",
+    "gaussian_kde",
     "gennorm",
     "geom",
     "gumbel_l",
@@ -48,6 +54,8 @@ __all__ = [
     "laplace",
     "logistic",
     "mode",
+    "multinomial",
+    "multivariate_normal",
     "nbinom",
     "norm",
     "pareto",

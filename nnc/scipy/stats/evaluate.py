@@ -66,13 +66,16 @@ def every(*conditions: Array) -> Array:
     return result
 
 
-def read(where: str, operands: Operands, *, wide: bool = False) -> tuple[list[Array], Callable[[Array], Array]]:
+def read(
+    where: str, operands: Operands, *, wide: bool = False, elementwise: bool = True
+) -> tuple[list[Array], Callable[[Array], Array]]:
     """The operands in one real dtype, and the function that gives results the operands' dtype.
 
     Args:
         where: name of the public function, for errors.
         operands: arrays and numbers.
         wide: computes float32 in float64, for differences of large numbers; 16-bit floats are computed in float32 or float64.
+        elementwise: operands have to broadcast.
 
     Raises:
         DTypeError: an operand is complex.
@@ -81,7 +84,7 @@ def read(where: str, operands: Operands, *, wide: bool = False) -> tuple[list[Ar
     given = [as_operand(x, where) for x in operands]
     values = [to_value(x, where) for x in promote(*given, where=where, to=dtypes.to_float)]
     check_dtype(where, values[0].spec, *FLOAT)
-    if len({x.spec.shape for x in values if x.spec.ndim}) > 1:
+    if elementwise and len({x.spec.shape for x in values if x.spec.ndim}) > 1:
         broadcast(*values, where=where)  # refuses shapes that do not fit; formulas broadcast by themselves
     own = values[0].spec.dtype
 
