@@ -1,0 +1,124 @@
+"""gather and dynamic_slice for CUDA, where they stand alone: nests of one node.
+
+A slice whose start is known only at run time is a row of a table, that of all boxes of its sizes: one begins at each place, and
+they overlap in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnc import dtypes
+from nnc.backends.cuda.moves import Copies
+from nnc.backends.cuda.nests import print_nest
+from nnc.backends.cuda.registry import add_printed
+from nnc.backends.cuda.series import Series
+from nnc.commands.constants import full
+from nnc.commands.index import fill_value, gather
+from nnc.dtypes import TAPE, DType
+from nnc.graph import Graph, Node, Symbol, TensorSpec
+from nnc.lower.kernels.axes import in_words, word_of
+from nnc.lower.kernels.launch import DeviceKernel
+from nnc.lower.plan.stages import Step, View
+
+Shape = tuple[int, ...]
+
+
+def boxes(x: View, sizes: Sequence[int]) -> View:
+    """All boxes of so many elements within a tensor, by their first elements: axes of starts, then axes of a box.
+
+    An axis that a box takes whole has one start, of stride 0, so that vectors along other axes stay aligned.
+
+    Args:
+        x: the tensor.
+        sizes: of a box along each axis.
+    """
+    starts = tuple(n - size + 1 for n, size in zip(x.spec.shape, sizes, strict=True))
+    strides = tuple(by if n > 1 else 0 for n, by in zip(starts, x.strides, strict=True))
+    return x.show(x.spec.update(shape=(*starts, *sizes)), x.offset, (*strides, *x.strides))
+
+
+def _read(x: View, indices: Sequence[View], out: View, params: Mapping[str, Any]) -> DeviceKernel | None:
+    """Elements of a tensor at computed places; None where no element is read, and indices may be refused."""
+    outer = math.prod(indices[0].spec.shape)
+    is_empty = any(x.spec.shape[axis] == 0 for axis in params["axes"])
+    mode, dtype = params["mode"], x.spec.dtype
+    if outer and mode not in ("drop", "fill") and (is_empty or (mode == "error" and not out.spec.size)):
+        return None
+    series, operands = Series(), range(len(indices) + 3)  # with the status word
+    outside = fill_value(dtype) if mode == "fill" else 0
+    if is_empty:
+        _fill(series, out, outside, len(indices) + 1)
+    elif not dtypes.is_complex(dtype):
+        series.add(_nest(x, indices, out, params), operands)
+    elif mode != "fill":
+        series.add(_nest(_words(x), indices, _words(out), params), operands)
+    else:
+        half = dtype.itemsize // 2
+        for shift, part in ((0, "fill"), (half, "drop")):
+            real = [view.show(_real(view.spec), view.offset + shift, view.strides) for view in (x, out)]
+            shifts = (shift, *(0 for _ in indices), shift)
+            series.add(_nest(real[0], indices, real[1], {**params, "mode": part}, shifts), operands)
+    return series.kernel()
+
+
+def _nest(
+    x: View, indices: Sequence[View], out: View, params: Mapping[str, Any], shifts: Sequence[int] = ()
+) -> DeviceKernel:
+    """One gather as a nest."""
+    inputs = tuple(Symbol(view.spec) for view in (x, *indices))
+    result = Symbol(out.spec)
+    graph = Graph(inputs, (result,), (Node(gather, inputs, (result,), dict(params)),))
+    return print_nest(graph, (x, *indices), (out,), shifts)
+
+
+def _fill(series: Series, out: View, value: Any, number: int) -> None:
+    """Writes one value to all elements, also of complex numbers, whose imaginary part is 0."""
+    parts = [(out, value)]
+    if dtypes.is_complex(out.spec.dtype):
+        half = out.spec.dtype.itemsize // 2
+        parts = [
+            (out.show(_real(out.spec), out.offset + at, out.strides), each) for at, each in ((0, value), (half, 0))
+        ]
+    for view, each in parts:
+        result = Symbol(view.spec)
+        given = {"shape": view.spec.shape, "dtype": view.spec.dtype, "value": each}
+        graph = Graph((), (result,), (Node(full, (), (result,), given),))
+        series.add(print_nest(graph, (), (view,), (view.offset - out.offset,)), (number,))
+
+
+def _words(view: View) -> View:
+    """A tensor of complex numbers as the words by which they are moved."""
+    shape, (strides,) = in_words(view.spec, view.strides)
+    return view.show(TensorSpec(shape, word_of(view.spec.dtype)), view.offset, strides)
+
+
+def _real(spec: TensorSpec) -> TensorSpec:
+    """The spec of the real parts."""
+    dtype: DType = dtypes.real_dtype(spec.dtype)
+    return spec.update(dtype=dtype)
+
+
+def _gather(step: Step) -> DeviceKernel | None:
+    x, *indices = step.inputs
+    return _read(x, indices, step.outputs[0], step.params)
+
+
+def _dynamic_slice(step: Step) -> DeviceKernel | None:
+    (x, *starts), (out,) = step.inputs, step.outputs
+    if not starts:
+        series = Series()
+        Copies(step, series).add(0, x, out)
+        return series.kernel()
+    params = {"axes": tuple(range(len(starts))), "batch": 0, "mode": step.params["mode"]}
+    return _read(boxes(x, step.params["sizes"]), starts, out, params)
+
+
+def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    return specs[0].dtype != TAPE
+
+
+add_printed("gather", _gather, _supports)
+add_printed("dynamic_slice", _dynamic_slice, _supports)
