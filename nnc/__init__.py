@@ -7,6 +7,19 @@ from nnc import errors, graph, numpy, tree
 from nnc.array import Array, asarray
 from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
 from nnc.devices import devices
+from nnc.trace.core.collectives import (
+    all_gather,
+    all_to_all,
+    axis_index,
+    axis_size,
+    pmax,
+    pmean,
+    pmin,
+    ppermute,
+    psum,
+    psum_scatter,
+    pvary,
+)
 from nnc.trace.core.custom import custom_jvp, custom_vjp
 from nnc.trace.core.differentiate import grad, hvp, jvp, linear_transpose, linearize, stop_gradient, value_and_grad, vjp
 from nnc.trace.core.host import pure_callback
@@ -31,8 +44,12 @@ __all__ = [
     "Array",
     "DynamicGraph",
     "ShapeDtypeStruct",
+    "all_gather",
+    "all_to_all",
     "asarray",
     "associative_scan",
+    "axis_index",
+    "axis_size",
     "block_until_ready",
     "case_of",
     "checkpoint",
@@ -65,7 +82,14 @@ __all__ = [
     "nn",
     "numpy",
     "optim",
+    "pmax",
+    "pmean",
+    "pmin",
+    "ppermute",
+    "psum",
+    "psum_scatter",
     "pure_callback",
+    "pvary",
     "random",
     "scan",
     "scipy",

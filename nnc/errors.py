@@ -37,6 +37,7 @@ __all__ = [
     "ShapeError",
     "TraceError",
     "TreeError",
+    "UnboundAxisError",
     "UnsupportedError",
     "user_error",
 ]
@@ -68,6 +69,10 @@ class ArgumentTypeError(NncError, TypeError):
 
 class MissingNameError(NncError, AttributeError):
     """A module has nothing of this name."""
+
+
+class UnboundAxisError(NncError, NameError):
+    """No function is mapped over an axis of this name here."""
 
 
 class TreeError(NncError, ValueError):

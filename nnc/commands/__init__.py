@@ -3,6 +3,7 @@
 from nnc.commands import (
     attention,
     bins,
+    collective,
     constants,
     contract,
     control,
@@ -35,6 +36,7 @@ from nnc.commands import (
 __all__ = [
     "attention",
     "bins",
+    "collective",
     "constants",
     "contract",
     "control",

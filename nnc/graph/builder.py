@@ -135,6 +135,11 @@ class GraphBuilder:
         return len(self._nodes)
 
     @property
+    def last_node(self) -> Node:
+        """The last node so far."""
+        return self._nodes[-1]
+
+    @property
     def inputs(self) -> tuple[Symbol, ...]:
         """The inputs so far."""
         return tuple(self._inputs)

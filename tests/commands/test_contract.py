@@ -39,6 +39,16 @@ WITHOUT_ROWS |= {"fused", "with_epilogue", "unit"}  # made by lowering; tests/lo
 WITHOUT_ROWS |= {"pack"}  # likewise; test_pack shows it
 WITHOUT_ROWS |= {"pure_callback"}  # runs a function of the user; tests/trace/core/test_host.py shows it
 WITHOUT_ROWS |= {"callback", "check_finite"}  # they have effects instead of results; tests/debug shows them
+WITHOUT_ROWS |= {
+    "psum",
+    "pvary",
+    "pmax",
+    "pmin",
+    "all_gather",
+    "psum_scatter",
+    "all_to_all",
+    "ppermute",
+}  # rules join rows; test_collective
 # Commands that have no derivative on purpose: integers or booleans come out, the derivative is not wanted, or lowering makes them.
 NOT_DIFFERENTIABLE = {"nextafter", "max_pool_both"}
 NOT_DIFFERENTIABLE |= {"schur", "triangular_root"}  # factors are not unique; functions made of them are differentiated

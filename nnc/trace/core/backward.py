@@ -26,6 +26,7 @@ from nnc.commands.rules import (
 from nnc.context import get_context, set_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, bind
+from nnc.trace.core.axes import Axes
 from nnc.trace.core.staging import stage
 
 
@@ -123,15 +124,21 @@ def is_recording(tangents: Sequence[Any]) -> bool:
     return any(getattr(getattr(t, "owner", None), "linear", False) is True for t in tangents)
 
 
-def apply_pull_only(pull: Callable[..., Any], tangents: Sequence[Any], outputs: Sequence[TensorSpec]) -> list[Any]:
+def apply_pull_only(
+    pull: Callable[..., Any],
+    tangents: Sequence[Any],
+    outputs: Sequence[TensorSpec],
+    axes: Sequence[Axes | None] | None = None,
+) -> list[Any]:
     """Tangents of specs `outputs` under the linear map whose transpose is `pull(cotangents) -> cotangents`.
 
     While something is staged, `pull` is traced at once: its values are symbols of the graph being staged, which the linear
-    graph, that loops and branches take over into graphs of their own, must name as operands.
+    graph, that loops and branches take over into graphs of their own, must name as operands. `axes` are the named axes over which
+    the outputs vary, where a user's function is traced.
     """
     if get_context().staging is None:
         return list(_run_forward(pull_only, tangents, {"pull": pull, "outputs": tuple(outputs)}, ()))
-    staged = stage(lambda *cts: pull(cts), outputs, name="pull")
+    staged = stage(lambda *cts: pull(cts), outputs, name="pull", axes=axes)
     params = {"pull": None, "outputs": tuple(outputs)}
     return list(_run_forward(pull_only, [*tangents, *staged.captured], params, (staged.graph,)))
 

@@ -11,6 +11,7 @@ from nnc.context import get_context, new_level, set_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, bind
 from nnc.source import user_source
+from nnc.trace.core.axes import Axes, varying_over
 from nnc.trace.core.tracer import Tracer
 
 
@@ -22,6 +23,10 @@ class BatchTracer(Tracer):
     def __init__(self, trace: BatchTrace, value: Any, weak: bool = False) -> None:
         super().__init__(trace, value.spec.update(shape=value.spec.shape[1:]), get_context().source, weak)
         self.value = value
+
+    def varying_over(self) -> Axes | None:
+        """The axes over which its rows vary."""
+        return varying_over(self.value)
 
 
 class BatchTrace:

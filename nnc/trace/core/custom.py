@@ -24,6 +24,7 @@ from nnc.errors import (
 )
 from nnc.graph import Graph, TensorSpec, bind, find_interpreter
 from nnc.graph import command as get_command
+from nnc.trace.core.axes import aligned, sum_to
 from nnc.trace.core.backward import apply_pull_only
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import DualTrace, DualTracer
@@ -31,7 +32,7 @@ from nnc.trace.core.eager import EagerInterpreter
 from nnc.trace.core.flat import FlatFunction, FlatTree, call_function, check_callable, check_positions, name_of
 from nnc.trace.core.on_device import DeviceInterpreter
 from nnc.trace.core.specs import argument_spec, shapes_of
-from nnc.trace.core.staging import stage
+from nnc.trace.core.staging import axes_of, stage
 from nnc.trace.core.subgraphs import bind_for_rows, input_values
 from nnc.tracebacks import api_boundary
 from nnc.typing import P, Q, R, R_co, S
@@ -93,6 +94,7 @@ class _Custom(Generic[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         fixed, others = self._split(self._positional(args, kwargs))
         flat = FlatFunction.of(self._whole(fixed), others)
+        flat.arguments.dynamic = aligned(flat.leaves)  # so that each cotangent varies over the axes of its argument
         top = find_interpreter(flat.leaves)
         if isinstance(top, (EagerInterpreter, DeviceInterpreter)):
             result = call_function(self.fun, args)
@@ -112,7 +114,8 @@ class _Custom(Generic[P, R_co]):
             return flat.build_result(duals)
         specs = [argument_spec(x) for x in leaves]
         with activity(f"tracing {name_of(self.fun)} for {self.transform}"):
-            staged = stage(flat, specs, weak=[is_weak(x) for x in leaves], name=name_of(self.fun))
+            weak = [is_weak(x) for x in leaves]
+            staged = stage(flat, specs, weak=weak, name=name_of(self.fun), axes=axes_of(leaves))
         operands = [*input_values(leaves, specs), *staged.captured]
         params = {"rule": rule, "args": len(specs)}
         return flat.build_result(bind(get_command(self.transform), operands, params, (staged.graph,)))
@@ -310,12 +313,14 @@ class custom_vjp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
         if self.rules is None:
             raise self._missing("defvjp")
         fwd, bwd = self.rules
+        axes = axes_of(flat.leaves)
 
         def forward(primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
             return self._forward(fwd, fixed, flat, primals)
 
         def backward(residuals: FlatTree, outputs: Sequence[TensorSpec], cts: Sequence[Any]) -> list[Any]:
-            return self._backward(bwd, fixed, flat, residuals.build(residuals.dynamic), outputs, cts)
+            found = self._backward(bwd, fixed, flat, residuals.build(residuals.dynamic), outputs, cts)
+            return found if axes is None else [sum_to(ct, over) for ct, over in zip(found, axes, strict=True)]
 
         return VjpRule(forward, backward)
 
@@ -339,7 +344,8 @@ class VjpRule:
             return [ct for ct, t in zip(found, tangents, strict=True) if t is not None]
 
         moved = [spec for spec in specs if is_differentiable(spec)]
-        pushed = iter(apply_pull_only(pull, [t for t in tangents if t is not None], moved))
+        axes = axes_of([x for x in outputs if is_differentiable(x.spec)])
+        pushed = iter(apply_pull_only(pull, [t for t in tangents if t is not None], moved, axes))
         return outputs, [next(pushed) if is_differentiable(spec) else None for spec in specs]
 
 

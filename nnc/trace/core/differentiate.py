@@ -16,10 +16,11 @@ from nnc.array import Array, as_value, settled
 from nnc.commands import elementwise
 from nnc.commands.promote import dtype_of
 from nnc.commands.rules import zeros
-from nnc.context import activity
+from nnc.context import activity, get_context
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.spelling import spelled
+from nnc.trace.core.axes import matched, vary, varying_over
 from nnc.trace.core.backward import transpose_graph
 from nnc.trace.core.dual import Linearized, run_jvp, run_linearize
 from nnc.trace.core.flat import (
@@ -33,6 +34,7 @@ from nnc.trace.core.flat import (
     other_arguments,
 )
 from nnc.trace.core.specs import ShapeDtypeStruct, shapes_of, stage_function
+from nnc.trace.core.staging import axes_of
 from nnc.tracebacks import api_boundary
 from nnc.typing import A, Aux, B, First, Kinds, Leaf, No, P, R, Second, Ts, X, Yes, Zero
 
@@ -294,11 +296,11 @@ def vjp(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     """
     check_callable(fun, "nnc.vjp")
     result, arguments, linear, active, aux = _linearize("vjp", fun, primals, has_aux)
-    like = shapes_of(result)
+    like, axes = shapes_of(result), axes_of(FlatTree(result).dynamic)
 
     @api_boundary
     def vjp_fn(ct: Any) -> tuple[Any, ...]:
-        cts = _match("vjp_fn", "the cotangent", ct, "the result", like)
+        cts = matched(_match("vjp_fn", "the cotangent", ct, "the result", like), axes)
         with activity(f"pulling a cotangent back through {name_of(fun)}"):
             found = iter(_pull(linear, [*cts, *[None] * (len(linear.nonzero) - len(cts))]))
         gradients = [next(found) if on else zeros(x.spec) for on, x in zip(active, arguments.dynamic, strict=True)]
@@ -344,7 +346,7 @@ def linear_transpose(fun: Fun, *primals: Any) -> Any:
 
     @api_boundary
     def transposed(ct: Any) -> tuple[Any, ...]:
-        cts = _match("linear_transpose", "the cotangent", ct, "the result", like)
+        cts = matched(_match("linear_transpose", "the cotangent", ct, "the result", like), staged.axes or None)
         found = transpose_graph(staged.graph, staged.num_explicit, staged.captured, cts)
         inputs = staged.graph.input_specs
         return tuple(arguments.build([zeros(s) if x is None else x for x, s in zip(found, inputs, strict=False)]))
@@ -401,9 +403,13 @@ def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
         )  # fmt: skip
     flat = FlatFunction.of(_aux_last(fun, "nnc.jvp") if has_aux else fun, tuple(primals))
     given = _match("nnc.jvp", "tangents", tuple(tangents), "primals", tuple(primals))
-    seeds = [t if dtypes.is_inexact(dtype_of(p)) else None for p, t in zip(flat.leaves, given, strict=True)]
+    leaves = flat.leaves
+    if get_context().axes:  # where a tangent varies over a named axis its primal does
+        leaves = [vary(as_value(p), varying_over(t)) for p, t in zip(leaves, given, strict=True)]
+        given = [vary(t, varying_over(p)) for p, t in zip(leaves, given, strict=True)]
+    seeds = [t if dtypes.is_inexact(dtype_of(p)) else None for p, t in zip(leaves, given, strict=True)]
     with activity(f"tracing {name_of(fun)} for jvp"):
-        outputs, moved = run_jvp(flat, flat.leaves, seeds)
+        outputs, moved = run_jvp(flat, leaves, seeds)
     filled = [_zero_tangent(p) if t is None else t for p, t in zip(outputs, moved, strict=True)]
     result, direction = flat.build_result(outputs), flat.build_result(filled)
     return (result[0], direction[0], result[1]) if has_aux else (result, direction)
@@ -436,11 +442,11 @@ def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     """
     check_callable(fun, "nnc.linearize")
     result, _, linear, active, aux = _linearize("linearize", fun, primals, has_aux)
-    out, like = FlatTree(shapes_of(result)), shapes_of(primals)
+    out, like, axes = FlatTree(shapes_of(result)), shapes_of(primals), axes_of(FlatTree(primals).dynamic)
 
     @api_boundary
     def jvp_fn(*tangents: Any) -> Any:
-        given = _match("jvp_fn", "tangents", tangents, "primals", like)
+        given = matched(_match("jvp_fn", "tangents", tangents, "primals", like), axes)
         pushed = linear.push([t for t, on in zip(given, active, strict=True) if on])
         return out.build(pushed[: len(out.where)])
 

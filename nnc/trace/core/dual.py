@@ -20,6 +20,7 @@ from nnc.context import get_context, new_level, set_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.source import SourceLine, user_source
+from nnc.trace.core.axes import Axes, align, varying_over
 from nnc.trace.core.backward import push_graph
 from nnc.trace.core.staging import Staged, StagingTrace
 from nnc.trace.core.tracer import Tracer
@@ -37,6 +38,10 @@ class DualTracer(Tracer):
     ) -> None:
         self.owner, self.spec, self.source, self.weak = trace, primal.spec, source, weak
         self.primal, self.tangent = primal, tangent
+
+    def varying_over(self) -> Axes | None:
+        """The axes over which the primal varies; its tangent varies over the same."""
+        return varying_over(self.primal)
 
     def concrete(self, what: str, fix: str = "") -> NDArray:
         """The primal's value, where it has one."""
@@ -100,11 +105,25 @@ class DualTrace:
         return outputs, rule.jvp(primals, tangents, tuple(outputs), **static)
 
 
+class NamedDualTrace(DualTrace):
+    """Differentiates within a named axis: operands of a command vary over the same axes."""
+
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Sequence[Any]:
+        """Aligns the operands first, so that the linear part has the `pvary` nodes, too."""
+        return super().process(command, args if graphs else align(command, args), params, graphs)
+
+
+def _dual_trace(level: int, linear: StagingTrace | None) -> DualTrace:
+    return (NamedDualTrace if get_context().axes else DualTrace)(level, linear)
+
+
 def run_jvp(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
     """Values and tangents of a flat function; a tangent that is None is zero."""
-    trace = DualTrace(new_level(), None)
+    trace = _dual_trace(new_level(), None)
     try:
         with set_context(level=trace.level):
             outputs = fun(*[_dual(trace, p, t) for p, t in zip(primals, tangents, strict=True)])
@@ -146,7 +165,7 @@ def run_linearize(
     """Values of a flat function and its linear map in the inputs that are `active`."""
     level = new_level()
     linear = StagingTrace("linear", linear=True)  # made second, so that it is the inner one
-    trace = DualTrace(level, linear)
+    trace = _dual_trace(level, linear)
     values = [as_value(p) for p in primals]
     try:
         with set_context(level=linear.level):

@@ -17,7 +17,7 @@ from nnc.context import activity
 from nnc.errors import ShapeError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, spec_of
 from nnc.trace.core.flat import FlatFunction, FlatTree, check_callable, name_of
-from nnc.trace.core.staging import Staged, stage
+from nnc.trace.core.staging import Staged, axes_of, stage
 from nnc.tracebacks import api_boundary
 
 
@@ -94,7 +94,8 @@ def stage_function(
     """Traces `fun` on the specs of its arguments' leaves."""
     flat = FlatFunction.of(fun, args, kwargs)
     specs = [argument_spec(leaf) for leaf in flat.leaves]
-    return stage(flat, specs, weak=[is_weak(leaf) for leaf in flat.leaves], name=name_of(fun)), flat
+    weak = [is_weak(leaf) for leaf in flat.leaves]
+    return stage(flat, specs, weak=weak, name=name_of(fun), axes=axes_of(flat.leaves)), flat
 
 
 @api_boundary

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
 from nnc.array import Array, as_value
+from nnc.commands.rules import is_differentiable
 from nnc.commands.shape import broadcast_to
 from nnc.context import get_context, set_context
 from nnc.dtypes import TAPE
 from nnc.graph import Command, Graph, GraphBuilder, InlineGraph, Symbol, TensorSpec, spec_of
 from nnc.source import SourceLine, user_source
+from nnc.trace.core.axes import NOWHERE, Axes, align, axes_of_results, entered, outer_axes, union, vary, varying_over
 from nnc.trace.core.tracer import Tracer
 
 Flat = Callable[..., Sequence[Any]]
@@ -26,6 +28,11 @@ class StagedTracer(Tracer):
 
     def __init__(self, trace: StagingTrace, symbol: Symbol, source: SourceLine | None, weak: bool = False) -> None:
         self.owner, self.spec, self.source, self.weak, self.symbol = trace, symbol.spec, source, weak, symbol
+
+    def varying_over(self) -> Axes | None:
+        """The axes over which it varies, as its trace knows them."""
+        trace = cast("StagingTrace", self.owner)
+        return union((trace.varying_over(self.symbol), entered(self, trace.level)))
 
 
 class StagingTrace:
@@ -109,6 +116,10 @@ class StagingTrace:
             before.setdefault(key, symbol)
         self._spreads = before
 
+    def varying_over(self, symbol: Symbol) -> Axes | None:
+        """The axes over which a symbol varies; None where they are not known."""
+        return outer_axes(self.level)
+
     def is_known(self, symbol: Symbol) -> bool:
         """Whether a symbol stands for a known value: a constant, or a captured array."""
         return self.builder.is_constant(symbol) or isinstance(self.values.get(symbol), Array)
@@ -128,12 +139,84 @@ class StagingTrace:
         return Staged(graph, tuple(as_value(value) for value, _ in captured))
 
 
+class NamedStagingTrace(StagingTrace):
+    """Records commands within a named axis. It knows of each symbol over which axes it varies, and aligns operands.
+
+    `entry` are axes over which all captured values are made to vary: within a branch that not all places take no command may
+    join the values of places.
+    """
+
+    def __init__(self, name: str, entry: Axes = NOWHERE) -> None:
+        super().__init__(name)
+        context = get_context()
+        self.outer, self.outer_level, self.entry = context.staging, context.level, entry
+        self.constant_axes: Axes = entry | getattr(context.staging, "constant_axes", NOWHERE)
+        self._axes: dict[Symbol, Axes | None] = {}
+        self._entered: dict[int, tuple[Any, Any]] = {}  # captured values and the ones that vary, by identity
+
+    def named_input(self, spec: TensorSpec, weak: bool, axes: Axes | None) -> StagedTracer:
+        """A new explicit input that varies over these axes."""
+        tracer = self.input(spec, weak=weak)
+        self._axes[tracer.symbol] = axes
+        return tracer
+
+    def note_axes(self, tracer: StagedTracer, axes: Axes | None) -> None:
+        """Says over which axes a value varies."""
+        self._axes[tracer.symbol] = axes
+
+    def varying_over(self, symbol: Symbol) -> Axes | None:
+        """The axes over which a symbol varies; constants vary over none but those of `entry`, here and outside."""
+        if symbol in self._axes:
+            return self._axes[symbol]
+        return self.constant_axes if is_differentiable(symbol.spec) else NOWHERE
+
+    def symbol_of(self, value: Any) -> Symbol:
+        """The symbol that stands for `value` in this graph."""
+        value = self._enter(value)
+        symbol = super().symbol_of(value)
+        if isinstance(value, Tracer) and value.owner is not self:
+            self._axes[symbol] = varying_over(value)
+        return symbol
+
+    def _enter(self, value: Any) -> Any:
+        """A value; in place of a captured one, one that varies over the axes of `entry` and is made outside of this trace."""
+        if not (self.entry and isinstance(value, Tracer) and value.owner is not self and is_differentiable(value.spec)):
+            return value
+        found = self._entered.get(id(value))
+        if found is None:
+            with set_context(staging=self.outer, level=self.outer_level):
+                found = self._entered[id(value)] = (value, vary(value, self.entry))
+        return found[1]
+
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Sequence[Any]:
+        """Records a command whose operands vary over the same axes; commands with sub-graphs take them as they are."""
+        args = list(map(self._enter, args))
+        args = args if graphs else align(command, args)
+        operands = [self.varying_over(self.symbol_of(arg)) for arg in args]
+        outputs = super().process(command, args, params, graphs)
+        results = operands if command is broadcast_to else axes_of_results(self.builder.last_node, operands)
+        for tracer, axes in zip(outputs, results, strict=True):
+            self._axes[tracer.symbol] = axes
+        return outputs
+
+    def finish(self, outputs: Sequence[Any]) -> Staged:
+        """Ends the trace."""
+        symbols = [self.symbol_of(x) for x in outputs]
+        return replace(super().finish(outputs), axes=tuple(map(self.varying_over, symbols)))
+
+
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A traced graph. Its last inputs are hidden: they stand for `captured`, values from outside the function."""
+    """A traced graph. Its last inputs are hidden: they stand for `captured`, values from outside the function.
+
+    `axes` are the named axes over which its outputs vary, where it was traced within some.
+    """
 
     graph: Graph
     captured: tuple[Any, ...]
+    axes: tuple[Axes | None, ...] = ()
 
     def without_unread(self) -> Staged:
         """Returns the graph without nodes that no output depends on, and without captured values that only such nodes read."""
@@ -149,13 +232,34 @@ class Staged:
         return len(self.graph.inputs) - len(self.captured)
 
 
-def stage(fun: Flat, specs: Sequence[TensorSpec], *, weak: Sequence[bool] | None = None, name: str = "graph") -> Staged:
-    """Traces `fun`, which takes and returns flat sequences of values, on abstract arguments."""
-    trace = StagingTrace(name)
+def axes_of(values: Sequence[Any]) -> list[Axes | None] | None:
+    """The named axes over which values vary, for `stage`; None outside of named axes."""
+    return [varying_over(x) for x in values] if get_context().axes else None
+
+
+def stage(
+    fun: Flat, specs: Sequence[TensorSpec], *, weak: Sequence[bool] | None = None, name: str = "graph",
+    axes: Sequence[Axes | None] | None = None, entry: Axes = NOWHERE,
+) -> Staged:  # fmt: skip
+    """Traces `fun`, which takes and returns flat sequences of values, on abstract arguments.
+
+    Args:
+        fun: the function.
+        specs: of the arguments.
+        weak: which of them take the dtype of arrays that they meet.
+        name: of the graph.
+        axes: the named axes over which each argument varies (`axes_of`); None outside of named axes, and for functions whose
+            commands are aligned already, as the functions of rules are.
+        entry: axes over which captured values are made to vary.
+    """
     weak = weak or [False] * len(specs)
+    trace = StagingTrace(name) if axes is None else NamedStagingTrace(name, entry)
     try:
         with set_context(staging=trace, level=trace.level, source=None):
-            tracers = [trace.input(spec, weak=is_weak) for spec, is_weak in zip(specs, weak, strict=True)]
+            if isinstance(trace, NamedStagingTrace) and axes is not None:
+                tracers = [trace.named_input(*x) for x in zip(specs, weak, axes, strict=True)]
+            else:
+                tracers = [trace.input(spec, weak=is_weak) for spec, is_weak in zip(specs, weak, strict=True)]
             return trace.finish(fun(*tracers))
     finally:
         trace.alive = False

@@ -31,7 +31,7 @@ from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize
 from nnc.trace.core.flat import FlatFunction, call_function, check_callable, check_positions, name_of
 from nnc.trace.core.specs import argument_spec
-from nnc.trace.core.staging import stage
+from nnc.trace.core.staging import axes_of, stage
 from nnc.tracebacks import api_boundary
 from nnc.typing import P, R
 
@@ -139,7 +139,8 @@ def checkpoint(
             return call_function(fun, args, kwargs)
         with activity(f"tracing {name_of(fun)} for checkpoint"):
             specs = [argument_spec(x) for x in flat.leaves]
-            staged = stage(flat, specs, weak=[is_weak(x) for x in flat.leaves], name=name_of(fun))
+            weak = [is_weak(x) for x in flat.leaves]
+            staged = stage(flat, specs, weak=weak, name=name_of(fun), axes=axes_of(flat.leaves))
         outputs = bind(
             checkpoint_command,
             [*input_values(flat.leaves, staged.graph.input_specs), *staged.captured],

@@ -48,6 +48,10 @@ class Tracer(ArrayMethods):
         context = get_context()
         return context.program or (CPU if context.device is None else str(context.device.device.name))
 
+    def varying_over(self) -> Any:
+        """The named axes over which it varies (nnc.trace.core.axes); None where its trace does not know."""
+        return frozenset()
+
     def block_until_ready(self) -> Tracer:
         """Does nothing: a traced value is not computed yet."""
         return self

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
 
 from nnc import tree
 from nnc.array import as_value
+from nnc.commands.collective import INDEX
+from nnc.commands.constants import iota
 from nnc.commands.rules import Value, check_axis, lead
 from nnc.commands.shape import concatenate, slice_axis, transpose
 from nnc.context import activity
@@ -17,6 +19,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.spelling import spelled
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.flat import FlatFunction, check_callable, name_of
+from nnc.trace.core.named import check_axis_name, refuse_parts, stage_named
 from nnc.tracebacks import api_boundary
 from nnc.typing import P, R
 
@@ -40,7 +43,8 @@ def vmap(
         in_axes: the axis of each positional argument to map over: an int, None (not mapped), or a pytree of them that
             is a prefix of the arguments'.
         out_axes: where the axis goes in the result, likewise.
-        axis_name: a name for the axis in messages.
+        axis_name: a name for the axis. Within `fun`, nnc.psum and the other collectives join the values of all rows by it, and
+            gradients of values that are the same in all rows are sums over the rows.
         axis_size: size of the mapped axis, needed where no argument is mapped.
         chunk_size: how many rows to run at once.
 
@@ -62,6 +66,7 @@ def vmap(
         raise user_error(
             ArgumentError, "nnc.vmap", f"chunk_size is {chunk_size!r}.", fix="give a positive number of rows."
         )
+    check_axis_name("nnc.vmap", axis_name)
     label = f"vmap{'' if axis_name is None else f' over {axis_name!r}'}"
 
     @wraps(fun)
@@ -73,7 +78,8 @@ def vmap(
         rows = [_to_front(x, axis) if axis is not None else x for x, axis in zip(flat.leaves, axes, strict=True)]
         batched = [axis is not None for axis in axes]
         with activity(f"tracing {name_of(fun)} for {label}"):
-            outputs, mapped_outputs = run_chunks(flat, size, rows, batched, chunk_size or size)
+            run = run_chunks if axis_name is None else partial(run_named, axis_name)
+            outputs, mapped_outputs = run(flat, size, rows, batched, chunk_size or size)
         targets = _spread(out_axes, flat.build_result(outputs), "out_axes")
         where = flat.out.where if flat.out is not None else []
         chosen = [targets[i] for i in where]
@@ -103,6 +109,20 @@ def run_chunks(
         column = [lead(n, x[i], b[i]) if on else x[i] for n, x, b in parts]
         joined.append(concatenate(*column, axis=0) if on else column[0])
     return joined, flags
+
+
+def run_named(
+    name: str, flat: Callable[..., Sequence[Any]], size: int, rows: Sequence[Any], batched: Sequence[bool], chunk: int
+) -> tuple[list[Value], list[bool]]:
+    """Likewise, for rows that are the places along a named axis: `flat` is traced for one of them, and its graph run for all."""
+    staged, axis = stage_named(flat, name, size, rows, batched)
+    if chunk < size:
+        refuse_parts(staged.graph, axis, chunk)
+    index = iota(shape=(size,), dtype=INDEX.dtype, axis=0)
+    mapped = [x for x, on in zip(rows, batched, strict=True) if on]
+    operands = [index, *mapped, *staged.captured]
+    flags = [True] * (1 + len(mapped)) + [False] * len(staged.captured)
+    return run_chunks(lambda *values: staged.graph.evaluate(values), size, operands, flags, chunk)
 
 
 class _NotMapped:

@@ -18,9 +18,11 @@ from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import Graph, TensorSpec, bind
 from nnc.spelling import spelled
+from nnc.trace.core.axes import NOWHERE, Axes, union, vary, varying_over
 from nnc.trace.core.flat import FlatTree, call_function, check_callable, definition_of, name_of
+from nnc.trace.core.named import refuse_joins
 from nnc.trace.core.specs import argument_spec
-from nnc.trace.core.staging import Staged, stage
+from nnc.trace.core.staging import Staged, axes_of, stage
 from nnc.trace.loops.branch_rules import share_captures
 from nnc.trace.loops.carry import check_settings, takes
 from nnc.tracebacks import api_boundary
@@ -203,6 +205,10 @@ def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[A
         check_callable(branch, where)
     given, fix = FlatTree(operands), f"give every branch one parameter for each of the {len(operands)} operands."
     leaves = [as_operand(leaf, where, "an operand") for leaf in given.dynamic]
+    entry = varying_over(index) or NOWHERE
+    if entry:  # places take different branches
+        leaves = [vary(leaf, entry) for leaf in leaves]
+    axes = axes_of(leaves)
     specs = [argument_spec(leaf) for leaf in leaves]
     traced: list[tuple[Staged, FlatTree, list[bool]]] = []
     for branch in branches:
@@ -216,10 +222,12 @@ def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[A
             return [as_value(x) for x in found]
 
         with activity(f"tracing {name_of(branch)} for {where.removeprefix('nnc.')}"):
-            staged = stage(run, specs, weak=[is_weak(leaf) for leaf in leaves], name=name_of(branch))
+            weak_leaves = [is_weak(leaf) for leaf in leaves]
+            staged = stage(run, specs, weak=weak_leaves, name=name_of(branch), axes=axes, entry=entry)
         traced.append((staged, box[0], box[1]))
     _check_results(where, branches, traced)
-    stages = _common_dtypes(traced)
+    refuse_joins(where, "the index", [staged.graph for staged, _, _ in traced], entry)
+    stages = _common_specs(traced, axes, entry)
     captured, graphs = share_captures(stages)
     values = [astype(leaf, spec.dtype, where) for leaf, spec in zip(leaves, specs, strict=True)]
     results = bind(case_command, [index, *values, *captured], {"checked": checked}, graphs)
@@ -227,18 +235,27 @@ def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[A
     return traced[0][1].build([x.as_weak() if w else x for x, w in zip(results, weak, strict=True)])
 
 
-def _common_dtypes(traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> list[Staged]:
-    """The branches with weak results (Python numbers) converted to the dtype of the others."""
+def _common_specs(
+    traced: Sequence[tuple[Staged, FlatTree, list[bool]]], axes: Sequence[Axes | None] | None, entry: Axes
+) -> list[Staged]:
+    """The branches with weak results (Python numbers) converted to the dtype of the others, and results that vary over the named
+    axes over which those of some branch do, or its index.
+    """
     stages = []
     wanted = _wanted(traced)
+    columns = zip(*[staged.axes for staged, _, _ in traced], strict=True)
+    spread = [NOWHERE] * len(wanted) if axes is None else [union([entry, *column]) for column in columns]
     for staged, _, _ in traced:
         graph = staged.graph
-        if any(s.dtype != t for s, t in zip(graph.output_specs, wanted, strict=True)):
+        varies = axes is not None and list(staged.axes) != spread
+        if varies or any(s.dtype != t for s, t in zip(graph.output_specs, wanted, strict=True)):
 
             def run(*values: Any, graph: Graph = graph) -> list[Any]:
-                return [astype(as_value(x), t) for x, t in zip(graph.evaluate(values), wanted, strict=True)]
+                results = zip(graph.evaluate(values), wanted, spread, strict=True)
+                return [vary(astype(as_value(x), t), over) for x, t, over in results]
 
-            again = stage(run, graph.input_specs, name=graph.name)
+            known = None if axes is None else [*axes, *map(varying_over, staged.captured)]
+            again = stage(run, graph.input_specs, name=graph.name, axes=known)
             staged = Staged(again.graph, (*staged.captured, *again.captured))
         stages.append(staged)
     return stages

@@ -10,8 +10,10 @@ from nnc.commands.promote import as_operand, astype, is_weak
 from nnc.commands.rules import Value
 from nnc.errors import ShapeError, TreeError, user_error
 from nnc.graph import TensorSpec
+from nnc.trace.core.axes import Axes, union, vary, varying_over
 from nnc.trace.core.flat import FlatTree, definition_of, name_of
 from nnc.trace.core.specs import argument_spec
+from nnc.trace.core.staging import axes_of
 
 
 class Carry:
@@ -22,6 +24,8 @@ class Carry:
         self.tree = FlatTree(value)
         self.leaves = [as_operand(leaf, where, "a carried value") for leaf in self.tree.dynamic]
         self._stays_weak = self.weak
+        self.axes = axes_of(self.leaves)  # over which a value varies in some iteration; None outside of named axes
+        self.is_settled = True  # whether no iteration was found to vary over more
 
     @property
     def specs(self) -> list[TensorSpec]:
@@ -36,12 +40,19 @@ class Carry:
     @property
     def values(self) -> list[Value]:
         """The values as operands."""
-        return [astype(leaf, spec.dtype, self.where) for leaf, spec in zip(self.leaves, self.specs, strict=True)]
+        values = [astype(leaf, spec.dtype, self.where) for leaf, spec in zip(self.leaves, self.specs, strict=True)]
+        return values if self.axes is None else [vary(x, axes) for x, axes in zip(values, self.axes, strict=True)]
 
     def take(self, changed: Mapping[int, Any]) -> None:
         """Gives weak starting values other dtypes."""
         for i, dtype in changed.items():
             self.leaves[i] = astype(self.leaves[i], dtype, self.where)
+
+    def spread(self, axes: Sequence[Axes | None]) -> None:
+        """Has each value vary over these axes, too."""
+        following = [union(pair) for pair in zip(self.axes or (), axes, strict=True)]
+        self.is_settled = self.is_settled and following == self.axes
+        self.axes = following
 
     def accept(self, following: Any, fun: Any) -> tuple[list[Any], dict[int, Any]]:
         """The leaves of the carry that `fun` returned, and the dtypes that weak starting values have to take first.
@@ -84,6 +95,9 @@ class Carry:
                 operands=lines_of,
                 fix=f"convert the initial values, or the results of {source}, with .astype(...) or nnp.broadcast_to.",
             )  # fmt: skip
+        if self.axes is not None:
+            self.spread([varying_over(x) for x in result])
+            result = [vary(x, axes) for x, axes in zip(result, self.axes, strict=True)]
         return result, changed
 
     def build(self, results: Sequence[Any]) -> Any:

@@ -22,7 +22,9 @@ from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TraceError, TreeError, user_error
 from nnc.graph import bind, spec_of
 from nnc.spelling import spelled
+from nnc.trace.core.axes import NOWHERE, varying_over
 from nnc.trace.core.flat import FlatTree, call_function, check_callable, name_of
+from nnc.trace.core.named import refuse_joins
 from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import stage
 from nnc.trace.core.vectorize import vmap
@@ -103,7 +105,7 @@ def while_loop(
             ArgumentError, "nnc.while_loop", f"max_steps is {max_steps!r}.", fix="give a number of rounds, or None."
         )
     check_strategy("nnc.while_loop", checkpoint)
-    carry = Carry("nnc.while_loop", init_val)
+    carry, entry = Carry("nnc.while_loop", init_val), NOWHERE
     while True:
         box: list[Any] = []
 
@@ -113,14 +115,22 @@ def while_loop(
             box.append(nodes_so_far())
             result = _call(body_fun, "nnc.while_loop", "body_fun(carry)", carry.tree.build(values))
             following, changed = carry.accept(result, body_fun)
-            box.append(changed)
+            varies = varying_over(condition) or NOWHERE
+            if varies:  # places leave the loop after different numbers of iterations
+                carry.spread([varies] * len(carry.leaves))
+            box.extend((changed, varies))
             return [condition, *following]
 
         with activity(f"tracing {name_of(body_fun)} for while_loop"):
-            staged = stage(run, [ROUND, *carry.specs], weak=[False, *carry.weak], name=name_of(body_fun))
-        if not box[1]:
+            axes = None if carry.axes is None else [entry, *carry.axes]
+            staged = stage(
+                run, [ROUND, *carry.specs], weak=[False, *carry.weak], name=name_of(body_fun), axes=axes, entry=entry
+            )
+        if not box[1] and carry.is_settled and box[2] == entry:
             break
         carry.take(box[1])
+        carry.is_settled, entry = True, box[2]
+    refuse_joins("nnc.while_loop", "the test", [staged.graph], entry)
     params = {"carries": len(carry.leaves), "before": box[0], "max_steps": max_steps, "checkpoint": checkpoint}
     results = bind(while_, [*carry.values, *staged.captured], params, (staged.graph,))
     return carry.build(results[: len(carry.leaves)])
@@ -415,10 +425,12 @@ def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, use
 
         with activity(f"tracing {name} for {where.removeprefix('nnc.')}"):
             specs = [ROUND, *elements, *carry.specs]
-            staged = stage(run, specs, weak=[False] * (1 + len(elements)) + carry.weak, name=name)
-        if not box[0]:
+            axes = None if carry.axes is None else [NOWHERE, *[varying_over(x) for x in stacked], *carry.axes]
+            staged = stage(run, specs, weak=[False] * (1 + len(elements)) + carry.weak, name=name, axes=axes)
+        if not box[0] and carry.is_settled:
             break
         carry.take(box[0])
+        carry.is_settled = True
     params = {"xs": len(elements), "carries": n, "length": count, "reverse": bool(reverse), "checkpoint": checkpoint}
     results = bind(scan_command, [*stacked, *carry.values, *staged.captured], params, (staged.graph,))
     last = carry.build(results[:n])

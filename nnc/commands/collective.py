@@ -1,0 +1,275 @@
+"""Collectives: commands that join the values which the places along a named axis hold.
+
+The last operand of each, `index`, is the number of the place, a value that differs from place to place along this axis alone. It
+tells which axis is meant: dispatch finds the trace of the axis by it, and a batching rule to which it comes with the batch axis
+joins rows; else the rule only adds an axis to the operand. nnc/trace/core/named.py makes it.
+
+`psum` takes values that differ from place to place to one that is the same everywhere, `pvary` back; each is the other's transpose.
+References compute the result of a place where all places hold these operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.elementwise import convert, equal, mul, select
+from nnc.commands.index import gather, move_axis
+from nnc.commands.reduce import reduce_max, reduce_min, reduce_sum
+from nnc.commands.rules import (
+    Derivative,
+    Linear,
+    Tangents,
+    Value,
+    check_dtype,
+    lead,
+    zeros,
+)
+from nnc.commands.shape import broadcast_to, transpose
+from nnc.errors import DTypeError, ShapeError, user_error
+from nnc.graph import Attribute, Command, TensorSpec, register
+
+NDArray = np.ndarray[Any, Any]
+Batched = tuple[tuple[Value, ...], tuple[bool, ...]]
+Perm = tuple[tuple[int, int], ...]
+INDEX = TensorSpec((), dtypes.int32)  # of the number of a place
+
+equalises: Attribute[bool] = Attribute(
+    "equalises", "the result is the same at all places along the axis whose number of the place is the last operand"
+)
+
+
+def _check_index(name: str, index: TensorSpec) -> None:
+    if index != INDEX:
+        raise user_error(
+            ShapeError if index.shape else DTypeError, name, "its last operand must be the number of the place.",
+            operands={"index": index}, fix="call the function of nnc of the same name within a named axis.",
+        )  # fmt: skip
+
+
+def _same(name: str) -> Callable[..., TensorSpec]:
+    """The shape rule of commands whose result is like their operand."""
+
+    def infer(x: TensorSpec, index: TensorSpec, **params: Any) -> TensorSpec:
+        _check_index(name, index)
+        return x
+
+    return infer
+
+
+def _linear(push: Callable[..., Value], pull: Callable[..., Value]) -> Derivative:
+    """The rules of a command that is linear in its first operand; `pull` is its transpose."""
+
+    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
+        return (push(tangents[0], primals[1], **params),)
+
+    def back(cotangents: tuple[Value, ...], operands: tuple[Value | Linear, ...], **params: Any) -> Tangents:
+        return pull(cotangents[0], operands[1], **params), None
+
+    return Derivative(jvp, back)
+
+
+def _rows(size: int, x: Value, batched: bool, rows: int) -> Value:
+    """The operand with the batch axis, whose rows are the places of the axis."""
+    if rows != size:
+        raise user_error(
+            ShapeError, "vmap", f"a named axis of {size} places was mapped as one of {rows} rows.",
+            fix="map a whole named axis at once.",
+        )  # fmt: skip
+    return lead(rows, x, batched)
+
+
+# -- sums --------------------------------------------------------------------------------------------------------------
+
+
+def _times(x: Value, size: int) -> Value:
+    """`x` times the number of places."""
+    return mul(x, broadcast_to(np.asarray(size, x.spec.dtype), shape=x.spec.shape))
+
+
+def _psum_batch(
+    rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str
+) -> Batched:
+    x, index = operands
+    if not batched[1]:
+        return (psum(x, index, size=size, axis_name=axis_name),), (True,)
+    if not batched[0]:
+        return (_times(x, size),), (False,)
+    return (reduce_sum(_rows(size, x, True, rows), axes=(0,)),), (False,)
+
+
+def _psum_infer(x: TensorSpec, index: TensorSpec, *, size: int, axis_name: str) -> TensorSpec:
+    _check_index("psum", index)
+    check_dtype("psum", x, lambda dtype: not dtypes.is_bool(dtype), "a number")
+    return x
+
+
+psum: Command = register(
+    "psum", 2, infer=_psum_infer,
+    reference=lambda x, index, *, size, axis_name: (x * np.asarray(size, x.dtype)).astype(x.dtype),
+    derivative=_linear(lambda *x, **p: psum(*x, **p), lambda *x, **p: pvary(*x, **p)),
+    batch=_psum_batch, effect="collective", equalises=True, cost=lambda x, index, **params: x.size,
+)  # fmt: skip
+
+
+def _pvary_batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Batched:
+    return ((operands[0] if batched[1] else pvary(*operands, **params)),), (batched[0],)
+
+
+pvary: Command = register(
+    "pvary", 2, infer=_same("pvary"), reference=lambda x, index, **params: np.array(x),
+    derivative=_linear(lambda *x, **p: pvary(*x, **p), lambda *x, **p: psum(*x, **p)),
+    batch=_pvary_batch, cannot_fail=True, cost=lambda x, index, **params: 0,
+    example=lambda rng: ((np.ones((2, 3), np.float32), np.int32(0)), {"size": 1, "axis_name": "i"}),
+)  # fmt: skip
+
+# -- extrema -----------------------------------------------------------------------------------------------------------
+
+
+def _extremum(name: str, reduce: Command) -> Command:
+    def infer(x: TensorSpec, index: TensorSpec, *, size: int, axis_name: str) -> TensorSpec:
+        _check_index(name, index)
+        check_dtype(name, x, lambda dtype: not dtypes.is_complex(dtype), "real")
+        return x
+
+    def batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str) -> Batched:
+        x, index = operands
+        if not batched[1]:
+            return (command(x, index, size=size, axis_name=axis_name),), (True,)
+        return (reduce(_rows(size, x, True, rows), axes=(0,)) if batched[0] else x,), (False,)
+
+    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
+        """The tangent of the place that holds the extreme element; places with equal ones share it equally."""
+        x, index = primals
+        at = convert(equal(x, pvary(outputs[0], index, **params)), dtype=x.spec.dtype)
+        return (psum(mul(tangents[0], at), index, **params) / psum(at, index, **params),)
+
+    command = register(
+        name, 2, infer=infer, reference=lambda x, index, **params: np.array(x), derivative=Derivative(jvp), batch=batch,
+        effect="collective", equalises=True, cost=lambda x, index, **params: x.size,
+    )  # fmt: skip
+    return command
+
+
+pmax: Command = _extremum("pmax", reduce_max)
+pmin: Command = _extremum("pmin", reduce_min)
+
+# -- all_gather and psum_scatter ---------------------------------------------------------------------------------------
+
+
+def _all_gather_infer(x: TensorSpec, index: TensorSpec, *, size: int, axis_name: str) -> TensorSpec:
+    _check_index("all_gather", index)
+    return x.update(shape=(size, *x.shape))
+
+
+def _all_gather_batch(
+    rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str
+) -> Batched:
+    x, index = operands
+    if not batched[1]:
+        return (move_axis(all_gather(x, index, size=size, axis_name=axis_name), 1, 0),), (True,)
+    return (_rows(size, x, batched[0], rows),), (False,)
+
+
+all_gather: Command = register(
+    "all_gather", 2, infer=_all_gather_infer, reference=lambda x, index, *, size, axis_name: np.stack([x] * size),
+    derivative=_linear(lambda *x, **p: all_gather(*x, **p), lambda *x, **p: psum_scatter(*x, **p)),
+    batch=_all_gather_batch, effect="collective", cost=lambda x, index, **params: 0,
+)  # fmt: skip
+
+
+def _check_parts(name: str, x: TensorSpec, size: int) -> None:
+    if not x.shape or x.shape[0] != size:
+        raise user_error(
+            ShapeError, name, f"axis 0 of the operand must have one element for each of the {size} places.",
+            operands={"x": x}, fix="split the axis first.",
+        )  # fmt: skip
+
+
+def _psum_scatter_infer(x: TensorSpec, index: TensorSpec, *, size: int, axis_name: str) -> TensorSpec:
+    _psum_infer(x, index, size=size, axis_name=axis_name)
+    _check_parts("psum_scatter", x, size)
+    return x.update(shape=x.shape[1:])
+
+
+def _psum_scatter_batch(
+    rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str
+) -> Batched:
+    x, index = operands
+    if not batched[1]:
+        return (psum_scatter(move_axis(x, 0, 1), index, size=size, axis_name=axis_name),), (True,)
+    return (reduce_sum(_rows(size, x, True, rows), axes=(0,)) if batched[0] else _times(x, size),), (True,)
+
+
+psum_scatter: Command = register(
+    "psum_scatter", 2, infer=_psum_scatter_infer,
+    reference=lambda x, index, *, size, axis_name: (x[int(index)] * np.asarray(size, x.dtype)).astype(x.dtype),
+    derivative=_linear(lambda *x, **p: psum_scatter(*x, **p), lambda *x, **p: all_gather(*x, **p)),
+    batch=_psum_scatter_batch, effect="collective", cost=lambda x, index, **params: x.size,
+)  # fmt: skip
+
+# -- all_to_all and ppermute -------------------------------------------------------------------------------------------
+
+
+def _all_to_all_infer(x: TensorSpec, index: TensorSpec, *, size: int, axis_name: str) -> TensorSpec:
+    _check_index("all_to_all", index)
+    _check_parts("all_to_all", x, size)
+    return x
+
+
+def _all_to_all_batch(
+    rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str
+) -> Batched:
+    x, index = operands
+    if not batched[1]:
+        return (move_axis(all_to_all(move_axis(x, 0, 1), index, size=size, axis_name=axis_name), 1, 0),), (True,)
+    x = _rows(size, x, batched[0], rows)
+    return (transpose(x, permutation=(1, 0, *range(2, x.spec.ndim))),), (True,)
+
+
+# Part k goes to place k, which stacks the parts that it gets in the order of the places.
+all_to_all: Command = register(
+    "all_to_all", 2, infer=_all_to_all_infer,
+    reference=lambda x, index, *, size, axis_name: np.stack([x[int(index)]] * size),
+    derivative=_linear(lambda *x, **p: all_to_all(*x, **p), lambda *x, **p: all_to_all(*x, **p)),
+    batch=_all_to_all_batch, effect="collective", cost=lambda x, index, **params: 0,
+)  # fmt: skip
+
+
+def _backwards(perm: Perm) -> Perm:
+    return tuple((target, source) for source, target in perm)
+
+
+def _ppermute_batch(
+    rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str, perm: Perm
+) -> Batched:
+    x, index = operands
+    if not batched[1]:
+        return (ppermute(x, index, size=size, axis_name=axis_name, perm=perm),), (True,)
+    x = _rows(size, x, batched[0], rows)
+    sources = dict(_backwards(perm))
+    if x.spec.size:
+        x = gather(x, np.asarray([sources.get(k, 0) for k in range(size)]), axes=(0,), batch=0, mode="clip")
+    if len(sources) < size:
+        got = np.asarray([k in sources for k in range(size)])
+        x = select(broadcast_to(got, shape=x.spec.shape, axes=(0,)), x, zeros(x.spec))
+    return (x,), (True,)
+
+
+def _ppermute_reference(x: NDArray, index: NDArray, *, size: int, axis_name: str, perm: Perm) -> NDArray:
+    return np.array(x) if int(index) in dict(_backwards(perm)) else np.zeros_like(x)
+
+
+def _pull_permuted(ct: Value, index: Value, *, perm: Perm, **params: Any) -> Value:
+    return ppermute(ct, index, perm=_backwards(perm), **params)
+
+
+# perm: pairs (source, target); places that are no target get zeros.
+ppermute: Command = register(
+    "ppermute", 2, infer=_same("ppermute"), reference=_ppermute_reference,
+    derivative=_linear(lambda *x, **p: ppermute(*x, **p), _pull_permuted), batch=_ppermute_batch,
+    effect="collective", cost=lambda x, index, **params: 0,
+)  # fmt: skip

@@ -1,0 +1,121 @@
+"""Functions within a named axis: how one is traced for a place along it, and how axes are found by their names.
+
+The function is traced once, for one place, and not for all rows: then the trace knows of each value whether it is the same at all
+places, the graph can be run by `vmap` for all of them, and a graph with no `vmap` around it is the program of one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nnc.array import as_value
+from nnc.commands.collective import INDEX
+from nnc.commands.promote import is_weak
+from nnc.context import get_context, set_context
+from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, UnboundAxisError, user_error
+from nnc.graph import Graph
+from nnc.trace.core.axes import NOWHERE, Axes, NamedAxis, collectives_over, names_of, union, varying_over
+from nnc.trace.core.staging import NamedStagingTrace, Staged
+
+
+def check_axis_name(where: str, name: Any) -> None:
+    """Raises unless `name` is a name for an axis, or None."""
+    if name is not None and (not isinstance(name, str) or not name):
+        raise user_error(
+            ArgumentTypeError, where, f"axis_name must be a string, it is {name!r}.",
+            fix='give a name such as axis_name="i".',
+        )  # fmt: skip
+
+
+def stage_named(
+    fun: Callable[..., Sequence[Any]], name: str, size: int, values: Sequence[Any], mapped: Sequence[bool],
+    means: bool = False,
+) -> tuple[Staged, NamedAxis]:  # fmt: skip
+    """Traces `fun` for one place along an axis.
+
+    Args:
+        fun: takes and returns flat sequences of values.
+        name: of the axis.
+        size: the number of places.
+        values: arguments; of those that are mapped, the rows of all places.
+        mapped: which arguments are mapped.
+        means: gradients of values that vary over the axis are those of their mean.
+
+    Returns:
+        the graph, whose inputs are the number of the place, the mapped arguments and captured values; and the axis.
+    """
+    trace = NamedStagingTrace(name)
+    try:
+        with set_context(staging=trace, level=trace.level, source=None) as context:
+            index = trace.named_input(INDEX, False, NOWHERE)
+            axis = NamedAxis(name, size, index, trace.level, means)
+            trace.note_axes(index, frozenset((axis,)))
+            arguments = []
+            for x, on in zip(values, mapped, strict=True):
+                if on:
+                    row = as_value(x)
+                    spec = row.spec.update(shape=row.spec.shape[1:])
+                    x = trace.named_input(spec, is_weak(row), union((varying_over(row), frozenset((axis,)))))
+                arguments.append(x)
+            with set_context(axes=(*context.axes, axis)):
+                return trace.finish(fun(*arguments)), axis
+    finally:
+        trace.alive = False
+
+
+def refuse_parts(graph: Graph, axis: NamedAxis, chunk: int) -> None:
+    """Raises where a graph joins the values of all rows, of which only `chunk` are run at a time."""
+    for node in collectives_over(graph, frozenset((axis,))):
+        raise user_error(
+            ArgumentError, "nnc.vmap",
+            f"chunk_size={chunk} runs {axis.size} rows in parts, but {node.command.name} over {axis.name!r} needs all at once.",
+            operands={"called": f"at {node.source.describe()}" if node.source else "by a derivative"},
+            fix="leave chunk_size out.",
+        )  # fmt: skip
+
+
+def refuse_joins(where: str, choice: str, graphs: Sequence[Graph], axes: Axes) -> None:
+    """Raises where sub-graphs that not all places run, or not equally often, join the values of the places.
+
+    Args:
+        where: the function of nnc.
+        choice: the value that decides, in the message.
+        graphs: sub-graphs.
+        axes: the axes over which that value varies.
+    """
+    if not axes:
+        return
+    for node in (node for graph in graphs for node in collectives_over(graph, axes)):
+        name = node.params["axis_name"]
+        raise user_error(
+            TraceError, where,
+            f"{choice} varies over {names_of(axes)}, so places would not all reach {node.command.name} over {name!r} within.",
+            operands={"called": f"at {node.source.describe()}"} if node.source else {},
+            fix=f"make {choice} the same at all places, for example with nnc.pmax({choice.split()[-1]}, {name!r}).",
+        )  # fmt: skip
+
+
+def find_axes(where: str, axis_name: Any) -> list[NamedAxis]:
+    """The axes of one name, or of a tuple of names, in its order.
+
+    Raises:
+        UnboundAxisError: the function is not mapped over an axis of that name.
+    """
+    names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise user_error(
+            ArgumentTypeError, where, f"axis_name must be a name or a tuple of names, it is {axis_name!r}.",
+            fix='give the name that was given to nnc.vmap, such as "i".',
+        )  # fmt: skip
+    bound = {axis.name: axis for axis in get_context().axes}
+    for name in names:
+        if name not in bound:
+            listed = f"bound are {', '.join(map(repr, bound))}" if bound else "none is bound"
+            raise user_error(
+                UnboundAxisError, where, f"there is no axis {name!r} here; {listed}.",
+                fix=f"call it within a function that is mapped with nnc.vmap(f, axis_name={name!r}).",
+            )  # fmt: skip
+    if len(set(names)) < len(names):
+        raise user_error(ArgumentError, where, f"axis_name {names!r} names one axis twice.", fix="name each axis once.")
+    return [bound[name] for name in names]
