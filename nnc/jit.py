@@ -18,7 +18,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, user_error
 from nnc.executable import Executable, Lowered, Run, prefetching
 from nnc.fork import new_rlock
 from nnc.lower.program.background import deferring
-from nnc.options import Options, parse_bytes
+from nnc.options import Options, Precision, parse_bytes
 from nnc.retraces import (
     Change,
     captured_changes,
@@ -53,6 +53,7 @@ class Settings(TypedDict, total=False):
     autotune: bool
     contract: bool
     flush_denormals: bool | None
+    precision: Precision | None
     max_traces: int | None
 
 
@@ -75,6 +76,7 @@ def compile(
     autotune: bool = False,
     contract: bool = False,
     flush_denormals: bool | None = None,
+    precision: Precision | None = None,
     max_traces: int | None = None,
 ) -> Any:
     """Compiles `fun`: it is traced once for each combination of shapes, dtypes, tree structures and static arguments.
@@ -98,6 +100,9 @@ def compile(
             in float32 and float64: results differ from eager results in the last digit.
         flush_denormals: whether numbers below the smallest normal one count as 0, with which processors compute ten
             times as fast; by default in all that computes nothing in float64. Never in LAPACK's kernels.
+        precision: of products of float32 on graphics processors: "float32", or the faster "tf32" (10 bits of mantissa) and
+            "bfloat16" (7 bits), which add up in float32; by default the environment's NNC_PRECISION, else "float32". The CPU
+            computes in float32 in any case.
         max_traces: how many traces are allowed; without it, `nnc.errors.RetraceWarning` tells of the 8th, 16th and so
             on.
 
@@ -120,7 +125,7 @@ def compile(
         return lambda f: compile(
             f, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
             donate_argnames=donate_argnames, device=device, memory_budget=memory_budget, streams=streams, autotune=autotune,
-            contract=contract, flush_denormals=flush_denormals, max_traces=max_traces,
+            contract=contract, flush_denormals=flush_denormals, precision=precision, max_traces=max_traces,
         )  # fmt: skip
     check_callable(fun, "nnc.compile")
     place = None if device is None else find_device(device, "nnc.compile").name
@@ -143,6 +148,8 @@ def compile(
     )
     if memory_budget is not None:
         options = options.update(memory_budget=parse_bytes(memory_budget))
+    if precision is not None:
+        options = options.update(precision=precision)
     signature = Signature.of(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return Compiled(signature, options, max_traces, place)
 

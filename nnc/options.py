@@ -23,6 +23,7 @@ _UNITS: dict[str, int] = {"": 1, "b": 1} | {
     for suffix, base in (("", 1000), ("b", 1000), ("ib", 1024))
 }
 Allocator = Literal["portfolio", "article", "article-size"]
+Precision = Literal["float32", "tf32", "bfloat16"]
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 
@@ -51,6 +52,8 @@ class Options:
             demands it.
         contract: products that are only added are rounded once, with their sum.
         flush_denormals: denormal numbers count as 0; None: in steps that compute nothing in float64. LAPACK keeps them.
+        precision: of products of float32 on graphics processors (NNC_PRECISION): "float32", or the faster "tf32" (10 bits of
+            mantissa) and "bfloat16" (7 bits), which add up in float32. The CPU computes all in float32.
         keeps: inputs of which the caller of the program keeps, between calls, the packed forms that the pass `keep` takes out.
 
     Example:
@@ -73,10 +76,12 @@ class Options:
     compact: bool = False
     contract: bool = False
     flush_denormals: bool | None = None
+    precision: Precision = "float32"
     keeps: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_allocator(self.allocator, "allocator")
+        check_precision(self.precision, "precision")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Options:
@@ -103,6 +108,7 @@ class Options:
             kernel_threads=_kernel_threads(variables),
             guard=_flag("NNC_GUARD", variables.get("NNC_GUARD", "")),
             native=_flag("NNC_NATIVE", variables.get("NNC_NATIVE") or "1"),
+            precision=check_precision(variables.get("NNC_PRECISION") or "float32", "NNC_PRECISION"),
         )
 
     def update(self, **changes: Any) -> Options:
@@ -179,6 +185,23 @@ def check_allocator(name: str, where: str) -> Allocator:
             return cast(Allocator, known)
     fix = f"choose one of {', '.join(map(repr, get_args(Allocator)))}."
     raise user_error(ArgumentError, where, f"{name!r} is no memory planner.", fix=fix)
+
+
+def check_precision(name: str, where: str) -> Precision:
+    """The name of a precision, as it is.
+
+    Raises:
+        ArgumentError: there is no such precision.
+
+    Example:
+        >>> check_precision("tf32", "precision")
+        'tf32'
+    """
+    for known in get_args(Precision):
+        if name == known:
+            return cast(Precision, known)
+    fix = f"choose one of {', '.join(map(repr, get_args(Precision)))}."
+    raise user_error(ArgumentError, where, f"{name!r} is no precision of products.", fix=fix)
 
 
 def _cache_folder(variables: Mapping[str, str]) -> Path | None:

@@ -289,8 +289,8 @@ class Kernel:
             vectors hold something else.
         in_place: whether an output may lie where an operand of its epilogue does.
         expect: announces that the kernel may be asked for, so that its libraries can be loaded meanwhile.
-        queue: (step, device) -> the function that queues a step on a device with memory of its own, by a library for instance,
-            given the addresses of inputs and outputs and the handle of a stream; None where it does not take the step.
+        queue: (step, device, precision) -> the function that queues a step on a device with memory of its own, by a library for
+            instance, given the addresses of inputs and outputs and the handle of a stream.
     """
 
     backend: str
@@ -306,7 +306,7 @@ class Kernel:
     in_place: bool = True
     expect: Callable[[], None] = field(default=lambda: None)
     device: str = CPU
-    queue: Callable[[Any, Any], Callable[[Sequence[int], int], None] | None] | None = None
+    queue: Callable[[Any, Any, str], Callable[[Sequence[int], int], None]] | None = None
 
 
 def add_kernel(target: Command | str, new: Kernel) -> None:

@@ -230,4 +230,11 @@ def plan_memory(bound: Bound, options: Options) -> Planned:
             raise InternalError(f"{bound.name}: arena buffers {clash[0]} and {clash[1]} overlap in the memory plan")
     offsets: dict[int, int] = dict(zip(inside, arena.offsets, strict=True))
     placed = tuple(map(offsets.get, range(len(bound.buffers))))
-    return Planned(bound, placed, arena.peak, arena.lower_bound, flush_denormals=options.flush_denormals)
+    return Planned(
+        bound,
+        placed,
+        arena.peak,
+        arena.lower_bound,
+        flush_denormals=options.flush_denormals,
+        precision=options.precision,
+    )

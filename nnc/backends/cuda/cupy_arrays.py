@@ -33,25 +33,32 @@ def _add(command: Command) -> None:
     def run(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[str, Any]) -> None:
         store(command, reference[command](*inputs, **params), outputs)
 
-    add_kernel(command, Kernel(BACKEND, run, priority=1, device=CUDA, queue=_queue))
+    add_kernel(command, Kernel(BACKEND, run, priority=1, device=CUDA, queue=queue))
 
 
-def _queue(step: Step, device: Any) -> Callable[[Sequence[int], int], None]:
-    """The function that runs the reference of a step on CuPy's arrays."""
+def queue(step: Step, device: Any, precision: str) -> Callable[[Sequence[int], int], None]:
+    """The function that runs the reference of a step on CuPy's arrays.
+
+    Args:
+        step: of a program.
+        device: of CUDA.
+        precision: is of no interest: CuPy computes in the dtypes of the operands.
+    """
     return partial(_run, step, device)
 
 
 def _run(step: Step, device: Any, addresses: Sequence[int], stream: int) -> None:
     count, function = len(step.inputs), reference[step.command]
+    results = step.outputs[: step.command.outputs]  # behind them may lie a workspace
 
     def compute(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[str, Any]) -> None:
         found = function(*(_widened(x, view) for x, view in zip(inputs, step.inputs, strict=True)), **params)
         values = found if isinstance(found, tuple) else (found,)
-        for view, out, value in zip(step.outputs, outputs, values, strict=True):
+        for view, out, value in zip(results, outputs, values, strict=True):
             out[...] = _rounded(value) if view.spec.dtype == dtypes.bfloat16 else value
 
     with device.arrays_in(stream):
-        arrays = [_array(device, view, at) for view, at in zip((*step.inputs, *step.outputs), addresses, strict=True)]
+        arrays = [_array(device, view, at) for view, at in zip((*step.inputs, *results), addresses, strict=False)]
         try:
             compute(arrays[:count], arrays[count:], step.params)
         except NncError:

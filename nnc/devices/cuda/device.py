@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from nnc.devices.cuda.memory import CudaPool, Lease
 from nnc.devices.cuda.streams import CudaEvent, CudaStream
 from nnc.devices.protocol import Block, Elements, NDArray
 from nnc.errors import UnsupportedError, user_error
+
+T = TypeVar("T")
 
 _OLDEST = (8, 0)  # compute capability that printed kernels are made for
 
@@ -76,6 +78,7 @@ class CudaDevice:
         self.stream, self.sending = self.new_stream(), self.new_stream()
         self.pool = CudaPool(context, self.stream)
         self.transfer, self.driver = CudaTransfer(self), CudaDriver(context)
+        self._made: dict[Any, Any] = {}
 
     @property
     def cupy(self) -> Any:
@@ -146,6 +149,18 @@ class CudaDevice:
         waiting = [each for x in operands for each in x.block.owner.pending()]
         for out in results:
             out.block.owner.depend_on(waiting)
+
+    def library(self, make: Callable[[CudaDevice], T]) -> T:
+        """An object that a library has for this device, which is made once.
+
+        Args:
+            make: makes it.
+        """
+        if make not in self._made:
+            with self.current():
+                self._made[make] = make(self)
+        found: T = self._made[make]
+        return found
 
     # -- CuPy's arrays -------------------------------------------------------------------------------------------------
 

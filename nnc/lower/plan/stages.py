@@ -280,7 +280,7 @@ class Planned:
     """A bound program and the offset of each buffer in the arena (None outside it).
 
     `lower_bound` is the largest live set of the arena, in bytes. `recomputed` are nodes that run once more to fit into a budget.
-    `flush_denormals`: see Options.
+    `flush_denormals`, `precision`: see Options.
     """
 
     bound: Bound
@@ -289,6 +289,7 @@ class Planned:
     lower_bound: int
     recomputed: tuple[Node, ...] = ()
     flush_denormals: bool | None = None
+    precision: str = "float32"
 
     @property
     def peak(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc.context import timed
-from nnc.devices.cuda import Completion, CudaDevice, Lease
+from nnc.devices.cuda import Completion, CudaDevice, Lease, StepRun
 from nnc.devices.memory import DeviceMemory
 from nnc.errors import DeviceError, InternalError, NncError, user_error
 from nnc.lower.kernels.launch import Assembler
@@ -63,8 +63,9 @@ class CudaModule:
             return [int(self._functions[printed.function(launch)].ptr) for launch in printed.launches]
         views = (*step.inputs, *step.outputs)
         queue = self._program.kernels[id(step)].queue
-        run = queue(step, self._device) if queue is not None else None
-        return [self._device.driver.add_step(len(views), run or partial(self._run_on_host, step, launches))]
+        on_host: StepRun = partial(self._run_on_host, step, launches)
+        run = on_host if queue is None else queue(step, self._device, self._program.planned.precision)
+        return [self._device.driver.add_step(len(views), run)]
 
     def _run_on_host(self, step: Step, launches: Launches, addresses: Sequence[int], stream: int) -> None:
         """Copies the operands of a step to the host, runs its reference there, and copies the results back."""

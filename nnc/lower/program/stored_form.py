@@ -64,6 +64,7 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
         "offsets": planned.offsets,
         "arena": [planned.arena_bytes, planned.lower_bound],
         "flush_denormals": planned.flush_denormals,
+        "precision": planned.precision,
         "recomputed": [writer.node(node) for node in planned.recomputed],
         "streams": schedule.streams,
         "signals": [[signal.before, signal.after] for signal in schedule.signals],
@@ -531,7 +532,9 @@ def _read_plan(tree: Tree, reader: _Reader) -> Planned:
     )
     arena_bytes, lower_bound = tree["arena"]
     recomputed = tuple(graphs(i).nodes[0] for i in tree["recomputed"])
-    return Planned(bound, tuple(tree["offsets"]), arena_bytes, lower_bound, recomputed, tree["flush_denormals"])
+    return Planned(
+        bound, tuple(tree["offsets"]), arena_bytes, lower_bound, recomputed, tree["flush_denormals"], tree["precision"]
+    )
 
 
 def _read_schedule(tree: Tree) -> Schedule:

@@ -1,0 +1,147 @@
+"""Products by cuBLASLt: descriptions, strides, batches, types and the workspace, on a stand-in for the library."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.errors import ArgumentError, DeviceError
+from tests.devices.cuda.cublaslt import FakeCublasLt
+from tests.devices.cuda.machine import Machine
+from tests.devices.test_ptx import check_close
+
+TOLERANCE = {"float64": 1e-13, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
+
+
+@pytest.fixture
+def library(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> FakeCublasLt:
+    made = FakeCublasLt(machine)
+    monkeypatch.setattr(importlib.import_module("nnc.backends.cuda.products"), "load_library", lambda: made)
+    return made
+
+
+def drawn(*shape: int, dtype: str = "float32") -> Any:
+    return nnp.asarray(np.random.default_rng(sum(shape)).normal(size=shape), dtype)
+
+
+def check(f: Any, machine: Machine, *arrays: Any, dtype: str = "float32", **settings: Any) -> None:
+    wanted = nnc.compile(f)(*arrays)
+    compiled = nnc.compile(f, **settings)
+    for _ in range(2):
+        check_close(compiled(*nnc.device_put(arrays, machine.name)), wanted, TOLERANCE[dtype])
+
+
+CASES = {
+    "plain": (lambda x, y: x @ y, (5, 7), (7, 3)),
+    "left transposed": (lambda x, y: x.T @ y, (7, 5), (7, 3)),
+    "right transposed": (lambda x, y: x @ y.T, (5, 7), (3, 7)),
+    "both transposed": (lambda x, y: x.T @ y.T, (7, 5), (3, 7)),
+    "result transposed": (lambda x, y: (x @ y).T, (5, 7), (7, 3)),
+    "one row": (lambda x, y: x @ y, (1, 7), (7, 3)),
+    "one column": (lambda x, y: x @ y, (5, 7), (7, 1)),
+    "vector": (lambda x, y: x @ y, (7,), (7, 3)),
+    "inner": (lambda x, y: x @ y, (7,), (7,)),
+    "outer": (lambda x, y: nnp.outer(x, y), (5,), (3,)),
+    "batched": (lambda x, y: x @ y, (4, 5, 7), (4, 7, 3)),
+    "batched twice": (lambda x, y: nnp.einsum("abij,bajk->abik", x, y), (2, 3, 5, 7), (3, 2, 7, 4)),
+    "shared right": (lambda x, y: x @ y, (4, 5, 7), (7, 3)),
+    "shared left": (lambda x, y: x @ y, (5, 7), (4, 7, 3)),
+    "heads": (lambda x, y: nnp.einsum("bthd,bshd->bhts", x, y), (2, 5, 3, 8), (2, 6, 3, 8)),
+    "slices": (lambda x, y: x[:, 1:6] @ y[2:7], (4, 9), (9, 3)),
+    "strided rows": (lambda x, y: x[::2] @ y, (6, 7), (7, 3)),
+    "strided columns": (lambda x, y: x[:, ::2] @ y, (6, 8), (4, 3)),
+    "two sums": (lambda x, y: nnp.einsum("aij,jia->a", x, y), (2, 3, 4), (4, 3, 2)),
+    "no rows": (lambda x, y: x @ y, (0, 7), (7, 3)),
+    "no terms": (lambda x, y: x @ y, (5, 0), (0, 3)),
+}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("case", CASES)
+def test_a_product_is_the_cpus(case: str, dtype: str, machine: Machine, library: FakeCublasLt) -> None:
+    f, *shapes = CASES[case]
+    check(f, machine, *(drawn(*shape, dtype=dtype) for shape in shapes), dtype=dtype)
+
+
+def test_a_batch_is_one_call(machine: Machine, library: FakeCublasLt) -> None:
+    nnc.compile(lambda x, y: x @ y)(*nnc.device_put((drawn(4, 5, 7), drawn(4, 7, 3)), machine.name))
+    machine.sim.synchronize()
+    (call,) = library.calls
+    assert call["d"] == {"kind": 0, "rows": 3, "columns": 5, "leading": 3, 5: 4, 6: 15}
+    assert call["a"] == {"kind": 0, "rows": 3, "columns": 7, "leading": 3, 5: 4, 6: 21}
+    assert call["b"] == {"kind": 0, "rows": 7, "columns": 5, "leading": 7, 5: 4, 6: 35}
+
+
+def test_precision_selects_the_sums_of_float32_alone(machine: Machine, library: FakeCublasLt) -> None:
+    for dtype, precision, sums in (
+        ("float32", None, 68), ("float32", "float32", 68), ("float32", "tf32", 77), ("float32", "bfloat16", 75),
+        ("float64", "tf32", 70), ("bfloat16", "tf32", 68), ("float16", None, 68),
+    ):  # fmt: skip
+        check(
+            lambda x, y: x @ y,
+            machine,
+            drawn(5, 7, dtype=dtype),
+            drawn(7, 3, dtype=dtype),
+            dtype=dtype,
+            precision=precision,
+        )
+        assert library.calls[-1]["sums"] == sums
+
+
+def test_the_environment_sets_the_precision(
+    machine: Machine, library: FakeCublasLt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNC_PRECISION", "tf32")
+    check(lambda x, y: x @ y, machine, drawn(5, 7), drawn(7, 3))
+    assert library.calls[-1]["sums"] == 77
+
+
+def test_an_unknown_precision_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"'tf16' is no precision of products[^$]*'float32', 'tf32', 'bfloat16'"):
+        nnc.compile(lambda x: x, precision="tf16")
+
+
+def test_a_large_product_gets_a_planned_workspace(machine: Machine, library: FakeCublasLt) -> None:
+    x, y = nnc.device_put((drawn(128, 512), drawn(512, 256)), machine.name)
+    f = nnc.compile(lambda x, y: nnp.tanh(x @ y))
+    check_close(f(x, y), nnp.tanh(drawn(128, 512) @ drawn(512, 256)), 1e-4)
+    assert library.calls[-1]["workspace"] == 8 << 20
+    assert f.lower(x, y).compile().memory_plan.peak >= 8 << 20
+
+
+def test_products_without_an_algorithm_run_on_arrays_of_cupy(machine: Machine, library: FakeCublasLt) -> None:
+    library.refuses = True
+    check(lambda x, y: x @ y, machine, drawn(4, 5, 7), drawn(4, 7, 3))
+    assert library.calls == []
+
+
+def test_integers_and_complex_numbers_run_on_arrays_of_cupy(machine: Machine, library: FakeCublasLt) -> None:
+    x = nnp.arange(12).reshape(3, 4)
+    for y in (x, x.astype("complex64") * (1 + 2j)):
+        f = nnc.compile(lambda x: x @ x.T)
+        check_close(f(nnc.device_put(y, machine.name)), f(y))
+    assert library.calls == []
+
+
+def test_a_status_of_the_library_is_worded(machine: Machine, library: FakeCublasLt) -> None:
+    library.cublasLtMatmul = lambda *_: 13
+    with pytest.raises(DeviceError, match="cublasLtMatmul of cuBLASLt reports status 13"):
+        nnc.compile(lambda x: x @ x)(nnc.device_put(drawn(3, 3), machine.name))
+
+
+def test_without_the_library_products_run_on_arrays_of_cupy(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("nnc.backends.cuda.products"), "load_library", lambda: None)
+    check(lambda x, y: x @ y, machine, drawn(5, 7), drawn(7, 3))
+
+
+def test_a_loop_moves_the_operands_of_its_products(machine: Machine, library: FakeCublasLt) -> None:
+    def f(ws: Any, x: Any) -> Any:
+        return nnc.scan(lambda x, w: (nnp.tanh(x @ w), x), x, ws)
+
+    check(f, machine, drawn(5, 6, 6), drawn(4, 6))
+    assert len(library.calls) >= 10
