@@ -156,7 +156,7 @@ def _norms(jac: Array) -> Array:
 def _dogleg(jac: Array, f: Array, scale: Array, radius: Array) -> Array:
     """The step of scaled length `radius` or less that goes down the gradient and then towards Newton's point."""
     scaled = jac / scale
-    newton = -_solve(scaled, f)
+    newton = -solve_factored(factorise(scaled), f)
     slope = -la.matmul(f, scaled)
     steepness = la.vector_norm(slope)
     curvature = la.vector_norm(la.matmul(scaled, slope))
@@ -175,16 +175,21 @@ def _dogleg(jac: Array, f: Array, scale: Array, radius: Array) -> Array:
     return el.where(whole, newton, el.where(reach < radius, between, short)) / scale
 
 
-def _solve(jac: Array, f: Array) -> Array:
-    """The solution of a system whose pivots of 0 are replaced by small numbers: a long step, which is cut afterwards."""
-    packed, _, rows = lu(jac)
+def factorise(x: Array) -> tuple[Array, Array, Array]:
+    """Two triangles, and the order of the rows, of a matrix. Pivots of 0 become small numbers, so that no system is refused."""
+    packed, _, rows = lu(x)
     lower, upper = unpack(packed)
-    places = arange(f.spec.size)
+    places = arange(x.spec.shape[0])
     diagonal = upper[places, places]
     largest = max_(el.abs(upper))
-    least = float(np.finfo(f.dtype).eps) * el.where(largest > 0, largest, 1)
-    upper = upper.at[places, places].set(el.where(el.abs(diagonal) > least, diagonal, least))
-    y = la.solve_triangular(lower, take(f, rows), lower=True, unit_diagonal=True)
+    least = float(np.finfo(x.dtype).eps) * el.where(largest > 0, largest, 1)
+    return lower, upper.at[places, places].set(el.where(el.abs(diagonal) > least, diagonal, least)), rows
+
+
+def solve_factored(factors: tuple[Array, Array, Array], b: Array) -> Array:
+    """The solution of the system of a factorised matrix: long where it is singular."""
+    lower, upper, rows = factors
+    y = la.solve_triangular(lower, take(b, rows), lower=True, unit_diagonal=True)
     return la.solve_triangular(upper, y, lower=False)
 
 

@@ -34,7 +34,7 @@ def _count(value: int) -> Array:
 
 def _limit(tol: Any, atol: Any, b: Vector) -> Any:
     """The square of the norm that the residual must not exceed: that of max(tol · ‖b‖, atol)."""
-    return el.maximum(el.square(tol) * squares(b), el.square(atol))
+    return el.square(el.maximum(el.multiply(tol, el.sqrt(squares(b))), atol))
 
 
 @spelled
