@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.special import gammaln, xlogy
-from nnc.scipy.stats.evaluate import HALF_LINE, Continuous
+from nnc.scipy.special import gammainc, gammaincc, gammaln, xlogy
+from nnc.scipy.stats.evaluate import HALF_LINE, Continuous, log_of
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
-__all__ = ["logpdf", "pdf"]
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
 
 def _log_density(y: Array, a: Array) -> Array:
@@ -55,6 +55,78 @@ def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
         Array([0.        , 0.27067057], dtype=float64)
     """
     return _FAMILY.pdf(lambda y, a: el.exp(_log_density(y, a)), x, a, loc, scale)
+
+
+@spelled
+def logcdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Returns the logarithm of `cdf`, exact in both tails.
+
+    Args:
+        x: real, any shape; broadcasts with the parameters.
+        a: shape, above 0.
+        loc: the least number.
+        scale: factor of its width, above 0; the mean is loc + a · scale.
+
+    Example:
+        >>> logcdf(np.asarray([-1.0, 2.0]), 3.0)
+        Array([       -inf, -1.12910165], dtype=float64)
+    """
+    return _FAMILY.logcdf(lambda y, a: log_of(gammainc(a, y), gammaincc(a, y)), x, a, loc, scale)
+
+
+@spelled
+def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Returns the probability of numbers up to x: the incomplete gamma function P(a, y) for y ≥ 0, 0 below.
+
+    Here y = (x − loc) / scale.
+
+    Args:
+        x: real, any shape; broadcasts with the parameters.
+        a: shape, above 0.
+        loc: the least number.
+        scale: factor of its width, above 0; the mean is loc + a · scale.
+
+    Example:
+        >>> cdf(np.asarray([-1.0, 2.0]), 3.0)
+        Array([0.        , 0.32332358], dtype=float64)
+    """
+    return _FAMILY.cdf(lambda y, a: gammainc(a, y), x, a, loc, scale)
+
+
+@spelled
+def logsf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Returns the logarithm of `sf`, exact in both tails.
+
+    Args:
+        x: real, any shape; broadcasts with the parameters.
+        a: shape, above 0.
+        loc: the least number.
+        scale: factor of its width, above 0; the mean is loc + a · scale.
+
+    Example:
+        >>> logsf(np.asarray([-1.0, 2.0]), 3.0)
+        Array([ 0.        , -0.39056209], dtype=float64)
+    """
+    return _FAMILY.logsf(lambda y, a: log_of(gammaincc(a, y), gammainc(a, y)), x, a, loc, scale)
+
+
+@spelled
+def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Returns the probability of numbers above x, 1 − cdf without cancellation.
+
+    the incomplete gamma function Q(a, y) for y ≥ 0, 1 below. Here y = (x − loc) / scale.
+
+    Args:
+        x: real, any shape; broadcasts with the parameters.
+        a: shape, above 0.
+        loc: the least number.
+        scale: factor of its width, above 0; the mean is loc + a · scale.
+
+    Example:
+        >>> sf(np.asarray([-1.0, 2.0]), 3.0)
+        Array([1.        , 0.67667642], dtype=float64)
+    """
+    return _FAMILY.sf(lambda y, a: gammaincc(a, y), x, a, loc, scale)
 
 
 def __dir__() -> list[str]:

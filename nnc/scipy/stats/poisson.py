@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.special import gammaln, xlogy
-from nnc.scipy.stats.evaluate import Counts
+from nnc.numpy import reductions as red
+from nnc.numpy.creation import arange
+from nnc.scipy.special import gammainc, gammaincc, gammaln, xlogy
+from nnc.scipy.stats.evaluate import Counts, every, read
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
-__all__ = ["logpmf", "pmf"]
+__all__ = ["cdf", "entropy", "logpmf", "pmf", "sf"]
 
 
 def _valid(mu: Array) -> Array:
@@ -18,6 +22,14 @@ def _valid(mu: Array) -> Array:
 
 def _log_mass(k: Array, mu: Array) -> Array:
     return xlogy(k, mu) - gammaln(k + 1) - mu
+
+
+_MANY = 60  # mean from which the entropy's series is exact to 1e-15
+_TERMS = 160  # of the sum for smaller means; 12 standard deviations and more
+_SERIES = (  # of negative powers of the mean
+    -1 / 12, -1 / 24, -19 / 360, -9 / 80, -863 / 2520, -1375 / 1008, -33953 / 5040, -57281 / 1440, -3250433 / 11880,
+    -378351 / 176,
+)  # fmt: skip
 
 
 _FAMILY = Counts("poisson", _valid)
@@ -53,6 +65,69 @@ def pmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
         Array([0.22313017, 0.33469525, 0.25102144], dtype=float32)
     """
     return _FAMILY.pmf(lambda k, mu: el.exp(_log_mass(k, mu)), k, mu, loc)
+
+
+@spelled
+def cdf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Returns the probability of numbers up to x: the incomplete gamma function Q(⌊k⌋ + 1, μ) for k ≥ 0, 0 below.
+
+    Args:
+        k: counts, of any real dtype and shape; broadcasts with the parameters.
+        mu: mean, 0 or above.
+        loc: shift of the counts.
+
+    Example:
+        >>> cdf(np.asarray([0, 1, 2]), 1.5)
+        Array([0.22313017, 0.5578254 , 0.80884683], dtype=float32)
+    """
+    return _FAMILY.cdf(lambda k, mu: gammaincc(k + 1, mu), k, mu, loc)
+
+
+@spelled
+def sf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Returns the probability of numbers above x, 1 − cdf without cancellation.
+
+    the incomplete gamma function P(⌊k⌋ + 1, μ) for k ≥ 0, 1 below.
+
+    Args:
+        k: counts, of any real dtype and shape; broadcasts with the parameters.
+        mu: mean, 0 or above.
+        loc: shift of the counts.
+
+    Example:
+        >>> sf(np.asarray([0, 1, 2]), 1.5)
+        Array([0.77686983, 0.4421746 , 0.19115317], dtype=float32)
+    """
+    return _FAMILY.sf(lambda k, mu: gammainc(k + 1, mu), k, mu, loc)
+
+
+@spelled
+def entropy(mu: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Returns the entropy −Σₖ pmf(k) log(pmf(k)), in nats.
+
+    The sum is taken where the mean is below 60; above, its asymptotic series (Evans and Boersma, 1988).
+
+    Args:
+        mu: mean, 0 or above, any shape; broadcasts with loc.
+        loc: shift of the counts, on which the entropy does not depend.
+
+    Example:
+        >>> entropy(np.asarray([0.0, 1.5]))
+        Array([0.        , 1.53940465], dtype=float64)
+    """
+    (mu, loc), finish = read("poisson.entropy", (mu, loc), wide=True)
+    mu = mu + 0 * loc
+    some, many = every(mu > 0, mu < _MANY), mu >= _MANY
+    few = el.where(some, mu, 1)[..., None]
+    log_mass = _log_mass(arange(_TERMS, dtype=mu.spec.dtype), few)
+    entropy_of_few = -red.sum(el.exp(log_mass) * log_mass, axis=-1)
+    rate = el.where(many, mu, _MANY)
+    series = 0 * rate
+    for coefficient in reversed(_SERIES):
+        series = (series + coefficient) / rate
+    entropy_of_many = el.log(2 * math.pi * math.e * rate) / 2 + series
+    result = el.where(some, entropy_of_few, el.where(many, entropy_of_many, el.where(el.equal(mu, 0), 0, math.nan)))
+    return finish(result)
 
 
 def __dir__() -> list[str]:
