@@ -9,7 +9,7 @@ import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
-from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, shorten, user_error
 from nnc.optim.arguments import Scalar, check_scalar, check_state
 from nnc.optim.base import (
     GradientTransformation,
@@ -119,12 +119,14 @@ class MultiStepsState(NamedTuple):
         gradient_step: steps made.
         inner_opt_state: state of the inner optimizer.
         acc_grads: accumulated gradients, a tree like the parameters.
+        skip_state: measurements of `should_skip_update_fn`.
     """
 
     mini_step: Any
     gradient_step: Any
     inner_opt_state: Any
     acc_grads: Any
+    skip_state: Any = ()
 
 
 class MultiSteps:
@@ -134,6 +136,8 @@ class MultiSteps:
         opt: the optimizer of the steps.
         every_k_schedule: k, or a function from the number of steps made to k.
         use_grad_mean: False adds gradients up.
+        should_skip_update_fn: (gradients, steps made, params) -> (a 0-d bool, measurements): gradients are left out where the
+            bool is True, such as `skip_not_finite`; the measurements are kept in the state.
         accumulator_dtype: default the parameter's, float32 for 16-bit floats.
 
     Raises:
@@ -152,7 +156,7 @@ class MultiSteps:
     @spelled
     def __init__(
         self, opt: GradientTransformation, every_k_schedule: int | Callable[[Any], Any], use_grad_mean: bool = True,
-        accumulator_dtype: Any = None,
+        should_skip_update_fn: Callable[..., tuple[Any, Any]] | None = None, accumulator_dtype: Any = None,
     ) -> None:  # fmt: skip
         check_transformation("MultiSteps", "opt", opt)
         if not callable(every_k_schedule) and (not isinstance(every_k_schedule, int) or every_k_schedule < 1):
@@ -162,6 +166,13 @@ class MultiSteps:
             )  # fmt: skip
         self._opt, self._mean, self._dtype = opt, use_grad_mean, accumulator_dtype
         self._every = every_k_schedule
+        if should_skip_update_fn is not None and not callable(should_skip_update_fn):
+            raise user_error(
+                ArgumentTypeError, "MultiSteps",
+                f"should_skip_update_fn is {shorten(should_skip_update_fn)}, not a function of gradients, count and parameters.",
+                fix="pass nnc.optim.skip_not_finite.",
+            )  # fmt: skip
+        self._skip = should_skip_update_fn
 
     def init(self, params: Any) -> MultiStepsState:
         """The state before the first gradient.
@@ -170,7 +181,9 @@ class MultiSteps:
             params: a pytree.
         """
         grads = make_state("MultiSteps", lambda p: zeros_for(p, self._dtype), params)
-        return MultiStepsState(zero_count(), zero_count(), self._opt.init(params), grads)
+        zeros = map_trainable("MultiSteps", nnp.zeros_like, "params", params)
+        skip_state = () if self._skip is None else self._skip(zeros, zero_count(), params)[1]
+        return MultiStepsState(zero_count(), zero_count(), self._opt.init(params), grads, skip_state)
 
     def update(self, updates: A, state: MultiStepsState, params: Any = None, **extra: Any) -> tuple[A, MultiStepsState]:
         """Updates that are 0 but for every k-th call, and the next state.
@@ -198,10 +211,16 @@ class MultiSteps:
         due = state.mini_step == k - 1
         zeros = map_trainable("MultiSteps", nnp.zeros_like, "updates", new)
         none = map_trainable("MultiSteps", nnp.zeros_like, "acc_grads", total)
-        return select_tree(due, new, zeros), MultiStepsState(
+        after = MultiStepsState(
             nnp.where(due, 0, state.mini_step + 1), state.gradient_step + astype(due, dtypes.int64),
-            select_tree(due, inner_state, state.inner_opt_state), select_tree(due, none, total),
+            select_tree(due, inner_state, state.inner_opt_state), select_tree(due, none, total), state.skip_state,
         )  # fmt: skip
+        moves = select_tree(due, new, zeros)
+        if self._skip is None:
+            return moves, after
+        skip, measured = self._skip(updates, state.gradient_step, params)
+        kept = select_tree(skip, state, after)
+        return select_tree(skip, zeros, moves), kept._replace(skip_state=measured)
 
     def has_updated(self, state: MultiStepsState) -> Array:
         """Whether the last call made a step.

@@ -14,11 +14,7 @@ NAMES = {
             "Rprop",
         )
     },
-    "apply_every": "MultiSteps",
-    "named_chain": "chain",
     "partition": "multi_transform",
-    "zero_nans": "apply_if_finite",
-    "skip_not_finite": "apply_if_finite",
     "polyak_averaging": "incremental_update, or ema",
     "GradScaler": "DynamicLossScale",
     "clip_grad_norm_": "chain(clip_by_global_norm(...), optimizer)",

@@ -124,6 +124,22 @@ OPTAX |= {
     "madgrad with decay": lambda o: o.madgrad(o.linear_schedule(0.125, 0.0, 16), 0.8, 0.1, 1e-3),
     "sm3": lambda o: o.sm3(RATE),
     "sm3 with decay": lambda o: o.chain(o.scale_by_sm3(0.8, 0.9, 1e-2), o.scale(-RATE)),
+    "noisy_sgd": lambda o: o.noisy_sgd(RATE, 0.1, 0.6, key=3),
+    "centralize": lambda o: o.chain(o.centralize(), o.sgd(RATE)),
+    "normalize_by_update_norm": lambda o: o.chain(o.normalize_by_update_norm(2.0, 1e-3), o.sgd(RATE)),
+    "scale_by_param_block_norm": lambda o: o.chain(o.scale_by_param_block_norm(1.5), o.sgd(RATE)),
+    "keep_params_nonnegative": lambda o: o.chain(o.sgd(RATE), o.keep_params_nonnegative()),
+    "zero_nans": lambda o: o.chain(o.zero_nans(), o.adam(RATE)),
+    "conditionally_transform": lambda o: o.chain(o.conditionally_transform(o.trace(0.9), lambda t: t % 3 != 1), o.scale(-RATE)),
+    "conditionally_mask": lambda o: o.conditionally_mask(o.adam(RATE), lambda t: t % 3 != 1),
+    "monitor": lambda o: o.chain(o.monitor({"norm": o.measure_with_ema(o.global_norm, 0.9)}), o.sgd(RATE)),
+    "named_chain": lambda o: o.named_chain(("moments", o.scale_by_adam()), ("step", o.scale(-RATE))),
+    "flatten": lambda o: o.flatten(o.chain(o.clip_by_block_rms(0.5), o.adam(RATE))),
+    "apply_every": lambda o: o.chain(o.sgd(RATE, 0.9), o.apply_every(3)),
+    "selective_transform": lambda o: o.selective_transform(o.adam(RATE), freeze_mask={"w": True, "b": False, "k": False}),
+    "accumulation that skips": lambda o: o.MultiSteps(
+        o.adam(RATE), 3, should_skip_update_fn=lambda g, t, p: o.skip_large_updates(g, t, p, 30.0)
+    ).gradient_transformation(),
     "sam": sharpness,
     "sam that keeps its state": lambda o: o.sam(o.adamw(RATE), o.sgd(0.1, 0.9), 3, False),
     "sam in opaque mode": lambda o: sharpness(o, sync_period=3, opaque_mode=True),
@@ -148,6 +164,7 @@ LOOSE = {
     "fromage by a schedule",
     "decay by a schedule",
     "momo by a schedule",
+    "accumulation that skips",
     "madgrad",  # Optax takes the root of the count in float32
     "madgrad with decay",
 }

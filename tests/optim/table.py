@@ -227,6 +227,22 @@ def _recorded() -> Iterator[Row]:
     yield Row("momo", _given(optim.momo, value=_height), rate=1.0)
     yield Row("momo_adam", _given(optim.momo_adam, value=_height), rate=0.1)
     yield Row("reduce_on_plateau", _given(_falling, value=_height), steps.sgd)
+    yield Row("noisy_sgd", lambda r: optim.noisy_sgd(r, 1e-30, key=0), steps.sgd)
+    yield Row("normalize_by_update_norm", lambda r: _chained(r, optim.normalize_by_update_norm(eps=0.1)), rate=0.5)
+    yield Row("scale_by_param_block_norm", lambda r: _chained(r, optim.scale_by_param_block_norm()))
+    yield Row("zero_nans", lambda r: _chained(r, optim.zero_nans()), steps.sgd)
+    yield Row("centralize", lambda r: _chained(r, optim.centralize()), steps.sgd)
+    yield Row(
+        "conditionally_transform",
+        lambda r: optim.chain(optim.conditionally_transform(optim.scale(2.0), lambda t: t % 2 == 1), optim.sgd(r)),
+    )
+    yield Row("conditionally_mask", lambda r: optim.conditionally_mask(optim.sgd(r), lambda t: t >= 0), steps.sgd)
+    yield Row("monitor", lambda r: _chained(r, optim.monitor({"norm": optim.global_norm})), steps.sgd)
+    yield Row("snapshot", lambda r: _chained(r, optim.snapshot("norm", optim.global_norm)), steps.sgd)
+    yield Row("named_chain", lambda r: optim.named_chain(("step", optim.adam(r))), steps.adam)
+    yield Row("flatten", lambda r: optim.flatten(optim.adam(r)), steps.adam)
+    yield Row("apply_every", lambda r: optim.chain(optim.sgd(r), optim.apply_every(1)), steps.sgd)
+    yield Row("selective_transform", lambda r: optim.selective_transform(optim.adam(r), freeze_mask=False), steps.adam)
     yield Row("sam of single steps", lambda r: _sharpness(r, sync_period=1), steps.sgd)
     yield Row(
         "sam in opaque mode",
