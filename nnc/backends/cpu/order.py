@@ -1,8 +1,7 @@
-"""Keys: unsigned integers in the order in which a sort puts elements, and networks that sort them in registers.
+"""Networks that sort keys (nnc.lower.kernels.keys) in registers.
 
-A float's key is its bits with the sign turned (all bits, where it is negative). All NaN have the greatest key and both zeros
-the same; so keys do not tell these apart, and a sort restores the original bits. Keys of at most 32 bits are sorted as uint32, or
-with the element's position in the low half of a uint64; longer ones beside the position.
+Keys of at most 32 bits are sorted as uint32, or with the element's position in the low half of a uint64; longer ones beside the
+position.
 
 The networks are bitonic (Batcher, 1968) in the form in which every comparison puts the smaller element first: runs of equal
 length are merged by comparing elements e and e ^ (2s - 1), then e and e ^ s/2, e ^ s/4, …. So the padding of a row, the greatest
@@ -23,73 +22,6 @@ from nnc.lower.kernels.builder import Code, Value
 _SORTING = cpu_target().sorting
 
 Element = tuple[Value, ...]  # a key, perhaps with the position beside it; a register of each
-
-
-def has_keys(dtype: DType) -> bool:
-    """Whether elements of a dtype are sorted by keys."""
-    return not dtypes.is_complex(dtype)
-
-
-def key_dtype(dtype: DType) -> DType:
-    """The dtype of keys: uint32 or uint64."""
-    return dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
-
-
-def _bits(dtype: DType) -> DType:
-    return {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}[dtype.itemsize]
-
-
-def key_of(code: Code, x: Value, descending: bool) -> Value:
-    """The keys of values."""
-    bits, wide = _bits(x.dtype), key_dtype(x.dtype)
-    top = 1 << 8 * bits.itemsize - 1
-    if dtypes.is_float(x.dtype):
-        raw = code.bitcast(x, bits)
-        negative = code.compare("ne", code.and_(raw, code.like(raw, top)), code.like(raw, 0))
-        turned = code.xor(raw, code.select(negative, code.like(raw, 2 * top - 1), code.like(raw, top)))
-        size = code.and_(raw, code.like(raw, top - 1))
-        turned = code.select(code.compare("eq", size, code.like(size, 0)), code.like(raw, top), turned)
-        turned = code.select(
-            code.compare("gt", size, code.like(size, _infinity(x.dtype))), code.like(raw, 2 * top - 1), turned
-        )
-    elif dtypes.is_bool(x.dtype):
-        turned = code.convert(x, bits)
-    else:
-        raw = code.bitcast(x, bits)
-        turned = code.xor(raw, code.like(raw, top)) if x.dtype in dtypes.SIGNED else raw
-    if descending:
-        turned = code.not_(turned)
-    return code.convert(turned, wide)
-
-
-def value_of(code: Code, key: Value, dtype: DType, descending: bool) -> Value:
-    """The values of keys; NaN and 0 where the key stands for several."""
-    bits = _bits(dtype)
-    top = 1 << 8 * bits.itemsize - 1
-    raw = code.convert(key, bits)
-    if descending:
-        raw = code.not_(raw)
-    if dtypes.is_bool(dtype):
-        return code.convert(raw, dtype)
-    if dtypes.is_float(dtype):
-        positive = code.compare("ne", code.and_(raw, code.like(raw, top)), code.like(raw, 0))
-        raw = code.xor(raw, code.select(positive, code.like(raw, top), code.like(raw, 2 * top - 1)))
-    elif dtype in dtypes.SIGNED:
-        raw = code.xor(raw, code.like(raw, top))
-    return code.bitcast(raw, dtype)
-
-
-def is_ambiguous(code: Code, x: Value) -> Value:
-    """Whether a float is one that its key does not tell: NaN or -0."""
-    raw = code.bitcast(x, _bits(x.dtype))
-    top = 1 << 8 * raw.dtype.itemsize - 1
-    size = code.and_(raw, code.like(raw, top - 1))
-    is_nan = code.compare("gt", size, code.like(size, _infinity(x.dtype)))
-    return code.or_(is_nan, code.compare("eq", raw, code.like(raw, top)))
-
-
-def _infinity(dtype: DType) -> int:
-    return {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}[dtype.name]
 
 
 @dataclass(frozen=True, slots=True)

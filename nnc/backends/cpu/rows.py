@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from nnc import dtypes
-from nnc.backends.cpu.order import Element, Layout, key_dtype, key_of, value_of
+from nnc.backends.cpu.order import Element, Layout
 from nnc.backends.cpu.printer import Bound, Printer, in_blocks
 from nnc.dtypes import DType
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.keys import key_dtype, key_of, value_of
 from nnc.lower.plan.stages import View
 
 _POSITION_BITS = 32

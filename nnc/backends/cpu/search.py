@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnc import dtypes
-from nnc.backends.cpu.order import has_keys, key_of
 from nnc.backends.cpu.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
 from nnc.devices.cpu import cpu_target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.keys import has_keys, key_of
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step
 

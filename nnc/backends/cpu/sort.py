@@ -1,7 +1,7 @@
 """Native kernels of sort and argsort: networks in registers for short rows; for others quicksort by vectors, where processors can
 put chosen lanes side by side, else networks in memory, and digit by digit for long ones.
 
-All sort keys (nnc.backends.cpu.order). Equal keys of a sort need no order, but for NaN and zeros, whose bits differ: rows that
+All sort keys (nnc.lower.kernels.keys). Equal keys of a sort need no order, but for NaN and zeros, whose bits differ: rows that
 hold such get theirs back in the order in which they came.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnc import dtypes
-from nnc.backends.cpu.order import Layout, has_keys, is_ambiguous, sort_function, sort_registers
+from nnc.backends.cpu.order import Layout, sort_function, sort_registers
 from nnc.backends.cpu.pieces import Pieces
 from nnc.backends.cpu.printer import Printer, add_native, grain_of, longest, over
 from nnc.backends.cpu.quicksort import has_quicksort, quicksort
@@ -21,6 +21,7 @@ from nnc.backends.cpu.shared import Shared
 from nnc.devices.cpu import cpu_target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.keys import has_keys, is_ambiguous
 from nnc.lower.kernels.masks import known_lanes
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step

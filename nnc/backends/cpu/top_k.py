@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc import dtypes
-from nnc.backends.cpu.order import Element, key_of, sort_function
+from nnc.backends.cpu.order import Element, sort_function
 from nnc.backends.cpu.printer import Printer, add_native, grain_of, longest, over
 from nnc.backends.cpu.rows import Keys, Rows
 from nnc.backends.cpu.sort import can_sort_rows, print_sorts, workspace_of
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Slot, Value
+from nnc.lower.kernels.keys import key_of
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step
 

@@ -7,7 +7,7 @@ stand in front of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nnc import dtypes
 from nnc.backends.cuda.functions import FUNCTIONS
@@ -152,6 +152,16 @@ class GpuCode(Code):
             raise InternalError("kernels of devices branch instead of masking")
         value = self._to_memory(value)
         self.line(f"store {value.typed}, ptr {pointer}, align {align or value.dtype.itemsize}")
+
+    def guarded(self, condition: Value, load: Callable[[], Value]) -> Value:
+        """Reads where a condition holds; elsewhere the value is 0."""
+        before = self.block
+        with self.when(condition):
+            found = load()
+            inside = self.block
+        name, zero = self.fresh(), self.like(found, 0)
+        self.line(f"{name} = phi {found.type} [{found.text}, %{inside}], [{zero.text}, %{before}]")
+        return Value(name, found.dtype, found.lanes)
 
     def lane(self, x: Value, number: int) -> Value:
         """One lane of a value; a scalar is its own."""

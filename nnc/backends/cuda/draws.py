@@ -6,6 +6,7 @@ import math
 
 from nnc import dtypes
 from nnc.backends.cuda.code import GpuCode
+from nnc.backends.cuda.points import place
 from nnc.backends.cuda.registry import add_printed
 from nnc.devices.targets.gpu import GPU_GRIDS
 from nnc.lower.kernels.builder import Value
@@ -28,16 +29,16 @@ def _random_bits(step: Step) -> DeviceKernel:
     with code.when(code.compare("lt", number, code.integer(total))):
         places = _take_apart(code, number, shape)
         of_key, drawn = places[:keys], places[keys:]
-        at_key = _place(code, "%p0", of_key, key.strides[:-1])
+        at_key = place(code, "%p0", of_key, key.strides[:-1])
         words = tuple(
             code.load(code.offset(at_key, i * key.strides[-1]), dtypes.uint32) for i in range(key.spec.shape[-1])
         )
-        first = code.load(_place(code, "%p1", of_key, start.strides), dtypes.uint64)
+        first = code.load(place(code, "%p1", of_key, start.strides), dtypes.uint64)
         index = code.integer(0)
         for n, i in zip(shape[keys:], drawn, strict=True):
             index = code.add(code.mul(index, code.integer(n)), i)
         bits = random_word(code, (words[0], words[1]), code.add(code.convert(index, dtypes.uint64), first), dtype)
-        code.store(_place(code, "%p2", places, out.strides), bits)
+        code.store(place(code, "%p2", places, out.strides), bits)
     code.ret()
     launch = Launch(f"@{code.name}", (-(-total // _THREADS), 1, 1), (_THREADS, 1, 1), (0, 1, 2))
     return DeviceKernel(code.module(), (launch,))
@@ -50,12 +51,6 @@ def _take_apart(code: GpuCode, number: Value, shape: tuple[int, ...]) -> list[Va
         found.append(code.rem(number, code.integer(n)))
         number = code.div(number, code.integer(n))
     return found[::-1]
-
-
-def _place(code: GpuCode, pointer: str, index: list[Value], strides: tuple[int, ...]) -> str:
-    for i, stride in zip(index, strides, strict=True):
-        pointer = code.offset(pointer, code.mul(i, code.integer(stride)))
-    return pointer
 
 
 add_printed("random_bits", _random_bits, lambda specs, params: True)

@@ -7,12 +7,15 @@ from functools import cache
 from typing import Any
 
 import nnc.backends.cuda.arg_reduce
+import nnc.backends.cuda.bins
 import nnc.backends.cuda.cupy_arrays
 import nnc.backends.cuda.draws
 import nnc.backends.cuda.fused
 import nnc.backends.cuda.gathers
 import nnc.backends.cuda.moves
-import nnc.backends.cuda.products  # noqa: F401
+import nnc.backends.cuda.pools
+import nnc.backends.cuda.products
+import nnc.backends.cuda.search  # noqa: F401
 from nnc.backends.cpu.jit import expected_compiler as expected_cpu_compiler
 from nnc.backends.cuda.compiler import CudaCompiler
 from nnc.backends.numpy_ref import reference_kernel

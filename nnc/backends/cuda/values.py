@@ -156,17 +156,7 @@ class ThreadValues(Values):
 
     def guarded(self, mask: Value | None, load: Callable[[], Value]) -> Value:
         """Reads where a mask holds; elsewhere the value is 0."""
-        code = self.code
-        if mask is None:
-            return load()
-        before = code.block
-        with code.when(mask):
-            found = load()
-            inside = code.block
-        name = code.fresh()
-        zero = code.like(found, 0)
-        code.line(f"{name} = phi {found.type} [{found.text}, %{inside}], [{zero.text}, %{before}]")
-        return Value(name, found.dtype, found.lanes)
+        return load() if mask is None else self.code.guarded(mask, load)
 
     def store(self, operand: int, value: Value, block: Block) -> None:
         """Writes an output."""
