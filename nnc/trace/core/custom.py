@@ -160,6 +160,7 @@ class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
     def __init__(self, fun: Callable[P, R_co], nondiff_argnums: int | Sequence[int] = ()) -> None:
         super().__init__(fun, nondiff_argnums)
         self.rule: Fun | None = None
+        self.by_argument = False  # `rule` takes None for tangents of arguments that are not differentiated
 
     def defjvp(self, rule: Callable[Q, R]) -> Callable[Q, R]:
         """Sets the rule `(primals, tangents) -> (result, tangent)`; returns it, so it can decorate.
@@ -167,11 +168,13 @@ class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
         Args:
             rule: (primals, tangents) -> (result, tangent).
         """
-        self.rule = rule
+        self.rule, self.by_argument = rule, False
         return rule
 
     def defjvps(self, *rules: Fun | None) -> None:
         """Sets one rule `(t, result, *primals) -> tangent` for each argument; None where the derivative is zero.
+
+        Where all arguments are arrays, rules of those that are not differentiated do not run.
 
         Args:
             *rules: for each argument (t, result, *primals) -> tangent, or None.
@@ -189,13 +192,14 @@ class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
 
         def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
             result = call(*primals)
-            terms = [r(t, result, *primals) for r, t in zip(rules, tangents, strict=True) if r is not None]
+            each = zip(rules, tangents, strict=True)
+            terms = [r(t, result, *primals) for r, t in each if r is not None and t is not None]
             total = terms[0] if terms else tree.map(lambda x: zeros(as_value(x).spec), result)
             for term in terms[1:]:
                 total = tree.map(lambda a, b: a + b, total, term)
             return result, total
 
-        self.rule = rule
+        self.rule, self.by_argument = rule, True
 
     def _rule(self, fixed: Fixed, flat: FlatFunction) -> Callable[..., Any]:
         rule, where = self.rule, f"the jvp rule of {name_of(self.fun)}"
@@ -204,9 +208,13 @@ class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
         nondiff = "*nondiff, " if fixed else ""
 
         def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-            filled = [zeros(as_value(p).spec) if t is None else t for p, t in zip(primals, tangents, strict=True)]
+            arguments = flat.arguments.build(primals)[0]
+            filled: Sequence[Any] = tangents
+            plain = len(arguments) == len(primals) and all(x is p for x, p in zip(arguments, primals, strict=True))
+            if not (self.by_argument and plain):
+                filled = [zeros(as_value(p).spec) if t is None else t for p, t in zip(primals, tangents, strict=True)]
             with activity(f"running {where}"):
-                given = [*fixed.values(), flat.arguments.build(primals)[0], flat.arguments.build(filled)[0]]
+                given = [*fixed.values(), arguments, flat.arguments.build(filled)[0]]
                 result = call_function(rule, given, where=where, fix=f"define it as rule({nondiff}primals, tangents).")
             result = _check_pair(
                 where, result, "return value, tangent — both with the structure of the function's result."

@@ -65,7 +65,7 @@ def check_stored(function: Function, name: str, ulps: float, least: float = 0.0)
 
 
 def check_derivatives(function: Function, name: str, ulps: dict[str, float], least: float = 0.0) -> None:
-    """Compares derivatives with the stored ones; the first derivatives are compiled."""
+    """Compares derivatives with the stored ones."""
     for order, bound in ulps.items():
         points, want = stored(name, order)
         mapped = nnc.vmap(derivative(function, order))

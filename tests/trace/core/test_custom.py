@@ -123,6 +123,26 @@ def test_trees_and_integers_pass_through_a_custom_jvp() -> None:
     assert close(nnc.grad(lambda x: nnp.sum(nnc.vmap(f)(x, i)["y"]))(X), 10 * i)
 
 
+def test_rules_of_arguments_that_are_not_differentiated_do_not_run() -> None:
+    calls: list[str] = []
+
+    def rule(name: str, factor: float):
+        def of_one(t, result, x, y):
+            calls.append(name)
+            return factor * t
+
+        return of_one
+
+    f = nnc.custom_jvp(lambda x, y: x * y)
+    f.defjvps(rule("x", 2.0), rule("y", 3.0))
+    assert float(nnc.grad(f)(1.0, 5.0)) == 2 and calls == ["x"]
+    assert float(nnc.compile(nnc.grad(f, 1))(1.0, 5.0)) == 3 and set(calls[1:]) == {"y"}
+    assert [float(g) for g in nnc.grad(f, (0, 1))(1.0, 5.0)] == [2, 3]
+    pair = nnc.custom_jvp(lambda x, k: x[0] * x[1])
+    pair.defjvps(lambda t, result, x, k: t[0] + 10 * t[1], None)  # of a part of a tuple zeros are filled in
+    assert float(nnc.grad(lambda a: pair((a, 4.0), 3))(1.0)) == 1
+
+
 def test_defjvps_sums_the_rules_of_the_arguments() -> None:
     f = nnc.custom_jvp(lambda x, y, z: (x * y * z, x))
     f.defjvps(lambda t, out, x, y, z: (5 * t * y * z, t), None, lambda t, out, x, y, z: (out[0] * t, 0 * t))
