@@ -18,6 +18,7 @@ from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state, is_trainable
+from nnc.optim.backtracking import ScaleByBacktrackingLinesearchState
 from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trainable
 from nnc.optim.precision import select_tree
 from nnc.optim.transforms import scaled, zero_count
@@ -366,7 +367,8 @@ def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., tup
         if found is None:
             raise user_error(
                 TreeError, "value_and_grad_from_state", "the state holds no line search.",
-                fix="give the state of nnc.optim.lbfgs(), or of a chain with scale_by_zoom_linesearch.",
+                fix="give the state of nnc.optim.lbfgs(), or of a chain with scale_by_zoom_linesearch, or with "
+                "scale_by_backtracking_linesearch(..., store_grad=True).",
             )  # fmt: skip
 
         def fresh() -> tuple[Any, Any]:
@@ -380,8 +382,8 @@ def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., tup
 
 
 def _find(state: Any) -> Any:
-    """The state of the first line search in a nest of tuples and dicts."""
-    if isinstance(state, ScaleByZoomLinesearchState):
+    """The state of the first line search that keeps a gradient, in a nest of tuples and dicts."""
+    if isinstance(state, (ScaleByZoomLinesearchState, ScaleByBacktrackingLinesearchState)) and state.grad is not None:
         return state
     parts = state.values() if isinstance(state, dict) else state if isinstance(state, tuple) else ()
     return next((found for found in map(_find, parts) if found is not None), None)
