@@ -73,6 +73,7 @@ def libraries() -> dict[str, str]:
         "BLAS of numpy": numpy_blas(),
         "oneDNN": onednn(),
         "nvJitLink": linker.version if (linker := find_linker()) is not None else ABSENT,
+        "cuBLASLt": version_of("nvidia-cublas", "nvidia-cublas-cu13", "nvidia-cublas-cu12"),
         **{name: version_of(*distributions) for name, distributions in OPTIONAL.items()},
     }
 
@@ -112,6 +113,9 @@ def disk_cache(folder: Path | None) -> str:
 def devices(nvidia: Path) -> dict[str, str]:
     """The devices that nnc can use, and the NVIDIA GPUs whose driver is loaded; `nvidia` is the driver's folder, if any."""
     found = dict.fromkeys(usable_devices(), "usable")
+    driver = read_text(nvidia.parent / "version").splitlines()
+    if driver:
+        found["driver"] = driver[0].partition(":")[2].strip()
     try:
         cards = sorted(nvidia.iterdir())
     except OSError:
@@ -120,5 +124,5 @@ def devices(nvidia: Path) -> dict[str, str]:
         rows = [line.partition(":") for line in read_text(card / "information").splitlines()]
         model = next(iter(values_of(rows, "Model")), "unknown model")
         missing = version_of(*OPTIONAL["cupy"]) == ABSENT
-        found[f"gpu {i}"] = f"{model} (pip install 'nnc[gpu]' to use it)" if missing else model
+        found[f"gpu {i}"] = f"{model} (pip install 'nnc[gpu13]' or 'nnc[gpu]' to use it)" if missing else model
     return found

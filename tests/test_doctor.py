@@ -68,11 +68,14 @@ def test_a_machine_without_cpuinfo_still_has_a_processor(tmp_path: Path) -> None
 
 
 def test_gpus_are_listed_from_the_folder_of_their_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "0000:01:00.0").mkdir()
-    (tmp_path / "0000:01:00.0" / "information").write_text("Model: \t\t NVIDIA H200\nIRQ: 7\n")
+    folder = tmp_path / "gpus"
+    (folder / "0000:01:00.0").mkdir(parents=True)
+    (folder / "0000:01:00.0" / "information").write_text("Model: \t\t NVIDIA H200\nIRQ: 7\n")
+    (tmp_path / "version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.82.07\nGCC version: 12\n")
     monkeypatch.setattr(doctor, "version_of", lambda *names: doctor.ABSENT)
-    assert doctor.devices(tmp_path)["gpu 0"] == "NVIDIA H200 (pip install 'nnc[gpu]' to use it)"
-    assert list(doctor.devices(tmp_path / "missing")) == ["cpu", "sim:0", "ptx:0"]
+    assert doctor.devices(folder)["driver"] == "NVIDIA UNIX x86_64 Kernel Module  580.82.07"
+    assert doctor.devices(folder)["gpu 0"] == "NVIDIA H200 (pip install 'nnc[gpu13]' or 'nnc[gpu]' to use it)"
+    assert list(doctor.devices(tmp_path / "none" / "missing")) == ["cpu", "sim:0", "ptx:0"]
 
 
 def test_absent_libraries_are_said_to_be_absent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +85,7 @@ def test_absent_libraries_are_said_to_be_absent(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(metadata, "distribution", missing)
     monkeypatch.setattr(metadata, "files", missing)
     facts = doctor.libraries()
-    assert {name for name, fact in facts.items() if fact == doctor.ABSENT} == {"oneDNN", *doctor.OPTIONAL}
+    assert {name for name, fact in facts.items() if fact == doctor.ABSENT} == {"oneDNN", "cuBLASLt", *doctor.OPTIONAL}
 
 
 def test_a_onednn_wheel_is_found_through_its_list_of_files(monkeypatch: pytest.MonkeyPatch) -> None:

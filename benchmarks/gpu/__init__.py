@@ -1,0 +1,1 @@
+"""nnc beside PyTorch and JAX on a graphics processor."""

@@ -1,0 +1,83 @@
+"""Programs on `cuda:0`, where there is a graphics processor: `pytest -m gpu`. Never run on a device so far.
+
+Commands, programs and training steps have the CPU's results; late errors, memory and streams are those of a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from benchmarks.gpu.__main__ import check
+from benchmarks.gpu.rows import ROWS, Row
+from nnc.devices.cuda import number_of_gpus
+from nnc.errors import OutOfBoundsError, OutOfMemoryError
+from tests.commands.sample import Sample
+from tests.commands.test_contract import rows, run
+from tests.devices.test_commands_on_ptx import check_near
+from tests.devices.test_programs_on_sim import arguments_of
+from tests.devices.test_ptx import check_close
+from tests.golden.programs import PROGRAMS, Program
+
+DEVICE = "cuda:0"
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not number_of_gpus(), reason="no graphics processor, or no CuPy")]
+
+
+@rows
+def test_a_compiled_command_has_the_results_of_the_cpu(row: Sample) -> None:
+    def function(*operands: Any) -> tuple[Any, ...]:
+        return run(row, operands)
+
+    wanted = nnc.compile(function)(*map(np.asarray, row.operands))
+    given = [nnc.device_put(np.asarray(x), DEVICE) for x in row.operands]
+    check_near(row, nnc.compile(function, device=DEVICE)(*given), wanted, DEVICE)
+
+
+@pytest.mark.parametrize("make", PROGRAMS, ids=lambda make: make.__name__)
+def test_a_program_has_the_results_of_the_cpu_in_every_call(make: Callable[[], Program]) -> None:
+    program = make()
+    arguments = arguments_of(program)
+    f = nnc.compile(program.fun)
+    wanted = f(*arguments)
+    for _ in range(5):
+        check_close(f(*nnc.device_put(arguments, DEVICE)), wanted, 1e-4)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_of_the_benchmark_has_the_results_of_the_cpu(row: Row) -> None:
+    assert check(row, DEVICE) is None
+
+
+def test_the_same_bits_in_every_run() -> None:
+    x = nnc.device_put(np.random.default_rng(0).normal(size=(700, 1300)).astype(np.float32), DEVICE)
+    f = nnc.compile(lambda x: (nnp.sum(x), nnp.sum(x, axis=0), nnc.nn.softmax(x @ x.T, axis=-1)))
+    first = [np.asarray(y) for y in f(x)]
+    for _ in range(20):
+        assert all(np.array_equal(a, np.asarray(b)) for a, b in zip(first, f(x), strict=True))
+
+
+def test_a_refused_index_is_reported_when_a_result_is_read() -> None:
+    f = nnc.compile(lambda x, i: nnp.take(x, i, axis=0) * 2)
+    x, good, bad = nnc.device_put((np.ones((6, 4)), np.array([0, 5]), np.array([0, 77])), DEVICE)
+    late = nnp.sum(f(x, bad))
+    with pytest.raises(OutOfBoundsError, match="index 77"):
+        float(late)
+    assert np.asarray(f(x, good)).sum() == 16
+
+
+def test_sent_arrays_are_not_overwritten_while_the_device_reads_them() -> None:
+    f = nnc.compile(lambda x: nnp.sum(nnp.tanh(x) * 0 + x))
+    sums = [f(nnc.device_put(np.full(100_000, i, np.float32), DEVICE)) for i in range(200)]
+    assert [float(x) for x in sums] == [100_000.0 * i for i in range(200)]
+
+
+def test_too_much_memory_is_an_error_and_loses_nothing() -> None:
+    x = nnc.device_put(np.ones(1000, np.float32), DEVICE)
+    with pytest.raises(OutOfMemoryError, match="do not fit"):
+        nnp.broadcast_to(x, (1 << 30, 1000)) + 1
+    assert float(nnp.sum(x)) == 1000
