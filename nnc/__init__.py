@@ -32,7 +32,7 @@ from nnc.trace.loops.branches import case_of, cond, switch
 from nnc.trace.loops.control_flow import associative_scan, fori_loop, map, scan, while_loop
 
 if TYPE_CHECKING:
-    from nnc import data, debug, io, nn, optim, random, scipy, testing
+    from nnc import data, debug, distributed, io, nn, optim, random, scipy, testing
     from nnc.backends.cpu.threads import set_num_threads
     from nnc.dynamic import DynamicGraph
     from nnc.jit import compile
@@ -62,6 +62,7 @@ __all__ = [
     "default_device",
     "device_put",
     "devices",
+    "distributed",
     "dynamic_slice",
     "dynamic_update_slice",
     "errors",
@@ -108,7 +109,7 @@ __all__ = [
 # Imported when first asked for, as it takes longer than the rest; None for a module of its own.
 _LATER = {
     "DynamicGraph": "nnc.dynamic", "compile": "nnc.jit", "set_num_threads": "nnc.backends.cpu.threads", "data": None, "debug": None,
-    "io": None, "nn": None, "optim": None, "random": None, "scipy": None, "testing": None, "view": None,
+    "distributed": None, "io": None, "nn": None, "optim": None, "random": None, "scipy": None, "testing": None, "view": None,
 }  # fmt: skip
 
 

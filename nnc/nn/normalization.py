@@ -17,6 +17,7 @@ from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised, specialised_in_traces
 from nnc.spelling import spelled
+from nnc.trace.core.collectives import axis_size, pmean
 from nnc.typing import ArrayLike
 
 Axes = int | Sequence[int]
@@ -29,11 +30,16 @@ def _wide(x: Any, where: str) -> tuple[Array, dtypes.DType]:
     return nnp.astype(value, dtypes.accumulator(dtype)), dtype
 
 
-def _moments(x: Array, axes: Axes) -> tuple[Array, Array, Array]:
-    """The mean, x less its mean, and the variance."""
-    mean = nnp.mean(x, axis=axes, keepdims=True)
+def _moments(x: Array, axes: Axes, axis_name: str | Sequence[str] | None = None) -> tuple[Array, Array, Array]:
+    """The mean, x less its mean, and the variance; of the values at all places along a named axis, where one is given."""
+
+    def mean_of(values: Array) -> Array:
+        mean = nnp.mean(values, axis=axes, keepdims=True)
+        return mean if axis_name is None else pmean(mean, axis_name)
+
+    mean = mean_of(x)
     centred = x - mean
-    return mean, centred, nnp.mean(nnp.square(centred), axis=axes, keepdims=True)
+    return mean, centred, mean_of(nnp.square(centred))
 
 
 def _along(where: str, name: str, values: Any, x: Array, axes: tuple[int, ...]) -> Array:
@@ -208,6 +214,7 @@ def batch_norm(
     momentum: float = 0.9,
     axis: int = 1,
     eps: float = 1e-5,
+    axis_name: str | Sequence[str] | None = None,
 ) -> tuple[Array, tuple[Array, Array]]:
     """Returns x normalised over all axes but the channels, and the new running statistics (Ioffe & Szegedy, 2015).
 
@@ -223,12 +230,15 @@ def batch_norm(
         momentum: weight of the old statistics.
         axis: axis of the channels.
         eps: added to the variance.
+        axis_name: the named axis, or a tuple of axes, over whose places the batch is spread: the statistics are those of all
+            places.
 
     Returns:
         (out, (mean, variance)); no gradient flows into the statistics.
 
     Raises:
         ShapeError: a parameter has not one value for each channel.
+        UnboundAxisError: there is no axis `axis_name`.
     """
     wide, dtype = _wide(x, "batch_norm")
     channel = check_axis("batch_norm", axis, wide.ndim)
@@ -238,8 +248,8 @@ def batch_norm(
         out = _by_channel("batch_norm", wide - old_mean, old_variance + eps, scale, bias, channel)
         return out.astype(dtype), (nnp.asarray(mean), nnp.asarray(variance))
     others = tuple(i for i in range(wide.ndim) if i != channel)
-    batch_mean, centred, batch_variance = _moments(wide, others)
-    count = wide.size // max(1, wide.shape[channel])
+    batch_mean, centred, batch_variance = _moments(wide, others, axis_name)
+    count = wide.size // max(1, wide.shape[channel]) * (1 if axis_name is None else axis_size(axis_name))
     unbiased = batch_variance * (count / max(1, count - 1))
     running = tuple(
         reshape(ew.stop_gradient(momentum * old + (1 - momentum) * new), shape=(wide.shape[channel],))

@@ -203,6 +203,8 @@ class BatchNorm(_ChannelNorm):
         use_scale: whether there is a scale.
         use_bias: whether there is a bias.
         inference: whether the running statistics are used.
+        axis_name: the named axis, or a tuple of axes, over whose places the batch is spread; the statistics are then those of all
+            places. Only a call within the axis takes place.
         dtype: dtype of the weights.
 
     Example:
@@ -216,6 +218,7 @@ class BatchNorm(_ChannelNorm):
     variance: Array = field(state=True)
     momentum: float
     inference: bool
+    axis_name: str | tuple[str, ...] | None = field(static=True, default=None)
 
     @spelled
     def __init__(
@@ -228,17 +231,19 @@ class BatchNorm(_ChannelNorm):
         use_scale: bool = True,
         use_bias: bool = True,
         inference: bool = False,
+        axis_name: str | tuple[str, ...] | None = None,
         dtype: DTypeLike = dtypes.float32,
     ) -> None:
         self._set_up(features, axis, eps, use_scale, use_bias, dtype)
         self.mean, self.variance = nnp.zeros(features, dtype), nnp.ones(features, dtype)
-        self.momentum, self.inference = momentum, inference
+        self.momentum, self.inference, self.axis_name = momentum, inference, axis_name
 
     def __call__(self, x: ArrayLike) -> tuple[Array, BatchNorm]:
         """Returns the output and the layer with new running statistics."""
         out, (mean, variance) = normalization.batch_norm(
             self._channels(x), self.mean, self.variance, self.scale, self.bias,
             deterministic=self.inference, momentum=self.momentum, axis=self.axis, eps=self.eps,
+            axis_name=self.axis_name,
         )  # fmt: skip
         # in the dtypes that they had, so that a training step yields the dtypes that it takes
         return out, self.replace(mean=mean.astype(self.mean.dtype), variance=variance.astype(self.variance.dtype))

@@ -22,6 +22,7 @@ from nnc.graph import spec_of
 from nnc.spelling import spelled
 from nnc.trace.core.axes import matched, vary, varying_over
 from nnc.trace.core.backward import transpose_graph
+from nnc.trace.core.collectives import mean_over
 from nnc.trace.core.dual import Linearized, run_jvp, run_linearize
 from nnc.trace.core.flat import (
     FlatFunction,
@@ -239,12 +240,13 @@ def _differentiate(
                 new_args[i] = value
             new_kwargs.update(zip(names, rebuilt[len(positions) :], strict=True))
             out = call_function(fun, new_args, new_kwargs)
+            extra: list[Any] = []
             if has_aux:
-                out, extra = _split_aux(transform, out)
-                aux_tree = FlatTree(extra)
-                aux.append(aux_tree)
-                return [_check_scalar(transform, fun, out, holomorphic), *aux_tree.dynamic]
-            return [_check_scalar(transform, fun, out, holomorphic)]
+                out, rest = _split_aux(transform, out)
+                aux.append(FlatTree(rest))
+                extra = aux[-1].dynamic
+            loss = _check_scalar(transform, fun, out, holomorphic)
+            return [mean_over(loss, [axis for axis in get_context().axes if axis.means]), *extra]
 
         with activity(f"tracing {name_of(fun)} for {transform.removeprefix('nnc.')}"):
             outputs, linear = run_linearize(scalar, leaves, active)

@@ -27,11 +27,12 @@ from nnc.commands.rules import (
     zeros,
 )
 from nnc.graph import Graph, bind, spec_of
+from nnc.trace.core.axes import union, vary
 from nnc.trace.core.backward import fill_cotangents, push_graph, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.custom import custom_jvp
 from nnc.trace.core.dual import run_jvp, run_linearize
-from nnc.trace.core.staging import stage
+from nnc.trace.core.staging import Staged, axes_of, stage
 from nnc.trace.core.subgraphs import bind_for_rows
 
 Flat = Callable[..., list[Any]]
@@ -52,7 +53,7 @@ class SolveRule:
     def apply(self, b: Sequence[Any], guess: Sequence[Any], values: Sequence[Any]) -> list[Any]:
         """Returns x and the further results."""
         operands = [as_value(x) for x in (*b, *guess, *values)]
-        staged = stage(self.solve, [spec_of(x) for x in operands], name="linear_solve")
+        staged = stage(self.solve, [spec_of(x) for x in operands], name="linear_solve", axes=axes_of(operands))
         return list(bind(command, [*operands, *staged.captured], {"rule": self}, (staged.graph,)))
 
 
@@ -74,17 +75,32 @@ def linear_solve(
     count = len(b)
     maps: list[Any] = []
     values: list[Any] = []
-    for fun in (matvec, precondition):
-        if fun is None:
-            maps.append(None)
-            continue
-        staged = stage(lambda *xs, fun=fun: fun(xs), specs, name="matvec")
-        maps.append((staged.graph, len(values)))
-        values += staged.captured
+    b, mapped = _stage_settled(lambda *xs: matvec(xs), b, "matvec")
+    preconditioned = None
+    if precondition is not None:
+        b, preconditioned = _stage_settled(lambda *xs: precondition(xs), b, "matvec")
+    for staged in (mapped, preconditioned):
+        maps.append(None if staged is None else (staged.graph, len(values)))
+        values += () if staged is None else staged.captured
     rule = _make_rule(solver, maps, count)
     guess = [zeros(spec) for spec in specs] if guess is None else guess
     found = rule.apply(b, guess, values)
     return found[:count], found[count:]
+
+
+def _stage_settled(fun: Flat, values: Sequence[Any], name: str) -> tuple[list[Any], Staged]:
+    """The graph of a function whose results are like its arguments, and the arguments, which vary over the named axes over which
+    the results do.
+    """
+    specs, axes = [spec_of(x) for x in values], axes_of(values)
+    while True:
+        staged = stage(fun, specs, name=name, axes=axes)
+        if axes is None:
+            return list(values), staged
+        following = [union(pair) for pair in zip(axes, staged.axes, strict=True)]
+        if following == axes:
+            return [vary(x, over) for x, over in zip(values, axes, strict=True)], staged
+        axes = following
 
 
 def _make_rule(solver: Solver, maps: Sequence[Any], count: int) -> SolveRule:
@@ -219,7 +235,8 @@ def root(fun: Flat, find: Flat, solver: Solver, guess: Sequence[Any]) -> tuple[l
     """
     guess = [as_value(x) for x in guess]
     specs = [spec_of(x) for x in guess]
-    equation, algorithm = stage(fun, specs, name="root"), stage(find, specs, name="find")
+    guess, equation = _stage_settled(fun, guess, "root")
+    algorithm = stage(find, specs, name="find", axes=axes_of(guess))
     count = len(guess)
 
     @custom_jvp

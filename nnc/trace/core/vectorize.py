@@ -13,7 +13,7 @@ from nnc.array import as_value
 from nnc.commands.collective import INDEX
 from nnc.commands.constants import iota
 from nnc.commands.rules import Value, check_axis, lead
-from nnc.commands.shape import concatenate, slice_axis, transpose
+from nnc.commands.shape import concatenate, reshape, slice_axis, transpose
 from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.spelling import spelled
@@ -112,17 +112,26 @@ def run_chunks(
 
 
 def run_named(
-    name: str, flat: Callable[..., Sequence[Any]], size: int, rows: Sequence[Any], batched: Sequence[bool], chunk: int
-) -> tuple[list[Value], list[bool]]:
-    """Likewise, for rows that are the places along a named axis: `flat` is traced for one of them, and its graph run for all."""
-    staged, axis = stage_named(flat, name, size, rows, batched)
+    name: str, flat: Callable[..., Sequence[Any]], size: int, rows: Sequence[Any], batched: Sequence[bool], chunk: int,
+    means: bool = False,
+) -> tuple[list[Value], list[bool]]:  # fmt: skip
+    """Likewise, for rows that are the places along a named axis: `flat` is traced for one of them, and its graph run for all.
+
+    A result that does not vary over the axis has no batch axis. `means`: see `NamedAxis`.
+    """
+    staged, axis = stage_named(flat, name, size, rows, batched, means)
     if chunk < size:
         refuse_parts(staged.graph, axis, chunk)
     index = iota(shape=(size,), dtype=INDEX.dtype, axis=0)
     mapped = [x for x, on in zip(rows, batched, strict=True) if on]
     operands = [index, *mapped, *staged.captured]
     flags = [True] * (1 + len(mapped)) + [False] * len(staged.captured)
-    return run_chunks(lambda *values: staged.graph.evaluate(values), size, operands, flags, chunk)
+    outputs, out_batched = run_chunks(lambda *values: staged.graph.evaluate(values), size, operands, flags, chunk)
+    for i, axes in enumerate(staged.axes):
+        if out_batched[i] and axes is not None and axis not in axes and size:  # some batching rules batch every result
+            x = slice_axis(outputs[i], 0, 0, 1)
+            outputs[i], out_batched[i] = reshape(x, shape=x.spec.shape[1:]), False
+    return outputs, out_batched
 
 
 class _NotMapped:

@@ -12,6 +12,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.scipy.sparse.linalg import cg
 from tests.trace.core import collective_cases as cases
 
 EXPECTED = json.loads(Path(__file__).with_name("jax_shard_map.json").read_text())
@@ -265,6 +266,26 @@ def test_a_users_rule_whose_function_captures_a_varying_value_is_summed() -> Non
         return scale(w)
 
     same(places(lambda x: nnc.grad(loss)(nnp.asarray(np.array(3.0)), x), np.array([1.0, 2.0])), [3, 3])
+
+
+def test_solutions_of_linear_systems_may_be_spread_over_the_places() -> None:
+    rng = np.random.default_rng(0)
+    parts = rng.standard_normal((2, 3, 3))
+    parts = parts @ parts.swapaxes(1, 2) + 3 * np.eye(3)
+    b, total = rng.standard_normal(3), parts.sum(0)
+
+    def local(a: Any, b: Any) -> Any:
+        return (cg(lambda x: a @ x, b, tol=1e-13)[0] ** 2).sum()
+
+    def joined(a: Any, b: Any) -> Any:
+        return (cg(lambda x: nnc.psum(a @ x, "i"), b, tol=1e-13)[0] ** 2).sum()
+
+    want = sum(np.linalg.solve(a, 2 * np.linalg.solve(a, b)) for a in parts)
+    same(places(lambda a: nnc.grad(local, 1)(a, nnp.asarray(b)), parts)[1], want)
+    x = np.linalg.solve(total, b)
+    same(places(lambda a: nnc.grad(joined, 1)(a, nnp.asarray(b)), parts)[0], np.linalg.solve(total, 2 * x))
+    want = -np.outer(np.linalg.solve(total, 2 * x), x)
+    same(places(lambda a: nnc.grad(joined)(a, nnp.asarray(b)), parts)[0], want)
 
 
 # -- loops and branches ------------------------------------------------------------------------------------------------

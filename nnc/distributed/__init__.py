@@ -1,0 +1,9 @@
+"""Programs on several places at once: meshes with named axes, `shard_map`, and data parallel training in one line."""
+
+from nnc.distributed.mesh import Mesh, make_mesh
+from nnc.distributed.parallel import data_parallel
+from nnc.distributed.processes import rank, size
+from nnc.distributed.shard import shard_map
+from nnc.distributed.specs import PartitionSpec
+
+__all__ = ["Mesh", "PartitionSpec", "data_parallel", "make_mesh", "rank", "shard_map", "size"]

@@ -1,0 +1,125 @@
+"""Data parallel training: one line makes the step of one process a step of many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from nnc import dtypes, tree
+from nnc.array import as_value
+from nnc.context import activity
+from nnc.distributed.mesh import Mesh, check_mesh, make_mesh
+from nnc.distributed.processes import size
+from nnc.distributed.shard import own_axes, run_places
+from nnc.distributed.specs import PartitionSpec
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.graph import spec_of
+from nnc.spelling import spelled
+from nnc.trace.core.axes import varying_over
+from nnc.trace.core.collectives import mean_over
+from nnc.trace.core.flat import FlatFunction, check_argnums, check_callable, check_positions, name_of
+from nnc.tracebacks import api_boundary
+from nnc.typing import P, R
+
+_WHERE = "nnc.distributed.data_parallel"
+
+
+@spelled
+def data_parallel(
+    step: Callable[P, R], *, batch_argnums: int | Sequence[int], axis_name: str = "data", mesh: Mesh | None = None
+) -> Callable[P, R]:
+    """Runs a training step at several places, each with its part of the batch.
+
+    The arguments that `batch_argnums` names are split along their first axes, all others are the same at all places. Within
+    `step`, `nnc.grad` and `nnc.value_and_grad` of a number that varies over the axis differentiate its mean over the places and
+    return that mean: a loss that is a mean over the examples has the gradient of the whole batch. Floats that vary when they are
+    returned, such as metrics and running statistics, are replaced by their means. So the step computes the result of one process on
+    the whole batch, up to rounding, if all that depends on the batch is a mean over its examples.
+
+    Args:
+        step: function of pytrees.
+        batch_argnums: positions of the arguments to split.
+        axis_name: the axis of the mesh over which they are split, for collectives within `step`.
+        mesh: the places; by default all processes, along one axis.
+
+    Returns:
+        a function of the same arguments.
+
+    Raises:
+        ShapeError: an array of the batch cannot be split evenly.
+        ArgumentError: a result that is no float varies over the axis; the mesh has no such axis.
+
+    Example:
+        >>> def step(w, x, y):
+        ...     loss, gradient = nnc.value_and_grad(lambda w: nnp.mean((x * w - y) ** 2))(w)
+        ...     return w - 0.1 * gradient, loss
+        >>> mesh = nnc.distributed.make_mesh((2,), ("data",), simulated=True)
+        >>> parallel = nnc.distributed.data_parallel(step, batch_argnums=(1, 2), mesh=mesh)
+        >>> x, y = nnp.arange(4.0), nnp.arange(4.0) * 3
+        >>> step(1.0, x, y), parallel(1.0, x, y)
+        ((Array(2.4, dtype=float32), Array(14., dtype=float32)), (Array(2.4, dtype=float32), Array(14., dtype=float32)))
+    """
+    check_callable(step, _WHERE)
+    positions = check_argnums(_WHERE, batch_argnums, "name the arguments that hold the batch by number.")
+    chosen = make_mesh((size(),), (axis_name,)) if mesh is None else check_mesh(_WHERE, mesh)
+    if axis_name not in chosen.axis_names:
+        raise user_error(
+            ArgumentError, _WHERE, f"the mesh has no axis {axis_name!r}; it has {', '.join(map(repr, chosen.axis_names))}.",
+            fix="pass axis_name=, or a mesh with that axis.",
+        )  # fmt: skip
+    if not positions:
+        raise user_error(
+            ArgumentTypeError, _WHERE, "batch_argnums names no argument.", fix="name the arguments that hold the batch."
+        )
+
+    @wraps(step)
+    @api_boundary
+    def parallel(*args: Any, **kwargs: Any) -> Any:
+        batch = check_positions(_WHERE, "batch_argnums", positions, len(args))
+        flat = FlatFunction.of(step, args, kwargs)
+        paths = flat.paths()
+        marks = (tuple(i in batch for i in range(len(args))), dict.fromkeys(kwargs, False))
+        is_split = tree.broadcast_prefix(marks, (args, kwargs), where=_WHERE)
+        in_specs = [PartitionSpec(axis_name) if is_split[i] else PartitionSpec() for i in flat.arguments.where]
+        for path, x, spec in zip(paths, flat.leaves, in_specs, strict=True):
+            _check_example_axis(path, x, spec)
+        out_specs: list[PartitionSpec] = []
+
+        def place(*values: Any) -> list[Any]:
+            outputs = [_mean(flat, i, x, chosen) for i, x in enumerate(flat(*values))]
+            out_specs[:] = [PartitionSpec()] * len(outputs)
+            return outputs
+
+        means = frozenset((axis_name,))
+        with activity(f"tracing {name_of(step)} for data_parallel"):
+            outputs = run_places(place, chosen, flat.leaves, paths, in_specs, out_specs, _WHERE, means)
+        return flat.build_result(outputs)
+
+    return parallel
+
+
+def _check_example_axis(path: str, x: Any, spec: PartitionSpec) -> None:
+    if spec.all_names and not spec_of(as_value(x)).shape:
+        raise user_error(
+            ShapeError, _WHERE, f"{path} is 0-d, so it cannot be split.", operands={path: spec_of(as_value(x))},
+            fix="pass it by an argument that batch_argnums does not name.",
+        )  # fmt: skip
+
+
+def _mean(flat: FlatFunction, number: int, x: Any, mesh: Mesh) -> Any:
+    """A result that is the same at all places: the mean where a float varies.
+
+    Raises:
+        ArgumentError: it varies and is no float.
+    """
+    found = varying_over(x) or frozenset()
+    axes = [axis for axis in own_axes(mesh) if axis in found]
+    if not axes or dtypes.is_inexact(spec_of(as_value(x)).dtype):
+        return mean_over(as_value(x), axes) if axes else x
+    name, path = axes[0].name, flat.result.paths()[number]
+    raise user_error(
+        ArgumentError, _WHERE, f"result{path} varies over {name!r} and is no float, so it has no mean.",
+        operands={f"result{path}": spec_of(as_value(x))},
+        fix=f"join the values, for example with nnc.psum(x, {name!r}) or nnc.all_gather, or do not return them.",
+    )  # fmt: skip
