@@ -43,7 +43,7 @@ NOWHERE: Axes = frozenset()  # of values that are the same at all places
 
 def varying_over(x: Any) -> Axes | None:
     """The axes over which a value varies; None where its trace does not know."""
-    own = getattr(x, "varying_over", None)  # of tracers; arrays of devices and variables of dynamic graphs have an owner, too
+    own = getattr(x, "varying_over", None)  # of tracers; arrays of devices and variables have an owner, too
     return entered(x, -1) if own is None else cast("Axes | None", own())
 
 

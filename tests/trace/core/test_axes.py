@@ -70,6 +70,7 @@ def test_gradients_vary_as_their_arguments_do() -> None:
 def test_values_outside_of_axes_vary_over_none() -> None:
     assert get_context().axes == ()
     assert varying_over(X) == varying_over(1.0) == frozenset()
+    assert varying_over(nnc.device_put(X, "sim:0")) == varying_over(nnc.DynamicGraph().variable(X)) == frozenset()
     seen: list[Any] = []
     nnc.make_graph(lambda x: seen.append(varying_over(x)) or x)(X)
     assert seen == [frozenset()]
