@@ -22,13 +22,14 @@ from nnc.numpy import (
     xlogy,
 )
 from nnc.scipy.special.gammas import beta, gamma, gammasgn
-from nnc.scipy.special.incomplete_beta import betainc
+from nnc.scipy.special.incomplete_beta import betainc, betaincc
 from nnc.scipy.special.incomplete_gamma import gammainc, gammaincc
 from nnc.scipy.special.normal import erfcx, log_ndtr, ndtr, ndtri
 
 __all__ = [
     "beta",
     "betainc",
+    "betaincc",
     "betaln",
     "digamma",
     "erf",

@@ -1,4 +1,4 @@
-"""The incomplete beta function: a continued fraction and, where both parameters are large, a quadrature.
+"""The incomplete beta function and its complement: a continued fraction and, where both parameters are large, a quadrature.
 
 The factor x^a (1 - x)^b / B(a, b) and both sums depend on a - (a + b) x, which is formed with its rounding error, so that results
 near the mean of large parameters keep their digits.
@@ -23,7 +23,7 @@ from nnc.trace.core.custom import custom_jvp
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike
 
-__all__ = ["betainc"]
+__all__ = ["betainc", "betaincc"]
 
 _QUADRATURE_FROM = 3000.0  # of the smaller parameter; up to there the fraction needs less than 200 terms
 _ENDLESS = 1e30  # from here on the distribution is narrower than a unit in the last place of its mean
@@ -131,7 +131,8 @@ def _inside(a: Array, b: Array, x: Array) -> Array:
     return el.logical_and(positive, el.logical_and(x > 0, x < 1))
 
 
-def _value(a: Array, b: Array, x: Array) -> Array:
+def _both(a: Array, b: Array, x: Array) -> tuple[Array, Array]:
+    """The function and 1 less it, of which the smaller one is computed, mostly."""
     inside = _inside(a, b, x)
     c, d, z = keep(inside, a, 1.0), keep(inside, b, 1.0), keep(inside, x, 0.5)
     endless = el.logical_and(c > _ENDLESS, d > _ENDLESS)
@@ -151,7 +152,17 @@ def _value(a: Array, b: Array, x: Array) -> Array:
     )
     small = _factor(c, d, z, gap) * el.where(large, integral, fraction)
     value = el.where(endless, step, el.where(turned, 1 - small, small))
-    return el.where(inside, value, _ends(a, b, x))
+    rest = el.where(endless, 1 - step, el.where(turned, small, 1 - small))
+    end = _ends(a, b, x)
+    return el.where(inside, value, end), el.where(inside, rest, 1 - end)
+
+
+def _value(a: Array, b: Array, x: Array) -> Array:
+    return _both(a, b, x)[0]
+
+
+def _complement(a: Array, b: Array, x: Array) -> Array:
+    return _both(a, b, x)[1]
 
 
 def _ends(a: Array, b: Array, x: Array) -> Array:
@@ -175,15 +186,16 @@ def _density(a: Array, b: Array, x: Array) -> Array:
     return el.where(inside, value, el.where(el.logical_and(a > 0, b > 0), end, math.nan))
 
 
-@custom_jvp
-def _betainc(a: Array, b: Array, x: Array) -> Array:
-    return _value(a, b, x)
-
-
+_betainc, _betaincc = custom_jvp(_value), custom_jvp(_complement)
 _betainc.defjvps(
     lambda t, result, a, b, x: t * slope(_value, a, b, x),
     lambda t, result, a, b, x: t * slope(_value, a, b, x, by=1),
     lambda t, result, a, b, x: t * _density(a, b, x),
+)
+_betaincc.defjvps(
+    lambda t, result, a, b, x: t * slope(_complement, a, b, x),
+    lambda t, result, a, b, x: t * slope(_complement, a, b, x, by=1),
+    lambda t, result, a, b, x: -t * _density(a, b, x),
 )
 
 
@@ -207,3 +219,24 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Array:
         Array([0.    , 0.6875, 1.    ], dtype=float64)
     """
     return in_float64("betainc", _betainc, a, b, x)
+
+
+@spelled
+def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Array:
+    """Returns 1 - betainc(a, b, x), also where it is far below 1 and x near 0.
+
+    Differentiable in all operands; see `betainc`.
+
+    Args:
+        a: above 0, any shape; broadcasts with `b` and `x`. Integers become float32.
+        b: above 0, any shape.
+        x: in [0, 1], any shape.
+
+    Returns:
+        the common shape; NaN for operands outside.
+
+    Example:
+        >>> betaincc(np.float64(0.5), 5e5, np.asarray([0.0, 1e-6, 1e-4]))
+        Array([1.00000000e+00, 3.17310508e-01, 1.52016628e-23], dtype=float64)
+    """
+    return in_float64("betaincc", _betaincc, a, b, x)

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.special import betaln, xlog1py, xlogy
-from nnc.scipy.stats.evaluate import UNIT, Continuous
+from nnc.scipy.special import betainc, betaincc, betaln, xlog1py, xlogy
+from nnc.scipy.stats.evaluate import UNIT, Continuous, log_of
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
-__all__ = ["logpdf", "pdf"]
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
 
 def _log_density(y: Array, a: Array, b: Array) -> Array:
     return xlogy(a - 1, y) + xlog1py(b - 1, -y) - betaln(a, b)
+
+
+def _cdf(y: Array, a: Array, b: Array) -> Array:
+    return betainc(a, b, y)
+
+
+def _sf(y: Array, a: Array, b: Array) -> Array:
+    return betaincc(a, b, y)
 
 
 _FAMILY = Continuous("beta", UNIT, wide=True)
@@ -57,6 +65,82 @@ def pdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arr
         Array([0.5625, 0.    ], dtype=float64)
     """
     return _FAMILY.pdf(lambda y, a, b: el.exp(_log_density(y, a, b)), x, a, b, loc, scale)
+
+
+@spelled
+def logcdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Returns the logarithm of `cdf`, exact in both tails.
+
+    Args:
+        x: real, any shape; broadcasts with the parameters.
+        a: exponent of y, plus 1; above 0.
+        b: exponent of 1 − y, plus 1; above 0.
+        loc: the least number.
+        scale: length of the interval, above 0.
+
+    Example:
+        >>> logcdf(np.asarray([0.25, 2.0]), 3.0, 2.0)
+        Array([-2.98022809,  0.        ], dtype=float64)
+    """
+    return _FAMILY.logcdf(lambda y, a, b: log_of(_cdf(y, a, b), _sf(y, a, b)), x, a, b, loc, scale)
+
+
+@spelled
+def cdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Returns the probability of numbers up to x: the incomplete beta function of a, b and y for 0 ≤ y ≤ 1.
+
+    Here y = (x − loc) / scale.
+
+    Args:
+        x: real, any shape; broadcasts with the parameters.
+        a: exponent of y, plus 1; above 0.
+        b: exponent of 1 − y, plus 1; above 0.
+        loc: the least number.
+        scale: length of the interval, above 0.
+
+    Example:
+        >>> cdf(np.asarray([0.25, 2.0]), 3.0, 2.0)
+        Array([0.05078125, 1.        ], dtype=float64)
+    """
+    return _FAMILY.cdf(_cdf, x, a, b, loc, scale)
+
+
+@spelled
+def logsf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Returns the logarithm of `sf`, exact in both tails.
+
+    Args:
+        x: real, any shape; broadcasts with the parameters.
+        a: exponent of y, plus 1; above 0.
+        b: exponent of 1 − y, plus 1; above 0.
+        loc: the least number.
+        scale: length of the interval, above 0.
+
+    Example:
+        >>> logsf(np.asarray([0.25, 2.0]), 3.0, 2.0)
+        Array([-0.052116,      -inf], dtype=float64)
+    """
+    return _FAMILY.logsf(lambda y, a, b: log_of(_sf(y, a, b), _cdf(y, a, b)), x, a, b, loc, scale)
+
+
+@spelled
+def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Returns the probability of numbers above x, 1 − cdf without cancellation.
+
+    1 less the incomplete beta function of a, b and y for 0 ≤ y ≤ 1. Here y = (x − loc) / scale.
+
+    Args:
+        x: real, any shape; broadcasts with the parameters.
+        a: exponent of y, plus 1; above 0.
+        b: exponent of 1 − y, plus 1; above 0.
+        loc: the least number.
+        scale: length of the interval, above 0.
+
+    Example:
+        >>> sf(np.asarray([0.25, 2.0]), 3.0, 2.0)
+        Array([0.94921875, 0.        ], dtype=float64)
+    """
+    return _FAMILY.sf(_sf, x, a, b, loc, scale)
 
 
 def __dir__() -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.special import gammaln, xlog1py, xlogy
+from nnc.scipy.special import betainc, betaincc, gammaln, xlog1py, xlogy
 from nnc.scipy.stats.evaluate import Counts, every
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
-__all__ = ["logpmf", "pmf"]
+__all__ = ["cdf", "logpmf", "pmf", "sf"]
 
 
 def _valid(n: Array, p: Array) -> Array:
@@ -19,6 +19,11 @@ def _valid(n: Array, p: Array) -> Array:
 def _log_mass(k: Array, n: Array, p: Array) -> Array:
     ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
     return ways + xlogy(k, p) + xlog1py(n - k, -p)
+
+
+def _rest(k: Array, n: Array) -> Array:
+    """n − k, and 1 where nothing is left and the result is not read."""
+    return el.where(n > k, n - k, 1)
 
 
 _FAMILY = Counts("binom", _valid, upper=lambda n, p: n)
@@ -58,6 +63,42 @@ def pmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
         Array([0.31640625, 0.421875  , 0.        ], dtype=float32)
     """
     return _FAMILY.pmf(lambda k, n, p: el.exp(_log_mass(k, n, p)), k, n, p, loc)
+
+
+@spelled
+def cdf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Returns the probability of numbers up to x: 1 less the incomplete beta function of ⌊k⌋ + 1, n − ⌊k⌋ and p for 0 ≤ k < n.
+
+    Args:
+        k: counts, of any real dtype and shape; broadcasts with the parameters.
+        n: trials, a whole number of 0 or more, of any real dtype.
+        p: probability of a success, in [0, 1].
+        loc: shift of the counts.
+
+    Example:
+        >>> cdf(np.asarray([0, 1, 5]), 4, 0.25)
+        Array([0.31640625, 0.73828125, 1.        ], dtype=float32)
+    """
+    return _FAMILY.cdf(lambda k, n, p: betaincc(k + 1, _rest(k, n), p), k, n, p, loc)
+
+
+@spelled
+def sf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Returns the probability of numbers above x, 1 − cdf without cancellation.
+
+    the incomplete beta function of ⌊k⌋ + 1, n − ⌊k⌋ and p for 0 ≤ k < n.
+
+    Args:
+        k: counts, of any real dtype and shape; broadcasts with the parameters.
+        n: trials, a whole number of 0 or more, of any real dtype.
+        p: probability of a success, in [0, 1].
+        loc: shift of the counts.
+
+    Example:
+        >>> sf(np.asarray([0, 1, 5]), 4, 0.25)
+        Array([0.68359375, 0.26171875, 0.        ], dtype=float32)
+    """
+    return _FAMILY.sf(lambda k, n, p: betainc(k + 1, _rest(k, n), p), k, n, p, loc)
 
 
 def __dir__() -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.special import gammaln, xlog1py
+from nnc.scipy.special import betainc, betaincc, gammaln, xlog1py
 from nnc.scipy.stats.evaluate import Counts, every
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
-__all__ = ["logpmf", "pmf"]
+__all__ = ["cdf", "logpmf", "pmf", "sf"]
 
 
 def _valid(n: Array, p: Array) -> Array:
@@ -57,6 +57,42 @@ def pmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
         Array([0.00390625, 0.01171875, 0.0519104 ], dtype=float32)
     """
     return _FAMILY.pmf(lambda k, n, p: el.exp(_log_mass(k, n, p)), k, n, p, loc)
+
+
+@spelled
+def cdf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Returns the probability of numbers up to x: the incomplete beta function of n, ⌊k⌋ + 1 and p for k ≥ 0.
+
+    Args:
+        k: counts, of any real dtype and shape; broadcasts with the parameters.
+        n: successes, above 0, not only whole numbers.
+        p: probability of a success, above 0 and up to 1.
+        loc: shift of the counts.
+
+    Example:
+        >>> cdf(np.asarray([0, 1, 5]), 4, 0.25)
+        Array([0.00390625, 0.015625  , 0.16572571], dtype=float32)
+    """
+    return _FAMILY.cdf(lambda k, n, p: betainc(n, k + 1, p), k, n, p, loc)
+
+
+@spelled
+def sf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Returns the probability of numbers above x, 1 − cdf without cancellation.
+
+    1 less the incomplete beta function of n, ⌊k⌋ + 1 and p for k ≥ 0.
+
+    Args:
+        k: counts, of any real dtype and shape; broadcasts with the parameters.
+        n: successes, above 0, not only whole numbers.
+        p: probability of a success, above 0 and up to 1.
+        loc: shift of the counts.
+
+    Example:
+        >>> sf(np.asarray([0, 1, 5]), 4, 0.25)
+        Array([0.99609375, 0.984375  , 0.8342743 ], dtype=float32)
+    """
+    return _FAMILY.sf(lambda k, n, p: betaincc(n, k + 1, p), k, n, p, loc)
 
 
 def __dir__() -> list[str]:

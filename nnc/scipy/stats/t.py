@@ -6,12 +6,12 @@ import math
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.special import gammaln
-from nnc.scipy.stats.evaluate import Continuous, log1p_square
+from nnc.scipy.special import betainc, betaincc, gammaln, ndtr
+from nnc.scipy.stats.evaluate import Continuous, log1p_square, mirrored
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
-__all__ = ["logpdf", "pdf"]
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
 
 def _log_ratio(h: Array) -> Array:
@@ -32,6 +32,29 @@ def _log_density(y: Array, df: Array) -> Array:
     finite = el.where(is_normal, 1, df)
     power = (finite + 1) / 2 * log1p_square(y / el.sqrt(finite)) - _log_ratio(finite / 2)
     return -el.where(is_normal, el.square(y) / 2, power) - math.log(2 * math.pi) / 2
+
+
+def _tail(y: Array, df: Array) -> Array:
+    """The probability of numbers beyond y, on its side of 0."""
+    is_normal = el.equal(df, math.inf)
+    half = el.where(is_normal, 1, df) / 2
+    z = y / el.sqrt(2 * half)
+    z = el.where(el.equal(z, 0), z + 1e-150, z)  # √(z²) has no derivative at 0
+    square = el.square(z)
+    far = square > 1
+    outer = betainc(half, 0.5, 1 / (1 + el.where(far, square, 1)))
+    inner = betaincc(0.5, half, el.where(far, 1, square) / (1 + el.where(far, 1, square)))
+    return el.where(is_normal, ndtr(mirrored(y)), el.where(far, outer, inner) / 2)
+
+
+def _cdf(y: Array, df: Array) -> Array:
+    tail = _tail(y, df)
+    return el.where(y > 0, 1 - tail, tail)
+
+
+def _log_cdf(y: Array, df: Array) -> Array:
+    tail = _tail(y, df)
+    return el.where(y > 0, el.log1p(-tail), el.log(tail))
 
 
 _FAMILY = Continuous("t", wide=True)
@@ -73,6 +96,78 @@ def pdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
         Array([0.20674834, 0.06750966], dtype=float64)
     """
     return _FAMILY.pdf(lambda y, df: el.exp(_log_density(y, df)), x, df, loc, scale)
+
+
+@spelled
+def logcdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Returns the logarithm of `cdf`, exact in both tails.
+
+    Args:
+        x: real, any shape; broadcasts with the parameters.
+        df: degrees of freedom, above 0; ∞ is the normal distribution.
+        loc: shift of the distribution.
+        scale: factor of its width, above 0.
+
+    Example:
+        >>> logcdf(np.asarray([-1.0, 2.0]), 3.0)
+        Array([-1.63218922, -0.07220838], dtype=float64)
+    """
+    return _FAMILY.logcdf(_log_cdf, x, df, loc, scale)
+
+
+@spelled
+def cdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Returns the probability of numbers up to x: I / 2 for y ≤ 0, 1 − I / 2 above.
+
+    Here y = (x − loc) / scale. I is the incomplete beta function of df / 2, 1 / 2 and df / (df + y²).
+
+    Args:
+        x: real, any shape; broadcasts with the parameters.
+        df: degrees of freedom, above 0; ∞ is the normal distribution.
+        loc: shift of the distribution.
+        scale: factor of its width, above 0.
+
+    Example:
+        >>> cdf(np.asarray([-1.0, 2.0]), 3.0)
+        Array([0.19550111, 0.93033702], dtype=float64)
+    """
+    return _FAMILY.cdf(_cdf, x, df, loc, scale)
+
+
+@spelled
+def logsf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Returns the logarithm of `sf`, exact in both tails.
+
+    Args:
+        x: real, any shape; broadcasts with the parameters.
+        df: degrees of freedom, above 0; ∞ is the normal distribution.
+        loc: shift of the distribution.
+        scale: factor of its width, above 0.
+
+    Example:
+        >>> logsf(np.asarray([-1.0, 2.0]), 3.0)
+        Array([-0.21753569, -2.66408617], dtype=float64)
+    """
+    return _FAMILY.logsf(lambda y, df: _log_cdf(-y, df), x, df, loc, scale)
+
+
+@spelled
+def sf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Returns the probability of numbers above x, 1 − cdf without cancellation: 1 − I / 2 for y ≤ 0, I / 2 above.
+
+    Here y = (x − loc) / scale. I is the incomplete beta function of df / 2, 1 / 2 and df / (df + y²).
+
+    Args:
+        x: real, any shape; broadcasts with the parameters.
+        df: degrees of freedom, above 0; ∞ is the normal distribution.
+        loc: shift of the distribution.
+        scale: factor of its width, above 0.
+
+    Example:
+        >>> sf(np.asarray([-1.0, 2.0]), 3.0)
+        Array([0.80449889, 0.06966298], dtype=float64)
+    """
+    return _FAMILY.sf(lambda y, df: _cdf(-y, df), x, df, loc, scale)
 
 
 def __dir__() -> list[str]:

@@ -39,6 +39,19 @@ def test_both_tails_add_up_to_one() -> None:
     np.testing.assert_allclose(sp.betainc(a, b, x) + sp.betainc(b, a, 1 - x), 1, rtol=1e-14)
 
 
+def test_the_complement_is_scipys_in_all_regions_and_keeps_its_digits_near_0() -> None:
+    rng = np.random.default_rng(6)
+    a, b = 10 ** rng.uniform(-3, 4, (2, 600))
+    x = np.clip(rng.beta(a, b), 1e-300, 1 - 1e-15)
+    np.testing.assert_allclose(sp.betaincc(a, b, x), scipy.special.betaincc(a, b, x), rtol=2e-12)
+    x = np.array([1e-6, 3.6e-5, 2e-4])
+    np.testing.assert_allclose(sp.betaincc(0.5, 5e5, x), scipy.special.betaincc(0.5, 5e5, x), rtol=1e-13)
+    edges, places = np.array([0, 1, 2.5, np.inf, -1, np.nan]), np.array([0, 0.3, 1, -0.1, 1.1, np.nan])
+    check_same(sp.betaincc, scipy.special.betaincc, *map(np.ravel, np.meshgrid(edges, edges, places)), ulps=16)
+    operands = (np.array([0.4, 3.0, 20.0]), np.array([0.7, 2.0, 11.0]), np.array([0.3, 0.8, 0.6]))
+    check_grads(nnc.compile(sp.betaincc), operands, order=1)
+
+
 def test_huge_parameters_end_and_give_steps() -> None:
     a = 10.0 ** np.arange(31, 300, 30)
     assert np.asarray(sp.betainc(a, a, 0.5)).tolist() == [0.5] * len(a)
