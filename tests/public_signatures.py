@@ -19,6 +19,7 @@ MODULES = (
     "nnc.optim", "nnc.tree", "nnc.io", "nnc.data", "nnc.debug", "nnc.graph", "nnc.testing", "nnc.view", "nnc.scipy.special",
     "nnc.scipy.linalg", "nnc.distributed", "nnc.scipy.sparse.linalg",
     "nnc.scipy.optimize", "nnc.scipy.integrate",
+    "nnc.scipy.signal",
     "nnc.scipy.stats",
     *(module.__name__ for _, module in inspect.getmembers(stats, inspect.ismodule) if hasattr(module, "__all__")),
 )  # fmt: skip
