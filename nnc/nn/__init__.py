@@ -31,6 +31,14 @@ from nnc.nn.classification import kl_div, nll, sigmoid_cross_entropy, softmax_cr
 from nnc.nn.convolution import AdaptiveAvgPool, AvgPool, Conv, ConvTranspose, GlobalAvgPool, GlobalMaxPool, MaxPool
 from nnc.nn.detection import box_iou, nms, roi_align
 from nnc.nn.encoding import embedding, one_hot
+from nnc.nn.focal import (
+    generalized_kl_divergence,
+    ntxent,
+    poly_loss_cross_entropy,
+    ranking_softmax_loss,
+    sigmoid_focal_loss,
+    smooth_labels,
+)
 from nnc.nn.interpolation import pixel_shuffle, pixel_unshuffle, upsample
 from nnc.nn.layers import (
     MLP,
@@ -60,6 +68,14 @@ from nnc.nn.losses import (
     squared_hinge,
     triplet_margin,
 )
+from nnc.nn.margins import (
+    make_fenchel_young_loss,
+    multiclass_hinge_loss,
+    multiclass_perceptron_loss,
+    multiclass_sparsemax_loss,
+    perceptron_loss,
+    sparsemax_loss,
+)
 from nnc.nn.module import Module, field, inference_mode
 from nnc.nn.multihead import KVCache, MultiHeadAttention
 from nnc.nn.names import __getattr__ as __getattr__
@@ -77,6 +93,7 @@ from nnc.nn.pooling import (
 )
 from nnc.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, LSTMState, RNNCell
 from nnc.nn.running import Run, is_stateful
+from nnc.nn.segmentation import binary_dice_loss, dice_loss, multiclass_generalized_dice_loss
 from nnc.nn.stochastic import dropout
 from nnc.nn.summaries import LayerRow, Summary, summary
 from nnc.nn.torch_weights import load_torch
@@ -134,6 +151,7 @@ __all__ = [
     "assign",
     "avg_pool",
     "batch_norm",
+    "binary_dice_loss",
     "box_iou",
     "cast",
     "celu",
@@ -144,6 +162,7 @@ __all__ = [
     "cosine_embedding",
     "cosine_similarity",
     "ctc",
+    "dice_loss",
     "dot_product_attention",
     "dropout",
     "elu",
@@ -151,6 +170,7 @@ __all__ = [
     "field",
     "gaussian_nll",
     "gelu",
+    "generalized_kl_divergence",
     "global_avg_pool",
     "global_max_pool",
     "glu",
@@ -176,20 +196,29 @@ __all__ = [
     "logsumexp",
     "lp_pool",
     "mae",
+    "make_fenchel_young_loss",
     "margin_ranking",
     "max_pool",
     "mish",
     "models",
     "mse",
+    "multiclass_generalized_dice_loss",
+    "multiclass_hinge_loss",
+    "multiclass_perceptron_loss",
+    "multiclass_sparsemax_loss",
     "nll",
     "nms",
+    "ntxent",
     "one_hot",
     "parameters",
     "partition",
+    "perceptron_loss",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll",
+    "poly_loss_cross_entropy",
     "prelu",
+    "ranking_softmax_loss",
     "relu",
     "relu6",
     "rms_norm",
@@ -197,12 +226,15 @@ __all__ = [
     "selu",
     "sigmoid",
     "sigmoid_cross_entropy",
+    "sigmoid_focal_loss",
     "silu",
     "smooth_l1",
+    "smooth_labels",
     "soft_sign",
     "softmax",
     "softmax_cross_entropy",
     "softplus",
+    "sparsemax_loss",
     "squared_hinge",
     "standardize",
     "summary",

@@ -34,6 +34,10 @@ NAMES = {
     "l2_loss": "mse, of which it is the half",
     "squared_error": 'mse with reduction="none"',
     "kl_divergence": "kl_div",
+    "kl_divergence_with_log_targets": "kl_div with log_targets=True",
+    "convex_kl_divergence": "generalized_kl_divergence",
+    "safe_softmax_cross_entropy": "softmax_cross_entropy, in which a class of probability 0 costs nothing",
+    "focal_loss": "sigmoid_focal_loss",
     **{
         f"{name}_loss": name
         for name in (

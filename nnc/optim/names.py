@@ -6,6 +6,30 @@ from typing import NoReturn
 
 from nnc.spelling import missing_name
 
+LOSSES = {  # of Optax, and their names in nnc.nn
+    "l2_loss": "mse, of which it is the half",
+    "squared_error": 'mse with reduction="none"',
+    "huber_loss": 'huber with reduction="none"',
+    "hinge_loss": "hinge",
+    "triplet_margin_loss": "triplet_margin",
+    "kl_divergence": "kl_div",
+    "kl_divergence_with_log_targets": "kl_div with log_targets=True",
+    "convex_kl_divergence": "generalized_kl_divergence",
+    "ctc_loss": "ctc",
+    "sigmoid_binary_cross_entropy": "sigmoid_cross_entropy",
+    "softmax_cross_entropy_with_integer_labels": "softmax_cross_entropy",
+    "safe_softmax_cross_entropy": "softmax_cross_entropy",
+    **{
+        name: name
+        for name in (
+            "log_cosh", "cosine_distance", "cosine_similarity", "softmax_cross_entropy", "sigmoid_focal_loss", "smooth_labels",
+            "ntxent",
+            "generalized_kl_divergence", "poly_loss_cross_entropy", "ranking_softmax_loss", "perceptron_loss", "sparsemax_loss",
+            "multiclass_hinge_loss", "multiclass_perceptron_loss", "multiclass_sparsemax_loss", "make_fenchel_young_loss",
+            "dice_loss", "binary_dice_loss", "multiclass_generalized_dice_loss",
+        )
+    },
+}  # fmt: skip
 NAMES = {
     **{
         name: name.lower()
@@ -15,6 +39,11 @@ NAMES = {
         )
     },
     "partition": "multi_transform",
+    "losses": "nnc.nn, which has them",
+    "contrib": "the name itself: nnc.optim has all of Optax's contrib",
+    "projections": "nnc.optim.projection_simplex and its like",
+    "tree": "nnc.tree, and global_norm",
+    "galore": "muon, or adafactor for little memory",
     "polyak_averaging": "incremental_update, or ema",
     "GradScaler": "DynamicLossScale",
     "clip_grad_norm_": "chain(clip_by_global_norm(...), optimizer)",
@@ -30,6 +59,7 @@ NAMES = {
     "CosineAnnealingWarmRestarts": "sgdr_schedule",
     "OneCycleLR": "cosine_onecycle_schedule",
     "SequentialLR": "join_schedules",
+    **{name: f"nnc.nn.{own}" for name, own in LOSSES.items()},
     "LambdaLR": "a function from the number of the step as learning_rate",
 }  # fmt: skip
 

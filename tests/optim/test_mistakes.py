@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import nnc.numpy as nnp
-from nnc import optim
+from nnc import nn, optim
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, MissingNameError, NncError, ShapeError, TreeError
+from nnc.optim.names import LOSSES
 
 PARAMS = {"w": nnp.ones(2), "b": nnp.ones(())}
 
@@ -74,11 +75,26 @@ def test_the_mistake_is_named_with_a_remedy(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("SGD", "sgd"), ("StepLR", "exponential_decay"), ("clip_grad_norm_", "chain")]
+    ("name", "meant"),
+    [
+        ("SGD", "sgd"),
+        ("StepLR", "exponential_decay"),
+        ("clip_grad_norm_", "chain"),
+        ("huber_loss", "nnc.nn.huber"),
+        ("sigmoid_focal_loss", "nnc.nn.sigmoid_focal_loss"),
+    ],
 )
 def test_names_of_other_libraries_are_answered_with_those_of_nnc(name: str, meant: str) -> None:
     with pytest.raises(MissingNameError, match=f"nnc.optim: it has no {name!r}.(.|\n)*use {meant}"):
         getattr(optim, name)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_optax_are_answered_with_losses_that_there_are(name: str) -> None:
+    own = LOSSES[name].split()[0].rstrip(",")
+    with pytest.raises(MissingNameError, match=f"use nnc.nn.{own}"):
+        getattr(optim, name)
+    assert callable(getattr(nn, own))
 
 
 def test_updating_without_parameters_where_they_are_read_raises() -> None:
