@@ -55,10 +55,10 @@ def to_text(facts: Mapping[str, Section]) -> str:
     """The facts as aligned lines.
 
     Example:
-        >>> print(to_text({"versions": {"python": "3.11.7", "nnc": "0.1.0"}}))
+        >>> print(to_text({"versions": {"python": "3.11.7", "nnc": "0.2.0"}}))
         versions
           python  3.11.7
-          nnc     0.1.0
+          nnc     0.2.0
     """
     width = max((len(name) for section in facts.values() for name in section), default=0)
     lines = []

@@ -1,4 +1,4 @@
-"""How far a loop is: a bar of tqdm or rich where one of them is installed, else a line of text now and then.
+"""How far a loop is: on a terminal a bar of tqdm or rich where one of them is installed, else a line of text now and then.
 
 The libraries are looked up when a bar is made, so that `import nnc` neither needs them nor waits for them.
 """
@@ -73,7 +73,9 @@ class _Rich:
 
 
 class _Plain:
-    """A line at the start of each tenth, at most one a second, and at the end."""
+    """A line at the start of each tenth, and at the end; without a total, after each tenth of the time that has passed.
+    At most one a second.
+    """
 
     def __init__(self, total: int | None, description: str, unit: str, file: TextIO | None) -> None:
         self._total, self._description, self._unit, self._file = total, description, unit, file or sys.stderr
@@ -84,8 +86,11 @@ class _Plain:
         before, self._done = self._done, self._done + n
         self._text = text or self._text
         now = time.monotonic()
-        tenth = self._total is None or self._done * 10 // max(self._total, 1) > before * 10 // max(self._total, 1)
-        if tenth and now - self._last >= 1:
+        if self._total is None:
+            is_due = now - self._last >= 0.1 * (now - self._start)
+        else:
+            is_due = self._done * 10 // max(self._total, 1) > before * 10 // max(self._total, 1)
+        if is_due and now - self._last >= 1:
             self._last = now
             self._write()
 
@@ -172,7 +177,8 @@ def progress(
         total: how many there will be; default the length of the iterable, if it has one.
         description: of the work.
         unit: the name of the things that are counted by `total`.
-        style: "tqdm", "rich" or "plain"; default the first that is installed.
+        style: "tqdm", "rich" or "plain"; default the first that is installed where the stream is a terminal, else "plain", which
+            writes some ten lines into a file or a pipe.
         file: where to, in place of standard error.
 
     Returns:
@@ -193,7 +199,8 @@ def progress(
     """
     where = "nnc.debug.progress"
     installed = [name for name in DISPLAYS if name == "plain" or importlib.util.find_spec(name) is not None]
-    chosen = installed[0] if style is None else style
+    stream = sys.stderr if file is None else file
+    chosen = style or (installed[0] if stream.isatty() else "plain")
     if chosen not in installed:
         raise user_error(
             ArgumentError, where, f"style is {style!r}; here there are {', '.join(installed)}.",

@@ -4,6 +4,7 @@ import contextlib
 import io
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -53,6 +54,37 @@ def test_without_libraries_there_is_plain_text() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "" and done.stderr.startswith("reading: 5/5 (100%) steps")
+
+
+def test_a_stream_that_is_no_terminal_gets_few_lines() -> None:
+    out = io.StringIO()
+    for _ in nnc.debug.progress(range(5000), file=out):
+        pass
+    assert out.getvalue().count("\n") + out.getvalue().count("\r") <= 12
+
+
+def test_a_terminal_gets_a_bar() -> None:
+    pytest.importorskip("tqdm")
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    out = Terminal()
+    with nnc.debug.progress(total=4, file=out) as bar:
+        bar.update(4)
+    assert "100%|" in out.getvalue()
+
+
+def test_without_a_total_lines_become_rarer(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    out = io.StringIO()
+    with nnc.debug.progress(style="plain", file=out) as bar:
+        for _ in range(100_000):
+            now[0] += 0.1
+            bar.update()
+    assert 20 < out.getvalue().count("\n") < 100
 
 
 def test_mistakes_are_named() -> None:
