@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, Self, overload
 
 from nnc import tree
 from nnc.array import as_value
 from nnc.commands import control
+from nnc.commands.collective import INDEX
 from nnc.commands.promote import astype, is_weak
 from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
 from nnc.context import activity, get_context
@@ -22,9 +23,9 @@ from nnc.errors import (
     UnsupportedError,
     user_error,
 )
-from nnc.graph import Graph, TensorSpec, bind, find_interpreter
+from nnc.graph import Graph, TensorSpec, bind, find_interpreter, spec_of
 from nnc.graph import command as get_command
-from nnc.trace.core.axes import aligned, sum_to
+from nnc.trace.core.axes import NamedAxis, aligned, bound, sum_to
 from nnc.trace.core.backward import apply_pull_only
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import DualTrace, DualTracer
@@ -33,7 +34,7 @@ from nnc.trace.core.flat import FlatFunction, FlatTree, call_function, check_cal
 from nnc.trace.core.on_device import DeviceInterpreter
 from nnc.trace.core.specs import argument_spec, shapes_of
 from nnc.trace.core.staging import axes_of, stage
-from nnc.trace.core.subgraphs import bind_for_rows, input_values
+from nnc.trace.core.subgraphs import bind_for_rows, input_values, one_row
 from nnc.tracebacks import api_boundary
 from nnc.typing import P, Q, R, R_co, S
 
@@ -101,9 +102,11 @@ class _Custom(Generic[P, R_co]):
             if any(isinstance(x, DualTracer) for x in FlatTree(result).dynamic):
                 raise _captured_error(self.transform)
             return result
-        rule = self._rule(fixed, flat)
-        leaves = flat.leaves
+        rule, axes = self._rule(fixed, flat), get_context().axes
+        leaves, first = flat.leaves, len(axes)
         flat.arguments = FlatTree(shapes_of((others, {})))  # the rules keep `flat`, which must not keep the values
+        if axes:  # the rules may run when the axes are gone, for all places at once
+            rule, leaves = rule_within(rule, axes), [*(axis.index for axis in axes), *leaves]
         if isinstance(top, DualTrace):
             pairs = [top.split(x) for x in leaves]
             outputs, moved = rule([p for p, _ in pairs], [t for _, t in pairs])
@@ -115,7 +118,11 @@ class _Custom(Generic[P, R_co]):
         specs = [argument_spec(x) for x in leaves]
         with activity(f"tracing {name_of(self.fun)} for {self.transform}"):
             weak = [is_weak(x) for x in leaves]
-            staged = stage(flat, specs, weak=weak, name=name_of(self.fun), axes=axes_of(leaves))
+            name = name_of(self.fun)
+            staged = stage(lambda *values: flat(*values[first:]), specs, weak=weak, name=name, axes=axes_of(leaves))
+        if isinstance(rule, VjpRule):
+            known = [frozenset(axes) if over is None else over for over in staged.axes]
+            rule = replace(rule, same=tuple(tuple(axis not in over for over in known) for axis in axes))
         operands = [*input_values(leaves, specs), *staged.captured]
         params = {"rule": rule, "args": len(specs)}
         return flat.build_result(bind(get_command(self.transform), operands, params, (staged.graph,)))
@@ -341,6 +348,14 @@ class VjpRule:
 
     forward: Callable[[Sequence[Any]], tuple[list[Any], FlatTree]]
     backward: Callable[[FlatTree, Sequence[TensorSpec], Sequence[Any]], list[Any]]
+    indices: int = (
+        0  # so many of the first arguments, and of the first residuals, are numbers of the place along named axes
+    )
+    same: tuple[tuple[bool, ...], ...] = ()  # for each of these axes: which outputs are the same at all places
+
+    def batched(self, values: Sequence[Any]) -> list[bool]:
+        """Which arguments, or residuals, have the batch axis: all but the numbers of places along other axes."""
+        return [spec_of(x).ndim == 1 for x in values[: self.indices]] + [True] * (len(values) - self.indices)
 
     def __call__(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Outputs, and tangents that can only be transposed."""
@@ -355,6 +370,32 @@ class VjpRule:
         axes = axes_of([x for x in outputs if is_differentiable(x.spec)])
         pushed = iter(apply_pull_only(pull, [t for t in tangents if t is not None], moved, axes))
         return outputs, [next(pushed) if is_differentiable(spec) else None for spec in specs]
+
+
+def rule_within(rule: Any, axes: tuple[NamedAxis, ...]) -> Any:
+    """A rule whose first arguments are the numbers of the place along named axes, which are bound while a user's function runs."""
+    count = len(axes)
+    if not isinstance(rule, VjpRule):
+
+        def push(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+            with bound(axes, primals[:count]):
+                return rule(primals[count:], tangents[count:])
+
+        return push
+
+    def forward(primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
+        indices = list(primals[:count])
+        with bound(axes, indices):
+            outputs, residuals = rule.forward(primals[count:])
+        return outputs, FlatTree((indices, residuals.build(residuals.dynamic)))
+
+    def backward(residuals: FlatTree, outputs: Sequence[TensorSpec], cts: Sequence[Any]) -> list[Any]:
+        indices, kept = residuals.build(residuals.dynamic)
+        with bound(axes, indices):
+            found = rule.backward(FlatTree(kept), outputs, cts)
+        return [*(zeros(INDEX) for _ in indices), *found]
+
+    return VjpRule(forward, backward, count)
 
 
 def _check_pair(where: str, result: Any, fix: str) -> Any:
@@ -422,8 +463,10 @@ def _batched_jvp(size: int, rule: Any, batched: tuple[bool, ...]) -> Callable[..
     return push
 
 
-def _batched_vjp(size: int, rule: VjpRule) -> VjpRule:
-    """The rules for all rows; every argument has the batch axis, so that its cotangent has it, too."""
+def _batched_vjp(size: int, rule: VjpRule, same: Sequence[bool]) -> VjpRule:
+    """The rules for all rows; every argument has the batch axis, so that its cotangent has it, too. Outputs that are the `same` in
+    all rows have none, and each row gets their whole cotangent.
+    """
 
     def forward(primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
         kept: list[Any] = []
@@ -433,23 +476,28 @@ def _batched_vjp(size: int, rule: VjpRule) -> VjpRule:
             kept.extend((len(outputs), residuals))
             return [*outputs, *residuals.dynamic]
 
-        results, flags = run_batched(row, size, primals, [True] * len(primals))
-        led = [lead(size, x, b) for x, b in zip(results, flags, strict=True)]
+        results, flags = run_batched(row, size, primals, rule.batched(primals))
         count, residuals = kept
-        return led[:count], residuals.with_values(led[count:])
+        outputs = [
+            one_row(x, b) if alone else lead(size, x, b) for x, b, alone in zip(results, flags, same, strict=False)
+        ]
+        rest = zip(results[count:], flags[count:], strict=True)
+        led = [x if i < rule.indices else lead(size, x, b) for i, (x, b) in enumerate(rest)]
+        return outputs, residuals.with_values(led)
 
     def backward(residuals: FlatTree, outputs: Sequence[TensorSpec], cts: Sequence[Any]) -> list[Any]:
-        rows = [spec.update(shape=spec.shape[1:]) for spec in outputs]
+        rows = [x if alone else x.update(shape=x.shape[1:]) for x, alone in zip(outputs, same, strict=True)]
+        moved = [not alone for x, alone in zip(outputs, same, strict=True) if is_differentiable(x)]
         count = len(residuals.dynamic)
 
         def row(*values: Any) -> list[Any]:
             return rule.backward(residuals.with_values(values[:count]), rows, values[count:])
 
         values = [*residuals.dynamic, *cts]
-        found, flags = run_batched(row, size, values, [True] * len(values))
+        found, flags = run_batched(row, size, values, [*rule.batched(residuals.dynamic), *moved])
         return [lead(size, x, b) for x, b in zip(found, flags, strict=True)]
 
-    return VjpRule(forward, backward)
+    return VjpRule(forward, backward, rule.indices, rule.same)
 
 
 def _batch_jvp_node(
@@ -467,10 +515,14 @@ def _batch_vjp_node(
     rule: VjpRule,
     args: int,
 ) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
-    flags = [b or i < args for i, b in enumerate(batched)]
+    flags = [b or rule.indices <= i < args for i, b in enumerate(batched)]
     rows = [lead(size, x, b) if on else x for x, b, on in zip(operands, batched, flags, strict=True)]
-    params = {"rule": _batched_vjp(size, rule), "args": args}
-    return bind_for_rows(control.custom_vjp, size, rows, flags, params, graphs[0])
+    axis = next(
+        (i for i, b in enumerate(batched[: rule.indices]) if b), None
+    )  # the named axis, where the rows are its places
+    same = [False] * len(graphs[0].outputs) if axis is None else rule.same[axis]
+    params = {"rule": _batched_vjp(size, rule, same), "args": args}
+    return bind_for_rows(control.custom_vjp, size, rows, flags, params, graphs[0], same)
 
 
 derivative.set(control.custom_jvp, Derivative(push=_by_rule, linearize=_by_rule))

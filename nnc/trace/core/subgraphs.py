@@ -22,6 +22,7 @@ from nnc.commands.rules import (
     lead,
     zeros,
 )
+from nnc.commands.shape import reshape, slice_axis
 from nnc.context import activity, get_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
@@ -202,20 +203,29 @@ def bind_for_rows(
     batched: Sequence[bool],
     params: dict[str, Any],
     graph: Graph,
+    same: Sequence[bool] | None = None,
 ) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
-    """A command with the sub-graph `graph`, once for all rows; every output has the batch axis.
+    """A command with the sub-graph `graph`, once for all rows. Every output has the batch axis, but outputs that are the `same` in
+    all rows.
 
     The sub-graph's constants become operands, behind the others.
     """
+    alone = same or [False] * len(graph.outputs)
 
     def rows(*values: Any) -> list[Any]:
         outputs, out_batched = batch_graphs(size, values, batched, graph)
-        return [lead(size, x, b) for x, b in zip(outputs, out_batched, strict=True)]
+        pairs = zip(outputs, out_batched, alone, strict=True)
+        return [one_row(x, b) if once else lead(size, x, b) for x, b, once in pairs]
 
     specs = [s.update(shape=(size, *s.shape)) if b else s for s, b in zip(graph.input_specs, batched, strict=True)]
     staged = stage(rows, specs, name=graph.name)
     outputs = tuple(bind(command, [*operands, *staged.captured], params, (staged.graph,)))
-    return outputs, (True,) * len(outputs)
+    return outputs, tuple(not once for once in alone)
+
+
+def one_row(x: Value, batched: bool) -> Value:
+    """A row of a value that is the same in all rows."""
+    return reshape(slice_axis(x, 0, 0, 1), shape=spec_of(x).shape[1:]) if batched else x
 
 
 derivative.set(checkpoint_command, Derivative(push=_push, linearize=_checkpoint_linearize))

@@ -13,13 +13,14 @@ from nnc.array import as_value
 from nnc.commands.collective import INDEX
 from nnc.commands.constants import iota
 from nnc.commands.rules import Value, check_axis, lead
-from nnc.commands.shape import concatenate, reshape, slice_axis, transpose
+from nnc.commands.shape import concatenate, slice_axis, transpose
 from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.spelling import spelled
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.flat import FlatFunction, check_callable, name_of
 from nnc.trace.core.named import check_axis_name, refuse_parts, stage_named
+from nnc.trace.core.subgraphs import one_row
 from nnc.tracebacks import api_boundary
 from nnc.typing import P, R
 
@@ -129,8 +130,7 @@ def run_named(
     outputs, out_batched = run_chunks(lambda *values: staged.graph.evaluate(values), size, operands, flags, chunk)
     for i, axes in enumerate(staged.axes):
         if out_batched[i] and axes is not None and axis not in axes and size:  # some batching rules batch every result
-            x = slice_axis(outputs[i], 0, 0, 1)
-            outputs[i], out_batched[i] = reshape(x, shape=x.spec.shape[1:]), False
+            outputs[i], out_batched[i] = one_row(outputs[i], True), False
     return outputs, out_batched
 
 

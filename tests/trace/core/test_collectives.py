@@ -268,6 +268,40 @@ def test_a_users_rule_whose_function_captures_a_varying_value_is_summed() -> Non
     same(places(lambda x: nnc.grad(loss)(nnp.asarray(np.array(3.0)), x), np.array([1.0, 2.0])), [3, 3])
 
 
+def test_rules_of_users_join_values_within_the_axis_and_when_it_is_gone() -> None:
+    @nnc.custom_vjp
+    def total(v: Any) -> Any:
+        return nnc.psum(v, "i")
+
+    total.defvjp(lambda v: (nnc.psum(v, "i"), nnc.axis_index("i")), lambda place, ct: (ct + 0 * place,))
+
+    @nnc.custom_vjp
+    def gather_gradients(v: Any) -> Any:
+        return v
+
+    gather_gradients.defvjp(lambda v: (v, ()), lambda kept, ct: (nnc.psum(ct, "i"),))
+
+    @nnc.custom_jvp
+    def tenfold(v: Any) -> Any:
+        return nnc.psum(v, "i")
+
+    tenfold.defjvp(lambda primals, tangents: (tenfold(*primals), 10 * nnc.psum(tangents[0], "i")))
+    w, x = nnp.asarray(np.array(3.0)), np.array([1.0, 2.0])
+    repeated = lambda w, x: nnc.scan(lambda c, _: (total(c * x) * w, None), 1.0, None, 2)[0]
+    several = lambda x: nnc.vmap(lambda u: total(w * x * u))(nnp.arange(3.0))
+    same(places(several, x), np.multiply.outer([9, 9], np.arange(3)))
+    for run in (lambda f: f, nnc.compile):
+        same(run(nnc.grad(lambda w: places(lambda x: total(w * x), x).sum()))(w), 6)
+        same(run(nnc.grad(lambda w: places(lambda x: nnc.psum(w * x, "i"), x).sum()))(w), 6)
+        same(run(nnc.grad(lambda w: places(lambda x: tenfold(w * x), x).sum()))(w), 60)
+        same(run(nnc.grad(lambda w: places(lambda x: repeated(w, x), x).sum()))(w), 2 * 9 * 2 * 3)
+        each = lambda v: places(lambda v, x: gather_gradients(v) * x, v, x).sum()
+        same(run(nnc.grad(each))(nnp.asarray(x)), [3, 3])
+        inner = lambda w: places(lambda x: nnc.vmap(lambda u: total(w * x * u))(nnp.arange(3.0)), x).sum()
+        same(run(nnc.grad(inner))(w), 2 * 3 * 3)
+    same(places(lambda x: nnc.grad(lambda w: total(w * x))(w), x), [3, 3])
+
+
 def test_solutions_of_linear_systems_may_be_spread_over_the_places() -> None:
     rng = np.random.default_rng(0)
     parts = rng.standard_normal((2, 3, 3))
