@@ -21,22 +21,36 @@ from nnc.numpy import (
     xlog1py,
     xlogy,
 )
+from nnc.scipy.special.dilogarithm import owens_t, spence
+from nnc.scipy.special.entropies import boxcox, boxcox1p, entr, kl_div, log_softmax, rel_entr, softmax
+from nnc.scipy.special.exponential_integrals import exp1, expi, expn
 from nnc.scipy.special.gammas import beta, gamma, gammasgn
 from nnc.scipy.special.incomplete_beta import betainc, betaincc
 from nnc.scipy.special.incomplete_gamma import gammainc, gammaincc
 from nnc.scipy.special.normal import erfcx, log_ndtr, ndtr, ndtri
+from nnc.scipy.special.products import comb, factorial, loggamma, multigammaln, poch
+from nnc.scipy.special.zetas import bernoulli, zeta
 
 __all__ = [
+    "bernoulli",
     "beta",
     "betainc",
     "betaincc",
     "betaln",
+    "boxcox",
+    "boxcox1p",
+    "comb",
     "digamma",
+    "entr",
     "erf",
     "erfc",
     "erfcx",
     "erfinv",
+    "exp1",
+    "expi",
     "expit",
+    "expn",
+    "factorial",
     "gamma",
     "gammainc",
     "gammaincc",
@@ -46,14 +60,24 @@ __all__ = [
     "i0e",
     "i1",
     "i1e",
+    "kl_div",
     "log_ndtr",
+    "log_softmax",
+    "loggamma",
     "logit",
     "logsumexp",
+    "multigammaln",
     "ndtr",
     "ndtri",
+    "owens_t",
+    "poch",
     "polygamma",
+    "rel_entr",
+    "softmax",
+    "spence",
     "xlog1py",
     "xlogy",
+    "zeta",
 ]
 
 

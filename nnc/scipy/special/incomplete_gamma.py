@@ -95,7 +95,7 @@ def _complement_of_small(a: Array, x: Array) -> Array:
     return -el.expm1(logarithm) - a * el.exp(logarithm) * rest
 
 
-def _fraction(a: Array, x: Array) -> Array:
+def upper_fraction(a: Array, x: Array) -> Array:
     """1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / (x + 5 - a - …))) (DLMF 8.9.2), for x > a and x > 1.5."""
     below = x + 1 - a
     steps = el.floor(30 + 150 / x)
@@ -127,7 +127,7 @@ def _both(a: Array, x: Array) -> tuple[Array, Array]:
     small = el.logical_and(below, el.logical_and(x <= _SMALL, el.maximum(x, 1.0) > a))
     factor = _power_over_gamma(keep(~uniform, a, 1.0), keep(~uniform, x, 1.0))
     lower = factor * _series(keep(below, a, 1.0), keep(below, x, 1.0))
-    upper = factor * a * _fraction(keep(above, a, 1.0), keep(above, x, 2.0))
+    upper = factor * a * upper_fraction(keep(above, a, 1.0), keep(above, x, 2.0))
     rest = el.where(small, _complement_of_small(keep(small, a, 0.5), keep(small, x, 1.0)), 1 - lower)
     p, q = _uniform(keep(uniform, a, _UNIFORM_FROM), keep(uniform, x, _UNIFORM_FROM))
     return (
