@@ -34,12 +34,13 @@ BY_NATURE = {
 }
 # Files in which the same words name other things.
 OTHER_WORDS = {
+    "nnc/lower/kernels/indexed.py": "values of the parameter `op` of scatter",
     "nnc/lower/kernels/integers.py": "functions of scalar expressions",
     "nnc/lower/kernels/math/table.py": "functions of scalar expressions",
     "nnc/lower/kernels/scalars.py": "functions of scalar expressions",
     "nnc/lower/kernels/scalar_checks.py": "functions of scalar expressions",
     "nnc/backends/cpu/runtime.py": "functions of the C library",
-    "nnc/backends/cpu/scatter.py": "values of the parameter `op` of scatter",
+    "nnc/backends/cuda/scatter.py": "values of the parameter `op` of scatter",
     "nnc/backends/cuda/functions.py": "functions of scalar expressions",
     "nnc/backends/onednn/library.py": "oneDNN's operations",
 }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,75 +15,12 @@ from nnc.backends.cpu.moves import copy_box, fill_box, is_tiny, move_box
 from nnc.backends.cpu.printer import Printer, add_native, grain_of, longest, over
 from nnc.commands.index import fill_value
 from nnc.dtypes import DType
-from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, Shape
-from nnc.lower.kernels.builder import Code, Slot, Value
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.indexed import Indexed
 from nnc.lower.kernels.native import Native
 from nnc.lower.kernels.values import position
 from nnc.lower.plan.stages import Step, View
-
-
-@dataclass(frozen=True, slots=True)
-class Indexed:
-    """The geometry that gather and scatter share: a box of rows of `x`, and the positions at which they lie."""
-
-    x: View
-    indices: tuple[View, ...]
-    axes: Shape
-    batch: int
-    mode: str
-
-    @property
-    def outer(self) -> Shape:
-        """Sizes of the shared axes and of the index arrays' own."""
-        return self.indices[0].spec.shape
-
-    @property
-    def rest(self) -> Shape:
-        """The axes of x that are read or written whole."""
-        return tuple(axis for axis in range(self.batch, self.x.spec.ndim) if axis not in self.axes)
-
-    @property
-    def row(self) -> TensorSpec:
-        """The spec of the row at one position."""
-        return TensorSpec(tuple(self.x.spec.shape[axis] for axis in self.rest), self.x.spec.dtype)
-
-    @property
-    def is_out_of_reach(self) -> bool:
-        """Whether every index is out of range, since an indexed axis is empty."""
-        return math.prod(self.outer) > 0 and any(self.x.spec.shape[axis] == 0 for axis in self.axes)
-
-    @property
-    def refuses(self) -> bool:
-        """Whether indices may be refused."""
-        return self.mode == "error" or (self.mode in ("clip", "wrap") and self.is_out_of_reach)
-
-    def strides(self, view: View) -> tuple[Shape, Shape]:
-        """Strides of a tensor of shape B + I + rest, of its outer axes and of its rows."""
-        return view.strides[: len(self.outer)], view.strides[len(self.outer) :]
-
-    def row_strides(self, x: View) -> Shape:
-        """Strides of a row of a tensor like x."""
-        return tuple(x.strides[axis] for axis in self.rest)
-
-    def outer_strides(self, x: View) -> Shape:
-        """Strides of a tensor like x along the shared axes and, as 0, along the index arrays' own."""
-        return (*x.strides[: self.batch], *(0 for _ in self.outer[self.batch :]))
-
-    def locate(self, code: Code, pointers: Sequence[str], x: View, bad: Slot | None) -> tuple[Value, Value | None]:
-        """Returns the bytes from the first row to the row that the indices at `pointers` name, and whether they are in range (None:
-        they are). Indices out of range go to row 0; in mode "error", `bad` becomes true.
-        """
-        place, inside = code.integer(0), None
-        for pointer, index, axis in zip(pointers, self.indices, self.axes, strict=True):
-            at, ok = position(code, code.load(pointer, index.spec.dtype), x.spec.shape[axis], self.mode)
-            place = code.add(place, code.mul(at, code.integer(x.strides[axis])))
-            if ok is not None:
-                inside = ok if inside is None else code.and_(inside, ok)
-        if inside is not None and bad is not None:
-            code.write(bad, code.or_(code.read(bad), code.not_(inside)))
-            return place, None
-        return place, inside
 
 
 def _gather(step: Step) -> Native | None:

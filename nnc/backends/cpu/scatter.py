@@ -14,51 +14,20 @@ from dataclasses import replace
 from typing import Any
 
 from nnc import dtypes
-from nnc.backends.cpu.gather import Indexed, locate_box
+from nnc.backends.cpu.gather import locate_box
 from nnc.backends.cpu.moves import copy_box, is_tiny, move_box
 from nnc.backends.cpu.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, in_words, word_of
 from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.indexed import COMBINE, Indexed, is_rounded
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View, row_major
 
-Combine = Callable[[Code, Value, Value], Value]
-
-_ROUNDED = (dtypes.float16, dtypes.bfloat16)
-
-
-def _extremum(predicate: str) -> Combine:
-    def combine(code: Code, x: Value, y: Value) -> Value:
-        if dtypes.is_bool(x.dtype):
-            return code.and_(x, y) if predicate == "lt" else code.or_(x, y)
-        keep = code.compare(predicate, x, y)
-        if dtypes.is_float(x.dtype):
-            keep = code.or_(keep, code.compare("uno", x, x))
-        return code.select(keep, x, y)
-
-    return combine
-
-
-def _add(code: Code, x: Value, y: Value) -> Value:
-    return code.or_(x, y) if dtypes.is_bool(x.dtype) else code.add(x, y)
-
-
-def _mul(code: Code, x: Value, y: Value) -> Value:
-    return code.and_(x, y) if dtypes.is_bool(x.dtype) else code.mul(x, y)
-
-
-_COMBINE: dict[str, Combine] = {"add": _add, "mul": _mul, "min": _extremum("lt"), "max": _extremum("gt")}
-
-
-def _is_rounded(dtype: DType, op: str) -> bool:
-    """Whether values are kept in float32 until all updates are applied."""
-    return dtype in _ROUNDED and op in ("add", "mul")
-
 
 def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
-    return 4 * specs[0].size if _is_rounded(specs[0].dtype, params["op"]) else 0
+    return 4 * specs[0].size if is_rounded(specs[0].dtype, params["op"]) else 0
 
 
 def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
@@ -80,7 +49,7 @@ def copy_whole(printer: Printer, x: View, out: View) -> None:
 def _scatter(step: Step) -> Native | None:
     x, updates, *indices = step.inputs
     out, op, dtype = step.outputs[0], step.params["op"], x.spec.dtype
-    rounded = _is_rounded(dtype, op)
+    rounded = is_rounded(dtype, op)
     box = Indexed(x, tuple(indices), step.params["axes"], step.params["batch"], step.params["mode"])
     printer = Printer(step, workspace=rounded and x.spec.size > 0, refuses=box.refuses)
     target, name = out, "%out0"
@@ -196,7 +165,7 @@ def _combine_rows(
 ) -> None:
     def combined(values: list[Value]) -> Value:
         new = code.convert(values[0], kinds[1])
-        return new if op == "set" else _COMBINE[op](code, values[1], new)
+        return new if op == "set" else COMBINE[op](code, values[1], new)
 
     axes = rows.ordered(1) if columns is None else rows
     _over_rows(code, axes, pointers, kinds, columns, combined, reads_target=op != "set")

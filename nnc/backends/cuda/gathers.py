@@ -26,7 +26,7 @@ from nnc.lower.plan.stages import Step, View
 Shape = tuple[int, ...]
 
 
-def boxes(x: View, sizes: Sequence[int]) -> View:
+def boxes(x: View, sizes: Sequence[int], count: int) -> View:
     """All boxes of so many elements within a tensor, by their first elements: axes of starts, then axes of a box.
 
     An axis that a box takes whole has one start, of stride 0, so that vectors along other axes stay aligned.
@@ -34,9 +34,10 @@ def boxes(x: View, sizes: Sequence[int]) -> View:
     Args:
         x: the tensor.
         sizes: of a box along each axis.
+        count: of the axes that have a start; others are taken whole.
     """
-    starts = tuple(n - size + 1 for n, size in zip(x.spec.shape, sizes, strict=True))
-    strides = tuple(by if n > 1 else 0 for n, by in zip(starts, x.strides, strict=True))
+    starts = tuple(n - size + 1 for n, size in zip(x.spec.shape, sizes, strict=True))[:count]
+    strides = tuple(by if n > 1 else 0 for n, by in zip(starts, x.strides, strict=False))
     return x.show(x.spec.update(shape=(*starts, *sizes)), x.offset, (*strides, *x.strides))
 
 
@@ -113,7 +114,7 @@ def _dynamic_slice(step: Step) -> DeviceKernel | None:
         Copies(step, series).add(0, x, out)
         return series.kernel()
     params = {"axes": tuple(range(len(starts))), "batch": 0, "mode": step.params["mode"]}
-    return _read(boxes(x, step.params["sizes"]), starts, out, params)
+    return _read(boxes(x, step.params["sizes"], len(starts)), starts, out, params)
 
 
 def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:

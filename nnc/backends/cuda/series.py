@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nnc.backends.cuda.assembling import join
-from nnc.lower.kernels.launch import DeviceKernel, Launch
+from nnc.lower.kernels.launch import DeviceKernel
 
 _STEM = re.compile("KERNEL_")
 
@@ -26,8 +27,13 @@ class Series:
         """
         stem = f"KERNEL{len(self._kernels)}_"
         launches = tuple(
-            Launch(_STEM.sub(stem, x.function), x.grid, x.block, tuple(operands[i] for i in x.operands), x.shared)
-            for x in kernel.launches
+            replace(
+                launch,
+                function=_STEM.sub(stem, launch.function),
+                operands=tuple(operands[i] for i in launch.operands),
+                updates=tuple(operands[i] for i in launch.updates),
+            )
+            for launch in kernel.launches
         )
         self._kernels.append(DeviceKernel(_STEM.sub(stem, kernel.text), launches, kernel.may_fail))
 

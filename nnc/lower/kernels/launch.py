@@ -28,6 +28,7 @@ class Launch:
         operands: the tensors that the parameters point to, by position among the step's inputs, its outputs, its workspace (where
             the kernel has one) and its status word (where it may refuse an input), in this order.
         shared: bytes of shared memory of a block, beside those that the text declares.
+        updates: operands that lie where an input of the step does, and of which it leaves some elements as they are.
     """
 
     function: str
@@ -35,6 +36,7 @@ class Launch:
     block: Extent
     operands: tuple[int, ...]
     shared: int = 0
+    updates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

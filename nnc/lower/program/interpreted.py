@@ -65,7 +65,7 @@ class InterpretedModule(SimModule):
         launch, operands = kernel.launches[number], operands_of(step)
         if kernel.may_fail:
             operands.append(_STATUS)
-        known = set(range(len(step.inputs)))
+        known = {*range(len(step.inputs)), *launch.updates}
         for earlier in kernel.launches[:number]:
             known.update(earlier.operands)
         if kernel.may_fail:

@@ -186,7 +186,7 @@ def _device_row(kernel: DeviceKernel | None) -> list[Any] | None:
     """A kernel that is printed for a device."""
     if kernel is None:
         return None
-    launches = [[x.function, x.grid, x.block, x.operands, x.shared] for x in kernel.launches]
+    launches = [[x.function, x.grid, x.block, x.operands, x.shared, x.updates] for x in kernel.launches]
     return [kernel.text, launches, kernel.may_fail]
 
 
