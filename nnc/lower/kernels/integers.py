@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from nnc import dtypes
 from nnc.commands import portable
-from nnc.lower.kernels.math.terms import Term, where
+from nnc.lower.kernels.math.terms import Term, any_lane, where
 
 _LONGEST_CHAIN = 8  # of powers of floats; beyond, rounding errors add up to more than those of pow
 
@@ -110,6 +110,41 @@ def sign(x: Term) -> Term:
     return where(x < 0, -1, positive) if x.dtype in dtypes.SIGNED else positive
 
 
+def popcount(x: Term) -> Term:
+    """The number of bits that are set."""
+    return x.intrinsic("ctpop")
+
+
+def gcd(x: Term, y: Term) -> Term:
+    """The greatest common divisor, by Euclid's algorithm on the sizes; 0 of zeros. The loop goes on while a lane does."""
+    return x.of(x.code.bitcast(_common_divisor(x, y).value, x.dtype))
+
+
+def _common_divisor(x: Term, y: Term) -> Term:
+    code = x.code
+    slots = [code.slot(absolute(each).bits().value) for each in (x, y)]
+    test, step, done = (code.label(stem) for stem in ("test", "step", "done"))
+    code.jump(test)
+    code.place(test)
+    a, b = (x.of(code.read(slot)) for slot in slots)
+    goes_on = b.compare("ne", 0)
+    code.branch(any_lane(goes_on).value, step, done)
+    code.place(step)
+    code.write(slots[0], where(goes_on, b, a).value)
+    code.write(slots[1], where(goes_on, _rem(a, where(goes_on, b, 1)), 0).value)
+    code.jump(test)
+    code.place(done)
+    return x.of(code.read(slots[0]))
+
+
+def lcm(x: Term, y: Term) -> Term:
+    """The least common multiple, which is positive or wraps around; 0 where an operand is 0."""
+    divisor = _common_divisor(x, y)
+    is_zero = divisor.equals(0)
+    product = absolute(x).bits() / where(is_zero, 1, divisor) * absolute(y).bits()
+    return x.of(x.code.bitcast(where(is_zero, 0, product).value, x.dtype))
+
+
 def _same(x: Term) -> Term:
     return x
 
@@ -131,5 +166,8 @@ FUNCTIONS: dict[str, Callable[..., Term]] = {
     "ceil": _same,
     "trunc": _same,
     "round_even": _same,
+    "popcount": popcount,
+    "gcd": gcd,
+    "lcm": lcm,
     **portable.OF_WORDS,
 }

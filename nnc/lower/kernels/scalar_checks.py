@@ -35,7 +35,7 @@ from nnc.lower.kernels.scalars import (
 )
 
 # Functions that kernels have not: their commands are known to be elementwise, and run their references.
-_UNPRINTED = frozenset({"real", "imag", "conj", "complex", "gcd", "lcm", "popcount", "frexp_exponent", "ldexp"})
+_UNPRINTED = frozenset({"real", "imag", "conj", "complex"})
 _KNOWN = frozenset({*SHARED, *REAL_FUNCTIONS, *INTEGER_FUNCTIONS, *_UNPRINTED})
 _BITS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
 _OPERATORS = (

@@ -34,6 +34,7 @@ EXACT = frozenset(  # held to the last bit
     name
     for line in (
         "neg add sub mul safe_mul div reciprocal floor_divide remainder fmod abs sign square sqrt floor ceil trunc round",
+        "exponent ldexp bit_count gcd lcm",
         "maximum minimum copysign nextafter equal not_equal less less_equal greater greater_equal isnan isinf isfinite",
         "signbit bitwise_not bitwise_and bitwise_or bitwise_xor shift_left shift_right select convert stop_gradient copy full",
     )
