@@ -36,6 +36,7 @@ BY_NATURE = {
 OTHER_WORDS = {
     "nnc/lower/kernels/indexed.py": "values of the parameter `op` of scatter",
     "nnc/lower/kernels/integers.py": "functions of scalar expressions",
+    "nnc/lower/kernels/math/complexes.py": "functions of scalar expressions",
     "nnc/lower/kernels/math/table.py": "functions of scalar expressions",
     "nnc/lower/kernels/scalars.py": "functions of scalar expressions",
     "nnc/lower/kernels/scalar_checks.py": "functions of scalar expressions",

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnc import dtypes
+from nnc.backends.cuda.fills import fill, parts_of
 from nnc.backends.cuda.moves import Copies
 from nnc.backends.cuda.nests import print_nest
 from nnc.backends.cuda.registry import add_printed
 from nnc.backends.cuda.series import Series
-from nnc.commands.constants import full
 from nnc.commands.index import fill_value, gather
-from nnc.dtypes import TAPE, DType
+from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.lower.kernels.axes import in_words, word_of
 from nnc.lower.kernels.launch import DeviceKernel
@@ -51,17 +51,16 @@ def _read(x: View, indices: Sequence[View], out: View, params: Mapping[str, Any]
     series, operands = Series(), range(len(indices) + 3)  # with the status word
     outside = fill_value(dtype) if mode == "fill" else 0
     if is_empty:
-        _fill(series, out, outside, len(indices) + 1)
+        fill(series, out, dtype.type(outside), len(indices) + 1)
     elif not dtypes.is_complex(dtype):
         series.add(_nest(x, indices, out, params), operands)
     elif mode != "fill":
         series.add(_nest(_words(x), indices, _words(out), params), operands)
     else:
-        half = dtype.itemsize // 2
-        for shift, part in ((0, "fill"), (half, "drop")):
-            real = [view.show(_real(view.spec), view.offset + shift, view.strides) for view in (x, out)]
+        for part, source, target in zip(("fill", "drop"), parts_of(x), parts_of(out), strict=True):
+            shift = source.offset - x.offset
             shifts = (shift, *(0 for _ in indices), shift)
-            series.add(_nest(real[0], indices, real[1], {**params, "mode": part}, shifts), operands)
+            series.add(_nest(source, indices, target, {**params, "mode": part}, shifts), operands)
     return series.kernel()
 
 
@@ -75,31 +74,10 @@ def _nest(
     return print_nest(graph, (x, *indices), (out,), shifts)
 
 
-def _fill(series: Series, out: View, value: Any, number: int) -> None:
-    """Writes one value to all elements, also of complex numbers, whose imaginary part is 0."""
-    parts = [(out, value)]
-    if dtypes.is_complex(out.spec.dtype):
-        half = out.spec.dtype.itemsize // 2
-        parts = [
-            (out.show(_real(out.spec), out.offset + at, out.strides), each) for at, each in ((0, value), (half, 0))
-        ]
-    for view, each in parts:
-        result = Symbol(view.spec)
-        given = {"shape": view.spec.shape, "dtype": view.spec.dtype, "value": each}
-        graph = Graph((), (result,), (Node(full, (), (result,), given),))
-        series.add(print_nest(graph, (), (view,), (view.offset - out.offset,)), (number,))
-
-
 def _words(view: View) -> View:
     """A tensor of complex numbers as the words by which they are moved."""
     shape, (strides,) = in_words(view.spec, view.strides)
     return view.show(TensorSpec(shape, word_of(view.spec.dtype)), view.offset, strides)
-
-
-def _real(spec: TensorSpec) -> TensorSpec:
-    """The spec of the real parts."""
-    dtype: DType = dtypes.real_dtype(spec.dtype)
-    return spec.update(dtype=dtype)
 
 
 def _gather(step: Step) -> DeviceKernel | None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import nnc.backends.cuda.arg_reduce
 import nnc.backends.cuda.bins
+import nnc.backends.cuda.complexes
 import nnc.backends.cuda.cupy_arrays
 import nnc.backends.cuda.draws
+import nnc.backends.cuda.fills
 import nnc.backends.cuda.fused
 import nnc.backends.cuda.gathers
 import nnc.backends.cuda.moves

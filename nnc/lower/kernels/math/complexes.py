@@ -1,0 +1,132 @@
+"""Scalar expressions on complex numbers, as pairs of real ones.
+
+Quotients are Smith's (Algorithm 116: complex division, 1962), as NumPy's are.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from nnc.dtypes import DType, is_bool, real_dtype
+from nnc.lower.kernels.math.power import hypot
+from nnc.lower.kernels.math.terms import Term, absolute, where
+from nnc.lower.kernels.scalars import Operations, Parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Complex:
+    """A complex number in registers."""
+
+    real: Term
+    imag: Term
+
+
+def can_be_complex(parsed: Parsed) -> bool:
+    """Whether an expression has a meaning for complex numbers here: sums, products, quotients, parts, and equality of operands.
+
+    Args:
+        parsed: the expression; a name alone is left to the kernels that move elements.
+    """
+    nodes = [*ast.walk(parsed.body)]
+    predicates = [type(node.ops[0]) for node in nodes if isinstance(node, ast.Compare)]
+    operators = [type(node.op) for node in nodes if isinstance(node, (ast.BinOp, ast.UnaryOp))]
+    if predicates and (parsed.functions or operators or not {*predicates} <= {ast.Eq, ast.NotEq}):
+        return False
+    is_known = parsed.functions <= _FUNCTIONS.keys() and {*operators} <= {*_OPERATORS, ast.USub}
+    return is_known and not isinstance(parsed.body, (ast.Name, ast.Constant, ast.BoolOp)) and parsed.names <= {*"xyz"}
+
+
+class ComplexOperations(Operations):
+    """Prints operators and functions of complex numbers; an operand is a Complex, a Term or a number."""
+
+    def unary(self, operator: type[ast.unaryop], x: Any) -> Any:
+        """A sign."""
+        return Complex(-x.real, -x.imag) if isinstance(x, Complex) else super().unary(operator, x)
+
+    def binary(self, operator: type[ast.operator], x: Any, y: Any) -> Any:
+        """A sum, a difference, a product or a quotient."""
+        if not isinstance(x, Complex) and not isinstance(y, Complex):
+            return super().binary(operator, x, y)
+        like = x if isinstance(x, Complex) else y
+        return _OPERATORS[operator](_as_complex(x, like), _as_complex(y, like))
+
+    def compare(self, predicate: str, x: Any, y: Any) -> Any:
+        """Whether both parts are equal, or one is not."""
+        if not isinstance(x, Complex):
+            return super().compare(predicate, x, y)
+        other = _as_complex(y, x)
+        same = x.real.equals(other.real) & x.imag.equals(other.imag)
+        return same if predicate == "eq" else ~same
+
+    def call(self, name: str, arguments: list[Any]) -> Any:
+        """A function."""
+        return _FUNCTIONS[name](*arguments)
+
+
+def to_dtype(x: Complex | Term, dtype: DType) -> tuple[Term, ...]:
+    """The parts of a number in another dtype; of a bool one, which says whether it differs from 0.
+
+    Args:
+        x: the number.
+        dtype: complex, or that of a real result.
+    """
+    real = real_dtype(dtype)
+    if real != dtype:
+        parts = (x.real, x.imag) if isinstance(x, Complex) else (x, x.constant(0))
+        return tuple(part.to(real) for part in parts)
+    if not isinstance(x, Complex):
+        return (x.to(dtype),)
+    return (x.real.compare("ne", 0) | x.imag.compare("ne", 0),) if is_bool(dtype) else (x.real.to(dtype),)
+
+
+def _as_complex(x: Any, like: Complex) -> Complex:
+    if isinstance(x, Complex):
+        return x
+    return Complex(x if isinstance(x, Term) else like.real.constant(x), like.real.constant(0))
+
+
+def _product(x: Complex, y: Complex) -> Complex:
+    return Complex(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
+
+
+def _quotient(x: Complex, y: Complex) -> Complex:
+    is_flat = absolute(y.real) >= absolute(y.imag)
+    large, small = where(is_flat, y.real, y.imag), where(is_flat, y.imag, y.real)
+    ratio = small / large
+    scale = 1 / (large + small * ratio)
+    first, second = where(is_flat, x.real, x.imag), where(is_flat, x.imag, x.real)
+    rest = (second - first * ratio) * scale
+    real, imaginary = (first + second * ratio) * scale, where(is_flat, rest, -rest)
+    is_zero, size = large.equals(0), absolute(y.real)
+    return Complex(where(is_zero, x.real / size, real), where(is_zero, x.imag / size, imaginary))
+
+
+def _select(condition: Term, x: Any, y: Any) -> Any:
+    if not isinstance(x, Complex):
+        return where(condition, x, y)
+    return Complex(where(condition, x.real, y.real), where(condition, x.imag, y.imag))
+
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[Complex, Complex], Complex]] = MappingProxyType(
+    {
+        ast.Add: lambda x, y: Complex(x.real + y.real, x.imag + y.imag),
+        ast.Sub: lambda x, y: Complex(x.real - y.real, x.imag - y.imag),
+        ast.Mult: _product,
+        ast.Div: _quotient,
+    }
+)
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "complex": Complex,
+        "real": lambda x: x.real,
+        "imag": lambda x: x.imag,
+        "conj": lambda x: Complex(x.real, -x.imag),
+        "abs": lambda x: hypot(x.real, x.imag) if isinstance(x, Complex) else absolute(x),
+        "select": _select,
+        "convert": lambda x: x,
+    }
+)
