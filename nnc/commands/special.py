@@ -110,9 +110,9 @@ lgamma: Command = _special(
 )
 """log |Γ(x)|"""
 
-_ASYMPTOTIC = 12  # from here on six terms of the asymptotic series are exact in float64
-_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
-_LOWEST = -64.0
+ASYMPTOTIC = 12  # from here on six terms of the asymptotic series are exact in float64
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
+LOWEST = -64.0  # where derivatives of digamma are no longer computed
 
 
 def _polygamma(x: NDArray, *, n: int) -> NDArray:
@@ -125,12 +125,12 @@ def _digamma(x: NDArray) -> NDArray:
     mirrored = x < 0.5
     z = np.where(mirrored, 1 - x, x)
     total = np.zeros_like(z)
-    for _ in range(_ASYMPTOTIC):
-        low = z < _ASYMPTOTIC
+    for _ in range(ASYMPTOTIC):
+        low = z < ASYMPTOTIC
         total = np.where(low, total - 1 / z, total)
         z = np.where(low, z + 1, z)
     total = total + np.log(z) - 1 / (2 * z)
-    for k, b in enumerate(_BERNOULLI, 1):
+    for k, b in enumerate(BERNOULLI, 1):
         total = total - b / (2 * k * z ** (2 * k))
     reflected = total - np.pi / np.tan(np.pi * x)
     pole = (x <= 0) & (x == np.floor(x))
@@ -139,21 +139,21 @@ def _digamma(x: NDArray) -> NDArray:
 
 def _hurwitz(s: int, x: NDArray) -> NDArray:
     """Σ 1 / (x + k)^s over k >= 0, by Euler and Maclaurin's formula; NaN below -64."""
-    total, z = np.zeros_like(x), np.where(x < _LOWEST, np.nan, x)
-    edge = _ASYMPTOTIC + s
+    total, z = np.zeros_like(x), np.where(x < LOWEST, np.nan, x)
+    edge = ASYMPTOTIC + s
     while (z < edge).any():
         low = z < edge
         total = np.where(low, total + z ** -float(s), total)
         z = np.where(low, z + 1, z)
     total = total + z ** (1 - s) / (s - 1) + z**-s / 2
     rising = float(s)
-    for k, b in enumerate(_BERNOULLI, 1):
+    for k, b in enumerate(BERNOULLI, 1):
         total = total + b * rising / math.factorial(2 * k) * z ** -(s + 2.0 * k - 1)
         rising *= (s + 2 * k - 1) * (s + 2 * k)
     return total
 
 
-polygamma: Command = _special("polygamma", _polygamma, lambda x, out, n: polygamma(x, n=n + 1))
+polygamma: Command = _special("polygamma", _polygamma, lambda x, out, n: polygamma(x, n=n + 1), "polygamma(x, n)")
 """The n-th derivative of digamma (n = 0: digamma itself), which is the derivative of log Γ."""
 
 
@@ -187,5 +187,5 @@ def _i1e_slope(x: Value, out: Value) -> Value:
     return select(at_zero, full_like(x, 0.5), i0e(safe) - out * (sign(safe) + 1 / safe))
 
 
-i0e: Command = _special("i0e", lambda x: _bessel(0, x), lambda x, out: i1e(x) - sign(x) * out)
-i1e: Command = _special("i1e", lambda x: np.sign(x) * _bessel(1, x), _i1e_slope)
+i0e: Command = _special("i0e", lambda x: _bessel(0, x), lambda x, out: i1e(x) - sign(x) * out, "i0e(x)")
+i1e: Command = _special("i1e", lambda x: np.sign(x) * _bessel(1, x), _i1e_slope, "i1e(x)")

@@ -23,6 +23,7 @@ from nnc.graph import Command
 from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.integers import FUNCTIONS as INTEGER_FUNCTIONS
 from nnc.lower.kernels.integers import integer_pow, shift
+from nnc.lower.kernels.math.polygamma import polygamma
 from nnc.lower.kernels.math.table import FUNCTIONS as REAL_FUNCTIONS
 from nnc.lower.kernels.math.terms import Term, where
 
@@ -225,5 +226,6 @@ SHARED: Mapping[str, Callable[..., Any]] = {
     "select": _select,
     "convert": lambda x: x,
     "isnan": lambda x: x.compare("ne", x),
+    "polygamma": polygamma,
 }
 _PRINTED = Operations()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from nnc.commands import portable
 from nnc.lower.kernels.math import (
     angles,
+    bessel,
     error,
     exponential,
     exponents,
@@ -69,6 +70,8 @@ FUNCTIONS: dict[str, Callable[..., Term]] = {
     "erfc": error.erfc,
     "erfinv": special.erfinv,
     "lgamma": special.lgamma,
+    "i0e": bessel.i0e,
+    "i1e": bessel.i1e,
     **portable.FUNCTIONS,
 }
 """Each takes and gives float32 or float64."""
