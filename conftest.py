@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import nnc
+import nnc.backends.loaded  # kernels that a doctest were first to ask for would be forgotten behind it
 import nnc.numpy as nnp
 from nnc.graph import ATTRIBUTES, COMMANDS, PASSES, GraphBuilder, TensorSpec, command
 from nnc.graph.registry import REGISTRY
