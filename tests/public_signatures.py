@@ -18,7 +18,7 @@ MODULES = (
     "nnc", "nnc.numpy", "nnc.numpy.linalg", "nnc.numpy.fft", "nnc.random", "nnc.nn", "nnc.nn.initializers", "nnc.nn.models",
     "nnc.optim", "nnc.tree", "nnc.io", "nnc.data", "nnc.debug", "nnc.graph", "nnc.testing", "nnc.view", "nnc.scipy.special",
     "nnc.scipy.linalg", "nnc.distributed", "nnc.scipy.sparse.linalg",
-    "nnc.scipy.optimize", "nnc.scipy.integrate",
+    "nnc.scipy.optimize", "nnc.scipy.integrate", "nnc.optim.tree_utils",
     "nnc.scipy.signal",
     "nnc.scipy.stats",
     *(module.__name__ for _, module in inspect.getmembers(stats, inspect.ismodule) if hasattr(module, "__all__")),

@@ -178,6 +178,10 @@ from nnc.optim.madgrad import (
     madgrad,
     scale_by_madgrad,
 )
+from nnc.optim.mechanic import (
+    MechanicState,
+    mechanize,
+)
 from nnc.optim.moments import (
     ScaleByAdamState,
     ScaleByAmsgradState,
@@ -313,6 +317,13 @@ from nnc.optim.sm3 import (
     scale_by_sm3,
     sm3,
 )
+from nnc.optim.sophia import (
+    HutchinsonState,
+    SophiaState,
+    hutchinson_estimator_diag_hessian,
+    scale_by_sophia,
+    sophia,
+)
 from nnc.optim.transforms import (
     ScaleByScheduleState,
     TraceState,
@@ -343,12 +354,14 @@ __all__ = [
     "FactoredState",
     "GradientTransformation",
     "GradientTransformationExtraArgs",
+    "HutchinsonState",
     "InjectHyperparamsState",
     "LookaheadParams",
     "LookaheadState",
     "MadgradState",
     "MaskedNode",
     "MaskedState",
+    "MechanicState",
     "MomoAdamState",
     "MomoState",
     "MonitorState",
@@ -382,6 +395,7 @@ __all__ = [
     "ScaleByZoomLinesearchState",
     "ScheduleFreeState",
     "SnapshotState",
+    "SophiaState",
     "SplitRealAndImaginaryArrays",
     "SplitRealAndImaginaryState",
     "StaticLossScale",
@@ -432,6 +446,7 @@ __all__ = [
     "freeze",
     "fromage",
     "global_norm",
+    "hutchinson_estimator_diag_hessian",
     "identity",
     "incremental_update",
     "inject_hyperparams",
@@ -447,6 +462,7 @@ __all__ = [
     "madgrad",
     "masked",
     "measure_with_ema",
+    "mechanize",
     "momo",
     "momo_adam",
     "monitor",
@@ -524,6 +540,7 @@ __all__ = [
     "scale_by_sign",
     "scale_by_simplified_ademamix",
     "scale_by_sm3",
+    "scale_by_sophia",
     "scale_by_stddev",
     "scale_by_trust_ratio",
     "scale_by_yogi",
@@ -544,6 +561,7 @@ __all__ = [
     "skip_not_finite",
     "sm3",
     "snapshot",
+    "sophia",
     "split_real_and_imaginary",
     "stateless",
     "stateless_with_tree_map",

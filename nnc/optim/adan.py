@@ -188,7 +188,7 @@ def scale_by_adopt(
 
         def scaled(v: Array, g: Any) -> Array:
             wide = widen(asarray(g))
-            return _clip(wide / nnp.maximum(nnp.sqrt(v), number(eps, v.dtype)), limit)
+            return clip_sizes(wide / nnp.maximum(nnp.sqrt(v), number(eps, v.dtype)), limit)
 
         def mix(m: Array, c: Array) -> Array:
             return nnp.where(first, m, average(b1, c, m))
@@ -206,7 +206,7 @@ def scale_by_adopt(
     return GradientTransformation(init_fn, update_fn)
 
 
-def _clip(x: Array, limit: Any) -> Array:
+def clip_sizes(x: Array, limit: Any) -> Array:
     """`x` with elements of at most this size; complex ones keep their direction."""
     if limit is None:
         return x

@@ -42,7 +42,7 @@ NAMES = {
     "losses": "nnc.nn, which has them",
     "contrib": "the name itself: nnc.optim has all of Optax's contrib",
     "projections": "nnc.optim.projection_simplex and its like",
-    "tree": "nnc.tree, and global_norm",
+    "tree": "nnc.optim.tree_utils",
     "galore": "muon, or adafactor for little memory",
     "polyak_averaging": "incremental_update, or ema",
     "GradScaler": "DynamicLossScale",

@@ -56,6 +56,11 @@ OPTAX: dict[str, Make] = {
 }  # fmt: skip
 
 
+def curvature(updates: Any, params: Any) -> Any:
+    """Stands for the diagonal of a Hessian."""
+    return {name: x * x + 0.125 for name, x in updates.items()}
+
+
 def sharpness(o: Any, **options: Any) -> Any:
     return o.sam(o.adam(RATE), o.chain(o.normalize(), o.sgd(0.1)), **options)
 
@@ -140,6 +145,12 @@ OPTAX |= {
     "accumulation that skips": lambda o: o.MultiSteps(
         o.adam(RATE), 3, should_skip_update_fn=lambda g, t, p: o.skip_large_updates(g, t, p, 30.0)
     ).gradient_transformation(),
+    "mechanize": lambda o: o.mechanize(o.adam(RATE), s_init=0.1),
+    "mechanize of few": lambda o: o.mechanize(o.sgd(RATE, 0.9), 0.1, 1e-3, 0.5, 2),
+    "sophia": lambda o: o.sophia(RATE, hessian_diagonal_fn=o.stateless(curvature), gamma=0.5, update_interval=3),
+    "sophia without clipping": lambda o: o.sophia(
+        RATE, 0.8, 0.7, 0.5, 0.1, ndim_mask, 1.0, None, 1, hessian_diagonal_fn=o.stateless(curvature)
+    ),
     "sam": sharpness,
     "sam that keeps its state": lambda o: o.sam(o.adamw(RATE), o.sgd(0.1, 0.9), 3, False),
     "sam in opaque mode": lambda o: sharpness(o, sync_period=3, opaque_mode=True),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc import optim
+from nnc.optim.totals import squared_norm
 from tests.optim import steps
 
 
@@ -175,6 +176,10 @@ def _height(updates: Any, params: Any) -> Any:
     return optim.global_norm(params) ** 2
 
 
+def _bowl(params: Any) -> Any:
+    return squared_norm("bowl", params)
+
+
 def _polyak(rate: Any) -> optim.GradientTransformation:
     return optim.chain(optim.scale_by_polyak(max_learning_rate=0.2), optim.scale_by_learning_rate(rate))
 
@@ -243,6 +248,8 @@ def _recorded() -> Iterator[Row]:
     yield Row("flatten", lambda r: optim.flatten(optim.adam(r)), steps.adam)
     yield Row("apply_every", lambda r: optim.chain(optim.sgd(r), optim.apply_every(1)), steps.sgd)
     yield Row("selective_transform", lambda r: optim.selective_transform(optim.adam(r), freeze_mask=False), steps.adam)
+    yield Row("mechanize", lambda r: optim.mechanize(optim.sgd(r), s_init=0.1), rate=1.0)
+    yield Row("sophia", _given(lambda r: optim.sophia(r, gamma=1.0), obj_fn=lambda g, p: _bowl))
     yield Row("sam of single steps", lambda r: _sharpness(r, sync_period=1), steps.sgd)
     yield Row(
         "sam in opaque mode",

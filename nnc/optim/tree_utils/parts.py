@@ -30,7 +30,7 @@ def _children(node: Any) -> list[tuple[Any, Any]]:
 def _rebuilt(node: Any, parts: list[tuple[Any, Any]]) -> Any:
     if isinstance(node, dict):
         return type(node)(parts)
-    if isinstance(node, tuple) and hasattr(node, "_fields"):
+    if hasattr(node, "_fields"):
         return node._replace(**dict(parts))
     if isinstance(node, (list, tuple)):
         return type(node)([part for _, part in parts])
