@@ -25,6 +25,7 @@ from nnc.optim.precision import select_tree
 from nnc.optim.totals import copies
 from nnc.optim.transforms import zero_count
 from nnc.spelling import spelled
+from nnc.trace.core.collectives import pmean
 
 
 @spelled
@@ -68,7 +69,7 @@ class SAMState(NamedTuple):
 @spelled
 def sam(
     optimizer: GradientTransformation, adv_optimizer: GradientTransformation, sync_period: int = 2,
-    reset_state: bool = True, opaque_mode: bool = False,
+    reset_state: bool = True, opaque_mode: bool = False, batch_axis_name: str | None = None,
 ) -> GradientTransformationExtraArgs:  # fmt: skip
     """Sharpness-aware minimisation (Foret et al., "Sharpness-aware minimization for efficiently improving generalization", 2021).
 
@@ -86,6 +87,7 @@ def sam(
         sync_period: how many gradients a step takes.
         reset_state: start the adversarial optimizer anew after each step.
         opaque_mode: make all moves of a step in one update.
+        batch_axis_name: name of the axis of a map over which the gradients of `grad_fn` are averaged; None: of no axis.
 
     Raises:
         ArgumentError: sync_period is no positive int.
@@ -149,6 +151,8 @@ def sam(
             up, adv_state = run_update(adv_optimizer, updates, adv_state, at, extra)
             at = apply_updates(at, against(up))
             updates = grad_fn(at, i)
+            if batch_axis_name is not None:
+                updates = map_trainable(where, lambda g: pmean(g, batch_axis_name), "updates", updates)
         if reset_state:
             adv_state = adv_optimizer.init(params)
         updates, opt_state = run_update(optimizer, updates, state.opt_state, params, extra)

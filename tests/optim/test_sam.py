@@ -56,6 +56,23 @@ def test_opaque_mode_makes_the_steps_that_the_other_makes_in_several_updates(per
     assert np.allclose(whole, apart)
 
 
+def test_gradients_of_a_mapped_batch_are_averaged() -> None:
+    scales = np.array([[1.0, 3.0], [2.0, 5.0]])
+    optimizer = optim.sam(optim.sgd(0.05), optim.sgd(0.1), opaque_mode=True, batch_axis_name="batch")
+    whole = optim.sam(optim.sgd(0.05), optim.sgd(0.1), opaque_mode=True)
+    p = nnp.asarray(np.array([2.0, -1.0]))
+    slope = lambda p, scale: 2 * scale * p
+
+    def one(scale: Any) -> Any:
+        first = nnc.pmean(slope(p, scale), "batch")
+        return optimizer.update(first, optimizer.init(p), p, grad_fn=lambda q, i: slope(q, scale))[0]
+
+    updates = nnc.vmap(one, axis_name="batch")(nnp.asarray(scales))
+    mean = nnp.asarray(scales.mean(0))
+    wanted, _ = whole.update(slope(p, mean), whole.init(p), p, grad_fn=lambda q, i: slope(q, mean))
+    assert np.allclose(updates, [wanted, wanted])
+
+
 def test_the_unit_gradient_of_zeros_is_zero() -> None:
     transformation = optim.normalize()
     updates, _ = transformation.update({"a": nnp.zeros(2), "b": "text"}, transformation.init(None))
