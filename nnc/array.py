@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar, cast
 
 import numpy as np
 
-from nnc import dlpack, dtypes
+from nnc import dlpack, dtypes, html
 from nnc.casting import cast_array, limits
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
@@ -528,6 +528,14 @@ class Array(_Unfinished):
 
     def __str__(self) -> str:
         return str(self.data)
+
+    def _repr_html_(self) -> str:
+        """The elements beside a small picture of them, for notebooks."""
+        title = f"{self.spec} on {self.device}"
+        if self.is_deleted():
+            return html.show_text(title, "donated")
+        values = self.data.astype(np.float32) if self.dtype == dtypes.bfloat16 else self.data
+        return html.show_array(title, values, np.array2string(values, separator=", ", threshold=1000))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (np.array(self.data), self.weak)

@@ -25,6 +25,7 @@ from nnc.device_program import DeviceProgram, QueuedProgram
 from nnc.devices import CPU, CUDA, find_device, interpreter_of, kind_of
 from nnc.errors import ArgumentTypeError, DeviceError, OutOfMemoryError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
+from nnc.html import show_text
 from nnc.lower.pipeline import lower
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.schedule.report import ScheduleReport, Watch, make_schedule_report
@@ -99,6 +100,15 @@ class Lowered:
     def as_text(self) -> str:
         """The graph as text."""
         return str(self._staged.graph)
+
+    def __repr__(self) -> str:
+        return f"<Lowered for {self._options.device}: {self.graph!r}>"
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    def _repr_html_(self) -> str:
+        return show_text(repr(self), str(self))
 
     @api_boundary
     def compile(self, prefetch: Prefetch | None = None) -> Executable:
@@ -279,6 +289,15 @@ class Executable:
     def as_text(self) -> str:
         """The program as text: steps with their kernels and buffers."""
         return self._program.as_text()
+
+    def __repr__(self) -> str:
+        return f"<Executable for {self.options.device}: {self.graph!r}>"
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    def _repr_html_(self) -> str:
+        return show_text(repr(self), str(self))
 
     @api_boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

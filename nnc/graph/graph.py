@@ -15,6 +15,7 @@ from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph.dispatch import bind
 from nnc.graph.registry import Command, command, rewritten
 from nnc.graph.spec import TensorSpec, spec_of
+from nnc.html import show_text
 from nnc.source import SourceLine
 from nnc.tracebacks import api_boundary
 
@@ -282,6 +283,9 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs>"
+
+    def _repr_html_(self) -> str:
+        return show_text(repr(self), str(self))
 
 
 from nnc.graph.text import to_text  # noqa: E402  (the text form needs the types above)

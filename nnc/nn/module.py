@@ -13,6 +13,7 @@ import numpy as np
 from nnc import tree
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import spec_of
+from nnc.html import show_text
 from nnc.spelling import spelled
 from nnc.tracebacks import api_boundary, arguments_misfit
 from nnc.typing import A
@@ -115,6 +116,9 @@ class Module:
 
     def __repr__(self) -> str:
         return _text(self, "")
+
+    def _repr_html_(self) -> str:
+        return show_text(type(self).__name__, repr(self))
 
 
 def _field_names(cls: type) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from nnc.commands.rules import cost
 from nnc.context import get_context
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import Graph, Node, TensorSpec, spec_of
+from nnc.html import show_text
 from nnc.lower.text import format_bytes, format_table
 from nnc.nn.module import Module, is_container
 from nnc.nn.paths import join, parameters
@@ -91,6 +92,9 @@ class Summary:
         )
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return show_text("summary", str(self))
 
 
 @api_boundary

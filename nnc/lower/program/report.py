@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nnc.errors import MemoryBudgetError, user_error
 from nnc.graph import TensorSpec, value_text
+from nnc.html import show_text
 from nnc.lower.plan.costs import CostRow, node_cost, step_bytes, step_flops
 from nnc.lower.plan.stages import Bound, Branches, Kind, Loop, Planned, Step, View, is_contiguous
 from nnc.lower.text import format_bytes, format_table
@@ -67,6 +68,9 @@ class MemoryPlan:
         """The tensors that a call allocates, largest first."""
         mine = {(row.name, row.offset): row for row in self.rows if row.kind in (Kind.ARENA.value, Kind.OUTPUT.value)}
         return tuple(sorted(mine.values(), key=lambda row: -row.size))
+
+    def _repr_html_(self) -> str:
+        return show_text("memory plan", str(self))
 
     def __str__(self) -> str:
         lines = [
@@ -130,6 +134,9 @@ class Cost:
             part = Cost(tuple(rows))
             found.append(CommandCost(command, len(rows), part.flops, part.nbytes, part.seconds))
         return tuple(sorted(found, key=lambda group: (-group.seconds, group.command)))
+
+    def _repr_html_(self) -> str:
+        return show_text("cost", str(self))
 
     def __str__(self) -> str:
         sums = [("command", "steps", "flops", "%", "bytes", "%", "about ms")]

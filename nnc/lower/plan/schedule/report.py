@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from nnc.errors import ArgumentError, user_error
+from nnc.html import show_text
 from nnc.lower.plan.schedule.types import Schedule
 from nnc.lower.plan.stages import Bound, Step
 from nnc.lower.text import format_table
@@ -60,6 +61,9 @@ class ScheduleReport:
         for row in self.rows:
             times[row.stream] += row.duration
         return tuple(times)
+
+    def _repr_html_(self) -> str:
+        return show_text(self.name, str(self))
 
     def __str__(self) -> str:
         kind = "measured run" if self.measured else "schedule"

@@ -1,0 +1,79 @@
+"""Writes HTML for notebooks, which call `_repr_html_` of an object: text, and small pictures of arrays."""
+
+from __future__ import annotations
+
+import base64
+import html
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+
+_SIDE = 64  # pixels of a picture at most, along each axis: more cells are sampled
+_WIDTH = 160  # px on the screen
+_LOW, _MIDDLE, _HIGH = (
+    (33, 102, 172),
+    (247, 247, 247),
+    (178, 24, 43),
+)  # blue, white and red, as ColorBrewer's RdBu has them
+_NOT_A_NUMBER = (120, 120, 120)
+
+
+def show_text(title: str, text: str) -> str:
+    """A title above text in columns.
+
+    Args:
+        title: one line.
+        text: lines.
+    """
+    return f"<div><b>{html.escape(title)}</b><pre>{html.escape(text)}</pre></div>"
+
+
+def show_array(title: str, values: np.ndarray[Any, Any], text: str) -> str:
+    """A title, a picture of the elements and their text.
+
+    Args:
+        title: one line.
+        values: of the array.
+        text: the elements.
+    """
+    picture = draw(values)
+    return f"<div><b>{html.escape(title)}</b>{'' if picture is None else picture}<pre>{html.escape(text)}</pre></div>"
+
+
+def draw(values: np.ndarray[Any, Any]) -> str | None:
+    """The elements as colours, blue below 0 and red above it: of a matrix, of a vector as one row, else of the first matrix. None
+    for arrays of few elements, and of other things than real numbers.
+
+    Args:
+        values: of any shape.
+    """
+    if values.size < 4 or values.ndim == 0 or values.dtype.kind in "cOSU":
+        return None
+    matrix = values[None] if values.ndim == 1 else values[(0,) * (values.ndim - 2)]
+    rows, columns = (np.linspace(0, n - 1, min(n, _SIDE)).astype(int) for n in matrix.shape)
+    cells = np.asarray(matrix[np.ix_(rows, columns)], np.float64)
+    finite = np.abs(cells[np.isfinite(cells)])
+    with np.errstate(all="ignore"):
+        share = np.clip(cells / max(float(finite.max(initial=0)), 1e-300), -1, 1)[..., None]
+    middle = np.array(_MIDDLE, np.float64)
+    colours = middle + np.abs(share) * (np.where(share < 0, np.array(_LOW), np.array(_HIGH)) - middle)
+    colours = np.where(np.isnan(cells)[..., None], np.array(_NOT_A_NUMBER), colours)
+    encoded = base64.b64encode(_png(colours.round().astype(np.uint8))).decode()
+    height = max(12, round(_WIDTH * len(rows) / len(columns)))
+    style = f"width:{_WIDTH}px;height:{min(height, 2 * _WIDTH)}px;image-rendering:pixelated;display:block;border:1px solid #ccc"
+    return f'<img alt="{values.shape}" style="{style}" src="data:image/png;base64,{encoded}">'
+
+
+def _png(colours: np.ndarray[Any, Any]) -> bytes:
+    """A PNG of red, green and blue bytes (rows, columns, 3)."""
+    rows, columns, _ = colours.shape
+    lines = b"".join(b"\0" + line.tobytes() for line in colours)  # each begins with the number of its filter: none
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", columns, rows, 8, 2, 0, 0, 0)  # 8 bits of each of 3 colours
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts
