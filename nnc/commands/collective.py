@@ -181,6 +181,27 @@ all_gather: Command = register(
 )  # fmt: skip
 
 
+def _all_gather_same_batch(
+    rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str
+) -> Batched:
+    x, index = operands
+    if not batched[1]:
+        return (move_axis(all_gather_same(x, index, size=size, axis_name=axis_name), 1, 0),), (True,)
+    return (_rows(size, x, batched[0], rows),), (False,)
+
+
+def _own_part(ct: Value, index: Value, **params: Any) -> Value:
+    return gather(ct, index, axes=(0,), batch=0, mode="clip")
+
+
+# The values of all places, which count as the same everywhere; the transpose gives each place its part.
+all_gather_same: Command = register(
+    "all_gather_same", 2, infer=_all_gather_infer, reference=lambda x, index, *, size, axis_name: np.stack([x] * size),
+    derivative=_linear(lambda *x, **p: all_gather_same(*x, **p), _own_part), batch=_all_gather_same_batch,
+    effect="collective", equalises=True, cost=lambda x, index, **params: 0,
+)  # fmt: skip
+
+
 def _check_parts(name: str, x: TensorSpec, size: int) -> None:
     if not x.shape or x.shape[0] != size:
         raise user_error(

@@ -8,6 +8,7 @@ from typing import Any
 
 from nnc import dtypes, tree
 from nnc.array import as_value
+from nnc.commands.shape import slice_axis
 from nnc.context import activity
 from nnc.distributed.mesh import Mesh, check_mesh, make_mesh
 from nnc.distributed.processes import size
@@ -19,6 +20,7 @@ from nnc.spelling import spelled
 from nnc.trace.core.axes import varying_over
 from nnc.trace.core.collectives import mean_over
 from nnc.trace.core.flat import FlatFunction, check_argnums, check_callable, check_positions, name_of
+from nnc.trace.core.parts import padded, sharded_sizes
 from nnc.tracebacks import api_boundary
 from nnc.typing import P, R
 
@@ -84,17 +86,27 @@ def data_parallel(
         in_specs = [PartitionSpec(axis_name) if is_split[i] else PartitionSpec() for i in flat.arguments.where]
         for path, x, spec in zip(paths, flat.leaves, in_specs, strict=True):
             _check_example_axis(path, x, spec)
-        out_specs: list[PartitionSpec] = []
+        leaves, out_specs, sizes = list(flat.leaves), list[PartitionSpec](), list[int]()
+        own = sharded_sizes((args, kwargs), axis_name)
+        for i, at in enumerate(flat.arguments.where):
+            if own[at] and spec_of(as_value(leaves[i])).shape:
+                in_specs[i], leaves[i] = PartitionSpec(axis_name), padded(leaves[i], chosen.shape[axis_name])
 
         def place(*values: Any) -> list[Any]:
-            outputs = [_mean(flat, i, x, chosen) for i, x in enumerate(flat(*values))]
-            out_specs[:] = [PartitionSpec()] * len(outputs)
-            return outputs
+            outputs, result = flat(*values), flat.result
+            own = sharded_sizes(result.build(result.dynamic), axis_name)
+            sizes[:] = [
+                own[at] if spec_of(as_value(x)).shape else 0 for at, x in zip(result.where, outputs, strict=True)
+            ]
+            out_specs[:] = [PartitionSpec(axis_name) if size else PartitionSpec() for size in sizes]
+            pairs = zip(outputs, sizes, strict=True)
+            return [x if size else _mean(flat, i, x, chosen) for i, (x, size) in enumerate(pairs)]
 
         means = frozenset((axis_name,))
         with activity(f"tracing {name_of(step)} for data_parallel"):
-            outputs = run_places(place, chosen, flat.leaves, paths, in_specs, out_specs, _WHERE, means)
-        return flat.build_result(outputs)
+            outputs = run_places(place, chosen, leaves, paths, in_specs, out_specs, _WHERE, means)
+        whole = [slice_axis(x, 0, 0, size) if size else x for x, size in zip(outputs, sizes, strict=True)]
+        return flat.build_result(whole)
 
     return parallel
 

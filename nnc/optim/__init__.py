@@ -304,6 +304,7 @@ from nnc.optim.schedules import (
     warmup_constant_schedule,
     warmup_cosine_decay_schedule,
 )
+from nnc.optim.sharded import sharded
 from nnc.optim.signs import (
     ScaleByRpropState,
     rprop,
@@ -554,6 +555,7 @@ __all__ = [
     "set_to_zero",
     "sgd",
     "sgdr_schedule",
+    "sharded",
     "sign_sgd",
     "signum",
     "simplified_ademamix",

@@ -16,6 +16,7 @@ SIZE = 3
 PARAMS: dict[str, Any] = {"size": SIZE, "axis_name": "i"}
 COMMANDS: list[tuple[Command, dict[str, Any]]] = [
     (collective.psum, {}), (collective.pvary, {}), (collective.pmax, {}), (collective.pmin, {}), (collective.all_gather, {}),
+    (collective.all_gather_same, {}),
     (collective.psum_scatter, {}), (collective.all_to_all, {}), (collective.ppermute, {"perm": ((0, 1), (1, 2))}),
 ]  # fmt: skip
 X = np.arange(12.0).reshape(SIZE, 4) - 5

@@ -45,6 +45,7 @@ WITHOUT_ROWS |= {
     "pmax",
     "pmin",
     "all_gather",
+    "all_gather_same",
     "psum_scatter",
     "all_to_all",
     "ppermute",

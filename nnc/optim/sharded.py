@@ -1,0 +1,132 @@
+"""Optimizers whose state is spread over the places of data parallel training (ZeRO, Rajbhandari et al., 2020, stage 1)."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from nnc import tree
+from nnc.array import as_value
+from nnc.commands.collective import all_gather_same
+from nnc.commands.index import gather
+from nnc.commands.shape import concatenate, reshape, slice_axis
+from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.graph import spec_of
+from nnc.optim.arguments import is_trainable
+from nnc.optim.base import GradientTransformation, check_transformation, extended, run_update
+from nnc.spelling import spelled
+from nnc.trace.core.axes import NamedAxis
+from nnc.trace.core.named import check_axis_name, find_axes
+from nnc.trace.core.parts import Sharded, padded, part_size
+
+_WHERE = "nnc.optim.sharded"
+
+
+@spelled
+def sharded(optimizer: GradientTransformation, axis_name: str) -> GradientTransformation:
+    """An optimizer of which each place along a named axis holds a part of the state, and computes a part of the updates.
+
+    The parameters of one dtype are one vector, of which each place updates its part; the updates are then gathered. So the
+    optimizer must be elementwise: SGD, Adam and most others are. Put transformations that look at whole arrays, such as
+    `clip_by_global_norm`, before it with `chain`. It is used within `nnc.distributed.data_parallel`, which splits the state by
+    itself; outside, the state is whole, and the same for any number of places.
+
+    Args:
+        optimizer: the elementwise optimizer.
+        axis_name: the axis, "data" in `nnc.distributed.data_parallel` by default.
+
+    Returns:
+        the optimizer.
+
+    Raises:
+        ArgumentTypeError: `optimizer` is none, or the state belongs to another one.
+        UnboundAxisError (from `update`): there is no such axis.
+        ArgumentError (from `update`): the state is not split.
+
+    Example:
+        >>> optimizer = nnc.optim.sharded(nnc.optim.adam(0.1), "data")
+        >>> def step(w, state, x):
+        ...     gradient = nnc.grad(lambda w: nnp.mean((x @ w) ** 2))(w)
+        ...     updates, state = optimizer.update(gradient, state, w)
+        ...     return nnc.optim.apply_updates(w, updates), state
+        >>> mesh = nnc.distributed.make_mesh((2,), ("data",), simulated=True)
+        >>> w = nnp.ones(3)
+        >>> w, state = nnc.distributed.data_parallel(step, batch_argnums=2, mesh=mesh)(w, optimizer.init(w), nnp.ones((4, 3)))
+        >>> w
+        Array([0.9, 0.9, 0.9], dtype=float32)
+    """
+    check_transformation(_WHERE, "optimizer", optimizer)
+    check_axis_name(_WHERE, axis_name)
+
+    def init(params: Any) -> dict[str, Sharded]:
+        vectors = _vectors(params)
+        return {name: Sharded(optimizer.init(x), spec_of(x).size, axis_name) for name, x in vectors.items()}
+
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        (axis,) = find_axes(_WHERE, axis_name)
+        vectors = _vectors(updates)
+        weights = dict.fromkeys(vectors) if params is None else _vectors(params)
+        _check_state(state, vectors, weights, axis)
+        moved, following = {}, {}
+        for name, vector in vectors.items():
+            own = None if weights[name] is None else _part(weights[name], axis)
+            part, inner = run_update(optimizer, _part(vector, axis), state[name].state, own, extra)
+            moved[name] = _whole(part, spec_of(vector).size, axis)
+            following[name] = Sharded(inner, state[name].size, axis_name)
+        return _like(updates, moved), following
+
+    return extended(init, update, optimizer)
+
+
+def _vectors(params: Any) -> dict[str, Any]:
+    """The trainable leaves of each dtype as one vector."""
+    groups: dict[str, list[Any]] = {}
+    for leaf in filter(is_trainable, tree.leaves(params)):
+        x = as_value(leaf)
+        groups.setdefault(str(x.spec.dtype), []).append(reshape(x, shape=(x.spec.size,)))
+    return {name: concatenate(*parts, axis=0) if len(parts) > 1 else parts[0] for name, parts in groups.items()}
+
+
+def _like(params: Any, vectors: dict[str, Any]) -> Any:
+    """The tree with these vectors in place of the trainable leaves."""
+    at, leaves = dict.fromkeys(vectors, 0), []
+    for leaf in tree.leaves(params):
+        if is_trainable(leaf):
+            spec = as_value(leaf).spec
+            name, count = str(spec.dtype), prod(spec.shape)
+            part = slice_axis(vectors[name], 0, at[name], at[name] + count)
+            at[name] += count
+            leaf = reshape(part, shape=spec.shape)
+        leaves.append(leaf)
+    return tree.unflatten(tree.structure(params), leaves)
+
+
+def _part(x: Any, axis: NamedAxis) -> Any:
+    """The place's part of a vector."""
+    rows = reshape(padded(x, axis.size), shape=(axis.size, part_size(spec_of(x).size, axis.size)))
+    return gather(rows, axis.index, axes=(0,), batch=0, mode="clip")
+
+
+def _whole(part: Any, size: int, axis: NamedAxis) -> Any:
+    """The vector of which each place has a part."""
+    rows = all_gather_same(part, axis.index, size=axis.size, axis_name=axis.name)
+    return slice_axis(reshape(rows, shape=(spec_of(rows).size,)), 0, 0, size)
+
+
+def _check_state(state: Any, vectors: dict[str, Any], weights: dict[str, Any], axis: NamedAxis) -> None:
+    is_own = isinstance(state, dict) and all(isinstance(x, Sharded) for x in state.values())
+    sizes = {name: spec_of(x).size for name, x in vectors.items()}
+    if not is_own or {name: x.size for name, x in state.items()} != sizes or weights.keys() != vectors.keys():
+        raise user_error(
+            ArgumentTypeError, _WHERE, "the state, the gradients and the parameters do not belong together.",
+            operands={"gradients": sizes, "parameters": list(weights)},
+            fix="pass the state that optimizer.init made for parameters of the same shapes and dtypes.",
+        )  # fmt: skip
+    for name, own in state.items():
+        for leaf in tree.leaves(own.state):
+            if tree.is_array(leaf) and as_value(leaf).spec.shape not in ((), (part_size(own.size, axis.size),)):
+                raise user_error(
+                    ArgumentError, _WHERE, f"the state is not split over {axis.name!r}.",
+                    operands={name: as_value(leaf).spec},
+                    fix="run the step by nnc.distributed.data_parallel, and pass it the state as an argument.",
+                )  # fmt: skip
