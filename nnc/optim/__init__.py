@@ -158,6 +158,12 @@ from nnc.optim.distance import (
 from nnc.optim.fromage import (
     fromage,
 )
+from nnc.optim.galore import (
+    GaLoreDimensionNumbers,
+    GaLoreState,
+    galore,
+    scale_by_galore,
+)
 from nnc.optim.hyperparams import (
     InjectHyperparamsState,
     inject_hyperparams,
@@ -353,6 +359,8 @@ __all__ = [
     "EmaState",
     "EmptyState",
     "FactoredState",
+    "GaLoreDimensionNumbers",
+    "GaLoreState",
     "GradientTransformation",
     "GradientTransformationExtraArgs",
     "HutchinsonState",
@@ -446,6 +454,7 @@ __all__ = [
     "flatten",
     "freeze",
     "fromage",
+    "galore",
     "global_norm",
     "hutchinson_estimator_diag_hessian",
     "identity",
@@ -521,6 +530,7 @@ __all__ = [
     "scale_by_dog",
     "scale_by_dowg",
     "scale_by_factored_rms",
+    "scale_by_galore",
     "scale_by_lbfgs",
     "scale_by_learning_rate",
     "scale_by_lion",

@@ -43,7 +43,6 @@ NAMES = {
     "contrib": "the name itself: nnc.optim has all of Optax's contrib",
     "projections": "nnc.optim.projection_simplex and its like",
     "tree": "nnc.optim.tree_utils",
-    "galore": "muon, or adafactor for little memory",
     "polyak_averaging": "incremental_update, or ema",
     "GradScaler": "DynamicLossScale",
     "clip_grad_norm_": "chain(clip_by_global_norm(...), optimizer)",

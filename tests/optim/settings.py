@@ -151,6 +151,13 @@ OPTAX |= {
     "sophia without clipping": lambda o: o.sophia(
         RATE, 0.8, 0.7, 0.5, 0.1, ndim_mask, 1.0, None, 1, hessian_diagonal_fn=o.stateless(curvature)
     ),
+    "galore": lambda o: o.galore(RATE, 2, 4, 0.5, o.trace(0.9), 0.1, ndim_mask),
+    "galore of arrays": lambda o: o.galore(
+        RATE, 2, 7, base_optimizer=o.trace(0.9),
+        weight_dimension_numbers={
+            "w": o.GaLoreDimensionNumbers(1, 0), "b": None, "k": o.GaLoreDimensionNumbers((2, 0), 1),
+        },
+    ),
     "sam": sharpness,
     "sam that keeps its state": lambda o: o.sam(o.adamw(RATE), o.sgd(0.1, 0.9), 3, False),
     "sam in opaque mode": lambda o: sharpness(o, sync_period=3, opaque_mode=True),
@@ -180,6 +187,8 @@ LOOSE = {
     "madgrad with decay",
 }
 
+
+ROUGH = {"galore", "galore of arrays"}  # Optax decomposes matrices in float32
 
 MUON: Make = lambda o: o.muon(RATE, weight_decay=0.1, adam_weight_decay=0.1)
 ADAPTIVE_MUON: Make = lambda o: o.muon(RATE, adaptive=True, nesterov=False, beta=0.8)

@@ -250,6 +250,7 @@ def _recorded() -> Iterator[Row]:
     yield Row("selective_transform", lambda r: optim.selective_transform(optim.adam(r), freeze_mask=False), steps.adam)
     yield Row("mechanize", lambda r: optim.mechanize(optim.sgd(r), s_init=0.1), rate=1.0)
     yield Row("sophia", _given(lambda r: optim.sophia(r, gamma=1.0), obj_fn=lambda g, p: _bowl))
+    yield Row("galore", lambda r: optim.galore(r, 2, 3))
     yield Row("sam of single steps", lambda r: _sharpness(r, sync_period=1), steps.sgd)
     yield Row(
         "sam in opaque mode",

@@ -12,7 +12,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import optim
 from tests.optim.peers import TORCH, nnc_path, optax_path, torch_path
-from tests.optim.settings import LOOSE, MUON, OPTAX, RATE, STEPS
+from tests.optim.settings import LOOSE, MUON, OPTAX, RATE, ROUGH, STEPS
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 
@@ -40,6 +40,7 @@ def optax() -> Any:
 def test_twenty_steps_agree_with_optax(optax: Any, name: str, dtype: str) -> None:
     make = OPTAX[name]
     tolerance = 1e-6 if name in LOOSE and dtype == "float64" else TOLERANCE[dtype]  # states that Optax keeps in float32
+    tolerance = 1e-5 if name in ROUGH else tolerance
     assert_same_path(nnc_path(make(optim), dtype), optax_path(optax, make, dtype), tolerance)
 
 
