@@ -21,18 +21,23 @@ from nnc.numpy import (
     xlog1py,
     xlogy,
 )
+from nnc.scipy.special.bessel import bessel_jn
 from nnc.scipy.special.dilogarithm import owens_t, spence
 from nnc.scipy.special.entropies import boxcox, boxcox1p, entr, kl_div, log_softmax, rel_entr, softmax
 from nnc.scipy.special.exponential_integrals import exp1, expi, expn
 from nnc.scipy.special.gammas import beta, gamma, gammasgn
+from nnc.scipy.special.harmonics import sph_harm_y
+from nnc.scipy.special.hypergeometric import hyp1f1, hyp2f1
 from nnc.scipy.special.incomplete_beta import betainc, betaincc
 from nnc.scipy.special.incomplete_gamma import gammainc, gammaincc
 from nnc.scipy.special.normal import erfcx, log_ndtr, ndtr, ndtri
+from nnc.scipy.special.oscillating_integrals import dawsn, fresnel, sici
 from nnc.scipy.special.products import comb, factorial, loggamma, multigammaln, poch
 from nnc.scipy.special.zetas import bernoulli, zeta
 
 __all__ = [
     "bernoulli",
+    "bessel_jn",
     "beta",
     "betainc",
     "betaincc",
@@ -40,6 +45,7 @@ __all__ = [
     "boxcox",
     "boxcox1p",
     "comb",
+    "dawsn",
     "digamma",
     "entr",
     "erf",
@@ -51,11 +57,14 @@ __all__ = [
     "expit",
     "expn",
     "factorial",
+    "fresnel",
     "gamma",
     "gammainc",
     "gammaincc",
     "gammaln",
     "gammasgn",
+    "hyp1f1",
+    "hyp2f1",
     "i0",
     "i0e",
     "i1",
@@ -73,8 +82,10 @@ __all__ = [
     "poch",
     "polygamma",
     "rel_entr",
+    "sici",
     "softmax",
     "spence",
+    "sph_harm_y",
     "xlog1py",
     "xlogy",
     "zeta",
