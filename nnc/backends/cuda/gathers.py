@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnc import dtypes
+from nnc.backends.cuda.checks import check_indices
 from nnc.backends.cuda.fills import fill, parts_of
 from nnc.backends.cuda.moves import Copies
 from nnc.backends.cuda.nests import print_nest
@@ -20,6 +21,7 @@ from nnc.commands.index import fill_value, gather
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.lower.kernels.axes import in_words, word_of
+from nnc.lower.kernels.indexed import Indexed
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step, View
 
@@ -41,13 +43,10 @@ def boxes(x: View, sizes: Sequence[int], count: int) -> View:
     return x.show(x.spec.update(shape=(*starts, *sizes)), x.offset, (*strides, *x.strides))
 
 
-def _read(x: View, indices: Sequence[View], out: View, params: Mapping[str, Any]) -> DeviceKernel | None:
-    """Elements of a tensor at computed places; None where no element is read, and indices may be refused."""
-    outer = math.prod(indices[0].spec.shape)
+def _read(step: Step, x: View, indices: Sequence[View], params: Mapping[str, Any]) -> DeviceKernel:
+    """Elements of a tensor at computed places; where none is read, indices may be refused all the same."""
+    out, mode, dtype = step.outputs[0], params["mode"], x.spec.dtype
     is_empty = any(x.spec.shape[axis] == 0 for axis in params["axes"])
-    mode, dtype = params["mode"], x.spec.dtype
-    if outer and mode not in ("drop", "fill") and (is_empty or (mode == "error" and not out.spec.size)):
-        return None
     series, operands = Series(), range(len(indices) + 3)  # with the status word
     outside = fill_value(dtype) if mode == "fill" else 0
     if is_empty:
@@ -61,6 +60,9 @@ def _read(x: View, indices: Sequence[View], out: View, params: Mapping[str, Any]
             shift = source.offset - x.offset
             shifts = (shift, *(0 for _ in indices), shift)
             series.add(_nest(source, indices, target, {**params, "mode": part}, shifts), operands)
+    box = Indexed(x, tuple(indices), params["axes"], params["batch"], mode)
+    if math.prod(box.outer) and box.refuses and (is_empty or not out.spec.size):
+        series.add(check_indices(step, box), operands)
     return series.kernel()
 
 
@@ -80,19 +82,19 @@ def _words(view: View) -> View:
     return view.show(TensorSpec(shape, word_of(view.spec.dtype)), view.offset, strides)
 
 
-def _gather(step: Step) -> DeviceKernel | None:
+def _gather(step: Step) -> DeviceKernel:
     x, *indices = step.inputs
-    return _read(x, indices, step.outputs[0], step.params)
+    return _read(step, x, indices, step.params)
 
 
-def _dynamic_slice(step: Step) -> DeviceKernel | None:
+def _dynamic_slice(step: Step) -> DeviceKernel:
     (x, *starts), (out,) = step.inputs, step.outputs
     if not starts:
         series = Series()
         Copies(step, series).add(0, x, out)
         return series.kernel()
     params = {"axes": tuple(range(len(starts))), "batch": 0, "mode": step.params["mode"]}
-    return _read(boxes(x, step.params["sizes"], len(starts)), starts, out, params)
+    return _read(step, boxes(x, step.params["sizes"], len(starts)), starts, params)
 
 
 def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:

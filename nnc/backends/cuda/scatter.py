@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from nnc import dtypes
+from nnc.backends.cuda.checks import check_indices
 from nnc.backends.cuda.code import GpuCode
 from nnc.backends.cuda.few import write_few
 from nnc.backends.cuda.gathers import boxes
@@ -59,8 +60,8 @@ def _scatter(step: Step) -> DeviceKernel | None:
     out, op, params = step.outputs[0], step.params["op"], step.params
     box = Indexed(in_parts(out, op), tuple(indices), params["axes"], params["batch"], params["mode"])
     count = math.prod(box.outer)
-    if count and (box.refuses and (box.is_out_of_reach or not out.spec.size)):
-        return None
+    if count and box.refuses and not out.spec.size:
+        return check_indices(step, box)
     series = Series()
     if not _is_same(x, out):
         Copies(step, series).add(0, x, out)
@@ -135,8 +136,6 @@ def _join_atomically(code: GpuCode, source: str, target: str, dtype: DType, op: 
 def _dynamic_update_slice(step: Step) -> DeviceKernel | None:
     x, update, *starts = step.inputs
     (out,), mode = step.outputs, step.params["mode"]
-    if mode == "error" and starts and not update.spec.size:
-        return None
     series = Series()
     if not starts:
         Copies(step, series).add(1, update, out)
@@ -148,6 +147,10 @@ def _dynamic_update_slice(step: Step) -> DeviceKernel | None:
         table = boxes(in_parts(out, "set"), parts.spec.shape, len(starts))
         box = Indexed(table, tuple(starts), tuple(range(len(starts))), 0, mode)
         _write_each(series, Writes(step, box, parts, is_update=_is_same(x, out)), "set")
+    elif mode == "error":
+        table = boxes(out, update.spec.shape, len(starts))
+        box = Indexed(table, tuple(starts), tuple(range(len(starts))), 0, mode)
+        series.add(check_indices(step, box, _is_same(x, out)), range(len(step.inputs) + 2))
     return series.kernel()
 
 

@@ -14,7 +14,7 @@ import nnc.numpy as nnp
 from nnc.dtypes import BY_NAME
 from nnc.errors import OutOfBoundsError
 from tests.backends.cpu.against_reference import backwards, columns, dense, spaced, values
-from tests.backends.cuda.launching import run_steps
+from tests.backends.cuda.launching import Call, run_steps
 from tests.backends.cuda.unfused import call_of, check_calls
 from tests.commands.samples_index import SAMPLES
 
@@ -24,11 +24,6 @@ ROWS: dict[str, Any] = {"axes": (0,), "batch": 0}
 RNG = np.random.default_rng(0)
 
 
-def has_elements(inputs: list[NDArray], params: dict[str, Any]) -> bool:
-    """Whether elements are read; else only the reference looks at the indices."""
-    return inputs[0].size > 0 and all(x.size for x in inputs[1:]) and 0 not in params.get("sizes", ())
-
-
 @pytest.mark.parametrize("kind", list(BY_NAME))
 def test_every_sample_reads_the_elements_of_the_reference(kind: str) -> None:
     calls = []
@@ -36,10 +31,9 @@ def test_every_sample_reads_the_elements_of_the_reference(kind: str) -> None:
         with np.errstate(all="ignore"):
             x = np.asarray(sample.operands[0]).astype(BY_NAME[kind])
         inputs = [x, *map(np.asarray, sample.operands[1:])]
-        if has_elements(inputs, dict(sample.params)):
-            calls.append(call_of(sample.command, inputs, dict(sample.params)))
-            moved = [columns(x), *map(backwards, inputs[1:])]
-            calls.append(call_of(sample.command, moved, dict(sample.params), spaced))
+        calls.append(call_of(sample.command, inputs, dict(sample.params)))
+        moved = [columns(x), *map(backwards, inputs[1:])]
+        calls.append(call_of(sample.command, moved, dict(sample.params), spaced))
     assert len(calls) > 30
     check_calls(calls)
 
@@ -108,6 +102,35 @@ def test_a_start_out_of_range_sets_the_status() -> None:
     assert ran.status == 1
 
 
+@pytest.mark.parametrize("mode", ["error", "clip", "wrap"])
+def test_places_without_elements_are_checked(mode: str) -> None:
+    """Every place in an empty axis is out of range, and so is one behind the last of rows that are empty."""
+    params, op = {**ROWS, "mode": mode}, {**ROWS, "mode": mode, "op": "add"}
+    calls, refused = [], list[int]()
+    for x, last, is_refused in (
+        (np.zeros((0, 3)), 1, 1),
+        (np.zeros((4, 0)), 3, 0),
+        (np.zeros((4, 0)), 4, mode == "error"),
+    ):
+        places = np.asarray([0, last])
+        news = np.zeros((2, x.shape[1]))
+        calls += [Call("gather", [x, places], [np.zeros_like(news)], params)]
+        calls += [Call("scatter", [x, news, places], [np.zeros_like(x)], op)]
+        refused += [int(is_refused)] * 2
+    assert [ran.status for ran in run_steps(calls)] == refused
+
+
+def test_an_empty_slice_is_checked() -> None:
+    x, empty = values("float32", (6, 9)), np.zeros((0, 3), np.float32)
+    for first, is_refused in ((6, 0), (7, 1), (-1, 1)):
+        starts = [np.asarray(first), np.asarray(0)]
+        read = Call("dynamic_slice", [x, *starts], [empty.copy()], {"sizes": (0, 3), "mode": "error"})
+        write = Call("dynamic_update_slice", [x, empty, *starts], [np.zeros_like(x)], {"mode": "error"})
+        here = Call("dynamic_update_slice", [x, empty, *starts], [x], {"mode": "error"})
+        assert [ran.status for ran in run_steps([read, write, here])] == [is_refused] * 3
+        assert write.outputs[0].tobytes() == x.tobytes()
+
+
 def test_they_run_on_the_device_and_word_the_errors_of_the_reference() -> None:
     f = nnc.compile(lambda x, i: nnp.take(x, i, axis=0, mode="error"))
     g = nnc.compile(lambda x, i: nnc.dynamic_slice(x, (i, 0), (2, 3), mode="error"))
@@ -122,3 +145,8 @@ def test_they_run_on_the_device_and_word_the_errors_of_the_reference() -> None:
         np.asarray(f(*nnc.device_put((x, places + 1), "ptx:0")))
     with pytest.raises(OutOfBoundsError, match="5:7 is out of range for axis 0"):
         np.asarray(g(*nnc.device_put((x, np.asarray(5)), "ptx:0")))
+    with pytest.raises(OutOfBoundsError, match="no element to index"):
+        np.asarray(f(*nnc.device_put((np.zeros((0, 3), np.float32), places), "ptx:0")))
+    write = nnc.compile(lambda x, i: nnc.dynamic_update_slice(x, np.zeros((0, 3), np.float32), (i, 0), mode="error"))
+    with pytest.raises(OutOfBoundsError, match="7:7 is out of range for axis 0"):
+        np.asarray(write(*nnc.device_put((x, np.asarray(7)), "ptx:0")))

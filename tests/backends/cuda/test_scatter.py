@@ -219,3 +219,6 @@ def test_an_error_is_worded_by_the_reference() -> None:
     given = nnc.device_put((np.zeros((6, 2), np.float32), np.asarray([1, 7])), "ptx:0")
     with pytest.raises(OutOfBoundsError, match="index 7 is out of range for axis 0"):
         np.asarray(f(*given))
+    many = nnc.device_put((np.zeros((6, 2), np.float32), np.arange(50) % 7), "ptx:0")  # these are sorted
+    with pytest.raises(OutOfBoundsError, match="index 6 is out of range for axis 0"):
+        np.asarray(f(*many))
