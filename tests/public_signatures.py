@@ -15,6 +15,7 @@ from nnc.scipy import stats
 
 TEXT = Path(__file__).with_suffix(".txt")
 MODULES = (
+    "nnc.scipy.ndimage", "nnc.scipy.interpolate", "nnc.scipy.fft",
     "nnc", "nnc.numpy", "nnc.numpy.linalg", "nnc.numpy.fft", "nnc.random", "nnc.nn", "nnc.nn.initializers", "nnc.nn.models",
     "nnc.optim", "nnc.tree", "nnc.io", "nnc.data", "nnc.debug", "nnc.graph", "nnc.testing", "nnc.view", "nnc.scipy.special",
     "nnc.scipy.linalg", "nnc.distributed", "nnc.scipy.sparse.linalg",

@@ -1,8 +1,19 @@
 """SciPy's functions on nnc arrays, under the names of jax.scipy: they trace, differentiate, batch and compile."""
 
-from nnc.scipy import integrate, linalg, optimize, signal, sparse, special, stats
+from nnc.scipy import fft, integrate, interpolate, linalg, ndimage, optimize, signal, sparse, special, stats
 
-__all__ = ["integrate", "linalg", "optimize", "signal", "sparse", "special", "stats"]
+__all__ = [
+    "fft",
+    "integrate",
+    "interpolate",
+    "linalg",
+    "ndimage",
+    "optimize",
+    "signal",
+    "sparse",
+    "special",
+    "stats",
+]
 
 
 def __dir__() -> list[str]:
