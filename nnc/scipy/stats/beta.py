@@ -5,7 +5,8 @@ from __future__ import annotations
 from nnc.array import Array
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import betainc, betaincc, betaln, xlog1py, xlogy
-from nnc.scipy.stats.evaluate import UNIT, Continuous, log_of
+from nnc.scipy.stats.deviances import log_binomial
+from nnc.scipy.stats.evaluate import UNIT, Continuous, every, log_of
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -13,6 +14,20 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
 
 def _log_density(y: Array, a: Array, b: Array) -> Array:
+    large = every(a > 2, b > 2, y > 0, y < 1)
+    return el.where(
+        large,
+        _of_large(*(el.where(large, x, z) for x, z in ((y, 0.5), (a, 3), (b, 3)))),
+        _of_small(*(el.where(large, z, x) for x, z in ((y, 0.5), (a, 1), (b, 1)))),
+    )
+
+
+def _of_large(y: Array, a: Array, b: Array) -> Array:
+    """The probability of a successes among a + b trials, times a b / ((a + b) y (1 − y))."""
+    return log_binomial(a, b, y) + el.log(a) - el.log1p(a / b) - el.log(y) - el.log1p(-y)
+
+
+def _of_small(y: Array, a: Array, b: Array) -> Array:
     return xlogy(a - 1, y) + xlog1py(b - 1, -y) - betaln(a, b)
 
 

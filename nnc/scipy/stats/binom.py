@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.special import betainc, betaincc, gammaln, xlog1py, xlogy
+from nnc.scipy.special import betainc, betaincc, xlog1py, xlogy
+from nnc.scipy.stats.deviances import log_binomial
 from nnc.scipy.stats.evaluate import Counts, every
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
@@ -17,8 +18,9 @@ def _valid(n: Array, p: Array) -> Array:
 
 
 def _log_mass(k: Array, n: Array, p: Array) -> Array:
-    ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    return ways + xlogy(k, p) + xlog1py(n - k, -p)
+    inner = el.logical_and(k > 0, k < n)
+    between = log_binomial(el.where(inner, k, 1), el.where(inner, n - k, 1), p)
+    return el.where(inner, between, el.where(inner, 0, xlogy(k, p) + xlog1py(n - k, -p)))
 
 
 def _rest(k: Array, n: Array) -> Array:

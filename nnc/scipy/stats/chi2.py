@@ -6,7 +6,8 @@ import math
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.special import gammainc, gammaincc, gammaln, xlogy
+from nnc.scipy.special import gammainc, gammaincc
+from nnc.scipy.stats import gamma
 from nnc.scipy.stats.evaluate import HALF_LINE, Continuous, log_of
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
@@ -15,7 +16,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
 
 def _log_density(y: Array, df: Array) -> Array:
-    return xlogy(df / 2 - 1, y / 2) - y / 2 - gammaln(df / 2) - math.log(2)
+    return gamma.log_density(y / 2, df / 2) - math.log(2)
 
 
 def _cdf(y: Array, df: Array) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nnc.array import Array
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import gammainc, gammaincc, gammaln, xlogy
+from nnc.scipy.stats.deviances import log_poisson
 from nnc.scipy.stats.evaluate import HALF_LINE, Continuous, log_of
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
@@ -12,8 +13,13 @@ from nnc.typing import ArrayLike
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
 
-def _log_density(y: Array, a: Array) -> Array:
-    return xlogy(a - 1, y) - y - gammaln(a)
+def log_density(y: Array, a: Array) -> Array:
+    """(a − 1) log(y) − y − log Γ(a), for y ≥ 0; of large a the probability of a Poisson count a of mean y, times a / y."""
+    large = el.logical_and(a > 10, y > 0)
+    mean, count = el.where(large, y, 1), el.where(large, a, 1)
+    by_count = log_poisson(count, mean) + el.log(count) - el.log(mean)
+    small = el.where(large, 1, a)
+    return el.where(large, by_count, xlogy(small - 1, el.where(large, 1, y)) - y - gammaln(small))
 
 
 _FAMILY = Continuous("gamma", HALF_LINE, wide=True)
@@ -35,7 +41,7 @@ def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
         >>> logpdf(np.asarray([-1.0, 2.0]), 3.0)
         Array([       -inf, -1.30685282], dtype=float64)
     """
-    return _FAMILY.logpdf(_log_density, x, a, loc, scale)
+    return _FAMILY.logpdf(log_density, x, a, loc, scale)
 
 
 @spelled
@@ -54,7 +60,7 @@ def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
         >>> pdf(np.asarray([-1.0, 2.0]), 3.0)
         Array([0.        , 0.27067057], dtype=float64)
     """
-    return _FAMILY.pdf(lambda y, a: el.exp(_log_density(y, a)), x, a, loc, scale)
+    return _FAMILY.pdf(lambda y, a: el.exp(log_density(y, a)), x, a, loc, scale)
 
 
 @spelled

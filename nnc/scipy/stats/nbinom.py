@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from nnc.array import Array
 from nnc.numpy import elementwise as el
-from nnc.scipy.special import betainc, betaincc, gammaln, xlog1py
+from nnc.scipy.special import betainc, betaincc
+from nnc.scipy.stats.deviances import log_binomial
 from nnc.scipy.stats.evaluate import Counts, every
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
@@ -17,7 +18,11 @@ def _valid(n: Array, p: Array) -> Array:
 
 
 def _log_mass(k: Array, n: Array, p: Array) -> Array:
-    return gammaln(k + n) - gammaln(k + 1) - gammaln(n) + n * el.log(p) + xlog1py(k, -p)
+    """The probability of n successes among n + k trials, times n / (n + k), as the last one is a success."""
+    some = k > 0
+    failures = el.where(some, k, 1)
+    result = log_binomial(n, failures, p) - el.log1p(failures / n)
+    return el.where(some, result, n * el.log(p))
 
 
 _FAMILY = Counts("nbinom", _valid)

@@ -9,6 +9,7 @@ from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as red
 from nnc.numpy.creation import arange
 from nnc.scipy.special import gammainc, gammaincc, gammaln, xlogy
+from nnc.scipy.stats.deviances import log_poisson
 from nnc.scipy.stats.evaluate import Counts, every, read
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
@@ -21,7 +22,9 @@ def _valid(mu: Array) -> Array:
 
 
 def _log_mass(k: Array, mu: Array) -> Array:
-    return xlogy(k, mu) - gammaln(k + 1) - mu
+    large = k > 10
+    small, count = el.where(large, 1, k), el.where(large, k, 10)
+    return el.where(large, log_poisson(count, mu), xlogy(small, mu) - gammaln(small + 1) - mu)
 
 
 _MANY = 60  # mean from which the entropy's series is exact to 1e-15
