@@ -9,15 +9,14 @@ Cost: each element is read once. A row is never cut into parts for several block
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from nnc import dtypes
 from nnc.backends.cuda.code import GpuCode
 from nnc.backends.cuda.registry import add_printed
+from nnc.backends.cuda.row_threads import choose_row_threads
 from nnc.devices.targets.gpu import GPU_GRIDS
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
@@ -27,53 +26,6 @@ from nnc.lower.kernels.records import Record, record_of
 from nnc.lower.plan.stages import Step, View
 
 _SHORT = 1 << 31  # positions that 32 bits count
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The threads of a block, as so many rows that each have so many threads.
-
-    Attributes:
-        across: whether neighbouring threads take neighbouring rows.
-        lanes: elements that a thread reads at once.
-        members: threads of a row; a power of two.
-        rows: of a block; a power of two.
-    """
-
-    across: bool
-    lanes: int
-    members: int
-    rows: int
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return self.members * self.rows
-
-
-def _choose_layout(x: View, axis: int, axes: Axes) -> _Layout:
-    """Chooses threads for rows along an axis, of which `axes` are the others."""
-    n, step, size = x.spec.shape[axis], x.strides[axis], x.spec.dtype.itemsize
-    across = bool(axes.shape) and abs(axes.strides[0][-1]) < abs(step)
-    lanes = 1 if across or step != size else GPU_GRIDS.vector_bytes // size
-    alignment = math.gcd(GPU_GRIDS.aligned_bytes, x.offset, *(nbytes for _, nbytes in x.rounds), *axes.strides[0])
-    while n % lanes or alignment % (lanes * size):
-        lanes //= 2
-    count, members, least = n // lanes, 1, _at_least(axes.size)
-    if across:
-        while members * min(least, GPU_GRIDS.lanes) < GPU_GRIDS.threads and 4 * members <= count:
-            members *= 2
-    else:
-        most = min(GPU_GRIDS.most_threads, _at_least(count))
-        while members < most and (members < GPU_GRIDS.lanes or axes.size * members < GPU_GRIDS.busy_threads):
-            members *= 2
-    rows = max(min(GPU_GRIDS.threads // members, least), GPU_GRIDS.lanes // members, 1)
-    return _Layout(across, lanes, members, rows)
-
-
-def _at_least(count: int) -> int:
-    """The least power of two that is no less."""
-    return 1 << max(count - 1, 0).bit_length()
 
 
 def _arg_reduce(predicate: str, step: Step) -> DeviceKernel:
@@ -103,7 +55,7 @@ class _ArgReduce:
 
     def __init__(self, record: Record, x: View, axis: int, axes: Axes) -> None:
         self.record, self.axes = record, axes
-        self.layout = layout = _choose_layout(x, axis, axes)
+        self.layout = layout = choose_row_threads([x], axis, axes)
         self.count, self.step = x.spec.shape[axis] // layout.lanes, x.strides[axis]
         self.index = dtypes.int32 if x.spec.shape[axis] < _SHORT else dtypes.int64
         self.code = GpuCode("KERNEL_arg", ["noalias readonly", "noalias"], layout.threads)
@@ -112,8 +64,7 @@ class _ArgReduce:
         """The function with its declarations."""
         code, layout = self.code, self.layout
         thread = code.special("tid.x")
-        low, high = self._split(thread, layout.rows if layout.across else layout.members)
-        row, member = (low, high) if layout.across else (high, low)
+        row, member = layout.split(code, thread)
         number = code.add(code.mul(code.special("ctaid.x"), code.integer(layout.rows)), row)
         last = code.integer(self.axes.size - 1)
         source, target = self.axes.at(code, ["%p0", "%p1"], code.intrinsic("smin", number, last))
@@ -123,11 +74,6 @@ class _ArgReduce:
             code.store(target, code.convert(place, dtypes.int64))
         code.ret()
         return code.module()
-
-    def _split(self, thread: Value, by: int) -> tuple[Value, Value]:
-        """A number of a thread, taken apart by a power of two."""
-        code = self.code
-        return code.and_(thread, code.integer(by - 1)), code.shr(thread, code.integer(by.bit_length() - 1))
 
     # -- the elements of a thread --------------------------------------------------------------------------------------
 

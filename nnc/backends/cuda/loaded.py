@@ -17,6 +17,7 @@ import nnc.backends.cuda.gathers
 import nnc.backends.cuda.moves
 import nnc.backends.cuda.pools
 import nnc.backends.cuda.products
+import nnc.backends.cuda.scans
 import nnc.backends.cuda.scatter
 import nnc.backends.cuda.search  # noqa: F401
 from nnc.backends.cpu.jit import expected_compiler as expected_cpu_compiler
