@@ -11,6 +11,7 @@ import nnc.backends.cuda.bins
 import nnc.backends.cuda.complexes
 import nnc.backends.cuda.cupy_arrays
 import nnc.backends.cuda.draws
+import nnc.backends.cuda.empties
 import nnc.backends.cuda.fills
 import nnc.backends.cuda.fused
 import nnc.backends.cuda.gathers

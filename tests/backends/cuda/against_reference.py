@@ -49,9 +49,14 @@ def check(*cases: Case, tolerance: float = 0, bits: bool = False) -> list[Ran]:
                 np.testing.assert_array_equal(*exact, what)
             else:
                 size = float(np.max(np.abs(y[np.isfinite(y)]), initial=0))
-                wide = x.astype(np.float64), y.astype(np.float64)
+                wide = _floats(x), _floats(y)
                 np.testing.assert_allclose(*wide, tolerance, tolerance * size, err_msg=what)
     return ran
+
+
+def _floats(x: NDArray) -> NDArray:
+    """Numbers as float64; complex ones as two."""
+    return np.stack([x.real, x.imag]) if x.dtype.kind == "c" else x.astype(np.float64)
 
 
 def placed(x: NDArray, turn: int) -> NDArray:

@@ -13,7 +13,7 @@ from nnc.backends.cuda.assembling import to_ptx
 from nnc.backends.cuda.nests import print_nest, workspace_bytes
 from nnc.devices import CUDA
 from nnc.devices.ptx import Counts, PtxModule, Region
-from nnc.graph import Graph, command, kernel, spec_of
+from nnc.graph import Graph, command, find_kernel, spec_of
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step, View
 
@@ -89,8 +89,8 @@ def run_steps(calls: Sequence[Call]) -> list[Ran]:
     places, kernels = list[Memories](), list[DeviceKernel]()
     for call in calls:
         name, specs = command(call.command), tuple(map(spec_of, call.inputs))
-        (chosen,) = [each for each in kernel[name] if each.device == CUDA]
-        assert chosen.native is not None and chosen.supports(specs, call.params)
+        chosen = find_kernel(name, specs, call.params, CUDA)
+        assert chosen is not None and chosen.native is not None
         nbytes = chosen.workspace(specs, call.params)
         room = [np.empty(nbytes, np.uint8)] if nbytes else []
         places.append(memories([*call.inputs, *call.outputs, *room], len(room)))

