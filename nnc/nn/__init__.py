@@ -49,6 +49,7 @@ from nnc.nn.layers import (
     Identity,
     Lambda,
     Linear,
+    PReLU,
     Sequential,
 )
 from nnc.nn.losses import (
@@ -92,8 +93,11 @@ from nnc.nn.pooling import (
     max_pool,
 )
 from nnc.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, LSTMState, RNNCell
+from nnc.nn.reparametrization import SpectralNorm, WeightNorm
+from nnc.nn.rotary import RotaryEmbedding
 from nnc.nn.running import Run, is_stateful
 from nnc.nn.segmentation import binary_dice_loss, dice_loss, multiclass_generalized_dice_loss
+from nnc.nn.sampling import grid_sample
 from nnc.nn.stochastic import dropout
 from nnc.nn.summaries import LayerRow, Summary, summary
 from nnc.nn.torch_weights import load_torch
@@ -136,16 +140,20 @@ __all__ = [
     "MaxPool",
     "Module",
     "MultiHeadAttention",
+    "PReLU",
     "RMSNorm",
     "RNNCell",
+    "RotaryEmbedding",
     "Run",
     "Sequential",
+    "SpectralNorm",
     "Summary",
     "Tied",
     "TransformerDecoder",
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "WeightNorm",
     "adaptive_avg_pool",
     "adaptive_max_pool",
     "assign",
@@ -174,6 +182,7 @@ __all__ = [
     "global_avg_pool",
     "global_max_pool",
     "glu",
+    "grid_sample",
     "group_norm",
     "hard_sigmoid",
     "hard_silu",

@@ -167,6 +167,35 @@ class Dropout(Module):
         return dropout(key, x, self.rate, deterministic=self.inference, shared_axes=self.shared_axes)
 
 
+class PReLU(Module):
+    """x where it is positive, else weight · x, with slopes that are learned (see nnc.nn.prelu).
+
+    Args:
+        features: number of slopes: 1 for all elements, or one for each channel.
+        negative_slope: of all of them at first.
+        axis: axis of the channels.
+        dtype: dtype of the slopes.
+
+    Example:
+        >>> nnc.nn.PReLU()(np.array([-1.0, 2.0], np.float32))
+        Array([-0.25,  2.  ], dtype=float32)
+    """
+
+    weight: Array
+    axis: int
+
+    @spelled
+    def __init__(
+        self, features: int = 1, *, negative_slope: float = 0.25, axis: int = 1, dtype: DTypeLike = dtypes.float32
+    ) -> None:
+        check_sizes("PReLU", (features,))
+        self.weight, self.axis = nnp.full((features,), negative_slope, dtype), axis
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Any shape -> the same shape."""
+        return activations.prelu(x, self.weight, axis=self.axis)
+
+
 class Lambda(Module):
     """A function as a layer.
 
