@@ -38,6 +38,9 @@ ANY = {  # results that Python's types cannot describe, by reason
     "nnc.numpy.vectorize",  # the function's results, or a decorator
     *("nnc.nn.Sequential.__call__", "nnc.nn.models.VGG.__call__"),  # with stateful layers, also the new module
     *("nnc.nn.Checkpoint.__call__", "nnc.nn.Tied.__call__", "nnc.nn.Tied.whole"),  # the wrapped module's
+    *(
+        f"nnc.nn.{norm}.{method}" for norm in ("SpectralNorm", "WeightNorm") for method in ("__call__", "merged")
+    ),  # likewise
     *("nnc.nn.Run.result", "nnc.nn.field"),
     *("nnc.tree.unflatten", "nnc.tree.transpose", "nnc.tree.broadcast_prefix", "nnc.io.load"),  # read from a structure
     "nnc.DynamicGraph.evaluate",
