@@ -7,6 +7,7 @@ from nnc import errors, graph, numpy, tree
 from nnc.array import Array, asarray
 from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
 from nnc.devices import devices
+from nnc.migration import module_getattr
 from nnc.trace.core.collectives import (
     all_gather,
     all_to_all,
@@ -34,8 +35,8 @@ from nnc.trace.loops.control_flow import associative_scan, fori_loop, map, scan,
 if TYPE_CHECKING:
     from nnc import data, debug, distributed, io, nn, optim, random, scipy, testing
     from nnc.backends.cpu.threads import set_num_threads
+    from nnc.compiled import compile
     from nnc.dynamic import DynamicGraph
-    from nnc.jit import compile
     from nnc.view import view
 
 __version__ = "0.2.0"
@@ -108,14 +109,18 @@ __all__ = [
 
 # Imported when first asked for, as it takes longer than the rest; None for a module of its own.
 _LATER = {
-    "DynamicGraph": "nnc.dynamic", "compile": "nnc.jit", "set_num_threads": "nnc.backends.cpu.threads", "data": None, "debug": None,
-    "distributed": None, "io": None, "nn": None, "optim": None, "random": None, "scipy": None, "testing": None, "view": None,
+    "DynamicGraph": "nnc.dynamic", "compile": "nnc.compiled", "set_num_threads": "nnc.backends.cpu.threads",
+    "data": None, "debug": None, "distributed": None, "io": None, "nn": None, "optim": None, "random": None, "scipy": None,
+    "testing": None, "view": None,
 }  # fmt: skip
+
+
+_missing = module_getattr("nnc")
 
 
 def _find(name: str) -> Any:
     if name not in _LATER:
-        raise AttributeError(f"module 'nnc' has no attribute {name!r}")
+        _missing(name)
     module = _LATER[name]
     value = importlib.import_module(f"nnc.{name}") if module is None else getattr(importlib.import_module(module), name)
     globals()[name] = value

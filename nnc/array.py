@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar, cast
 
 import numpy as np
@@ -28,6 +29,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError,
 from nnc.foreign import is_foreign
 from nnc.graph import Command, TensorSpec, spec_of
 from nnc.graph.specialise import specialised
+from nnc.migration import MissingMethod
 from nnc.named_methods import NamedMethods
 from nnc.references import IN_VARIABLE
 from nnc.tracebacks import api_boundary, cut_traceback, leave
@@ -92,6 +94,10 @@ class ArrayMethods(NamedMethods):
     spec: TensorSpec
     weak: bool
     concrete: Callable[..., NDArray]
+
+    def __dir__(self) -> list[str]:
+        kind = type(self)
+        return [name for name in super().__dir__() if not isinstance(getattr_static(kind, name, None), MissingMethod)]
 
     # -- facts -----------------------------------------------------------------------------------------------------
 
@@ -358,6 +364,13 @@ def array_method(function: F) -> F:
     method = specialised(1)(function)
     setattr(ArrayMethods, function.__name__, method)
     return method
+
+
+def name_foreign_methods(names: Iterable[str]) -> None:
+    """Lets methods of other libraries' arrays, such as `x.numpy()`, raise an error that names nnc's code."""
+    for name in names:
+        if not hasattr(Array, name):
+            setattr(ArrayMethods, name, MissingMethod(name))
 
 
 def set_namespace(module: Any) -> None:

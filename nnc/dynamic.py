@@ -17,6 +17,7 @@ from nnc.commands.control import call as call_command
 from nnc.commands.elementwise import add
 from nnc.commands.promote import is_weak
 from nnc.commands.rules import is_differentiable
+from nnc.compiled import BoundMethod, Compiled, compile
 from nnc.context import ContextChange, activity, get_context, observes_commands, with_mode
 from nnc.device_program import QueuedProgram
 from nnc.devices import CPU, find_device, interpreter_of
@@ -33,7 +34,6 @@ from nnc.errors import (
 )
 from nnc.executable import Executable
 from nnc.graph import Graph, spec_of, structural_hash
-from nnc.jit import BoundMethod, Compiled, compile
 from nnc.lower.pipeline import lower
 from nnc.lower.program.program import Program
 from nnc.options import Options, parse_bytes

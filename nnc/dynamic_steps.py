@@ -10,8 +10,8 @@ import numpy as np
 
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype
+from nnc.compiled import compile
 from nnc.errors import ArgumentError, user_error
-from nnc.jit import compile
 from nnc.trace.dynamic.interpreter import Variable, array_of
 
 EQUAL_RUNS = 3  # of a function before it is compiled

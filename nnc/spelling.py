@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from nnc.context import LOCATORS, set_context, where_arguments_are
 from nnc.devices import check_program, find_device, interpreter_of
-from nnc.errors import ArgumentTypeError, MissingNameError, user_error
+from nnc.errors import ArgumentTypeError, user_error
 from nnc.tracebacks import leave
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -183,12 +183,6 @@ def check_flag(value: Any, where: str, name: str) -> None:
     raise user_error(
         ArgumentTypeError, where, f"{name} is {what}, not a bool.", fix=f"pass {name}=True or {name}=False."
     )
-
-
-def missing_name(module: str, name: str, names: Mapping[str, str]) -> MissingNameError:
-    """Builds the error for a name that a module does not have; `names` has nnc's names for other libraries' names."""
-    fix = f"use {names[name]}." if name in names else f"see dir({module}) for its names."
-    return user_error(MissingNameError, module, f"it has no {name!r}.", fix=fix)
 
 
 def unknown_argument(where: str, name: str, known: list[str], placed: Sequence[str] = ()) -> ArgumentTypeError:

@@ -130,7 +130,7 @@ def test_tracebacks_of_compiled_functions_hold_at_most_one_frame_of_nnc() -> Non
 
 
 def test_files_of_nnc_are_internal_and_those_of_users_are_not() -> None:
-    assert source.is_internal(nnc.jit.__file__)
+    assert source.is_internal(nnc.compiled.__file__)
     assert not source.is_internal(__file__)
     assert not source.is_internal("/home/me/nnc_experiments/train.py")
     assert not source.is_internal("/home/me/optree/my_functools.py")

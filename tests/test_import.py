@@ -19,7 +19,7 @@ def test_import_leaves_models_lowering_and_backends_for_later() -> None:
     late = [
         name
         for name in loaded
-        if name.split(".")[1] in ("nn", "optim", "io", "data", "view", "scipy", "lower", "backends", "jit")
+        if name.split(".")[1] in ("nn", "optim", "io", "data", "view", "scipy", "lower", "backends", "compiled")
     ]
     assert late == []
 

@@ -1,9 +1,16 @@
 """Reading data: arrays as batches, shuffled by a key, prefetched by a thread."""
 
+from typing import TYPE_CHECKING
+
 from nnc.data.batching import Batches, batches
+from nnc.migration import module_getattr
 
 __all__ = ["Batches", "batches"]
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
+    __getattr__ = module_getattr("nnc.data")

@@ -1,5 +1,7 @@
 """Looking into functions while they are traced, compiled or run."""
 
+from typing import TYPE_CHECKING
+
 from nnc.commands.promotion import PromotionWarning
 from nnc.debug.bars import Progress, progress
 from nnc.debug.effects import callback, print
@@ -8,6 +10,7 @@ from nnc.debug.memory import TapeMemory, tape_memory
 from nnc.debug.modes import check_finite, check_keys, eager, promotion, trace_errors
 from nnc.debug.profile import profile
 from nnc.debug.transfers import TransferWarning, transfers
+from nnc.migration import module_getattr
 
 __all__ = [
     "Progress",
@@ -31,3 +34,7 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
+    __getattr__ = module_getattr("nnc.debug")

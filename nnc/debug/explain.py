@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nnc.compiled import BoundMethod, Compiled
 from nnc.errors import ArgumentTypeError, user_error
-from nnc.jit import BoundMethod, Compiled
 from nnc.spelling import spelled
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nnc.compiled import BoundMethod, Compiled
 from nnc.errors import ArgumentTypeError, TraceError, user_error
-from nnc.jit import BoundMethod, Compiled
 from nnc.lower.plan.schedule.report import ScheduleReport
 from nnc.tracebacks import api_boundary
 

@@ -1,5 +1,8 @@
 """Functional pytree models: activations, losses, normalisation, convolution, and layers as frozen dataclasses."""
 
+from typing import TYPE_CHECKING
+
+from nnc.migration import module_getattr
 from nnc.nn import initializers, models
 from nnc.nn.activations import (
     celu,
@@ -79,7 +82,6 @@ from nnc.nn.margins import (
 )
 from nnc.nn.module import Module, field, inference_mode
 from nnc.nn.multihead import KVCache, MultiHeadAttention
-from nnc.nn.names import __getattr__ as __getattr__
 from nnc.nn.normalization import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
 from nnc.nn.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from nnc.nn.paths import Tied, assign, cast, combine, parameters, partition, tie, trainable
@@ -257,3 +259,7 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
+    __getattr__ = module_getattr("nnc.nn")

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import nnc.numpy as nnp
 from nnc import dtypes, random
 from nnc.array import Array
 from nnc.commands.rules import check_axes
 from nnc.errors import ArgumentError, user_error
+from nnc.migration import module_getattr
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
@@ -332,3 +333,7 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: DTypeLike = dty
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
+    __getattr__ = module_getattr("nnc.nn.initializers")

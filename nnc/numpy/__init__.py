@@ -5,6 +5,9 @@ Each file lists the names that it adds to the namespace.
 
 # ruff: noqa: F403  (the lists name all imports)
 
+from typing import TYPE_CHECKING
+
+from nnc.migration import module_getattr
 from nnc.numpy import (
     contractions,
     creation,
@@ -79,3 +82,7 @@ __all__ += types.__all__
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
+    __getattr__ = module_getattr("nnc.numpy")

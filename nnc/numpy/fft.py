@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from nnc.commands.promote import astype, promote, to_dtype
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import pad, slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
+from nnc.migration import module_getattr
 from nnc.numpy.manipulation import roll
 from nnc.numpy.operands import Axis, Shape, static_int, to_axes, to_value
 from nnc.spelling import spelled
@@ -512,3 +513,7 @@ def ifftshift(x: ArrayLike, axes: Axis = None) -> Array:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
+    __getattr__ = module_getattr("nnc.numpy.fft")

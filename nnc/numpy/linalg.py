@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnc import dtypes
 from nnc.array import Array
@@ -19,6 +19,7 @@ from nnc.commands.linalg import check_matrix, identity_like
 from nnc.commands.promote import astype
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.errors import ArgumentError, LinAlgError, ShapeError, user_error
+from nnc.migration import module_getattr
 from nnc.numpy import elementwise as el
 from nnc.numpy import manipulation
 from nnc.numpy.contractions import outer, tensordot, vecdot
@@ -371,3 +372,7 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
+    __getattr__ = module_getattr("nnc.numpy.linalg")

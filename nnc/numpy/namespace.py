@@ -13,11 +13,12 @@ from typing import Any
 import nnc.trace.core.eager
 import nnc.trace.core.staged_call  # noqa: F401  (both register themselves: eager execution, and specialised calls)
 from nnc import dtypes
-from nnc.array import set_namespace
+from nnc.array import name_foreign_methods, set_namespace
 from nnc.commands.rules import scalar
 from nnc.devices import CPU, CUDA
 from nnc.devices import devices as all_devices
 from nnc.graph.registry import REGISTRY, Command
+from nnc.migration import TABLES
 from nnc.numpy.interop import await_einops
 from nnc.numpy.types import isdtype
 from nnc.spelling import spelled
@@ -26,6 +27,7 @@ __all__ = ["__array_api_version__", "__array_namespace_info__"]
 
 __array_api_version__ = "2024.12"
 set_namespace(sys.modules["nnc.numpy"])
+name_foreign_methods(TABLES["torch.Tensor"])
 await_einops()
 
 

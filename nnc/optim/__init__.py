@@ -12,6 +12,9 @@ docstring says which arguments give its steps. Optimizers combine: `chain` one a
 parts of the parameters, `MultiSteps` over several gradients, `lookahead`, `ema`; `DynamicLossScale` is for 16-bit floats.
 """
 
+from typing import TYPE_CHECKING
+
+from nnc.migration import module_getattr
 from nnc.optim.accumulate import (
     EmaState,
     LookaheadParams,
@@ -212,7 +215,6 @@ from nnc.optim.muon import (
     scale_by_muon,
     scale_by_shape,
 )
-from nnc.optim.names import __getattr__ as __getattr__
 from nnc.optim.noise import (
     AddNoiseState,
     DifferentiallyPrivateAggregateState,
@@ -590,3 +592,7 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
+    __getattr__ = module_getattr("nnc.optim")

@@ -4,6 +4,9 @@ A draw depends on its key, its parameters and its dtype alone: it has the same b
 batched and without a compiler, since its functions round each operation as IEEE 754 says, in one order.
 """
 
+from typing import TYPE_CHECKING
+
+from nnc.migration import module_getattr
 from nnc.random.continuous import exponential, gumbel, laplace, normal, truncated_normal, uniform
 from nnc.random.counts import binomial, geometric, multinomial, poisson, rademacher
 from nnc.random.discrete import bernoulli, categorical, choice, permutation, randint
@@ -70,3 +73,7 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
+    __getattr__ = module_getattr("nnc.random")

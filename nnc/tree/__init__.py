@@ -8,6 +8,7 @@ part of the structure.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from nnc.migration import module_getattr
 from nnc.tree.edits import at
 from nnc.tree.flattening import (
     TreeDef as TreeDef,
@@ -60,9 +61,12 @@ __all__ = [
 ]
 
 
+_missing = module_getattr("nnc.tree")
+
+
 def _find(name: str) -> Any:
     if name != "ravel":
-        raise AttributeError(f"module 'nnc.tree' has no attribute {name!r}")
+        _missing(name)
     globals()[name] = found = importlib.import_module("nnc.numpy.ravelling").ravel  # a layer above: it computes arrays
     return found
 

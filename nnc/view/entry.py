@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from nnc.compiled import BoundMethod, Compiled
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.executable import Executable, Lowered
 from nnc.graph import Graph
-from nnc.jit import BoundMethod, Compiled
 from nnc.lower.plan.schedule.report import ScheduleReport
 from nnc.lower.program.report import MemoryPlan
 from nnc.trace.core.specs import make_graph

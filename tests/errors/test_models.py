@@ -106,7 +106,7 @@ def test_loading_a_model_file_into_another_shape(tmp_path: Path) -> None:
 
 
 def test_a_name_of_another_library() -> None:
-    with reports(MissingNameError, "nnc.nn", "scaled_dot_product_attention", "use dot_product_attention"):
+    with reports(MissingNameError, "nnc.nn", "scaled_dot_product_attention", "use nnc.nn.dot_product_attention"):
         nnc.nn.scaled_dot_product_attention  # noqa: B018
 
 

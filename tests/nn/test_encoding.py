@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.errors import ArgumentTypeError, DTypeError, MissingNameError, ShapeError
-from nnc.nn.names import NAMES
+from nnc.errors import ArgumentTypeError, DTypeError, ShapeError
 
 TABLE = np.random.default_rng(0).normal(size=(4, 3))
 
@@ -42,18 +39,3 @@ def test_dropout_may_draw_once_for_whole_channels() -> None:
     assert (out == out[:, :, :1, :1]).all()
     assert set(np.unique(out)) == {0, 4 / 3}
     np.testing.assert_allclose((out == 0).mean(), 0.25, atol=0.06)
-
-
-@pytest.mark.parametrize(
-    ("name", "ours"), [("cross_entropy", "softmax_cross_entropy"), ("swish", "silu"), ("Conv2d", "Conv")]
-)
-def test_names_of_other_libraries_are_answered_with_ours(name: str, ours: str) -> None:
-    with pytest.raises(MissingNameError, match=f"nnc.nn: it has no '{name}'(.|\n)*Fix: use {ours}"):
-        getattr(nn, name)
-    assert not hasattr(nn, "no_such_function")
-
-
-def test_every_answer_names_something_that_exists() -> None:
-    for theirs, ours in NAMES.items():
-        assert not hasattr(nn, theirs), theirs
-        assert hasattr(nn, re.split(r"[ ,]", ours)[0]), ours

@@ -85,7 +85,7 @@ def test_the_mistake_is_named_with_a_remedy(name: str) -> None:
     ],
 )
 def test_names_of_other_libraries_are_answered_with_those_of_nnc(name: str, meant: str) -> None:
-    with pytest.raises(MissingNameError, match=f"nnc.optim: it has no {name!r}.(.|\n)*use {meant}"):
+    with pytest.raises(MissingNameError, match=f"nnc.optim: it has no {name!r}.(.|\n)*use nnc.optim.{meant}"):
         getattr(optim, name)
 
 

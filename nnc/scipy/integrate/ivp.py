@@ -11,9 +11,9 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.commands.replay import check_strategy
+from nnc.compiled import compile as compile_
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError, user_error
 from nnc.graph import TensorSpec
-from nnc.jit import compile as compile_
 from nnc.numpy import elementwise as el
 from nnc.numpy.creation import asarray
 from nnc.numpy.manipulation import moveaxis

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from nnc.array import Array
+from nnc.compiled import compile as compile_
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
-from nnc.jit import compile as compile_
 from nnc.numpy.creation import asarray, zeros
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import moveaxis

@@ -1,0 +1,23 @@
+"""The form of the tables: names of another library's module, and nnc's code for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Row = str | tuple[str, str]  # code of nnc, and a note; x and y are arrays, f a function
+Rows = Mapping[str, Row]
+
+
+def code_of(row: Row) -> str:
+    """Returns the code of nnc that stands for a name."""
+    return row if isinstance(row, str) else row[0]
+
+
+def note_of(row: Row) -> str:
+    """Returns the note beside the code; an empty string where there is none."""
+    return "" if isinstance(row, str) else row[1]
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Returns the words of a list that is written as one text."""
+    return tuple(text.split())

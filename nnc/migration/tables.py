@@ -1,0 +1,41 @@
+"""All tables: for each module of another library its names, and for each module of nnc the tables that its users come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nnc.migration import jax, libraries, pytorch, pytorch_nn
+from nnc.migration.rows import Rows
+
+TABLES: Mapping[str, Rows] = {
+    "jax": jax.JAX,
+    "jax.numpy": jax.JAX_NUMPY,
+    "jax.lax": jax.JAX_LAX,
+    "jax.random": jax.JAX_RANDOM,
+    "jax.tree_util": jax.JAX_TREE_UTIL,
+    "jax.nn": jax.JAX_NN,
+    "equinox": libraries.EQUINOX,
+    "equinox.nn": libraries.EQUINOX_NN,
+    "flax": libraries.FLAX,
+    "optax": libraries.OPTAX,
+    "torch": pytorch.TORCH,
+    "torch.linalg": pytorch.TORCH_LINALG,
+    "torch.Tensor": pytorch.TENSOR,
+    "torch.nn": pytorch_nn.NN,
+    "torch.nn.functional": pytorch_nn.FUNCTIONAL,
+    "torch.nn.init": pytorch_nn.INIT,
+    "torch.optim": pytorch.OPTIM,
+}
+
+# In this order, before all others.
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "nnc": ("jax", "jax.lax", "torch", "equinox", "jax.tree_util"),
+    "nnc.numpy": ("jax.numpy", "jax.lax", "torch", "torch.Tensor"),
+    "nnc.numpy.linalg": ("torch.linalg", "torch"),
+    "nnc.random": ("jax.random", "torch", "torch.Tensor"),
+    "nnc.tree": ("jax.tree_util", "equinox", "jax"),
+    "nnc.nn": ("torch.nn.functional", "torch.nn", "jax.nn", "flax", "equinox", "equinox.nn", "optax", "torch"),
+    "nnc.nn.initializers": ("torch.nn.init", "jax.nn"),
+    "nnc.optim": ("torch.optim", "optax"),
+    "nnc.Array": ("torch.Tensor",),
+}
