@@ -154,7 +154,6 @@ OPTAX: Rows = {
     "scale_gradient": "nnc.stop_gradient(x) * (1 - s) + x * s",
     "init_empty_state": "nnc.optim.EmptyState()",
     "inject_stateful_hyperparams": "nnc.optim.inject_hyperparams(f)",
-    "scale_by_backtracking_linesearch": "nnc.optim.scale_by_zoom_linesearch(20)",
     "second_order": ("nnc.hvp(f, primals, tangents)", "and `nnc.hessian`"),
     "power_iteration": "nnc.numpy.linalg.norm(x, 2)",
     "projections": "nnc.numpy.clip(x, low, high)",
