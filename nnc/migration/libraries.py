@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnc.migration.rows import Rows
+from nnc.migration.rows import Rows, words
 
 _RANKS = (1, 2, 3)
 
@@ -122,24 +122,31 @@ FLAX: Rows = {
     "traverse_util": "nnc.nn.parameters(model)",
 }
 
+_LOSSES = words(  # of Optax, which nnc.nn has under their names
+    "log_cosh cosine_distance cosine_similarity softmax_cross_entropy sigmoid_focal_loss smooth_labels ntxent "
+    "generalized_kl_divergence poly_loss_cross_entropy ranking_softmax_loss perceptron_loss sparsemax_loss multiclass_hinge_loss "
+    "multiclass_perceptron_loss multiclass_sparsemax_loss make_fenchel_young_loss dice_loss binary_dice_loss "
+    "multiclass_generalized_dice_loss"
+)
+
 OPTAX: Rows = {
+    **{name: f"nnc.nn.{name}" for name in _LOSSES},
+    "convex_kl_divergence": "nnc.nn.generalized_kl_divergence",
+    "focal_loss": "nnc.nn.sigmoid_focal_loss(logits, labels)",
+    "projections": ("nnc.optim.projection_simplex(tree)", "and the other projections of `nnc.optim`"),
+    "contrib": ("nnc.optim", "which has its optimizers"),
+    "galore": ("nnc.optim.muon(1e-3)", "or `nnc.optim.adafactor` for little memory"),
     "softmax_cross_entropy_with_integer_labels": "nnc.nn.softmax_cross_entropy(logits, labels)",
-    "softmax_cross_entropy": "nnc.nn.softmax_cross_entropy(logits, labels)",
     "safe_softmax_cross_entropy": "nnc.nn.softmax_cross_entropy(logits, labels)",
     "sigmoid_binary_cross_entropy": "nnc.nn.sigmoid_cross_entropy(logits, labels)",
     "l2_loss": ("nnc.nn.mse(x, y, reduction='none') / 2", "`l2_loss` is the half of the square"),
     "squared_error": "nnc.nn.mse(x, y, reduction='none')",
     "huber_loss": "nnc.nn.huber(x, y, reduction='none')",
     "hinge_loss": "nnc.nn.hinge(x, y)",
-    "log_cosh": "nnc.nn.log_cosh(x, y)",
-    "cosine_distance": "nnc.nn.cosine_distance(x, y)",
-    "cosine_similarity": "nnc.nn.cosine_similarity(x, y)",
     "ctc_loss": "nnc.nn.ctc(logits, labels)",
     "kl_divergence": "nnc.nn.kl_div(x, y)",
     "kl_divergence_with_log_targets": "nnc.nn.kl_div(x, y, log_targets=True)",
     "triplet_margin_loss": "nnc.nn.triplet_margin(anchors, positives, negatives)",
-    "sigmoid_focal_loss": ("nnc.nn.sigmoid_cross_entropy(logits, labels, reduction='none')", "times (1 - p) ** gamma"),
-    "smooth_labels": "labels * (1 - alpha) + alpha / n",
     "losses": "nnc.nn",
     "partition": "nnc.optim.multi_transform(optimizers, labels)",
     "polyak_averaging": ("nnc.optim.incremental_update(new, old, 0.01)", "or `nnc.optim.ema`"),
@@ -156,8 +163,6 @@ OPTAX: Rows = {
     "inject_stateful_hyperparams": "nnc.optim.inject_hyperparams(f)",
     "second_order": ("nnc.hvp(f, primals, tangents)", "and `nnc.hessian`"),
     "power_iteration": "nnc.numpy.linalg.norm(x, 2)",
-    "projections": "nnc.numpy.clip(x, low, high)",
-    "contrib": "nnc.optim",
     "schedules": "nnc.optim",
     "Params": "object",
     "Schedule": "nnc.optim.constant_schedule(0.1)",

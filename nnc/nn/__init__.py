@@ -98,8 +98,8 @@ from nnc.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, LSTMState, RNNCe
 from nnc.nn.reparametrization import SpectralNorm, WeightNorm
 from nnc.nn.rotary import RotaryEmbedding
 from nnc.nn.running import Run, is_stateful
-from nnc.nn.segmentation import binary_dice_loss, dice_loss, multiclass_generalized_dice_loss
 from nnc.nn.sampling import grid_sample
+from nnc.nn.segmentation import binary_dice_loss, dice_loss, multiclass_generalized_dice_loss
 from nnc.nn.stochastic import dropout
 from nnc.nn.summaries import LayerRow, Summary, summary
 from nnc.nn.torch_weights import load_torch
