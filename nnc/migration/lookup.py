@@ -23,6 +23,10 @@ def find_row(where: str, name: str) -> Row | None:
     """The row for a name that `where`, a module of nnc or nnc.Array, does not have.
 
     Tables of the libraries with a module of that kind come first.
+
+    Args:
+        where: name of the module, or "nnc.Array".
+        name: the name that was asked for.
     """
     first = SOURCES.get(where, ())
     for source in (*first, *(other for other in TABLES if other not in first)):
@@ -61,7 +65,11 @@ def _elsewhere(where: str, name: str) -> str | None:
 
 
 def module_getattr(where: str) -> Callable[[str], NoReturn]:
-    """The function `__getattr__` of a module, which raises MissingNameError."""
+    """The function `__getattr__` of a module, which raises MissingNameError.
+
+    Args:
+        where: name of the module.
+    """
 
     def __getattr__(name: str) -> NoReturn:  # noqa: N807  (Python's name)
         is_asked_by_programs = name.startswith("__") or (find_row(where, name) is None and _is_submodule(where, name))
@@ -77,7 +85,7 @@ def _is_submodule(where: str, name: str) -> bool:
 
 
 class MissingMethod:
-    """A method of other libraries' arrays: to ask an array for it raises MissingNameError.
+    """A method of other libraries' arrays: to ask an array for it, or to set it, raises MissingNameError.
 
     Args:
         name: of the method.
@@ -88,5 +96,10 @@ class MissingMethod:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __get__(self, instance: Any, owner: type | None = None) -> NoReturn:
+    def __get__(self, instance: Any, owner: type | None = None) -> MissingMethod:
+        if instance is None:  # programs that look through a class
+            return self
+        raise missing_name("nnc.Array", self.name)
+
+    def __set__(self, instance: Any, value: Any) -> NoReturn:
         raise missing_name("nnc.Array", self.name)

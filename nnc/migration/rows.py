@@ -9,12 +9,20 @@ Rows = Mapping[str, Row]
 
 
 def code_of(row: Row) -> str:
-    """Returns the code of nnc that stands for a name."""
+    """Returns the code of nnc that stands for a name.
+
+    Args:
+        row: of a table.
+    """
     return row if isinstance(row, str) else row[0]
 
 
 def note_of(row: Row) -> str:
-    """Returns the note beside the code; an empty string where there is none."""
+    """Returns the note beside the code; an empty string where there is none.
+
+    Args:
+        row: of a table.
+    """
     return "" if isinstance(row, str) else row[1]
 
 
