@@ -135,7 +135,6 @@ OPTAX: Rows = {
     "focal_loss": "nnc.nn.sigmoid_focal_loss(logits, labels)",
     "projections": ("nnc.optim.projection_simplex(tree)", "and the other projections of `nnc.optim`"),
     "contrib": ("nnc.optim", "which has its optimizers"),
-    "galore": ("nnc.optim.muon(1e-3)", "or `nnc.optim.adafactor` for little memory"),
     "softmax_cross_entropy_with_integer_labels": "nnc.nn.softmax_cross_entropy(logits, labels)",
     "safe_softmax_cross_entropy": "nnc.nn.softmax_cross_entropy(logits, labels)",
     "sigmoid_binary_cross_entropy": "nnc.nn.sigmoid_cross_entropy(logits, labels)",
