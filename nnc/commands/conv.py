@@ -165,7 +165,8 @@ def _columns(x: Any, kernel: Shape, stride: Shape, dilation: Shape, out: Shape, 
     depth = channels // groups * math.prod(kernel)
     view = sliding(x, kernel, stride, dilation, out)
     order = (1, *range(2, 2 + len(kernel)), 0, *range(2 + len(kernel), view.ndim))
-    return view.transpose(order).reshape((groups, depth, n * math.prod(out)))
+    columns = view.transpose(order).reshape((groups, depth, n * math.prod(out)))
+    return columns.astype(x.dtype, order="C", copy=False)  # products of views add up in another order
 
 
 def _reaches_padding(other: Any, padding: Padding) -> bool:

@@ -15,6 +15,7 @@ from nnc.optim.clipping import squared_magnitude
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import scale_by_learning_rate, trace, zero_count
 from nnc.spelling import spelled
+from nnc.trace.core.on_device import device_put
 
 Key = Any  # a key of nnc.random, or the int that it is made of
 
@@ -33,6 +34,16 @@ def as_key(where: str, key: Key) -> Array:
             fix="pass key=nnc.random.key(0), or an int as its seed.",
         )  # fmt: skip
     return asarray(key)
+
+
+def place_key(key: Array) -> Array:
+    """A copy of a key beside the parameters, whose device is the present one.
+
+    Args:
+        key: on any device.
+    """
+    placed: Array = device_put(key)
+    return nnp.copy(placed)
 
 
 def normal_like(key: Array, values: Any) -> Any:
@@ -89,7 +100,7 @@ def add_noise(eta: Scalar, gamma: Scalar, key: Key) -> GradientTransformation:
     first = as_key(where, key)
 
     def init_fn(params: Any) -> AddNoiseState:
-        return AddNoiseState(zero_count(), nnp.copy(first))
+        return AddNoiseState(zero_count(), place_key(first))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state(where, state, AddNoiseState)
@@ -266,7 +277,7 @@ def differentially_private_aggregate(
     first = as_key(where, key)
 
     def init_fn(params: Any) -> DifferentiallyPrivateAggregateState:
-        return DifferentiallyPrivateAggregateState(nnp.copy(first))
+        return DifferentiallyPrivateAggregateState(place_key(first))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state(where, state, DifferentiallyPrivateAggregateState)

@@ -24,7 +24,7 @@ from nnc.optim.base import (
 from nnc.optim.conditions import run_if
 from nnc.optim.linesearch import ravel, unravel
 from nnc.optim.moments import Correction, check_decays, first_moment, zeros_state
-from nnc.optim.noise import Key, as_key
+from nnc.optim.noise import Key, as_key, place_key
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
 from nnc.spelling import spelled
@@ -84,7 +84,7 @@ def hutchinson_estimator_diag_hessian(random_seed: Key = 0) -> GradientTransform
         _, product = jvp(slope, (at,), (signs,))
         return unravel(updates, astype(product, at.dtype) * signs), HutchinsonState(keys[0])
 
-    return GradientTransformationExtraArgs(lambda params: HutchinsonState(nnp.copy(first)), update_fn)
+    return GradientTransformationExtraArgs(lambda params: HutchinsonState(place_key(first)), update_fn)
 
 
 class SophiaState(NamedTuple):

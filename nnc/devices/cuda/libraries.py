@@ -15,7 +15,7 @@ from nnc.devices.driver import RUN_STEP, SIGNATURES, c_function
 from nnc.errors import DeviceError, UnsupportedError, user_error
 
 _DRIVER = "libcuda.so.1"
-_INSTALL = "install CuPy for your driver: pip install 'nnc[gpu13]' (CUDA 13) or 'nnc[gpu]' (CUDA 12)."
+_INSTALL = "install CuPy for your driver: pip install 'nnc[gpu13]' (CUDA 13) or 'nnc[gpu]' (CUDA 12); or use 'cpu'."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,10 @@ def find_libraries(name: str) -> Libraries:
         cupy, cupyx = importlib.import_module("cupy"), importlib.import_module("cupyx")
     except ImportError as error:
         raise user_error(
-            UnsupportedError, name, f"it is used through CuPy, which cannot be imported: {error}.", fix=_INSTALL
+            UnsupportedError,
+            name,
+            f"there is no device {name!r} without CuPy, which cannot be imported: {error}.",
+            fix=_INSTALL,
         ) from error
     driver = ctypes.CDLL(_DRIVER)
     functions = {each: c_function(each)((each, driver)) for each in SIGNATURES if each != RUN_STEP}

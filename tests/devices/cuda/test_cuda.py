@@ -201,7 +201,8 @@ def test_without_cupy_the_error_names_the_extra() -> None:
     if importlib.util.find_spec("cupy") is not None:
         pytest.skip("CuPy is installed")
     with pytest.raises(
-        UnsupportedError, match=r"through CuPy, which cannot be imported[^$]*pip install 'nnc\[gpu13\]'"
+        UnsupportedError,
+        match=r"no device 'cuda:0' without CuPy, which cannot be imported[^$]*pip install 'nnc\[gpu13\]'",
     ):
         nnc.device_put(1.0, "cuda:0")
 
