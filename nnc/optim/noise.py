@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import nnc.numpy as nnp
 from nnc import dtypes, random, tree
@@ -17,6 +17,7 @@ from nnc.optim.transforms import scale_by_learning_rate, trace, zero_count
 from nnc.spelling import spelled
 from nnc.trace.core.on_device import device_put
 
+T = TypeVar("T")
 Key = Any  # a key of nnc.random, or the int that it is made of
 
 
@@ -172,7 +173,7 @@ def _clipped_sum(x: Array, shares: Array) -> Array:
 
 
 @spelled
-def per_example_global_norm_clip(grads: Any, l2_norm_clip: Scalar) -> tuple[Any, Array]:
+def per_example_global_norm_clip(grads: T, l2_norm_clip: Scalar) -> tuple[T, Array]:
     """Shrinks each example's gradient to a norm of at most `l2_norm_clip`, and adds all up.
 
     Args:
@@ -205,7 +206,7 @@ def per_example_global_norm_clip(grads: Any, l2_norm_clip: Scalar) -> tuple[Any,
 
 
 @spelled
-def per_example_layer_norm_clip(grads: Any, global_l2_norm_clip: Scalar, uniform: bool = True) -> tuple[Any, Any]:
+def per_example_layer_norm_clip(grads: T, global_l2_norm_clip: Scalar, uniform: bool = True) -> tuple[T, object]:
     """Shrinks each example's gradient array by array, and adds all up (McMahan et al., "Learning differentially private recurrent
     language models", 2018).
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import as_value
+from nnc.array import Array, as_value
 from nnc.commands import collective
 from nnc.commands.elementwise import convert, mul, select
 from nnc.commands.index import gather, move_axis
@@ -28,6 +28,7 @@ from nnc.trace.core.axes import NamedAxis, vary, varying_over
 from nnc.trace.core.flat import FlatTree
 from nnc.trace.core.named import find_axes
 
+T = TypeVar("T")
 Names = str | Sequence[str]
 
 
@@ -50,7 +51,7 @@ def _varies(x: Value, axis: NamedAxis) -> bool:
 
 
 @spelled
-def psum(x: Any, axis_name: Names) -> Any:
+def psum(x: T, axis_name: Names) -> T:
     """The sum of the values at all places along a named axis, which is the same at all of them.
 
     Args:
@@ -85,7 +86,7 @@ def _sum(x: Value, axes: Sequence[NamedAxis]) -> Value:
 
 
 @spelled
-def pmean(x: Any, axis_name: Names) -> Any:
+def pmean(x: T, axis_name: Names) -> T:
     """The mean of the values at all places along a named axis.
 
     Args:
@@ -123,7 +124,7 @@ def _extremum(where: str, command: Command, x: Any, axis_name: Names) -> Any:
 
 
 @spelled
-def pmax(x: Any, axis_name: Names) -> Any:
+def pmax(x: T, axis_name: Names) -> T:
     """The largest of the values at all places along a named axis, element by element.
 
     Args:
@@ -145,7 +146,7 @@ def pmax(x: Any, axis_name: Names) -> Any:
 
 
 @spelled
-def pmin(x: Any, axis_name: Names) -> Any:
+def pmin(x: T, axis_name: Names) -> T:
     """The smallest of the values at all places along a named axis, element by element; see `pmax`.
 
     Args:
@@ -166,7 +167,7 @@ def pmin(x: Any, axis_name: Names) -> Any:
 
 
 @spelled
-def all_gather(x: Any, axis_name: Names, *, axis: int = 0, tiled: bool = False) -> Any:
+def all_gather(x: T, axis_name: Names, *, axis: int = 0, tiled: bool = False) -> T:
     """The values of all places along a named axis, put together.
 
     Args:
@@ -230,7 +231,7 @@ def _split(where: str, name: str, x: Value, axis: int, tiled: bool, axes: Sequen
 
 
 @spelled
-def psum_scatter(x: Any, axis_name: Names, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
+def psum_scatter(x: T, axis_name: Names, *, scatter_dimension: int = 0, tiled: bool = False) -> T:
     """The sum over all places along a named axis, of which each place gets a part.
 
     Args:
@@ -263,7 +264,7 @@ def psum_scatter(x: Any, axis_name: Names, *, scatter_dimension: int = 0, tiled:
 
 
 @spelled
-def all_to_all(x: Any, axis_name: Names, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Any:
+def all_to_all(x: T, axis_name: Names, split_axis: int, concat_axis: int, *, tiled: bool = False) -> T:
     """Splits each place's value along one axis, gives every place its part, and joins the parts that each place gets.
 
     Args:
@@ -302,7 +303,7 @@ def all_to_all(x: Any, axis_name: Names, split_axis: int, concat_axis: int, *, t
 
 
 @spelled
-def ppermute(x: Any, axis_name: Names, perm: Sequence[tuple[int, int]]) -> Any:
+def ppermute(x: T, axis_name: Names, perm: Sequence[tuple[int, int]]) -> T:
     """Sends the value of each place along a named axis to another one.
 
     Args:
@@ -365,7 +366,7 @@ def _checked_pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
 
 
 @spelled
-def axis_index(axis_name: Names) -> Any:
+def axis_index(axis_name: Names) -> Array:
     """The number of the place along a named axis at which the function runs.
 
     Args:
@@ -412,7 +413,7 @@ def axis_size(axis_name: Names) -> int:
 
 
 @spelled
-def pvary(x: Any, axis_name: Names) -> Any:
+def pvary(x: T, axis_name: Names) -> T:
     """The same values, which count as varying over a named axis from here on.
 
     A gradient with regard to the result is each place's own; one with regard to `x` is their sum.
