@@ -70,7 +70,8 @@ def psum(x: T, axis_name: Names) -> T:
     """
     axes = find_axes("nnc.psum", axis_name)
     if dtypes.is_scalar(x):
-        return x * prod(axis.size for axis in axes)
+        number: Any = x
+        return number * prod(axis.size for axis in axes)
     return _each("nnc.psum", x, lambda leaf: _sum(leaf, axes))
 
 
