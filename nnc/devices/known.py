@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 from collections.abc import Callable
 from typing import Any
@@ -51,10 +52,16 @@ def find_device(name: Any, where: str) -> Device:
     if found is not None:
         return found
     kind, _, number = str(name).partition(":")
-    if kind not in _CLASSES or not _NUMBER.fullmatch(number):
+    lacks_cupy = kind == CUDA and importlib.util.find_spec("cupy") is None
+    if kind not in _CLASSES or not _NUMBER.fullmatch(number) or lacks_cupy:
+        more = (
+            "; CUDA's devices need CuPy: pip install 'nnc[gpu13]' (CUDA 13) or 'nnc[gpu]' (CUDA 12)"
+            if lacks_cupy
+            else ""
+        )
         raise user_error(
             UnsupportedError, where, f"there is no device {name!r}.", fix="use one of nnc.devices(): "
-            f"{', '.join(map(repr, devices()))}.",
+            f"{', '.join(map(repr, devices()))}{more}.",
         )  # fmt: skip
     with _LOCK:
         module, made = _CLASSES[kind]

@@ -117,7 +117,7 @@ def mechanize(
         before = map_trainable(where, way, "x0", state.x0, params=params)
         gradients = map_trainable(where, decayed, "updates", updates, params=params)
         gain = astype(inner_product(where, "updates", gradients, before=before), dtype)
-        betas = nnp.stack([number(1 - 0.1**i, dtype) for i in range(1, num_betas + 1)])
+        betas = nnp.stack([nnp.full((), 1 - 0.1**i, dtype) for i in range(1, num_betas + 1)])
         clipped = nnp.minimum(nnp.maximum(gain, -state.m), state.m)
         m = nnp.maximum(betas * state.m, nnp.abs(gain) + tiny)
         v = betas * betas * state.v + gain * gain

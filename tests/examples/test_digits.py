@@ -34,7 +34,9 @@ def test_a_few_passes_read_most_held_out_digits(trained: tuple[Path, subprocess.
 
 def test_the_progress_bar_shows_loss_accuracy_and_speed(trained: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     _, done = trained
-    assert re.search(r"epoch 6/6: 100%.*images/s.*accuracy=[01]\.\d{3}, loss=\d+\.\d{4}", done.stderr)
+    assert re.search(
+        r"epoch 6/6: \d+/\d+ \(100%\) images, .*images/s.*accuracy=[01]\.\d{3}, loss=\d+\.\d{4}", done.stderr
+    )
 
 
 def test_the_confusion_table_agrees_with_the_accuracy(trained: tuple[Path, subprocess.CompletedProcess[str]]) -> None:

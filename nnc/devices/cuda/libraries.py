@@ -15,7 +15,7 @@ from nnc.devices.driver import RUN_STEP, SIGNATURES, c_function
 from nnc.errors import DeviceError, UnsupportedError, user_error
 
 _DRIVER = "libcuda.so.1"
-_INSTALL = "install CuPy for your driver: pip install 'nnc[gpu13]' (CUDA 13) or 'nnc[gpu]' (CUDA 12); or use 'cpu'."
+_INSTALL = "install CuPy for your driver: pip install 'nnc[gpu13]' (CUDA 13) or 'nnc[gpu]' (CUDA 12)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def find_libraries(name: str) -> Libraries:
         raise user_error(
             UnsupportedError,
             name,
-            f"there is no device {name!r} without CuPy, which cannot be imported: {error}.",
+            f"it is used through CuPy, which cannot be imported: {error}.",
             fix=_INSTALL,
         ) from error
     driver = ctypes.CDLL(_DRIVER)
