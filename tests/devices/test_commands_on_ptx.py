@@ -14,7 +14,8 @@ import numpy as np
 import nnc
 from nnc import dtypes
 from tests.commands.sample import Sample
-from tests.commands.test_contract import rows, run
+from tests.commands.test_contract import SAMPLES, over, rows, run
+from tests.sampling import sampled
 
 TOLERANCE = {2: 1e-2, 4: 3e-6, 8: 1e-12, 16: 1e-12}  # by bytes of a number
 
@@ -60,7 +61,7 @@ def test_a_compiled_command_has_the_results_of_the_cpu(row: Sample) -> None:
     check_near(row, found, wanted)
 
 
-@rows
+@over(sampled(SAMPLES, 3))
 def test_an_eager_command_has_the_results_of_the_cpu(row: Sample) -> None:
     with nnc.default_device("ptx:0"):
         found = run(row, on_device(row.operands))

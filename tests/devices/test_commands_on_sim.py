@@ -12,7 +12,8 @@ import nnc
 import nnc.numpy as nnp
 from nnc import dtypes
 from tests.commands.sample import Sample
-from tests.commands.test_contract import differentiable, differentiable_rows, rows, run
+from tests.commands.test_contract import SAMPLES, differentiable, differentiable_rows, over, rows, run
+from tests.sampling import sampled
 
 
 def on_device(values: Sequence[Any]) -> list[Any]:
@@ -26,7 +27,7 @@ def check_same(found: Sequence[Any], wanted: Sequence[Any], *, device: str = "si
         assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
 
 
-@rows
+@over(sampled(SAMPLES, 2))
 def test_an_eager_command_has_the_results_of_the_cpu(row: Sample) -> None:
     with nnc.default_device("sim:0"):
         found = run(row, on_device(row.operands))

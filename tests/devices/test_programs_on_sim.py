@@ -21,8 +21,9 @@ from nnc.lower.program.program import Program as Lowered
 from nnc.lower.program.queued_code import QueuedCode
 from nnc.lower.program.simulated import SimModule
 from tests.golden.programs import PROGRAMS, Program
+from tests.sampling import sampled
 
-SEEDS = 50
+SEEDS = len(sampled(range(50), 4))
 STREAMS = 3
 
 

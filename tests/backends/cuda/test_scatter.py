@@ -16,6 +16,7 @@ from tests.backends.cpu.against_reference import backwards, columns, dense, spac
 from tests.backends.cuda.launching import Call, run_steps
 from tests.backends.cuda.unfused import call_of, check_calls
 from tests.commands.samples_index import SAMPLES
+from tests.sampling import sampled
 
 NDArray = np.ndarray[Any, Any]
 WRITES = [sample for sample in SAMPLES if sample.command in ("scatter", "dynamic_update_slice")]
@@ -38,7 +39,7 @@ def is_taken(name: str, inputs: list[NDArray], params: Any) -> bool:
 KINDS = ("float32", "bfloat16", "int8", "uint64", "bool", "complex64", "complex128")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sampled(KINDS, 2))
 def test_every_sample_writes_the_elements_of_the_reference(kind: str) -> None:
     moved, joined = [], []
     for sample in WRITES:
@@ -56,7 +57,7 @@ def test_every_sample_writes_the_elements_of_the_reference(kind: str) -> None:
     check_calls(joined, 0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sampled(KINDS, 2))
 def test_few_updates_of_one_place_are_applied_in_their_order(kind: str) -> None:
     """So sums of floats are those of the reference."""
     x, updates = values(kind, (9, 5)), values(kind, (30, 5), 1)
