@@ -160,7 +160,7 @@ def test_errors_and_ends_of_children_and_forks_within_traces_disturb_nobody(tmp_
 PARTS = """
 from functools import cached_property
 from nnc.collection import collection_paused
-from nnc.data.prefetch import Prefetch
+from nnc.data.ahead import Prefetch
 from nnc.lower.program.program import Program
 
 lock, mine, theirs = fork.new_lock(), fork.new_rlock(), fork.new_rlock()
@@ -207,7 +207,7 @@ def nested():
 
 print(nested())
 
-batches = Prefetch(lambda: iter(range(5)), 1)
+batches = Prefetch(lambda: iter(range(5)), 1, "nnc.data.batches")
 print(next(batches))
 
 def ask():

@@ -1,11 +1,13 @@
-"""Reading data: arrays as batches, shuffled by a key, prefetched by a thread."""
+"""Reading data: arrays as batches, shuffled by a key, and batches of other libraries; prefetched by a thread."""
 
 from typing import TYPE_CHECKING
 
+from nnc.data.ahead import Prefetch
 from nnc.data.batching import Batches, batches
+from nnc.data.iterables import prefetch
 from nnc.migration import module_getattr
 
-__all__ = ["Batches", "batches"]
+__all__ = ["Batches", "Prefetch", "batches", "prefetch"]
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Generic, Self, overload
@@ -12,12 +11,10 @@ import numpy as np
 from nnc import tree
 from nnc.array import Array, asarray
 from nnc.commands.indexing import take
-from nnc.commands.promote import as_operand
-from nnc.data.prefetch import Prefetch
+from nnc.data.ahead import Prefetch
+from nnc.data.leaves import as_numpy, check_count, send
 from nnc.devices import CPU
-from nnc.dtypes import is_scalar
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
-from nnc.foreign import is_foreign
 from nnc.random import fold_in, permutation
 from nnc.random.keys import read_key
 from nnc.spelling import spelled
@@ -78,7 +75,7 @@ def batches(
         >>> next(nnc.data.batches(np.arange(6), 3, prefetch=2, device="sim:0"))
         Array([0, 1, 2], dtype=int64, device=sim:0)
     """
-    arrays = tree.map(_in_numpy, arrays)
+    arrays = tree.map(lambda leaf: as_numpy(leaf, WHERE), arrays)
     leaves = [leaf for leaf in tree.leaves(arrays) if tree.is_array(leaf)]
     length = _check_arrays(arrays, leaves)
     counts = {
@@ -88,7 +85,7 @@ def batches(
         "epochs": (1 if epochs is None else epochs, 0),
     }
     for name, (value, low) in counts.items():
-        _check_count(name, value, low)
+        check_count(WHERE, name, value, low)
     if key is not None:
         key = read_key(key, WHERE)
     if transform is not None and not callable(transform):
@@ -133,9 +130,9 @@ class Batches(Generic[B]):
 
         def make() -> Iterator[Any]:
             made = _generate(arrays, batch, key, length, per_epoch, step, end, transform)
-            return made if device is None else (tree.map(lambda leaf: _send(leaf, device), part) for part in made)
+            return made if device is None else (tree.map(lambda leaf: send(leaf, device), part) for part in made)
 
-        self._source: Iterator[Any] = Prefetch(make, prefetch) if prefetch else make()
+        self._source: Iterator[Any] = Prefetch(make, prefetch, WHERE) if prefetch else make()
 
     @property
     def epoch(self) -> int:
@@ -196,11 +193,6 @@ def _generate(
 TRANSFORM = 0x7472616E  # keys of transforms are folded in twice, so that they are none of the keys of orders
 
 
-def _in_numpy(leaf: Any) -> Any:
-    """The leaf itself; of another library's array, NumPy's view of its memory."""
-    return as_operand(leaf, WHERE, "arrays") if is_foreign(type(leaf)) else leaf
-
-
 def _take(leaf: Any, rows: Any) -> Any:
     if isinstance(leaf, Array) and leaf.device != CPU:
         places = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
@@ -208,11 +200,6 @@ def _take(leaf: Any, rows: Any) -> Any:
     if isinstance(leaf, Array):
         return Array(np.ascontiguousarray(leaf.data[rows]))
     return np.asarray(leaf[rows]) if tree.is_array(leaf) else leaf
-
-
-def _send(leaf: Any, device: str) -> Any:
-    """An array on a device; a number or another object as it is."""
-    return device_put(leaf, device) if tree.is_array(leaf) and not is_scalar(leaf) else leaf
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
@@ -246,16 +233,3 @@ def _check_arrays(arrays: Any, leaves: list[Any]) -> int:
     if not length:
         raise user_error(ArgumentError, WHERE, "the arrays have no rows.", fix="check how they were read.")
     return int(length)
-
-
-def _check_count(name: str, value: Any, low: int) -> None:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise user_error(
-            ArgumentTypeError, WHERE, f"{name} is a {type(value).__name__}, it must be an int.", fix=f"write {name}=32."
-        ) from None
-    if number < low or isinstance(value, bool):
-        raise user_error(
-            ArgumentError, WHERE, f"{name} is {value!r}; it must be at least {low}.", fix=f"choose another {name}."
-        )

@@ -213,7 +213,7 @@ TORCH: Rows = {
         "nnc.data.batches(arrays, batch, key)",
         "`utils.data.DataLoader`; `utils.checkpoint` is `nnc.checkpoint`",
     ),
-    "DataLoader": "nnc.data.batches(arrays, batch, key)",
+    "DataLoader": ("nnc.data.batches(arrays, batch, key)", "batches of a DataLoader: `nnc.data.prefetch(loader)`"),
     "linalg": "nnc.numpy.linalg",
     "fft": "nnc.numpy.fft",
     "special": "nnc.scipy.special",

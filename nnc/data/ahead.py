@@ -6,25 +6,31 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import TracebackType
+from typing import Any, Generic, Self
 
 from nnc.errors import BackendError, user_error
 from nnc.fork import reset_after_fork
+from nnc.typing import B
 
 
-class Prefetch:
+class Prefetch(Generic[B]):
     """The elements of an iterator, up to `size` of them made in advance by a thread of their own.
 
     An error of the iterator is raised where its element was due. The thread ends with the last element, with `close`, or when
-    this object is no longer used.
+    this object is no longer used. As a context manager it closes itself.
+
+    Args:
+        make: gives the iterator; called in the thread.
+        size: how many elements are made in advance.
+        where: the public function for which errors speak, and the name of the thread.
     """
 
-    def __init__(self, make: Callable[[], Iterator[Any]], size: int) -> None:
+    def __init__(self, make: Callable[[], Iterator[B]], size: int, where: str) -> None:
         self._items: queue.Queue[tuple[str, Any]] = queue.Queue(size)
+        self._where = where
         stop = threading.Event()
-        self._thread = threading.Thread(
-            target=_fill, args=(make, self._items, stop), name="nnc.data.batches", daemon=True
-        )
+        self._thread = threading.Thread(target=_fill, args=(make, self._items, stop), name=where, daemon=True)
         self._close = weakref.finalize(self, _end, self._thread, self._items, stop)
         self._thread.start()
         reset_after_fork(self)
@@ -33,20 +39,21 @@ class Prefetch:
         """The thread is not there, so no element will come."""
         self._items = queue.Queue()
         error = user_error(
-            BackendError, "nnc.data.batches", "this process was forked off the one that makes the batches ahead.",
+            BackendError, self._where, "this process was forked off the one that makes the batches ahead.",
             fix="make the batches in the process that uses them.",
         )  # fmt: skip
         self._items.put(("error", error))
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[B]:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> B:
         if not self._close.alive:
             raise StopIteration
         kind, value = self._items.get()
         if kind == "item":
-            return value
+            item: B = value
+            return item
         self.close()
         if kind == "error":
             raise value
@@ -55,6 +62,14 @@ class Prefetch:
     def close(self) -> None:
         """Ends the thread and waits for that."""
         self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def _fill(make: Callable[[], Iterator[Any]], items: queue.Queue[tuple[str, Any]], stop: threading.Event) -> None:
