@@ -129,11 +129,11 @@ def test_a_process_that_gives_no_answer_shows_where_it_waits(tmp_path: Path, mon
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("nnc.testing.fuzz.campaign.PATIENCE", 4.0)
+    monkeypatch.setattr("nnc.testing.fuzz.campaign.PATIENCE", 2.0)
     report = fuzz.run(
         programs=3, modes=["compiled"], commands=["waiting"], imports=["waiting_plugin"], findings=1, shrinking=1.0
     )
-    assert "crash: no answer within 4 s" in only_finding(report) and "in waits_for_ever" in report.findings[0]
+    assert "crash: no answer within 2 s" in only_finding(report) and "in waits_for_ever" in report.findings[0]
 
 
 @pytest.mark.slow
