@@ -1,4 +1,4 @@
-"""`nnc.compile`: the one place where tracing, lowering and backends meet."""
+"""`nnc.compile`: selects the program for a call's arguments; executable.py makes it, joining tracing, lowering and backends."""
 
 from __future__ import annotations
 

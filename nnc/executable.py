@@ -54,7 +54,7 @@ Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A traced function: its graph, not yet planned."""
+    """A traced function: its graph, not yet lowered, in spite of the name, which is JAX's; `compile` lowers it."""
 
     _signature: Signature
     _key: Key

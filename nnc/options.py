@@ -1,4 +1,4 @@
-"""Options of a compilation, in one frozen value: the cache key of every compiled function beside its specs.
+"""Options of a compilation, in one frozen value, which is a part of the key of a program on disk.
 
 Only this module reads the environment, once, when `Options.from_environment` is called, and changes it, while a library is loaded.
 """
@@ -54,7 +54,7 @@ class Options:
         flush_denormals: denormal numbers count as 0; None: in steps that compute nothing in float64. LAPACK keeps them.
         precision: of products of float32 on graphics processors (NNC_PRECISION): "float32", or the faster "tf32" (10 bits of
             mantissa) and "bfloat16" (7 bits), which add up in float32. The CPU computes all in float32.
-        keeps: inputs of which the caller of the program keeps, between calls, the packed forms that the pass `keep` takes out.
+        keeps: inputs whose packed forms, taken out by the pass `keep_packed`, the caller of the program keeps between calls.
 
     Example:
         >>> Options(memory_budget=parse_bytes("2GiB")).memory_budget

@@ -41,7 +41,7 @@ Numbers = int | Sequence[int] | None
 class Key:
     """The key of a program: everything about a call but the values of its arrays.
 
-    `leaves` has (spec, whether it is a Python number) for each array, a `setting` for other leaves of the dynamic arguments;
+    `leaves` has (spec, weakness) for each array, a `setting` for other leaves of the dynamic arguments;
     `positions` are the positions of static arguments. The program runs on the `device`.
     """
 
@@ -52,11 +52,11 @@ class Key:
     device: str = CPU
 
     def specs(self) -> list[tuple[TensorSpec, bool]]:
-        """The spec of each array among the leaves, and whether it is a Python number."""
+        """The spec of each array among the leaves, and whether its dtype is weak."""
         return [leaf for leaf in self.leaves if is_spec(leaf)]
 
     def is_served_by(self, other: Key) -> bool:
-        """Whether a program for `other` takes these arguments: the keys differ at most in which leaves are Python numbers."""
+        """Whether a program for `other` takes these arguments: the keys differ at most in which leaves are weak."""
         return (
             self.treedef == other.treedef
             and self.device == other.device

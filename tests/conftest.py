@@ -27,7 +27,7 @@ def _as_usual(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture(autouse=True)
 def _collections_are_of_own_objects(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Where a test's file uses `gc`, older objects stay out of its collections, which would take a second each late in a session."""
+    """Where a test's file uses `gc`, older objects stay out of its collections, which would take up to a second each."""
     names = getattr(getattr(request, "function", None), "__globals__", {})
     if names.get("gc") is not gc or names["__name__"].endswith(
         "test_collection"

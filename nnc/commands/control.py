@@ -60,7 +60,7 @@ fused = register(
 
 
 # Elementwise commands that become part of one kernel together: passes look at them as one operation; made by the pass
-# `units`, its sub-graph shared by units alike. overwrite: as for `fused`.
+# `prefuse`, its sub-graph shared by units alike. overwrite: as for `fused`.
 unit = register(
     "unit", None, None, infer=_infer("unit"), reference=_reference, cost=_fused_cost,
     inplace=lambda params: InPlace(params["overwrite"]),

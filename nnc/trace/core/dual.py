@@ -1,7 +1,8 @@
 """Forward differentiation: values that carry a tangent.
 
 In `jvp` tangents are values of the enclosing level. In `linearize` they are symbols of a linear graph that is recorded on the
-side: operations of a jvp rule on primals alone run at once, and only their results that the linear graph reads are kept. Reverse
+side: operations of a jvp rule on primals alone go to the enclosing level, which runs them at once or, within `compile`, records
+them; only their results that the linear graph reads are kept. Reverse
 mode transposes that graph (Radul et al., "You only linearize once", 2022).
 """
 

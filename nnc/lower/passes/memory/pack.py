@@ -1,8 +1,8 @@
 """Brings weights into the blocked layouts of the kernels that read them, by nodes of their own.
 
 A kernel that wants a weight in another layout reorders it in each call. A `pack` node reorders it once for all consumers of that
-layout, before loops, and for constants while the program is made; the pass `keep` lets it run once for many calls. Where it would
-run as often, the kernel reorders: that is no slower, and is no concern of order and memory plan.
+layout, before loops, and for constants while the program is made; the pass `keep_packed` lets it run once for many calls. Where it
+would run as often, the kernel reorders: that is no slower, and is no concern of order and memory plan.
 """
 
 from __future__ import annotations
