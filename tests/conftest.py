@@ -27,11 +27,9 @@ def _as_usual(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture(autouse=True)
 def _collections_are_of_own_objects(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Where a test's file uses `gc`, older objects stay out of its collections, which would take up to a second each."""
-    names = getattr(getattr(request, "function", None), "__globals__", {})
-    if names.get("gc") is not gc or names["__name__"].endswith(
-        "test_collection"
-    ):  # whose tests are about the collector
+    """Keeps older objects out of the collections of tests that collect garbage, which would take up to a second each."""
+    code = getattr(getattr(request, "function", None), "__code__", None)
+    if code is None or not {"gc", "collect"} <= set(code.co_names) or "freeze" in code.co_names:
         yield
         return
     gc.freeze()
