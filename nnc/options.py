@@ -144,6 +144,11 @@ def waits_in_each_call() -> bool:
     return os.environ.get("NNC_SYNC", "") == "1"
 
 
+def started_by_mpi() -> bool:
+    """Whether `mpiexec` started this process, of MPICH, Intel MPI or Open MPI, or another starter of their protocols."""
+    return any(name in os.environ for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"))
+
+
 def parse_bytes(value: int | str, where: str = "memory_budget") -> int:
     """A number of bytes: an int, or a text such as "2GiB", "500 MB" or "1.5k" (kB are 1000 bytes, KiB are 1024).
 

@@ -21,6 +21,7 @@ import nnc.backends.cpu.sort
 import nnc.backends.cpu.threefry
 import nnc.backends.cpu.top_k
 import nnc.backends.cpu.triangular
+import nnc.backends.mpi.kernels
 import nnc.backends.onednn.convolution
 import nnc.backends.onednn.matmul
 import nnc.backends.onednn.pack  # noqa: F401

@@ -6,6 +6,10 @@ joins rows; else the rule only adds an axis to the operand. nnc/trace/core/named
 
 `psum` takes values that differ from place to place to one that is the same everywhere, `pvary` back; each is the other's transpose.
 References compute the result of a place where all places hold these operands.
+
+Where the places are processes, a collective has one more parameter, `stride`: the process of rank `r` is number
+`r // stride % size` along the axis, and joins its values with the processes whose other numbers are its own. Then only kernels of a
+library that knows the processes run it (nnc/backends/mpi).
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from nnc.commands.rules import (
     zeros,
 )
 from nnc.commands.shape import broadcast_to, transpose
-from nnc.errors import DTypeError, ShapeError, user_error
+from nnc.errors import DTypeError, InternalError, ShapeError, user_error
 from nnc.graph import Attribute, Command, TensorSpec, register
 
 NDArray = np.ndarray[Any, Any]
@@ -48,6 +52,17 @@ def _check_index(name: str, index: TensorSpec) -> None:
             ShapeError if index.shape else DTypeError, name, "its last operand must be the number of the place.",
             operands={"index": index}, fix="call the function of nnc of the same name within a named axis.",
         )  # fmt: skip
+
+
+def _in_one_process(reference: Callable[..., NDArray]) -> Callable[..., NDArray]:
+    """A reference, which knows nothing of other processes."""
+
+    def run(x: NDArray, index: NDArray, *, stride: int = 0, **params: Any) -> NDArray:
+        if stride:
+            raise InternalError("a collective of several processes was run in one")
+        return reference(x, index, **params)
+
+    return run
 
 
 def _same(name: str) -> Callable[..., TensorSpec]:
@@ -90,18 +105,16 @@ def _times(x: Value, size: int) -> Value:
     return mul(x, broadcast_to(np.asarray(size, x.spec.dtype), shape=x.spec.shape))
 
 
-def _psum_batch(
-    rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str
-) -> Batched:
+def _psum_batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Batched:
     x, index = operands
     if not batched[1]:
-        return (psum(x, index, size=size, axis_name=axis_name),), (True,)
+        return (psum(x, index, **params),), (True,)
     if not batched[0]:
-        return (_times(x, size),), (False,)
-    return (reduce_sum(_rows(size, x, True, rows), axes=(0,)),), (False,)
+        return (_times(x, params["size"]),), (False,)
+    return (reduce_sum(_rows(params["size"], x, True, rows), axes=(0,)),), (False,)
 
 
-def _psum_infer(x: TensorSpec, index: TensorSpec, *, size: int, axis_name: str) -> TensorSpec:
+def _psum_infer(x: TensorSpec, index: TensorSpec, **params: Any) -> TensorSpec:
     _check_index("psum", index)
     check_dtype("psum", x, lambda dtype: not dtypes.is_bool(dtype), "a number")
     return x
@@ -109,7 +122,7 @@ def _psum_infer(x: TensorSpec, index: TensorSpec, *, size: int, axis_name: str) 
 
 psum: Command = register(
     "psum", 2, infer=_psum_infer,
-    reference=lambda x, index, *, size, axis_name: (x * np.asarray(size, x.dtype)).astype(x.dtype),
+    reference=_in_one_process(lambda x, index, *, size, **params: (x * np.asarray(size, x.dtype)).astype(x.dtype)),
     derivative=_linear(lambda *x, **p: psum(*x, **p), lambda *x, **p: pvary(*x, **p)),
     batch=_psum_batch, effect="collective", equalises=True, cost=lambda x, index, **params: x.size,
 )  # fmt: skip
@@ -130,16 +143,16 @@ pvary: Command = register(
 
 
 def _extremum(name: str, reduce: Command) -> Command:
-    def infer(x: TensorSpec, index: TensorSpec, *, size: int, axis_name: str) -> TensorSpec:
+    def infer(x: TensorSpec, index: TensorSpec, **params: Any) -> TensorSpec:
         _check_index(name, index)
         check_dtype(name, x, lambda dtype: not dtypes.is_complex(dtype), "real")
         return x
 
-    def batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str) -> Batched:
+    def batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Batched:
         x, index = operands
         if not batched[1]:
-            return (command(x, index, size=size, axis_name=axis_name),), (True,)
-        return (reduce(_rows(size, x, True, rows), axes=(0,)) if batched[0] else x,), (False,)
+            return (command(x, index, **params),), (True,)
+        return (reduce(_rows(params["size"], x, True, rows), axes=(0,)) if batched[0] else x,), (False,)
 
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
         """The tangent of the place that holds the extreme element; places with equal ones share it equally."""
@@ -148,8 +161,8 @@ def _extremum(name: str, reduce: Command) -> Command:
         return (psum(mul(tangents[0], at), index, **params) / psum(at, index, **params),)
 
     command = register(
-        name, 2, infer=infer, reference=lambda x, index, **params: np.array(x), derivative=Derivative(jvp), batch=batch,
-        effect="collective", equalises=True, cost=lambda x, index, **params: x.size,
+        name, 2, infer=infer, reference=_in_one_process(lambda x, index, **params: np.array(x)), derivative=Derivative(jvp),
+        batch=batch, effect="collective", equalises=True, cost=lambda x, index, **params: x.size,
     )  # fmt: skip
     return command
 
@@ -160,34 +173,31 @@ pmin: Command = _extremum("pmin", reduce_min)
 # -- all_gather and psum_scatter ---------------------------------------------------------------------------------------
 
 
-def _all_gather_infer(x: TensorSpec, index: TensorSpec, *, size: int, axis_name: str) -> TensorSpec:
+def _all_gather_infer(x: TensorSpec, index: TensorSpec, *, size: int, **params: Any) -> TensorSpec:
     _check_index("all_gather", index)
     return x.update(shape=(size, *x.shape))
 
 
-def _all_gather_batch(
-    rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str
-) -> Batched:
+def _all_gather_batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Batched:
     x, index = operands
     if not batched[1]:
-        return (move_axis(all_gather(x, index, size=size, axis_name=axis_name), 1, 0),), (True,)
-    return (_rows(size, x, batched[0], rows),), (False,)
+        return (move_axis(all_gather(x, index, **params), 1, 0),), (True,)
+    return (_rows(params["size"], x, batched[0], rows),), (False,)
 
 
 all_gather: Command = register(
-    "all_gather", 2, infer=_all_gather_infer, reference=lambda x, index, *, size, axis_name: np.stack([x] * size),
+    "all_gather", 2, infer=_all_gather_infer,
+    reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x] * size)),
     derivative=_linear(lambda *x, **p: all_gather(*x, **p), lambda *x, **p: psum_scatter(*x, **p)),
     batch=_all_gather_batch, effect="collective", cost=lambda x, index, **params: 0,
 )  # fmt: skip
 
 
-def _all_gather_same_batch(
-    rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str
-) -> Batched:
+def _all_gather_same_batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Batched:
     x, index = operands
     if not batched[1]:
-        return (move_axis(all_gather_same(x, index, size=size, axis_name=axis_name), 1, 0),), (True,)
-    return (_rows(size, x, batched[0], rows),), (False,)
+        return (move_axis(all_gather_same(x, index, **params), 1, 0),), (True,)
+    return (_rows(params["size"], x, batched[0], rows),), (False,)
 
 
 def _own_part(ct: Value, index: Value, **params: Any) -> Value:
@@ -196,7 +206,8 @@ def _own_part(ct: Value, index: Value, **params: Any) -> Value:
 
 # The values of all places, which count as the same everywhere; the transpose gives each place its part.
 all_gather_same: Command = register(
-    "all_gather_same", 2, infer=_all_gather_infer, reference=lambda x, index, *, size, axis_name: np.stack([x] * size),
+    "all_gather_same", 2, infer=_all_gather_infer,
+    reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x] * size)),
     derivative=_linear(lambda *x, **p: all_gather_same(*x, **p), _own_part), batch=_all_gather_same_batch,
     effect="collective", equalises=True, cost=lambda x, index, **params: 0,
 )  # fmt: skip
@@ -210,24 +221,26 @@ def _check_parts(name: str, x: TensorSpec, size: int) -> None:
         )  # fmt: skip
 
 
-def _psum_scatter_infer(x: TensorSpec, index: TensorSpec, *, size: int, axis_name: str) -> TensorSpec:
-    _psum_infer(x, index, size=size, axis_name=axis_name)
+def _psum_scatter_infer(x: TensorSpec, index: TensorSpec, *, size: int, **params: Any) -> TensorSpec:
+    _psum_infer(x, index)
     _check_parts("psum_scatter", x, size)
     return x.update(shape=x.shape[1:])
 
 
-def _psum_scatter_batch(
-    rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str
-) -> Batched:
+def _psum_scatter_batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Batched:
     x, index = operands
     if not batched[1]:
-        return (psum_scatter(move_axis(x, 0, 1), index, size=size, axis_name=axis_name),), (True,)
-    return (reduce_sum(_rows(size, x, True, rows), axes=(0,)) if batched[0] else _times(x, size),), (True,)
+        return (psum_scatter(move_axis(x, 0, 1), index, **params),), (True,)
+    return (
+        reduce_sum(_rows(params["size"], x, True, rows), axes=(0,)) if batched[0] else _times(x, params["size"]),
+    ), (True,)
 
 
 psum_scatter: Command = register(
     "psum_scatter", 2, infer=_psum_scatter_infer,
-    reference=lambda x, index, *, size, axis_name: (x[int(index)] * np.asarray(size, x.dtype)).astype(x.dtype),
+    reference=_in_one_process(
+        lambda x, index, *, size, **params: (x[int(index)] * np.asarray(size, x.dtype)).astype(x.dtype)
+    ),
     derivative=_linear(lambda *x, **p: psum_scatter(*x, **p), lambda *x, **p: all_gather(*x, **p)),
     batch=_psum_scatter_batch, effect="collective", cost=lambda x, index, **params: x.size,
 )  # fmt: skip
@@ -235,26 +248,24 @@ psum_scatter: Command = register(
 # -- all_to_all and ppermute -------------------------------------------------------------------------------------------
 
 
-def _all_to_all_infer(x: TensorSpec, index: TensorSpec, *, size: int, axis_name: str) -> TensorSpec:
+def _all_to_all_infer(x: TensorSpec, index: TensorSpec, *, size: int, **params: Any) -> TensorSpec:
     _check_index("all_to_all", index)
     _check_parts("all_to_all", x, size)
     return x
 
 
-def _all_to_all_batch(
-    rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str
-) -> Batched:
+def _all_to_all_batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Batched:
     x, index = operands
     if not batched[1]:
-        return (move_axis(all_to_all(move_axis(x, 0, 1), index, size=size, axis_name=axis_name), 1, 0),), (True,)
-    x = _rows(size, x, batched[0], rows)
+        return (move_axis(all_to_all(move_axis(x, 0, 1), index, **params), 1, 0),), (True,)
+    x = _rows(params["size"], x, batched[0], rows)
     return (transpose(x, permutation=(1, 0, *range(2, x.spec.ndim))),), (True,)
 
 
 # Part k goes to place k, which stacks the parts that it gets in the order of the places.
 all_to_all: Command = register(
     "all_to_all", 2, infer=_all_to_all_infer,
-    reference=lambda x, index, *, size, axis_name: np.stack([x[int(index)]] * size),
+    reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x[int(index)]] * size)),
     derivative=_linear(lambda *x, **p: all_to_all(*x, **p), lambda *x, **p: all_to_all(*x, **p)),
     batch=_all_to_all_batch, effect="collective", cost=lambda x, index, **params: 0,
 )  # fmt: skip
@@ -265,11 +276,11 @@ def _backwards(perm: Perm) -> Perm:
 
 
 def _ppermute_batch(
-    rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, axis_name: str, perm: Perm
+    rows: int, operands: tuple[Value, ...], batched: tuple[bool, ...], size: int, perm: Perm, **params: Any
 ) -> Batched:
     x, index = operands
     if not batched[1]:
-        return (ppermute(x, index, size=size, axis_name=axis_name, perm=perm),), (True,)
+        return (ppermute(x, index, size=size, perm=perm, **params),), (True,)
     x = _rows(size, x, batched[0], rows)
     sources = dict(_backwards(perm))
     if x.spec.size:
@@ -280,7 +291,7 @@ def _ppermute_batch(
     return (x,), (True,)
 
 
-def _ppermute_reference(x: NDArray, index: NDArray, *, size: int, axis_name: str, perm: Perm) -> NDArray:
+def _ppermute_reference(x: NDArray, index: NDArray, *, perm: Perm, **params: Any) -> NDArray:
     return np.array(x) if int(index) in dict(_backwards(perm)) else np.zeros_like(x)
 
 
@@ -290,7 +301,20 @@ def _pull_permuted(ct: Value, index: Value, *, perm: Perm, **params: Any) -> Val
 
 # perm: pairs (source, target); places that are no target get zeros.
 ppermute: Command = register(
-    "ppermute", 2, infer=_same("ppermute"), reference=_ppermute_reference,
+    "ppermute", 2, infer=_same("ppermute"), reference=_in_one_process(_ppermute_reference),
     derivative=_linear(lambda *x, **p: ppermute(*x, **p), _pull_permuted), batch=_ppermute_batch,
     effect="collective", cost=lambda x, index, **params: 0,
+)  # fmt: skip
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def _one_process(*, stride: int, size: int) -> NDArray:
+    raise InternalError("the number of a process was asked for without a library that knows it")
+
+
+# The number of the process along an axis: found when the program runs, so that the program is the same for all processes.
+process_index: Command = register(
+    "process_index", 0, infer=lambda *, stride, size: INDEX, reference=_one_process, effect="host",
+    cost=lambda **params: 0,
 )  # fmt: skip

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from nnc.distributed.processes import size
-from nnc.errors import ArgumentError, ArgumentTypeError, UnsupportedError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.spelling import spelled
 
 _WHERE = "nnc.distributed.make_mesh"
@@ -39,6 +39,13 @@ class Mesh:
         """The number of places."""
         return prod(self.axis_sizes)
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """How far apart the ranks of neighbours along each axis are, in row-major order; empty unless the places are processes."""
+        if self.simulated or self.size == 1:
+            return ()
+        return tuple(prod(self.axis_sizes[i + 1 :]) for i in range(len(self.axis_sizes)))
+
 
 @spelled
 def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], *, simulated: bool = False) -> Mesh:
@@ -48,7 +55,7 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], *, simulate
         axis_shapes: the number of places along each axis.
         axis_names: the name of each axis.
         simulated: all places are rows of one computation in this process, as under `nnc.vmap`; any number of them can be tried
-            so. Else each place is a process.
+            so. Else each place is a process of those that `mpiexec` started together; ranks count along the last axis first.
 
     Returns:
         the mesh.
@@ -73,9 +80,10 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], *, simulate
         )
     if not simulated and prod(sizes) != size():
         raise user_error(
-            UnsupportedError, _WHERE, f"the mesh has {prod(sizes)} places, and the program runs in {size()} process.",
+            ArgumentError, _WHERE,
+            f"the mesh has {prod(sizes)} places, and the program runs in {size()} process{'es' * (size() > 1)}.",
             operands={"axis_shapes": sizes},
-            fix="pass simulated=True, which runs all places in this process; meshes of several processes are not offered.",
+            fix=f"start it by mpiexec -n {prod(sizes)}, or pass simulated=True, which runs all places in this process.",
         )  # fmt: skip
     return Mesh(sizes, names, bool(simulated))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from nnc.backends.mpi.world import world
+
 
 def rank() -> int:
     """The number of this process among the processes that run the program together.
@@ -9,11 +11,15 @@ def rank() -> int:
     Returns:
         an int from 0 to `size()` - 1; 0 where the program was started by itself.
 
+    Raises:
+        BackendError: `mpiexec` started the process, and mpi4py is not installed.
+
     Example:
         >>> nnc.distributed.rank()
         0
     """
-    return 0
+    found = world()
+    return 0 if found is None else found.rank
 
 
 def size() -> int:
@@ -22,8 +28,12 @@ def size() -> int:
     Returns:
         an int; 1 where the program was started by itself.
 
+    Raises:
+        BackendError: `mpiexec` started the process, and mpi4py is not installed.
+
     Example:
         >>> nnc.distributed.size()
         1
     """
-    return 1
+    found = world()
+    return 1 if found is None else found.size

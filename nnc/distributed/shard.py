@@ -8,6 +8,8 @@ from typing import Any
 
 from nnc import tree
 from nnc.array import as_value
+from nnc.commands.collective import all_gather_same, process_index
+from nnc.commands.index import gather
 from nnc.commands.rules import lead
 from nnc.context import activity, get_context
 from nnc.distributed.mesh import Mesh, check_mesh
@@ -16,6 +18,7 @@ from nnc.errors import ArgumentError, user_error
 from nnc.spelling import spelled
 from nnc.trace.core.axes import NamedAxis, names_of, varying_over
 from nnc.trace.core.flat import FlatFunction, check_callable, name_of
+from nnc.trace.core.named import stage_named
 from nnc.trace.core.vectorize import run_named
 from nnc.tracebacks import api_boundary
 from nnc.typing import P, R
@@ -108,6 +111,8 @@ def run_places(
         split(where, path, x, spec, mesh) if spec.all_names else x
         for path, x, spec in zip(paths, leaves, in_specs, strict=True)
     ]
+    if mesh.strides:
+        return _run_here(place, mesh, parts, in_specs, out_specs, where, means)
 
     def run(axes: Sequence[tuple[str, int]], values: Sequence[Any]) -> list[Any]:
         if not axes:
@@ -122,6 +127,45 @@ def run_places(
 
     outputs = run(list(mesh.shape.items()), parts)
     return [join(where, "a result", x, spec, mesh) for x, spec in zip(outputs, out_specs, strict=True)]
+
+
+def _run_here(
+    place: Flat, mesh: Mesh, parts: Sequence[Any], in_specs: Sequence[PartitionSpec], out_specs: Sequence[PartitionSpec],
+    where: str, means: frozenset[str],
+) -> list[Any]:  # fmt: skip
+    """Likewise, where the places are processes: this one runs its place.
+
+    Arguments and results are whole, and the same in all processes. So a place takes its part of them by its numbers along the axes,
+    and results are gathered; all of this is traced within the axes, so that it can be differentiated.
+    """
+
+    def take(x: Any, spec: PartitionSpec) -> Any:
+        for axis in own_axes(mesh):
+            if axis.name in spec.all_names:
+                x = gather(as_value(x), axis.index, axes=(0,), batch=0, mode="clip")
+        return x
+
+    def whole(x: Any, spec: PartitionSpec) -> Any:
+        for axis in reversed(own_axes(mesh)):
+            if axis.name in spec.all_names:
+                x = all_gather_same(as_value(x), axis.index, **axis.params)
+        return join(where, "a result", x, spec, mesh)
+
+    def body(*values: Any) -> list[Any]:
+        outputs = place(*(take(x, spec) for x, spec in zip(values, in_specs, strict=True)))
+        return [whole(x, spec) for x, spec in zip(outputs, out_specs, strict=True)]
+
+    def run(axes: Sequence[tuple[str, int, int]], values: Sequence[Any]) -> Sequence[Any]:
+        if not axes:
+            return body(*values)
+        (name, size, stride), *rest = axes
+        staged, _ = stage_named(
+            lambda *inner: run(rest, inner), name, size, values, [False] * len(values), name in means, stride
+        )
+        return staged.graph.evaluate([process_index(size=size, stride=stride), *staged.captured])
+
+    axes = [(name, size, stride) for (name, size), stride in zip(mesh.shape.items(), mesh.strides, strict=True)]
+    return list(run(axes, parts))
 
 
 def own_axes(mesh: Mesh) -> list[NamedAxis]:

@@ -109,7 +109,7 @@ def _part(x: Any, axis: NamedAxis) -> Any:
 
 def _whole(part: Any, size: int, axis: NamedAxis) -> Any:
     """The vector of which each place has a part."""
-    rows = all_gather_same(part, axis.index, size=axis.size, axis_name=axis.name)
+    rows = all_gather_same(part, axis.index, **axis.params)
     return slice_axis(reshape(rows, shape=(spec_of(rows).size,)), 0, 0, size)
 
 

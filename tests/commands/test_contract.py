@@ -49,6 +49,7 @@ WITHOUT_ROWS |= {
     "psum_scatter",
     "all_to_all",
     "ppermute",
+    "process_index",
 }  # rules join rows; test_collective
 # Commands that have no derivative on purpose: integers or booleans come out, the derivative is not wanted, or lowering makes them.
 NOT_DIFFERENTIABLE = {"nextafter", "max_pool_both"}

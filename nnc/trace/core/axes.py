@@ -28,7 +28,8 @@ from nnc.graph import Command, Graph, Node, Symbol
 class NamedAxis:
     """An axis over which a function is mapped: its name, the number of its places, and the number of the place at which the
     function runs, a value of the trace at `level`. `means` says that gradients of values that vary over it are those of their mean,
-    `is_typed` that it is known which values vary: not where a user's rule runs for all places at once.
+    `is_typed` that it is known which values vary: not where a user's rule runs for all places at once. `stride` is that of
+    the ranks of places that are processes (nnc.commands.collective).
     """
 
     name: str
@@ -37,6 +38,13 @@ class NamedAxis:
     level: int
     means: bool = False
     is_typed: bool = True
+    stride: int = 0
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters of a collective over the axis."""
+        found: dict[str, Any] = {"size": self.size, "axis_name": self.name}
+        return {**found, "stride": self.stride} if self.stride else found
 
 
 Axes = frozenset[NamedAxis]
@@ -106,7 +114,7 @@ def vary(x: Any, axes: Axes | None) -> Any:
     if axes is None or found is None:
         return x
     for axis in in_order(axes - found):
-        x = pvary(x, axis.index, size=axis.size, axis_name=axis.name)
+        x = pvary(x, axis.index, **axis.params)
     return x
 
 
@@ -116,7 +124,7 @@ def sum_to(x: Any, axes: Axes | None) -> Any:
     if axes is None or found is None:
         return x
     for axis in in_order(found - axes):
-        x = psum(x, axis.index, size=axis.size, axis_name=axis.name)
+        x = psum(x, axis.index, **axis.params)
     return x
 
 

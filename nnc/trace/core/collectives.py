@@ -39,7 +39,7 @@ def _each(where: str, x: Any, fun: Callable[[Value], Any]) -> Any:
 
 
 def _call(command: Command, x: Value, axis: NamedAxis, **params: Any) -> Value:
-    return command(x, axis.index, size=axis.size, axis_name=axis.name, **params)
+    return command(x, axis.index, **axis.params, **params)
 
 
 def _varies(x: Value, axis: NamedAxis) -> bool:

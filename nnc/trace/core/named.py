@@ -30,7 +30,7 @@ def check_axis_name(where: str, name: Any) -> None:
 
 def stage_named(
     fun: Callable[..., Sequence[Any]], name: str, size: int, values: Sequence[Any], mapped: Sequence[bool],
-    means: bool = False,
+    means: bool = False, stride: int = 0,
 ) -> tuple[Staged, NamedAxis]:  # fmt: skip
     """Traces `fun` for one place along an axis.
 
@@ -41,6 +41,7 @@ def stage_named(
         values: arguments; of those that are mapped, the rows of all places.
         mapped: which arguments are mapped.
         means: gradients of values that vary over the axis are those of their mean.
+        stride: of the ranks of the places, if they are processes (nnc.commands.collective).
 
     Returns:
         the graph, whose inputs are the number of the place, the mapped arguments and captured values; and the axis.
@@ -49,7 +50,7 @@ def stage_named(
     try:
         with set_context(staging=trace, level=trace.level, source=None) as context:
             index = trace.named_input(INDEX, False, NOWHERE)
-            axis = NamedAxis(name, size, index, trace.level, means)
+            axis = NamedAxis(name, size, index, trace.level, means, stride=stride)
             trace.note_axes(index, frozenset((axis,)))
             arguments = []
             for x, on in zip(values, mapped, strict=True):

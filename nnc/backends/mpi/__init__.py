@@ -1,0 +1,1 @@
+"""Collectives between processes, by MPI through mpi4py."""

@@ -1,0 +1,267 @@
+"""Kernels of collectives: MPI's functions, called from compiled programs by their addresses, else from Python through mpi4py.
+
+Elements are moved as bytes. Sums are MPI's where it has the dtype. MPI knows neither float16 nor bfloat16, and leaves the maximum
+of NaN open: of these, all values are gathered and joined here, sums in float32 and rounded once, in the order of the places.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnc.backends.mpi.world import communicator, known_world
+from nnc.commands import collective
+from nnc.devices import CPU
+from nnc.dtypes import DType
+from nnc.graph import Command, Kernel, TensorSpec, add_kernel
+from nnc.lower.kernels.native import KERNEL, Native
+from nnc.lower.plan.stages import NDArray, Step, is_contiguous
+
+BACKEND = "mpi"
+Params = Mapping[str, Any]
+Arrays = Sequence[NDArray]
+_MOST = 2**31 - 1  # elements or bytes of one call: MPI counts them in 32 bits
+_NAMES = {
+    "int8": "INT8_T", "int16": "INT16_T", "int32": "INT32_T", "int64": "INT64_T", "uint8": "UINT8_T", "uint16": "UINT16_T",
+    "uint32": "UINT32_T", "uint64": "UINT64_T", "float32": "FLOAT", "float64": "DOUBLE", "complex64": "C_FLOAT_COMPLEX",
+    "complex128": "C_DOUBLE_COMPLEX",
+}  # fmt: skip
+
+
+def _is_of_processes(specs: tuple[TensorSpec, ...], params: Params) -> bool:
+    return bool(params.get("stride", 0))
+
+
+def _group(params: Params) -> Any:
+    return communicator(params["size"], params["stride"])
+
+
+def _bytes(x: NDArray) -> NDArray:
+    """The bytes of an array whose elements lie side by side."""
+    return x.reshape(-1).view(np.uint8)
+
+
+def _contiguous(x: NDArray) -> NDArray:
+    return np.ascontiguousarray(x).reshape(x.shape)
+
+
+def _write(out: NDArray, fill: Callable[[NDArray], None]) -> None:
+    """Fills an output, by way of a copy where its elements do not lie side by side."""
+    made = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
+    fill(made)
+    if made is not out:
+        out[...] = made
+
+
+def _is_summed_by_mpi(dtype: DType) -> bool:
+    return dtype.name in _NAMES
+
+
+def _gathered(x: NDArray, params: Params) -> NDArray:
+    """The values of all places."""
+    rows = np.empty((params["size"], *x.shape), x.dtype)
+    _group(params).Allgather(_bytes(_contiguous(x)), _bytes(rows))
+    return rows
+
+
+# -- from Python -------------------------------------------------------------------------------------------------------
+
+
+def _run_psum(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+    x = _contiguous(inputs[0])
+    if _is_summed_by_mpi(x.dtype):
+        kind = getattr(known_world().mpi, _NAMES[x.dtype.name])
+        _write(outputs[0], lambda out: _group(params).Allreduce([x, kind], [out, kind]))
+    else:
+        outputs[0][...] = _sum(_gathered(x, params))
+
+
+def _sum(rows: NDArray) -> NDArray:
+    total: NDArray = np.add.reduce(rows, axis=0, dtype=np.float32)
+    return total.astype(rows.dtype)
+
+
+def _extremum(joined: Any) -> Callable[[Arrays, Arrays, Params], None]:
+    def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+        outputs[0][...] = joined.reduce(_gathered(inputs[0], params), axis=0)
+
+    return run
+
+
+def _run_all_gather(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+    x = _contiguous(inputs[0])
+    _write(outputs[0], lambda out: _group(params).Allgather(_bytes(x), _bytes(out)))
+
+
+def _run_psum_scatter(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+    x = _contiguous(inputs[0])
+    if _is_summed_by_mpi(x.dtype):
+        kind = getattr(known_world().mpi, _NAMES[x.dtype.name])
+        _write(outputs[0], lambda out: _group(params).Reduce_scatter_block([x, kind], [out, kind]))
+    else:
+        outputs[0][...] = _sum(_exchanged(x, params))
+
+
+def _exchanged(x: NDArray, params: Params) -> NDArray:
+    """The parts of all places for this one."""
+    parts = np.empty(x.shape, x.dtype)
+    _group(params).Alltoall(_bytes(_contiguous(x)), _bytes(parts))
+    return parts
+
+
+def _run_all_to_all(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+    outputs[0][...] = _exchanged(inputs[0], params)
+
+
+def _run_ppermute(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+    group, x = _group(params), _contiguous(inputs[0])
+    source, target = _partners(params, group.rank)
+    none = known_world().mpi.PROC_NULL
+
+    def fill(out: NDArray) -> None:
+        if source is None:
+            out[...] = 0
+        group.Sendrecv(
+            _bytes(x), none if target is None else target, 0, _bytes(out), none if source is None else source, 0
+        )
+
+    _write(outputs[0], fill)
+
+
+def _partners(params: Params, place: int) -> tuple[int | None, int | None]:
+    """The place from which one gets a value, and the place to which its value goes."""
+    sources = {target: source for source, target in params["perm"]}
+    return sources.get(place), dict(params["perm"]).get(place)
+
+
+def _run_process_index(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+    outputs[0][...] = _group(params).rank
+
+
+# -- from compiled programs --------------------------------------------------------------------------------------------
+
+
+class _Call:
+    """The text of a kernel that calls one function of MPI. Handles are ints in MPICH, pointers in Open MPI."""
+
+    def __init__(self, name: str, step: Step) -> None:
+        self._name, self._step = name, step
+        self._mpi = known_world().mpi
+        self._group = _group(step.params)
+
+    def handle(self, value: Any) -> str:
+        """An argument of the call: a communicator, a datatype or an operation."""
+        number: int = self._mpi._handleof(value)
+        if self._mpi._sizeof(value) == ctypes.sizeof(ctypes.c_int):
+            return f"i32 {ctypes.c_int32(number).value}"
+        return f"ptr inttoptr (i64 {number} to ptr)"
+
+    @property
+    def group(self) -> str:
+        """The argument for the communicator."""
+        return self.handle(self._group)
+
+    def kind(self, dtype: DType) -> str:
+        """The argument for a datatype."""
+        return self.handle(getattr(self._mpi, _NAMES[dtype.name]))
+
+    @property
+    def byte(self) -> str:
+        """The argument for bytes."""
+        return self.handle(self._mpi.BYTE)
+
+    @property
+    def sum(self) -> str:
+        """The argument for the operation."""
+        return self.handle(self._mpi.SUM)
+
+    def native(self, *arguments: str) -> Native | None:
+        """The kernel; None where the function has no address that Python can find."""
+        address = _address(self._name)
+        if address is None:
+            return None
+        count = len(self._step.inputs)
+        names = [f"%in{i}" for i in range(count)] + ["%out"]
+        kinds = ", ".join(argument.rsplit(" ", 1)[0] if "(" not in argument else "ptr" for argument in arguments)
+        text = (
+            f"declare i32 @{self._name}({kinds})\n"
+            f"define i64 {KERNEL}({', '.join(f'ptr {name}' for name in names)}) {{\n"
+            f"  %status = call i32 @{self._name}({', '.join(arguments)})\n"
+            "  %result = sext i32 %status to i64\n"
+            "  ret i64 %result\n"
+            "}\n"
+        )
+        return Native(text, {self._name: address})
+
+
+def _address(name: str) -> int | None:
+    """The address of a function of the library of MPI, which mpi4py has loaded."""
+    try:
+        library = ctypes.CDLL(known_world().mpi.__file__)
+        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    except (AttributeError, OSError):
+        return None
+
+
+def _fits(step: Step) -> bool:
+    views = (*step.inputs[:1], *step.outputs)
+    return all(
+        is_contiguous(view.spec, view.strides) and view.spec.size * view.spec.dtype.itemsize <= _MOST for view in views
+    )
+
+
+def _native_psum(step: Step) -> Native | None:
+    spec = step.outputs[0].spec
+    if not _fits(step) or not _is_summed_by_mpi(spec.dtype):
+        return None
+    call = _Call("MPI_Allreduce", step)
+    return call.native("ptr %in0", "ptr %out", f"i32 {spec.size}", call.kind(spec.dtype), call.sum, call.group)
+
+
+def _native_psum_scatter(step: Step) -> Native | None:
+    spec = step.outputs[0].spec
+    if not _fits(step) or not _is_summed_by_mpi(spec.dtype):
+        return None
+    call = _Call("MPI_Reduce_scatter_block", step)
+    return call.native("ptr %in0", "ptr %out", f"i32 {spec.size}", call.kind(spec.dtype), call.sum, call.group)
+
+
+def _moving(name: str, part: Callable[[Step], TensorSpec]) -> Callable[[Step], Native | None]:
+    """The kernel of a function that moves `part`, the value of one place, between each two."""
+
+    def native(step: Step) -> Native | None:
+        if not _fits(step):
+            return None
+        call, spec = _Call(name, step), part(step)
+        count = f"i32 {spec.size * spec.dtype.itemsize}"
+        return call.native("ptr %in0", count, call.byte, "ptr %out", count, call.byte, call.group)
+
+    return native
+
+
+def _row(step: Step) -> TensorSpec:
+    spec = step.inputs[0].spec
+    return spec.update(shape=spec.shape[1:])
+
+
+def _native_process_index(step: Step) -> Native | None:
+    call = _Call("MPI_Comm_rank", step)
+    return call.native(call.group, "ptr %out")
+
+
+def _add(command: Command, run: Callable[..., None], native: Callable[[Step], Native | None] | None = None) -> None:
+    add_kernel(command, Kernel(BACKEND, run, _is_of_processes, priority=50, native=native, device=CPU))
+
+
+_add(collective.psum, _run_psum, _native_psum)
+_add(collective.pmax, _extremum(np.maximum))
+_add(collective.pmin, _extremum(np.minimum))
+_add(collective.all_gather, _run_all_gather, _moving("MPI_Allgather", lambda step: step.inputs[0].spec))
+_add(collective.all_gather_same, _run_all_gather, _moving("MPI_Allgather", lambda step: step.inputs[0].spec))
+_add(collective.psum_scatter, _run_psum_scatter, _native_psum_scatter)
+_add(collective.all_to_all, _run_all_to_all, _moving("MPI_Alltoall", _row))
+_add(collective.ppermute, _run_ppermute)
+_add(collective.process_index, _run_process_index, _native_process_index)

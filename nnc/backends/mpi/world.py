@@ -1,0 +1,90 @@
+"""The processes that run a program together, and their communicators.
+
+mpi4py is imported when it is first known that there may be several processes: `mpiexec` started this one, or the program has
+imported mpi4py itself. Importing it initialises MPI.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from nnc.backends.cpu.threads import first_number, threads
+from nnc.errors import BackendError, user_error
+from nnc.options import Options, started_by_mpi
+
+_WHERE = "nnc.distributed"
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """All processes, which rank counts from 0, and mpi4py's module."""
+
+    mpi: Any
+    rank: int
+    size: int
+
+    @staticmethod
+    def of(mpi: Any) -> World:
+        """The processes of MPI's world; each takes its share of the processors of its machine."""
+        everyone = mpi.COMM_WORLD
+        if everyone.size > 1 and not Options.from_environment().kernel_threads:
+            neighbours = everyone.Split_type(mpi.COMM_TYPE_SHARED)
+            threads().set(max(1, first_number() // neighbours.size))
+            neighbours.Free()
+        return World(mpi, everyone.rank, everyone.size)
+
+    def place(self, size: int, stride: int) -> int:
+        """The number of this process along an axis of a mesh."""
+        return self.rank // stride % size
+
+
+def world() -> World | None:
+    """The processes; None where this one was started by itself.
+
+    Raises:
+        BackendError: `mpiexec` started this process, and mpi4py cannot be imported.
+    """
+    if "mpi4py.MPI" not in sys.modules and not started_by_mpi():
+        return None
+    return _world()
+
+
+@cache
+def _world() -> World:
+    try:
+        from mpi4py import MPI  # noqa: PLC0415
+    except (ImportError, RuntimeError) as error:  # mpi4py raises RuntimeError where it finds no library of MPI
+        raise user_error(
+            BackendError, _WHERE, f"mpiexec started this process, but mpi4py cannot be imported: {error}.",
+            fix="install it with pip install 'nnc[mpi]', which brings MPICH, and start the program with that mpiexec.",
+        ) from error  # fmt: skip
+    return World.of(MPI)
+
+
+def known_world() -> World:
+    """The processes, of a program that has more than one."""
+    found = world()
+    if found is None:
+        raise user_error(
+            BackendError, _WHERE, "a collective of several processes runs in a process that was started by itself.",
+            fix="start the program with mpiexec.",
+        )  # fmt: skip
+    return found
+
+
+@cache
+def communicator(size: int, stride: int) -> Any:
+    """The communicator of this process along an axis of a mesh; its ranks are the numbers along the axis.
+
+    All processes call this together, since all run the same program.
+
+    Args:
+        size: of the axis.
+        stride: how far apart the ranks of neighbours are.
+    """
+    found = known_world()
+    place = found.place(size, stride)
+    return found.mpi.COMM_WORLD.Split(found.rank - place * stride, place)

@@ -1,0 +1,225 @@
+"""Checks of several processes: `mpiexec -n 2 python -m tests.distributed.on_processes` prints their failures as JSON.
+
+Each compares a mesh of processes with the simulated mesh of the same axes, with one process on the whole batch, or with JAX.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.distributed import PartitionSpec, data_parallel, make_mesh, rank, shard_map, size
+from nnc.errors import NncError
+from tests.distributed.test_parallel import X, Y, network, training_step
+from tests.trace.core import collective_cases as cases
+from tests.trace.core.test_collectives import EXPECTED, OPS
+
+P = PartitionSpec
+CHECKS: dict[str, Callable[[], None]] = {}
+WRAPS: tuple[Any, ...] = (lambda f: f, nnc.compile)
+
+
+def check(run: Callable[[], None]) -> Callable[[], None]:
+    CHECKS[run.__name__] = run
+    return run
+
+
+def same(got: Any, want: Any, tolerance: float = 1e-11) -> None:
+    for a, b in zip(nnc.tree.leaves(got), nnc.tree.leaves(want), strict=True):
+        if nnc.tree.is_array(b):
+            assert np.asarray(a).dtype == np.asarray(b).dtype
+            np.testing.assert_allclose(
+                np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=tolerance, atol=tolerance
+            )
+
+
+def meshes(*sizes: int) -> tuple[Any, Any]:
+    """A mesh of all processes, and the simulated one of the same axes."""
+    names = ("i", "j")[: len(sizes)]
+    return make_mesh(sizes, names), make_mesh(sizes, names, simulated=True)
+
+
+@check
+def values_and_derivatives_are_those_of_jax() -> None:
+    if size() != cases.PLACES:
+        return
+    mesh, _ = meshes(cases.PLACES)
+    for case in cases.CASES:
+        for wrap in WRAPS:
+            place = lambda x, case=case: tuple(y[None] for y in cases.results(OPS, case, nnp.asarray(cases.W), x[0]))
+            found = wrap(shard_map(place, mesh=mesh, in_specs=P("i"), out_specs=P("i")))(cases.X)
+            for got, want in zip(found, EXPECTED[case.__name__], strict=True):
+                np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-11, atol=1e-11)
+
+
+@check
+def every_dtype_is_joined_as_in_one_process() -> None:
+    n = size()
+    rng = np.random.default_rng(0)
+    turned = [(k, (k + 1) % n) for k in range(n)]
+    for dtype in (
+        np.float32,
+        np.float64,
+        np.float16,
+        ml_dtypes.bfloat16,
+        np.int8,
+        np.uint64,
+        np.int32,
+        np.bool_,
+        np.complex64,
+    ):
+        x = (rng.integers(0, 9, (n * n, 3)) / (4 if np.dtype(dtype).kind not in "iub" else 1)).astype(dtype)
+
+        def join(x: Any, dtype: Any = dtype) -> Any:
+            found = {
+                "gathered": nnc.all_gather(x, "i")[None], "moved": nnc.ppermute(x, "i", turned),
+                "first": nnc.ppermute(x, "i", turned[:1]), "exchanged": nnc.all_to_all(x, "i", 0, 0),
+                "sum": nnc.psum(x, "i"), "of rows": nnc.psum(x[:, :1].T, "i"),
+            }  # fmt: skip
+            if dtype is not np.complex64:
+                found |= {"most": nnc.pmax(x, "i"), "least": nnc.pmin(x, "i")}
+            if dtype is not np.bool_:
+                found |= {"mean": nnc.pmean(x, "i"), "scattered": nnc.psum_scatter(x, "i")[None]}
+            return found
+
+        out = dict.fromkeys(("sum", "of rows", "most", "least", "mean"), P())
+        out |= dict.fromkeys(("gathered", "moved", "first", "exchanged", "scattered"), P("i"))
+        if dtype is np.complex64:
+            del out["most"], out["least"]
+        if dtype is np.bool_:
+            del out["mean"], out["scattered"]
+        one, other = (shard_map(join, mesh=mesh, in_specs=P("i"), out_specs=out) for mesh in meshes(n))
+        for wrap in WRAPS:
+            got, want = wrap(one)(x), other(x)
+            for name in want:
+                a, b = np.asarray(got[name]), np.asarray(want[name])
+                assert a.dtype == b.dtype and a.tobytes() == b.tobytes(), (np.dtype(dtype).name, name, a, b)
+
+
+@check
+def maxima_of_nan_are_nan_at_all_places() -> None:
+    mesh, _ = meshes(size())
+    x = np.zeros(size(), np.float32)
+    x[-1] = np.nan
+    for wrap in WRAPS:
+        found = wrap(shard_map(lambda x: nnc.pmax(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P()))(x)
+        assert np.isnan(np.asarray(found)).all()
+
+
+@check
+def axes_of_a_grid_are_rows_and_columns_of_processes() -> None:
+    if size() != 4:
+        return
+    x, w = np.arange(96.0).reshape(4, 24), np.array(0.25)
+
+    def place(x: Any, w: Any) -> Any:
+        y = nnp.sin(x * w)
+        rows, columns = nnc.psum(y, "i"), nnc.psum(y, "j")
+        number = nnc.axis_index("i") * 10 + nnc.axis_index(("i", "j"))
+        total = nnc.psum(rows.sum() * columns.sum(), ("i", "j"))
+        every = nnc.all_gather(y.sum(), ("i", "j"))[None]
+        return total, (y, nnc.pvary(rows, "i"), nnc.pvary(columns, "j"), every, nnc.psum(y * number, ("j", "i")))
+
+    def derivatives(mesh: Any, spec: Any) -> Any:
+        out = (P(), (spec, spec, spec, P(("i", "j")), P()))
+        mapped = shard_map(place, mesh=mesh, in_specs=(spec, P()), out_specs=out)
+        return nnc.value_and_grad(mapped, argnums=(0, 1), has_aux=True)
+
+    one, other = meshes(2, 2)
+    for spec in (P("i", "j"), P("j", "i"), P(("i", "j")), P(None, ("j", "i"))):
+        for wrap in WRAPS:
+            same(wrap(derivatives(one, spec))(x, w), derivatives(other, spec)(x, w))
+
+
+@check
+def transforms_work_around_and_inside() -> None:
+    n = size()
+    x, w = np.arange(6.0 * n).reshape(2 * n, 3) / 7, np.array([0.5, -1.0, 2.0])
+
+    def place(x: Any, w: Any) -> Any:
+        total = nnc.vmap(lambda row: nnc.psum(nnp.tanh(row @ w), "i"))(x).sum()
+        total = nnc.fori_loop(0, 3, lambda i, t: t + nnc.pmean(nnp.sin(t * w[0] + x.sum()), "i"), total)
+        total = nnc.while_loop(lambda t: nnc.pmax(t, "i") < 50, lambda t: t * 2 + nnc.psum(t, "i"), abs(total) + 1)
+        return nnc.checkpoint(lambda t: nnc.psum(t * (x * w).sum(), "i"))(total)
+
+    one, other = (shard_map(place, mesh=mesh, in_specs=(P("i"), P()), out_specs=P()) for mesh in meshes(n))
+    for wrap in WRAPS:
+        same(wrap(one)(x, w), other(x, w))
+        same(wrap(nnc.grad(one, argnums=(0, 1)))(x, w), nnc.grad(other, argnums=(0, 1))(x, w), 1e-9)
+        same(
+            wrap(nnc.vmap(lambda w: one(x, w)))(np.stack([w, w * 2])),
+            nnc.vmap(lambda w: other(x, w))(np.stack([w, w * 2])),
+        )
+    same(nnc.hessian(lambda w: one(x, w))(w), nnc.hessian(lambda w: other(x, w))(w), 1e-8)
+
+
+@check
+def training_is_training_on_the_whole_batch() -> None:
+    optimizer = nnc.optim.chain(nnc.optim.clip_by_global_norm(0.5), nnc.optim.adam(1e-2))
+    step = training_step(optimizer)
+    model = network()
+    for wrap in WRAPS:
+        many, one = wrap(data_parallel(step, batch_argnums=(2, 3))), wrap(step)
+        a = b = (model, optimizer.init(model))
+        for _ in range(3):
+            found, expected = many(*a, X, Y), one(*b, X, Y)
+            same(found, expected, 1e-9)
+            a, b = found[:2], expected[:2]
+
+
+@check
+def all_processes_have_the_same_bits() -> None:
+    step = nnc.compile(data_parallel(training_step(nnc.optim.adam(1e-2)), batch_argnums=(2, 3)))
+    model = network()
+    state = nnc.optim.adam(1e-2).init(model)
+    for _ in range(5):
+        model, state, *_ = step(model, state, X, Y)
+    digest = hashlib.sha256(b"".join(np.asarray(x).tobytes() for x in nnc.tree.leaves(model) if nnc.tree.is_array(x)))
+    mine = np.frombuffer(digest.digest()[:4], np.uint32)
+    mesh, _ = meshes(size())
+    found = shard_map(
+        lambda x: nnc.all_gather(nnc.pvary(x, "i"), "i", tiled=True), mesh=mesh, in_specs=P(), out_specs=P("i")
+    )(mine)
+    assert len(set(np.asarray(found).tolist())) == 1
+
+
+@check
+def mistakes_are_worded() -> None:
+    for wrong, words in (
+        (
+            lambda: make_mesh((size() + 1,), ("i",)),
+            f"the mesh has {size() + 1} places, and the program runs in {size()} processes",
+        ),
+        (lambda: data_parallel(lambda x: x.sum(), batch_argnums=0)(np.ones(size() + 1)), "no multiple of"),
+    ):
+        with pytest.raises(NncError, match=words):
+            wrong()
+
+
+def main() -> None:
+    """Runs all checks, and prints the failures of all processes by check."""
+    from mpi4py import MPI  # noqa: PLC0415
+
+    failures: dict[str, str] = {}
+    for name, run in CHECKS.items():
+        try:
+            run()
+        except Exception:
+            failures[name] = traceback.format_exc()
+    found = MPI.COMM_WORLD.gather(failures)
+    if rank() == 0:
+        names = CHECKS.keys()
+        print(json.dumps({name: "\n".join(each[name] for each in found or () if name in each) for name in names}))
+
+
+if __name__ == "__main__":
+    main()
