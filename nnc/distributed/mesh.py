@@ -41,7 +41,7 @@ class Mesh:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """How far apart the ranks of neighbours along each axis are, in row-major order; empty unless the places are processes."""
+        """Distances between the ranks of neighbours along each axis, in row-major order; empty unless the places are processes."""
         if self.simulated or self.size == 1:
             return ()
         return tuple(prod(self.axis_sizes[i + 1 :]) for i in range(len(self.axis_sizes)))

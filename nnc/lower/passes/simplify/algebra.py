@@ -17,6 +17,7 @@ from nnc import dtypes
 from nnc.casting import saturates
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
+from nnc.commands.collective import INDEX, pvary
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to
 from nnc.graph import Rule, Sample, TensorSpec, rewrite_rule, sample
@@ -255,6 +256,11 @@ def without_stop_gradient(x: Value) -> Any:
 @rewrite_rule(samples=_samples(*ANY))
 def without_copy(x: Value) -> Any:
     return ew.copy(x), x
+
+
+@rewrite_rule(samples=[sample(x, INDEX, size=3, axis_name="i", stride=2) for x in _specs(*ANY)])
+def without_pvary(x: Value, index: Value, *, size: int, axis_name: str, stride: int) -> Any:
+    return pvary(x, index, size=size, axis_name=axis_name, stride=stride), x
 
 
 @rewrite_rule(
