@@ -166,6 +166,7 @@ def user_error(
     """Builds the error `kind` in nnc's one format; the caller raises it.
 
     Args:
+        kind: class of the error.
         where: the function the user called.
         problem: the mistake, with the values.
         operands: name -> spec or value, shown on a line of their own.

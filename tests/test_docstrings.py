@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import logging
-import pkgutil
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any
 
 import griffe
 import pytest
 
-import nnc
+from docs.reference import modules, public_names
 
 logging.getLogger("griffe").setLevel(logging.ERROR)  # it warns of parameters without annotations
-
-INSIDE = ("nnc.lower", "nnc.backends", "nnc.commands", "nnc.trace")  # layers from which users import nothing
-
-
-def rooms() -> Iterator[ModuleType]:
-    """Yields the modules that users import names from: `nnc`, and those in it that say which names they offer."""
-    yield nnc
-    for found in pkgutil.walk_packages(nnc.__path__, "nnc."):
-        if found.ispkg and not found.name.startswith(INSIDE):
-            module = importlib.import_module(found.name)
-            if hasattr(module, "__all__"):
-                yield module
-    for name in ("nnc.tree", "nnc.nn.initializers", "nnc.numpy.fft", "nnc.numpy.linalg"):
-        yield importlib.import_module(name)
-    yield from (
-        module for _, module in inspect.getmembers(nnc.scipy.stats, inspect.ismodule) if hasattr(module, "__all__")
-    )
-
-
-def public_names(module: ModuleType) -> list[str]:
-    """Returns the public names of a module: `__all__`, or else its names without an underscore."""
-    own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
-    return getattr(module, "__all__", [name for name in own if not name.startswith("_")])
 
 
 def is_ours(value: Any) -> bool:
@@ -47,7 +21,7 @@ def is_ours(value: Any) -> bool:
 
 def signatures() -> Iterator[tuple[str, Callable[..., Any], bool]]:
     """Yields (name, function or class, whether its first parameter is the object) for all that users can call."""
-    for module in rooms():
+    for module in modules().values():
         for name in public_names(module):
             value, where = getattr(module, name), f"{module.__name__}.{name}"
             if inspect.isroutine(value) and is_ours(value):

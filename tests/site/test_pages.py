@@ -26,13 +26,15 @@ def failures() -> Iterator[Callable[[Path], list[str]]]:
         yield ask
 
 
-@pytest.mark.parametrize("page", [*filter(has_examples, PAGES), *TUTORIALS], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [*filter(has_examples, PAGES), *TUTORIALS], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_it_runs_in_a_fresh_process(page: Path, failures: Callable[[Path], list[str]]) -> None:
     found = failures(page)
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_each_block_of_python_is_an_example_that_runs(page: Path) -> None:
     for block in BLOCK.findall(page.read_text(encoding="utf-8")):
         assert block.lstrip().startswith(">>>"), block

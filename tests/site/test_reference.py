@@ -1,0 +1,62 @@
+"""Each public name has its entry in the reference, with a text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import griffe
+import pytest
+
+from docs.reference import documented, entry_of, modules, pages, public_names
+from docs.runtime_names import RuntimeNames, has_docstring
+
+ROOT = Path(__file__).parents[2]
+HEADING = re.compile(r"heading: (\S+)}")
+LISTED = ROOT / "tests" / "public_signatures.txt"
+
+
+@pytest.fixture(scope="module")
+def package() -> griffe.Object | griffe.Alias:
+    return griffe.load("nnc", search_paths=[str(ROOT)], extensions=griffe.load_extensions(RuntimeNames))
+
+
+def headings() -> Counter[str]:
+    return Counter(name for text in pages().values() for name in HEADING.findall(text))
+
+
+def test_each_name_with_a_signature_stands_on_one_page() -> None:
+    found = headings()
+    names = {line.partition("(")[0] for line in LISTED.read_text(encoding="utf-8").splitlines()}
+    classes = {name for name in names if name.rpartition(".")[0] in names}  # methods stand below their class
+    doubles = {"nnc.view.view"}  # it is nnc.view
+    assert not sorted(names - classes - doubles - set(found))
+    assert not [name for name, times in found.items() if times > 1]
+
+
+def test_each_module_lists_its_names() -> None:
+    found = headings()
+    for where, module in modules().items():
+        assert [name for name in documented(module) if f"{where}.{name}" in found] == documented(module)
+        assert set(documented(module)) <= set(public_names(module))
+
+
+def test_each_entry_has_a_text_in_the_source_or_from_the_object(package: griffe.Object) -> None:
+    entries = {entry_of(module, name) for module in modules().values() for name in documented(module)}
+    assert not [entry for entry in sorted(entries) if not has_docstring(package, entry.partition(".")[2])]
+
+
+@pytest.mark.parametrize(
+    "name", ["numpy.cos", "numpy.radians", "numpy.pi", "numpy.float32", "view.view", "optim.sam.sam"]
+)
+def test_names_that_are_made_when_nnc_is_imported_have_parameters_and_texts(package: griffe.Object, name: str) -> None:
+    entry = package[name]
+    assert entry.docstring.value
+    if name == "numpy.cos":
+        assert [parameter.name for parameter in entry.parameters] == ["x"]
+
+
+def test_examples_are_read_as_examples(package: griffe.Object) -> None:
+    sections = package["trace.core.differentiate.grad"].docstring.parse("google")
+    assert "examples" in {section.kind.value for section in sections}
