@@ -33,7 +33,7 @@ from nnc.commands.rules import (
     zeros,
 )
 from nnc.commands.shape import broadcast_to, transpose
-from nnc.errors import DTypeError, InternalError, ShapeError, user_error
+from nnc.errors import BackendError, DTypeError, InternalError, ShapeError, user_error
 from nnc.graph import Attribute, Command, TensorSpec, register
 
 NDArray = np.ndarray[Any, Any]
@@ -55,11 +55,15 @@ def _check_index(name: str, index: TensorSpec) -> None:
 
 
 def _in_one_process(reference: Callable[..., NDArray]) -> Callable[..., NDArray]:
-    """A reference, which knows nothing of other processes."""
+    """A reference, which knows nothing of other processes: of a collective of several, it is asked only for the error."""
 
     def run(x: NDArray, index: NDArray, *, stride: int = 0, **params: Any) -> NDArray:
         if stride:
-            raise InternalError("a collective of several processes was run in one")
+            raise user_error(
+                BackendError, "nnc.distributed", "the library that joins the values of processes reported a failure.",
+                operands={"value": TensorSpec(x.shape, x.dtype)},
+                fix="check that all processes run the same program on arrays of the same shapes and dtypes.",
+            )  # fmt: skip
         return reference(x, index, **params)
 
     return run

@@ -20,7 +20,7 @@ from nnc.spelling import spelled
 from nnc.trace.core.axes import varying_over
 from nnc.trace.core.collectives import mean_over
 from nnc.trace.core.flat import FlatFunction, check_argnums, check_callable, check_positions, name_of
-from nnc.trace.core.parts import padded, sharded_sizes
+from nnc.trace.core.parts import padded, part_size, sharded_sizes
 from nnc.tracebacks import api_boundary
 from nnc.typing import P, R
 
@@ -88,9 +88,15 @@ def data_parallel(
             _check_example_axis(path, x, spec)
         leaves, out_specs, sizes = list(flat.leaves), list[PartitionSpec](), list[int]()
         own = sharded_sizes((args, kwargs), axis_name)
+        places, parts_in, parts_out = chosen.shape[axis_name], set[int](), set[int]()
         for i, at in enumerate(flat.arguments.where):
-            if own[at] and spec_of(as_value(leaves[i])).shape:
-                in_specs[i], leaves[i] = PartitionSpec(axis_name), padded(leaves[i], chosen.shape[axis_name])
+            shape = spec_of(as_value(leaves[i])).shape
+            if own[at] and shape:
+                in_specs[i] = PartitionSpec(axis_name)
+                if chosen.strides and shape != (own[at],):
+                    parts_in.add(i)
+                else:
+                    leaves[i] = padded(leaves[i], places)
 
         def place(*values: Any) -> list[Any]:
             outputs, result = flat(*values), flat.result
@@ -99,14 +105,16 @@ def data_parallel(
                 own[at] if spec_of(as_value(x)).shape else 0 for at, x in zip(result.where, outputs, strict=True)
             ]
             out_specs[:] = [PartitionSpec(axis_name) if size else PartitionSpec() for size in sizes]
+            if chosen.strides:
+                parts_out.update(i for i, size in enumerate(sizes) if part_size(size, places) < size)
             pairs = zip(outputs, sizes, strict=True)
             return [x if size else _mean(flat, i, x, chosen) for i, (x, size) in enumerate(pairs)]
 
         means = frozenset((axis_name,))
         with activity(f"tracing {name_of(step)} for data_parallel"):
-            outputs = run_places(place, chosen, leaves, paths, in_specs, out_specs, _WHERE, means)
-        whole = [slice_axis(x, 0, 0, size) if size else x for x, size in zip(outputs, sizes, strict=True)]
-        return flat.build_result(whole)
+            outputs = run_places(place, chosen, leaves, paths, in_specs, out_specs, _WHERE, means, parts_in, parts_out)
+        pairs = enumerate(zip(outputs, sizes, strict=True))
+        return flat.build_result([slice_axis(x, 0, 0, n) if n and i not in parts_out else x for i, (x, n) in pairs])
 
     return parallel
 

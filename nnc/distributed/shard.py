@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from typing import Any
 
@@ -16,7 +16,7 @@ from nnc.distributed.mesh import Mesh, check_mesh
 from nnc.distributed.specs import PartitionSpec, check_spec, join, split
 from nnc.errors import ArgumentError, user_error
 from nnc.spelling import spelled
-from nnc.trace.core.axes import NamedAxis, names_of, varying_over
+from nnc.trace.core.axes import NamedAxis, names_of, vary, varying_over
 from nnc.trace.core.flat import FlatFunction, check_callable, name_of
 from nnc.trace.core.named import stage_named
 from nnc.trace.core.vectorize import run_named
@@ -94,6 +94,7 @@ def shard_map(f: Callable[P, R], *, mesh: Mesh, in_specs: Any, out_specs: Any) -
 def run_places(
     place: Flat, mesh: Mesh, leaves: Sequence[Any], paths: Sequence[str], in_specs: Sequence[PartitionSpec],
     out_specs: Sequence[PartitionSpec], where: str = _WHERE, means: frozenset[str] = frozenset(),
+    parts_in: Collection[int] = (), parts_out: Collection[int] = (),
 ) -> list[Any]:  # fmt: skip
     """The results of `place` at all places, put together.
 
@@ -106,13 +107,15 @@ def run_places(
         out_specs: a list that holds the specs of the results when `place` has run.
         where: the function of nnc.
         means: axes along which gradients are those of the mean.
+        parts_in: positions of arguments of which each process passes its part alone.
+        parts_out: positions of results of which each process keeps its part alone; known when `place` has run.
     """
     parts = [
-        split(where, path, x, spec, mesh) if spec.all_names else x
-        for path, x, spec in zip(paths, leaves, in_specs, strict=True)
+        split(where, path, x, spec, mesh) if spec.all_names and i not in parts_in else x
+        for i, (path, x, spec) in enumerate(zip(paths, leaves, in_specs, strict=True))
     ]
     if mesh.strides:
-        return _run_here(place, mesh, parts, in_specs, out_specs, where, means)
+        return _run_here(place, mesh, parts, in_specs, out_specs, where, means, parts_in, parts_out)
 
     def run(axes: Sequence[tuple[str, int]], values: Sequence[Any]) -> list[Any]:
         if not axes:
@@ -131,7 +134,7 @@ def run_places(
 
 def _run_here(
     place: Flat, mesh: Mesh, parts: Sequence[Any], in_specs: Sequence[PartitionSpec], out_specs: Sequence[PartitionSpec],
-    where: str, means: frozenset[str],
+    where: str, means: frozenset[str], parts_in: Collection[int], parts_out: Collection[int],
 ) -> list[Any]:  # fmt: skip
     """Likewise, where the places are processes: this one runs its place.
 
@@ -139,10 +142,12 @@ def _run_here(
     and results are gathered; all of this is traced within the axes, so that it can be differentiated.
     """
 
-    def take(x: Any, spec: PartitionSpec) -> Any:
-        for axis in own_axes(mesh):
-            if axis.name in spec.all_names:
-                x = gather(as_value(x), axis.index, axes=(0,), batch=0, mode="clip")
+    def take(x: Any, spec: PartitionSpec, is_part: bool) -> Any:
+        axes = [axis for axis in own_axes(mesh) if axis.name in spec.all_names]
+        if is_part:
+            return vary(as_value(x), frozenset(axes))
+        for axis in axes:
+            x = gather(as_value(x), axis.index, axes=(0,), batch=0, mode="clip")
         return x
 
     def whole(x: Any, spec: PartitionSpec) -> Any:
@@ -152,8 +157,9 @@ def _run_here(
         return join(where, "a result", x, spec, mesh)
 
     def body(*values: Any) -> list[Any]:
-        outputs = place(*(take(x, spec) for x, spec in zip(values, in_specs, strict=True)))
-        return [whole(x, spec) for x, spec in zip(outputs, out_specs, strict=True)]
+        pairs = enumerate(zip(values, in_specs, strict=True))
+        outputs = place(*(take(x, spec, i in parts_in) for i, (x, spec) in pairs))
+        return [x if i in parts_out else whole(x, out_specs[i]) for i, x in enumerate(outputs)]
 
     def run(axes: Sequence[tuple[str, int, int]], values: Sequence[Any]) -> Sequence[Any]:
         if not axes:

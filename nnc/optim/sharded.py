@@ -29,7 +29,8 @@ def sharded(optimizer: GradientTransformation, axis_name: str) -> GradientTransf
     The parameters of one dtype are one vector, of which each place updates its part; the updates are then gathered. So the
     optimizer must be elementwise: SGD, Adam and most others are. Put transformations that look at whole arrays, such as
     `clip_by_global_norm`, before it with `chain`. It is used within `nnc.distributed.data_parallel`, which splits the state by
-    itself; outside, the state is whole, and the same for any number of places.
+    itself; outside, the state is whole, and the same for any number of places. Where these are processes, each keeps its part of
+    the state from the first step on.
 
     Args:
         optimizer: the elementwise optimizer.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nnc.commands import collective
-from nnc.errors import DTypeError, ShapeError
+from nnc.errors import BackendError, DTypeError, ShapeError
 from nnc.graph import Command, TensorSpec, infer_specs, reference
 from nnc.trace.core.batching import run_batched
 
@@ -75,3 +75,10 @@ def test_a_named_axis_is_mapped_as_a_whole() -> None:
         run_batched(
             lambda x, index: [collective.psum(x, index, **PARAMS)], 2, [X[:2], np.arange(2, dtype=np.int32)], [True, True]
         )  # fmt: skip
+
+
+@each_command
+def test_a_failure_of_the_library_of_processes_is_worded(command: Command, more: dict[str, Any]) -> None:
+    if command is not collective.pvary:
+        with pytest.raises(BackendError, match="the library that joins the values of processes reported a failure"):
+            reference[command](np.ones((3, 3)), np.int32(1), **PARAMS, **more, stride=2)

@@ -177,6 +177,23 @@ def training_is_training_on_the_whole_batch() -> None:
 
 
 @check
+def a_sharded_optimizer_keeps_its_part_in_each_process() -> None:
+    optimizer = nnc.optim.adam(1e-2)
+    sharded = nnc.optim.sharded(optimizer, "data")
+    model = network()
+    count = sum(x.size for x in nnc.tree.leaves(model) if nnc.tree.is_array(x))
+    for wrap in WRAPS:
+        many, one = wrap(data_parallel(training_step(sharded), batch_argnums=(2, 3))), wrap(training_step(optimizer))
+        a, b = (model, sharded.init(model)), (model, optimizer.init(model))
+        for _ in range(3):
+            found, expected = many(*a, X, Y), one(*b, X, Y)
+            same((found[0], found[2:]), (expected[0], expected[2:]), 1e-9)
+            a, b = found[:2], expected[:2]
+            vectors = [x for x in nnc.tree.leaves(a[1]) if nnc.tree.is_array(x) and x.ndim]
+            assert {x.size for x in vectors} == {-(-count // size())} and len(vectors) == 2
+
+
+@check
 def all_processes_have_the_same_bits() -> None:
     step = nnc.compile(data_parallel(training_step(nnc.optim.adam(1e-2)), batch_argnums=(2, 3)))
     model = network()
