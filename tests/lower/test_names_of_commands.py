@@ -31,6 +31,10 @@ BY_NATURE = {
         "nnc/backends/onednn/convolution.py",
         "epilogue.product.command is not conv",
     ): "the kernel calls oneDNN's convolution",
+    (
+        "nnc/backends/cuda/products.py",
+        "epilogue.product.command is not dot",
+    ): "the kernel calls cuBLASLt's matrix product",
 }
 # Files in which the same words name other things.
 OTHER_WORDS = {

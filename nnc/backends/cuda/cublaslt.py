@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -27,10 +28,12 @@ _SUMS: Mapping[str, int] = MappingProxyType(  # cublasComputeType_t of products 
     {"float32": 68, "tf32": 77, "bfloat16": 75}
 )
 _SUM_DOUBLE = 70  # CUBLAS_COMPUTE_64F
-_TRANSPOSED_LEFT, _TRANSPOSED_RIGHT = 3, 4  # cublasLtMatmulDescAttributes_t
+_TRANSPOSED_LEFT, _TRANSPOSED_RIGHT = 3, 4  # cublasLtMatmulDescAttributes_t, as the next two
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
+_EPILOGUE, _BIAS = 7, 8
 _MOST_WORKSPACE, _ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t: of A, B, C and D
 _TRANSPOSE = 1  # CUBLAS_OP_T
+_ADD_BIAS, _GELU = 4, 32  # bits of cublasLtEpilogue_t
 
 
 class _Heuristic(ctypes.Structure):
@@ -63,7 +66,9 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A product, d = a · b.
+    """A product, d = a · b, or d = gelu(a · b + bias), or with one of the two.
+
+    A bias has one element for each row of d as it lies, one after the other, in the dtype of the matrices.
 
     Attributes:
         dtype: of the matrices.
@@ -73,6 +78,8 @@ class Problem:
         b: the right matrix.
         d: the result, which is not transposed.
         workspace: bytes that the library may use meanwhile.
+        has_bias: whether a bias is added.
+        gelu: whether the gelu of the sum is computed, by tanh.
     """
 
     dtype: Any
@@ -82,6 +89,8 @@ class Problem:
     b: Stored
     d: Stored
     workspace: int
+    has_bias: bool = False
+    gelu: bool = False
 
 
 class CublasLt:
@@ -126,11 +135,13 @@ class CublasLt:
 
         Args:
             product: of this library.
-            addresses: of a, b and d.
+            addresses: of a, b and d, and of the bias where there is one.
             workspace: the address of so many bytes as the problem says.
             stream: its handle.
         """
-        a, b, d = map(ctypes.c_void_p, addresses)
+        a, b, d, *bias = map(ctypes.c_void_p, addresses)
+        for each in bias:
+            self._set("cublasLtMatmulDesc", product.operation, _BIAS, each)
         one, zero = product.factors
         self._call(
             "cublasLtMatmul", self._handle, product.operation, ctypes.byref(one), a, product.layouts[0], b, product.layouts[1],
@@ -146,6 +157,9 @@ class CublasLt:
         for number, matrix in ((_TRANSPOSED_LEFT, problem.a), (_TRANSPOSED_RIGHT, problem.b)):
             if matrix.transposed:
                 self._set("cublasLtMatmulDesc", found, number, ctypes.c_int32(_TRANSPOSE))
+        epilogue = _ADD_BIAS * problem.has_bias + _GELU * problem.gelu
+        if epilogue:
+            self._set("cublasLtMatmulDesc", found, _EPILOGUE, ctypes.c_uint32(epilogue))
         return found
 
     def new_layout(self, problem: Problem, matrix: Stored) -> ctypes.c_void_p:
@@ -205,6 +219,7 @@ def takes(dtype: Any) -> bool:
     return dtype in _TYPES
 
 
+@cache
 def load_library() -> Any:
     """The library's C functions; None where it is not installed."""
     for name in _LOADERS:

@@ -37,19 +37,34 @@ def _add(command: Command) -> None:
 
 
 def queue(step: Step, device: Any, precision: str) -> Callable[[Sequence[int], int], None]:
-    """The function that runs the reference of a step on CuPy's arrays.
+    """The function that runs the reference of a step's command on CuPy's arrays.
 
     Args:
         step: of a program.
         device: of CUDA.
         precision: is of no interest: CuPy computes in the dtypes of the operands.
     """
-    return partial(_run, step, device)
+    return queue_function(step, device, reference[step.command], step.outputs[: step.command.outputs])
 
 
-def _run(step: Step, device: Any, addresses: Sequence[int], stream: int) -> None:
-    count, function = len(step.inputs), reference[step.command]
-    results = step.outputs[: step.command.outputs]  # behind them may lie a workspace
+def queue_function(
+    step: Step, device: Any, function: Callable[..., Any], results: Sequence[View]
+) -> Callable[[Sequence[int], int], None]:
+    """The function that runs a function of arrays on CuPy's arrays of a step.
+
+    Args:
+        step: of a program.
+        device: of CUDA.
+        function: of the inputs and the parameters of the step.
+        results: of the function: outputs of the step, behind which may lie a workspace.
+    """
+    return partial(_run, step, device, function, results)
+
+
+def _run(
+    step: Step, device: Any, function: Callable[..., Any], results: Sequence[View], addresses: Sequence[int], stream: int
+) -> None:  # fmt: skip
+    count = len(step.inputs)
 
     def compute(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[str, Any]) -> None:
         found = function(*(_widened(x, view) for x, view in zip(inputs, step.inputs, strict=True)), **params)

@@ -1,4 +1,4 @@
-"""Matrix products on CUDA's devices, by cuBLASLt: matrices are taken as they lie, batched and strided.
+"""Matrix products on CUDA's devices, by cuBLASLt: matrices are taken as they lie, batched and strided, with its epilogues.
 
 A product that the library does not take (integers, complex numbers, no unit stride) runs on CuPy's arrays. Never run on a device.
 """
@@ -8,44 +8,78 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from nnc.backends.cuda.cublaslt import CublasLt, Problem, Product, Stored, load_library, takes
 from nnc.backends.cuda.cupy_arrays import queue as queue_on_cupy
-from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, product_of
+from nnc.backends.cuda.cupy_arrays import queue_function
+from nnc.backends.cuda.epilogues import Finish, finish_of
+from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, make_product
 from nnc.commands.contract import dot
 from nnc.commands.rules import cost
 from nnc.devices import CUDA
-from nnc.graph import Kernel, TensorSpec, add_kernel, reference
+from nnc.errors import InternalError
+from nnc.graph import Graph, Kernel, TensorSpec, add_kernel, reference
+from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.kernels.references import store
-from nnc.lower.plan.stages import Step
+from nnc.lower.plan.stages import Step, Strides, View
+
+BACKEND = "cuBLASLt"
 
 _WORKSPACE = 8 << 20  # bytes: for products that are split along their sums; NVIDIA advises 4 MiB, and 32 MiB for sm_90
 _LARGE = 1 << 24  # operations of a product that may gain from it
 _MOST_ALIGNED = 256  # bytes
+
+Queue = Callable[[Sequence[int], int], None]
 
 
 def _run(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[str, Any]) -> None:
     store(dot, reference[dot](*inputs, **params), outputs[:1])
 
 
+def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    return takes(specs[0].dtype) and load_library() is not None
+
+
 def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
     return _WORKSPACE if cost[dot](*specs, **params) >= _LARGE else 0
 
 
-def _queue(step: Step, device: Any, precision: str) -> Callable[[Sequence[int], int], None]:
+def _queue(step: Step, device: Any, precision: str) -> Queue:
     """The function that queues a `dot`."""
+    otherwise = queue_on_cupy(step, device, precision)
+    gemm = _gemm_of(step.params, step.inputs, step.outputs[0], ())
     library: CublasLt | None = device.library(_new_library)
-    has_terms = all(view.spec.size for view in (*step.inputs, step.outputs[0]))
-    gemm = gemm_of(product_of(step)) if has_terms else None
     if library is None or gemm is None:
-        return queue_on_cupy(step, device, precision)
-    return _Products(library, gemm, step, precision, queue_on_cupy(step, device, precision))
+        return otherwise
+    return _Products(library, gemm, _workspace_of(step), precision, otherwise)
 
 
 def _new_library(device: Any) -> CublasLt | None:
     library = load_library()
     return None if library is None else CublasLt(library)
+
+
+def _workspace_of(step: Step) -> int:
+    return sum(view.spec.nbytes for view in step.outputs[1:])
+
+
+def _gemm_of(
+    params: Mapping[str, Any], operands: Sequence[View], out: View, more: Sequence[Strides]
+) -> Gemm | None:  # fmt: skip
+    """The matrices of a `dot`; None where the library does not take them.
+
+    Args:
+        params: of the command.
+        operands: of the command.
+        out: the result.
+        more: the strides of other tensors along the axes of the result.
+    """
+    left, right = operands[:2]
+    if not all(view.spec.size for view in (left, right, out)):
+        return None
+    return gemm_of(make_product(params, left, right, (out.strides, *more)))
 
 
 class _Products:
@@ -54,34 +88,39 @@ class _Products:
     Args:
         library: computes them.
         gemm: the matrices.
-        step: of the program.
+        workspace: bytes.
         precision: in which products of float32 are computed.
         otherwise: computes the step where the library has no algorithm.
+        finish: the epilogue; None for none.
     """
 
     def __init__(
-        self, library: CublasLt, gemm: Gemm, step: Step, precision: str, otherwise: Callable[[Sequence[int], int], None]
-    ) -> None:
+        self, library: CublasLt, gemm: Gemm, workspace: int, precision: str, otherwise: Queue, finish: Finish | None = None
+    ) -> None:  # fmt: skip
         self._library, self._otherwise = library, otherwise
         *self._outer, inner = gemm.product.loops or (Axis(1),)
         self._turned, unit = gemm.product.is_turned, gemm.product.dtype.itemsize
+        self._has_bias = finish is not None and finish.bias is not None
         m, n, k = gemm.sizes
-        workspace = sum(view.spec.nbytes for view in step.outputs[1:])
         b = _stored(
             gemm.b, k, n, inner.y // unit
         )  # columns stand for rows: the transpose of a product is that of the transposes
         a, c = _stored(gemm.a, m, k, inner.x // unit), _stored(gemm.c, m, n, inner.out // unit)
-        self._problem = Problem(gemm.product.dtype, precision, inner.size, b, a, c, workspace)
+        gelu = finish is not None and finish.gelu
+        self._problem = Problem(
+            gemm.product.dtype, precision, inner.size, b, a, c, workspace, has_bias=self._has_bias, gelu=gelu
+        )
         self._plans: dict[tuple[int, ...], Product | None] = {}  # by alignments
 
     def __call__(self, addresses: Sequence[int], stream: int) -> None:
         """Queues the products.
 
         Args:
-            addresses: of the operands, the result and the workspace.
+            addresses: of the operands, the bias where there is one, the result and the workspace.
             stream: the handle of a stream.
         """
-        x, y, out, *workspace = addresses
+        x, y, *bias = addresses[: 2 + self._has_bias]
+        out, *workspace = addresses[2 + self._has_bias :]
         if self._turned:
             x, y = y, x
         for by_x, by_y, by_out in self._iterations():
@@ -91,9 +130,9 @@ class _Products:
                 self._plans[alignments] = self._library.plan(self._problem, alignments)
             product = self._plans[alignments]
             if product is None:
-                self._otherwise(addresses[:3], stream)  # computes all
+                self._otherwise(addresses, stream)  # computes all
                 return
-            self._library.run(product, given, workspace[0] if workspace else 0, stream)
+            self._library.run(product, (*given, *bias), workspace[0] if workspace else 0, stream)
 
     def _iterations(self) -> Iterator[tuple[int, int, int]]:
         """The distances of x, y and out in the loops around the batches."""
@@ -108,9 +147,71 @@ def _stored(matrix: Matrix, rows: int, columns: int, batch: int) -> Stored:
     return Stored(*lies, max(matrix.leading, lies[0]), batch, matrix.transposed)
 
 
+# -- with an epilogue --------------------------------------------------------------------------------------------------
+
+
+def _finish(graph: Graph) -> tuple[Epilogue, Finish] | None:
+    """The epilogue of a `with_epilogue` node; None where the library has none."""
+    epilogue = Epilogue.of(graph, CUDA)
+    if epilogue is None or epilogue.product.command is not dot:
+        return None
+    finish = finish_of(epilogue)
+    return None if finish is None else (epilogue, finish)
+
+
+def _gemm_with(epilogue: Epilogue, inputs: Sequence[View], out: View) -> Gemm | None:
+    """The matrices of a product with an epilogue; None where the bias does not lie along the columns, element by element."""
+    more = epilogue.all_strides(inputs, (out,))[:-1]
+    gemm = _gemm_of(epilogue.product.params, inputs, out, more)
+    if gemm is None or not more:
+        return gemm
+    product = gemm.product
+    lies = product.columns.more[0] == product.dtype.itemsize and product.columns.size > 1
+    return gemm if lies and not any(axis.more[0] for axis in (product.rows, *product.loops)) else None
+
+
+def _supports_joined(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    """Whether the library takes operands that lie densely."""
+    found = _finish(params["graphs"][0])
+    if found is None:
+        return False
+    epilogue, _ = found
+    result = epilogue.graph.outputs[0].spec
+    views = [View.whole(i, spec) for i, spec in enumerate(specs)]
+    return _gemm_with(epilogue, views, View.whole(len(views), result)) is not None
+
+
+def _workspace_joined(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+    return _workspace(specs[:2], params["graphs"][0].nodes[0].params)
+
+
+def _compute(finish: Finish, product: Mapping[str, Any], x: Any, y: Any, *bias: Any, **params: Any) -> Any:
+    """A product with its epilogue, by functions of NumPy's."""
+    return finish.apply(reference[dot](x, y, **product), *(bias or (None,)))
+
+
+def _run_joined(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[str, Any]) -> None:
+    raise InternalError("a product with an epilogue is run by its graph where it is not compiled")
+
+
+def _queue_joined(step: Step, device: Any, precision: str) -> Queue:
+    """The function that queues a product with an epilogue."""
+    found = _finish(step.graphs[0])
+    if found is None:
+        raise InternalError("with_epilogue: the sub-graph is no product with an epilogue of cuBLASLt")
+    epilogue, finish = found
+    otherwise = queue_function(step, device, partial(_compute, finish, epilogue.product.params), step.outputs[:1])
+    gemm = _gemm_with(epilogue, step.inputs, step.outputs[0])
+    library: CublasLt | None = device.library(_new_library)
+    if library is None or gemm is None:
+        return otherwise
+    return _Products(library, gemm, _workspace_of(step), precision, otherwise, finish)
+
+
+add_kernel(dot, Kernel(BACKEND, _run, _supports, workspace=_workspace, device=CUDA, queue=_queue))
 add_kernel(
-    dot,
+    "with_epilogue",
     Kernel(
-        "cuBLASLt", _run, lambda specs, params: takes(specs[0].dtype), workspace=_workspace, device=CUDA, queue=_queue
+        BACKEND, _run_joined, _supports_joined, workspace=_workspace_joined, in_place=False, device=CUDA, queue=_queue_joined
     ),
-)
+)  # fmt: skip

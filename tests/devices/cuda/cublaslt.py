@@ -22,6 +22,11 @@ SUMS = {
 }  # accumulator, type of the factors
 
 
+def gelu(x: Any) -> Any:
+    """The library's: by tanh."""
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
 class FakeCublasLt:
     """The library, for one machine.
 
@@ -45,6 +50,10 @@ class FakeCublasLt:
         self.known[described.value][number] = value._obj.value
         return 0
 
+    def _set_operation(self, described: Any, number: int, value: Any, size: Any) -> int:
+        assert number in (3, 4, 7, 8)  # transposes, epilogue, address of the bias
+        return self._set(described, number, value, size)
+
     def cublasLtCreate(self, place: Any) -> int:
         return self._new(place)
 
@@ -62,7 +71,8 @@ class FakeCublasLt:
     def cublasLtMatmulPreferenceDestroy(self, described: Any) -> int:
         return 0
 
-    cublasLtMatmulDescSetAttribute = cublasLtMatrixLayoutSetAttribute = cublasLtMatmulPreferenceSetAttribute = _set
+    cublasLtMatmulDescSetAttribute = _set_operation
+    cublasLtMatrixLayoutSetAttribute = cublasLtMatmulPreferenceSetAttribute = _set
 
     def cublasLtMatmulAlgoGetHeuristic(
         self, handle: Any, operation: Any, a: Any, b: Any, c: Any, d: Any, wanted: Any, most: int, found: Any, count: Any
@@ -90,7 +100,11 @@ class FakeCublasLt:
         for place, alignment in zip((a, b, c, d), chosen[1:5], strict=True):
             assert place.value % alignment == 0
         left, right, result = (self.known[each.value] for each in (of_a, of_b, of_d))
-        self.calls.append({"sums": described["sums"], "a": left, "b": right, "d": result, "workspace": nbytes.value})
+        epilogue = described.get(7, 0)
+        self.calls.append(
+            {"sums": described["sums"], "a": left, "b": right, "d": result, "workspace": nbytes.value, "epilogue": epilogue}
+        )  # fmt: skip
+        bias = self._bias(described, result)
         lease, first = self.machine._lease(workspace.value) if nbytes.value else (None, 0)
         assert lease is None or first + nbytes.value <= lease.nbytes
 
@@ -100,7 +114,8 @@ class FakeCublasLt:
             x = x.swapaxes(1, 2) if described.get(3) else x
             y = y.swapaxes(1, 2) if described.get(4) else y
             with np.errstate(all="ignore"):
-                out[...] = (x.astype(accumulator) @ y.astype(accumulator)).astype(out.dtype)
+                sums = x.astype(accumulator) @ y.astype(accumulator) + (0 if bias is None else bias.astype(accumulator))
+                out[...] = (gelu(sums) if epilogue & 32 else sums).astype(out.dtype)
             if lease is not None:
                 lease.bytes[first : first + nbytes.value] = 0xEE
 
@@ -109,6 +124,17 @@ class FakeCublasLt:
             "cublasLtMatmul", run, [Use(target, 0, 0, False, True)]
         )
         return 0
+
+    def _bias(self, described: dict[str, Any], result: dict[str, Any]) -> Any:
+        """A column of d, which is added to each; None for none."""
+        epilogue = described.get(7, 0)
+        assert epilogue in (0, 4, 32, 36) and (not epilogue or result["kind"] != 1)
+        if not epilogue & 4:
+            return None
+        lease, first = self.machine._lease(described[8])
+        kind = np.dtype(TYPES[result["kind"]])
+        assert first % kind.itemsize == 0 and first + result["rows"] * kind.itemsize <= lease.nbytes
+        return np.ndarray((1, result["rows"], 1), kind, lease.bytes, first)
 
     def _matrices(self, described: dict[str, Any], place: Any) -> Any:
         """(batch, rows, columns) in the memory of the machine."""

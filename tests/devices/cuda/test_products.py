@@ -145,3 +145,69 @@ def test_a_loop_moves_the_operands_of_its_products(machine: Machine, library: Fa
 
     check(f, machine, drawn(5, 6, 6), drawn(4, 6))
     assert len(library.calls) >= 10
+
+
+# -- epilogues ---------------------------------------------------------------------------------------------------------
+
+BIAS, GELU = 4, 32  # bits of cublasLtEpilogue_t
+
+
+def gelu(x: Any) -> Any:
+    return nnc.nn.gelu(x)
+
+
+EPILOGUES = {
+    "bias": (lambda x, w, b: x @ w + b, BIAS, (5, 7), (7, 4), (4,)),
+    "bias first": (lambda x, w, b: b + x @ w, BIAS, (5, 7), (7, 4), (4,)),
+    "gelu": (lambda x, w: gelu(x @ w), GELU, (5, 7), (7, 4)),
+    "gelu of a sum": (lambda x, w, b: gelu(x @ w + b), GELU | BIAS, (5, 7), (7, 4), (4,)),
+    "batch of rows": (lambda x, w, b: gelu(x @ w + b), GELU | BIAS, (2, 5, 7), (7, 4), (4,)),
+    "batched": (lambda x, w, b: x @ w + b, BIAS, (2, 5, 7), (2, 7, 4), (4,)),
+    "transposed": (lambda x, w, b: x @ w.T + b, BIAS, (5, 7), (4, 7), (4,)),
+    "bias of a slice": (lambda x, w, b: x @ w + b[2:6], BIAS, (5, 7), (7, 4), (9,)),
+    "strided bias": (lambda x, w, b: x @ w + b[::2], None, (5, 7), (7, 4), (8,)),
+    "bias of rows": (lambda x, w, b: x @ w + b[:, None], 0, (5, 7), (7, 4), (5,)),
+    "bias of elements": (lambda x, w, b: x @ w + b, 0, (5, 7), (7, 4), (5, 4)),
+    "relu": (lambda x, w: nnc.nn.relu(x @ w), 0, (5, 7), (7, 4)),
+    "gelu by erfc": (lambda x, w: nnc.nn.gelu(x @ w, approximate=False), 0, (5, 7), (7, 4)),
+    "silu": (lambda x, w: nnc.nn.silu(x @ w), 0, (5, 7), (7, 4)),
+    "product read twice": (lambda x, w, b: (x @ w + b, x @ w), 0, (5, 7), (7, 4), (4,)),
+    "vector": (lambda x, w, b: x @ w + b, 0, (5, 7), (7,), (5,)),
+}
+
+
+@pytest.mark.parametrize("case", EPILOGUES)
+def test_the_library_computes_an_epilogue_where_it_has_the_values_of_nnc(
+    case: str, machine: Machine, library: FakeCublasLt
+) -> None:
+    f, epilogue, *shapes = EPILOGUES[case]
+    check(f, machine, *(drawn(*shape) for shape in shapes))
+    assert {call["epilogue"] for call in library.calls} == (set() if epilogue is None else {epilogue})
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_epilogues_are_computed_in_floats_of_32_and_16_bits(
+    dtype: str, machine: Machine, library: FakeCublasLt
+) -> None:
+    arrays = (drawn(*shape, dtype=dtype) for shape in ((5, 7), (7, 4), (4,)))
+    check(lambda x, w, b: gelu(x @ w + b), machine, *arrays, dtype=dtype)
+    assert {call["epilogue"] for call in library.calls} == {0 if dtype == "float64" else GELU | BIAS}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_without_an_algorithm_epilogues_run_on_arrays_of_cupy(
+    dtype: str, machine: Machine, library: FakeCublasLt
+) -> None:
+    library.refuses = True
+    arrays = (drawn(*shape, dtype=dtype) for shape in ((5, 7), (7, 4), (4,)))
+    check(lambda x, w, b: gelu(x @ w + b), machine, *arrays, dtype=dtype)
+    assert library.calls == []
+
+
+def test_explain_names_the_library_that_multiplies(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("nnc.backends.cuda.products")
+    for library, text in ((FakeCublasLt(machine), "by cuBLASLt: with_epilogue (1)"), (None, "by CuPy: dot (1)")):
+        monkeypatch.setattr(module, "load_library", lambda made=library: made)
+        f = nnc.compile(lambda x, b: x @ x + b)
+        f(*nnc.device_put((drawn(3, 3), drawn(3)), machine.name))
+        assert nnc.debug.explain(f).endswith(f"{machine.name} runs {text}")
