@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import pkgutil
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import nnc
 MOST = 64  # names on a page: a module with more has a page for each of its files
 INSIDE = ("nnc.lower", "nnc.backends", "nnc.commands", "nnc.trace")  # layers from which users import nothing
 FILES = ("nnc.errors", "nnc.typing", "nnc.tree", "nnc.nn.initializers", "nnc.numpy.fft", "nnc.numpy.linalg")
+OPTIONS = {"nnc.Array": {"inherited_members": True}}  # of mkdocstrings; its methods are those of NumPy's arrays
 IMPORTED = "Examples run where the names of their module are imported, NumPy as `np`, `nnc`, and `nnc.numpy` as `nnp`."
 SECTIONS = {  # of the menu, and the modules in it, with those inside of them; the last that fits counts
     "nnc": ("nnc",),
@@ -90,7 +92,8 @@ def entry_of(module: ModuleType, name: str) -> str:
 def entries(module: ModuleType, names: list[str]) -> Iterator[str]:
     """Yields the lines from which mkdocstrings makes the entries of names."""
     for name in names:
-        yield f"::: {entry_of(module, name)}\n    options: {{heading: {module.__name__}.{name}}}\n"
+        options = {"heading": f"{module.__name__}.{name}"} | OPTIONS.get(f"{module.__name__}.{name}", {})
+        yield f"::: {entry_of(module, name)}\n    options: {json.dumps(options)}\n"
 
 
 def head(title: str, text: str) -> str:

@@ -13,7 +13,7 @@ from docs.reference import documented, entry_of, modules, pages, public_names
 from docs.runtime_names import RuntimeNames, has_docstring
 
 ROOT = Path(__file__).parents[2]
-HEADING = re.compile(r"heading: (\S+)}")
+HEADING = re.compile(r'"heading": "(.*?)"')
 LISTED = ROOT / "tests" / "public_signatures.txt"
 
 
