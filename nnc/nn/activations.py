@@ -50,6 +50,10 @@ def relu6(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnc.nn.relu6(nnp.asarray([-1.0, 2.0, 8.0]))
+        Array([0., 2., 6.], dtype=float32)
     """
     x = nnp.asarray(x)
     return nnp.where(x <= 0, 0, nnp.where(x >= 6, 6, x))
@@ -63,6 +67,10 @@ def elu(x: ArrayLike, alpha: float = 1.0) -> Array:
     Args:
         x: any shape.
         alpha: minus the limit for large negative x.
+
+    Example:
+        >>> nnc.nn.elu(nnp.asarray([-1.0, 2.0]))
+        Array([-0.63212055,  2.        ], dtype=float32)
     """
     x = to_float(x, "elu")
     return nnp.where(x > 0, x, alpha * nnp.expm1(nnp.where(x > 0, 0, x)))
@@ -76,6 +84,10 @@ def celu(x: ArrayLike, alpha: float = 1.0) -> Array:
     Args:
         x: any shape.
         alpha: minus the limit for large negative x.
+
+    Example:
+        >>> nnc.nn.celu(nnp.asarray([-1.0, 2.0]))
+        Array([-0.63212055,  2.        ], dtype=float32)
     """
     x = to_float(x, "celu")
     return nnp.where(x > 0, x, alpha * nnp.expm1(nnp.where(x > 0, 0, x) / alpha))
@@ -88,6 +100,10 @@ def selu(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnc.nn.selu(nnp.asarray([-1.0, 2.0]))
+        Array([-1.1113307,  2.101402 ], dtype=float32)
     """
     return 1.0507009873554805 * elu(x, 1.6732632423543772)
 
@@ -100,6 +116,10 @@ def leaky_relu(x: ArrayLike, negative_slope: float = 0.01) -> Array:
     Args:
         x: any shape.
         negative_slope: slope below 0.
+
+    Example:
+        >>> nnc.nn.leaky_relu(nnp.asarray([-1.0, 2.0]))
+        Array([-0.01,  2.  ], dtype=float32)
     """
     x = to_float(x, "leaky_relu")
     return nnp.where(x >= 0, x, negative_slope * x)
@@ -148,6 +168,10 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
 
     Raises:
         ArgumentTypeError: approximate is no bool.
+
+    Example:
+        >>> nnc.nn.gelu(nnp.asarray([-1.0, 2.0]))
+        Array([-0.158808 ,  1.9545978], dtype=float32)
     """
     if not isinstance(approximate, bool):
         raise user_error(
@@ -168,6 +192,10 @@ def sigmoid(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnc.nn.sigmoid(nnp.asarray([0.0, 2.0]))
+        Array([0.5     , 0.880797], dtype=float32)
     """
     return apply(ew.sigmoid, x, where="sigmoid", to=dtypes.to_float)
 
@@ -179,6 +207,10 @@ def log_sigmoid(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnc.nn.log_sigmoid(nnp.asarray([0.0, 2.0]))
+        Array([-0.6931472, -0.126928 ], dtype=float32)
     """
     return -softplus(-to_float(x, "log_sigmoid"))
 
@@ -190,6 +222,10 @@ def silu(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnc.nn.silu(nnp.asarray([-1.0, 2.0]))
+        Array([-0.2689414,  1.761594 ], dtype=float32)
     """
     x = to_float(x, "silu")
     return x * ew.sigmoid(x)
@@ -213,6 +249,10 @@ def softplus(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnc.nn.softplus(nnp.asarray([0.0, 2.0]))
+        Array([0.6931472, 2.126928 ], dtype=float32)
     """
     x = to_float(x, "softplus")
     return ew.logaddexp(x, constants.full_like(x, 0))
@@ -225,6 +265,10 @@ def mish(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnc.nn.mish(nnp.asarray([-1.0, 2.0]))
+        Array([-0.30340147,  1.9439589 ], dtype=float32)
     """
     x = to_float(x, "mish")
     return x * nnp.tanh(softplus(x))
@@ -237,6 +281,10 @@ def soft_sign(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnc.nn.soft_sign(nnp.asarray([-1.0, 3.0]))
+        Array([-0.5 ,  0.75], dtype=float32)
     """
     x = to_float(x, "soft_sign")
     return x / (1 + abs(x))
@@ -249,6 +297,10 @@ def hard_tanh(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnc.nn.hard_tanh(nnp.asarray([-4.0, 0.5, 4.0]))
+        Array([-1. ,  0.5,  1. ], dtype=float32)
     """
     x = nnp.asarray(x)
     return nnp.where(x <= -1, -1, nnp.where(x >= 1, 1, x))
@@ -261,6 +313,10 @@ def hard_sigmoid(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnc.nn.hard_sigmoid(nnp.asarray([-4.0, 0.0, 4.0]))
+        Array([0. , 0.5, 1. ], dtype=float32)
     """
     return relu6(to_float(x, "hard_sigmoid") + 3) / 6
 
@@ -272,6 +328,10 @@ def hard_silu(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnc.nn.hard_silu(nnp.asarray([-4.0, 0.0, 4.0]))
+        Array([-0.,  0.,  4.], dtype=float32)
     """
     x = to_float(x, "hard_silu")
     return x * hard_sigmoid(x)
@@ -288,6 +348,10 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
 
     Raises:
         ShapeError: the axis has an odd size.
+
+    Example:
+        >>> nnc.nn.glu(nnp.asarray([1.0, 2.0, 0.0, 0.0]))
+        Array([0.5, 1. ], dtype=float32)
     """
     x = to_float(x, "glu")
     size = spec_of(x).shape[check_axis("glu", axis, spec_of(x).ndim)]
@@ -349,6 +413,10 @@ def log_softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: Ar
         x: logits.
         axis: axes that sum to 1.
         where: a mask; elements where it is False take no part.
+
+    Example:
+        >>> nnc.nn.log_softmax(nnp.asarray([0.0, 0.0]))
+        Array([-0.6931472, -0.6931472], dtype=float32)
     """
     wide, dtype = _widened(x, where, "log_softmax")
     shifted, _, total = _shifted(wide, axis)

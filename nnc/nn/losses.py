@@ -75,6 +75,10 @@ def huber(predictions: ArrayLike, targets: ArrayLike, delta: float = 1.0, *, red
 
     Raises:
         ShapeError: the shapes differ.
+
+    Example:
+        >>> nnc.nn.huber(nnp.asarray([0.5, 3.0]), nnp.zeros(2))
+        Array(1.3125, dtype=float32)
     """
     d, dtype = _difference("huber", predictions, targets)
     return reduce_terms("huber", _huber(abs(d), delta), reduction, dtype)
@@ -115,6 +119,10 @@ def log_cosh(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction
 
     Raises:
         ShapeError: the shapes differ.
+
+    Example:
+        >>> nnc.nn.log_cosh(nnp.asarray([0.0, 2.0]), nnp.asarray([0.0, 1.0]))
+        Array([0.       , 0.4337808], dtype=float32)
     """
     d, dtype = _difference("log_cosh", predictions, targets)
     return reduce_terms("log_cosh", nnp.logaddexp(d, -d) - math.log(2), reduction, dtype)
@@ -312,6 +320,10 @@ def cosine_distance(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float = 1
         x2: the same shape.
         axis: axis of the vectors.
         eps: least length that counts.
+
+    Example:
+        >>> nnc.nn.cosine_distance(nnp.asarray([1.0, 0.0]), nnp.asarray([0.0, 2.0]))
+        Array(1., dtype=float32)
     """
     similarity, dtype = _cosine("cosine_distance", x1, x2, axis, eps)
     return nnp.astype(1 - similarity, dtype)

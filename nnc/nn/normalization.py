@@ -106,6 +106,10 @@ def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, *, axis: int = -1, ep
         scale: one factor for each element of `axis`, or None.
         axis: axis to normalise.
         eps: added to the mean of squares.
+
+    Example:
+        >>> nnc.nn.rms_norm(nnp.asarray([3.0, 4.0]))
+        Array([0.8485281, 1.1313708], dtype=float32)
     """
     wide, dtype = _wide(x, "rms_norm")
     axis = check_axis("rms_norm", axis, wide.ndim)

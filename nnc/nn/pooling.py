@@ -241,6 +241,11 @@ def adaptive_max_pool(x: ArrayLike, output_size: Sizes, *, layout: str = "NCHW")
         x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
         output_size: number of bins; one for all spatial axes, or one for each.
         layout: letters of the axes: N first, C the channels, one for each spatial axis.
+
+    Example:
+        >>> nnc.nn.adaptive_max_pool(nnp.arange(16.0).reshape(1, 1, 4, 4), (2, 2))
+        Array([[[[ 5.,  7.],
+                 [13., 15.]]]], dtype=float32)
     """
     return _adaptive("adaptive_max_pool", nnp.asarray(x), output_size, layout, _greatest_of_bins)
 
@@ -316,6 +321,10 @@ def global_max_pool(x: ArrayLike, *, keepdims: bool = False, layout: str = "NCHW
         x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
         keepdims: keep the spatial axes with size 1.
         layout: letters of the axes: N first, C the channels, one for each spatial axis.
+
+    Example:
+        >>> nnc.nn.global_max_pool(nnp.arange(8.0).reshape(1, 2, 2, 2))
+        Array([[3., 7.]], dtype=float32)
     """
     x = nnp.asarray(x)
     return nnp.max(x, axis=_places("global_max_pool", x, layout), keepdims=keepdims)

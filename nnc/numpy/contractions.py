@@ -106,6 +106,10 @@ def vdot(a: ArrayLike, b: ArrayLike) -> Array:
 
     Raises:
         ShapeError: the numbers of elements differ.
+
+    Example:
+        >>> nnp.vdot(nnp.asarray([1j, 2.0]), nnp.asarray([1j, 1.0]))
+        Array(3.+0.j, dtype=complex64)
     """
     a, b = promote(a, b, where="vdot")
     a = conj(a) if dtypes.is_complex(spec_of(a).dtype) else a

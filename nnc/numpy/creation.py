@@ -79,6 +79,10 @@ def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: str | Non
         shape: an integer or a sequence of integers.
         dtype: float32 by default.
         device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
+
+    Example:
+        >>> nnp.empty((2, 3)).shape
+        (2, 3)
     """
     return _constant("empty", shape, dtype, 0)
 
@@ -126,6 +130,10 @@ def zeros_like(
         dtype: dtype of `x` by default.
         shape: shape of `x` by default.
         device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
+
+    Example:
+        >>> nnp.zeros_like(nnp.asarray([1, 2]))
+        Array([0, 0], dtype=int64)
     """
     return _like("zeros_like", x, 0, dtype, shape)
 
@@ -142,6 +150,10 @@ def ones_like(
         dtype: dtype of `x` by default.
         shape: shape of `x` by default.
         device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
+
+    Example:
+        >>> nnp.ones_like(nnp.asarray([1, 2]))
+        Array([1, 1], dtype=int64)
     """
     return _like("ones_like", x, 1, dtype, shape)
 
@@ -157,6 +169,10 @@ def empty_like(
         dtype: dtype of `x` by default.
         shape: shape of `x` by default.
         device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
+
+    Example:
+        >>> nnp.empty_like(nnp.ones((2, 3))).shape
+        (2, 3)
     """
     return _like("empty_like", x, 0, dtype, shape)
 
@@ -178,6 +194,10 @@ def full_like(
         dtype: dtype of `x` by default.
         shape: shape of `x` by default.
         device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
+
+    Example:
+        >>> nnp.full_like(nnp.asarray([1, 2]), 7)
+        Array([7, 7], dtype=int64)
     """
     return _like("full_like", x, fill_value, dtype, shape)
 
@@ -231,6 +251,10 @@ def copy(x: ArrayLike, /) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnp.copy(nnp.asarray([1.0, 2.0]))
+        Array([1., 2.], dtype=float32)
     """
     return ew.copy(to_value(x, "copy"))
 
@@ -243,6 +267,10 @@ def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: bool | None
         x: object with `__dlpack__`.
         device: where the array is made, as `nnc.devices` lists it; by default the one of `nnc.default_device`.
         copy: True always copies, False never; None where memory cannot be shared.
+
+    Example:
+        >>> nnp.from_dlpack(np.arange(3, dtype="float32"))
+        Array([0., 1., 2.], dtype=float32)
     """
     if not hasattr(x, "__dlpack__"):
         raise user_error(
@@ -280,6 +308,10 @@ def fromiter(iter: Any, dtype: DTypeLike, count: int = -1) -> Array:
         iter: iterable of numbers.
         dtype: element type of the result.
         count: how many to take; -1 for all.
+
+    Example:
+        >>> nnp.fromiter((i * i for i in range(4)), dtype="int64")
+        Array([0, 1, 4, 9], dtype=int64)
     """
     return asarray(np.fromiter(iter, to_dtype(dtype, "fromiter"), count))
 
@@ -471,6 +503,10 @@ def logspace(
         base: a number, or an array of them.
         dtype: float32 by default, or the dtype that floating-point ends promote to.
         axis: where the axis of the numbers stands in the result, if start or stop are arrays.
+
+    Example:
+        >>> nnp.logspace(0, 2, 3)
+        Array([  1.,  10., 100.], dtype=float32)
     """
     natural = promote(start, stop, where="logspace", to=dtypes.to_float)[0].dtype
     exponents = linspace(start, stop, num, endpoint, dtype=dtypes.promote_types(natural, dtypes.float64), axis=axis)
@@ -552,6 +588,11 @@ def identity(n: int, dtype: DTypeLike | None = None) -> Array:
     Args:
         n: number of rows and columns.
         dtype: float32 by default.
+
+    Example:
+        >>> nnp.identity(2)
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
     """
     return eye(n, dtype=dtype)
 
@@ -565,6 +606,12 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
         M: number of columns; `N` by default.
         k: number of the diagonal; 0 is the main one, positive ones lie above it.
         dtype: float32 by default.
+
+    Example:
+        >>> nnp.tri(3)
+        Array([[1., 0., 0.],
+               [1., 1., 0.],
+               [1., 1., 1.]], dtype=float32)
     """
     shape = (*to_shape(N, "tri"), *to_shape(N if M is None else M, "tri"))
     wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, "tri")
@@ -605,6 +652,11 @@ def triu(x: ArrayLike, /, k: int = 0) -> Array:
     Args:
         x: (..., m, n).
         k: number of the diagonal; 0 is the main one, positive ones lie above it.
+
+    Example:
+        >>> nnp.triu(nnp.ones((2, 2)))
+        Array([[1., 1.],
+               [0., 1.]], dtype=float32)
     """
     return _triangle("triu", x, k, lower=False)
 
@@ -648,6 +700,11 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
     Args:
         v: any shape, flattened.
         k: number of the diagonal; 0 is the main one, positive ones lie above it.
+
+    Example:
+        >>> nnp.diagflat([1.0, 2.0])
+        Array([[1., 0.],
+               [0., 2.]], dtype=float32)
     """
     x = to_value(v, "diagflat", "v")
     return diag(reshape(x, shape=(x.spec.size,)), k)
@@ -661,6 +718,11 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
         x: (m,).
         N: number of columns; m by default.
         increasing: lowest power first.
+
+    Example:
+        >>> nnp.vander(nnp.asarray([2.0, 3.0]), 3)
+        Array([[4., 2., 1.],
+               [9., 3., 1.]], dtype=float32)
     """
     x = to_value(x, "vander")
     if x.spec.ndim != 1:

@@ -171,6 +171,10 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     Args:
         x1: dividend, real, any shape; broadcasts with `x2`.
         x2: divisor, real, any shape.
+
+    Example:
+        >>> nnp.divmod(nnp.asarray([7, -7]), 3)
+        (Array([ 2, -3], dtype=int64), Array([1, 2], dtype=int64))
     """
     return floor_divide(x1, x2), remainder(x1, x2)
 
@@ -182,6 +186,10 @@ def float_power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Args:
         x1: base, any shape; broadcasts with `x2`.
         x2: exponent, any shape.
+
+    Example:
+        >>> nnp.float_power(2, 3)
+        Array(8., dtype=float32)
     """
     x1, x2 = promote(x1, x2, where="float_power", to=to_float)
     return power(x1, x2)
@@ -208,6 +216,10 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Args:
         x1: any shape; broadcasts with `x2`.
         x2: any shape; broadcasts with `x1`.
+
+    Example:
+        >>> nnp.logaddexp2(1.0, 1.0)
+        Array(2., dtype=float32)
     """
     x1, x2 = promote(x1, x2, where="logaddexp2", to=to_float)
     return logaddexp(multiply(x1, math.log(2)), multiply(x2, math.log(2))) / math.log(2)
@@ -239,6 +251,10 @@ def deg2rad(x: ArrayLike, /) -> Array:
 
     Args:
         x: degrees, any shape.
+
+    Example:
+        >>> nnp.deg2rad(180.0)
+        Array(3.1415927, dtype=float32)
     """
     return multiply(x, math.pi / 180)
 
@@ -249,6 +265,10 @@ def rad2deg(x: ArrayLike, /) -> Array:
 
     Args:
         x: radians, any shape.
+
+    Example:
+        >>> nnp.rad2deg(nnp.pi)
+        Array(180., dtype=float32)
     """
     return multiply(x, 180 / math.pi)
 
@@ -430,6 +450,10 @@ def fmax(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Args:
         x1: any shape; broadcasts with `x2`.
         x2: any shape; broadcasts with `x1`.
+
+    Example:
+        >>> nnp.fmax(nnp.asarray([1.0, nnp.nan]), 0.0)
+        Array([1., 0.], dtype=float32)
     """
     return where(isnan(x1), x2, where(isnan(x2), x1, maximum(x1, x2)))
 
@@ -441,6 +465,10 @@ def fmin(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Args:
         x1: any shape; broadcasts with `x2`.
         x2: any shape; broadcasts with `x1`.
+
+    Example:
+        >>> nnp.fmin(nnp.asarray([1.0, nnp.nan]), 0.0)
+        Array([0., 0.], dtype=float32)
     """
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
@@ -514,6 +542,10 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Args:
         x1: any shape; broadcasts with `x2`.
         x2: value at 0, any shape.
+
+    Example:
+        >>> nnp.heaviside(nnp.asarray([-1.0, 0.0, 2.0]), 0.5)
+        Array([0. , 0.5, 1. ], dtype=float32)
     """
     x1, x2 = promote(x1, x2, where="heaviside", to=to_float)
     return where(equal(x1, 0), x2, where(isnan(x1), x1, where(less(x1, 0), zero_like(x1), zero_like(x1) + 1)))
@@ -561,6 +593,10 @@ def real(x: ArrayLike, /) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnp.real(1 + 2j)
+        Array(1., dtype=float32)
     """
     return to_value(x, "real").real
 
@@ -571,6 +607,10 @@ def imag(x: ArrayLike, /) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnp.imag(1 + 2j)
+        Array(2., dtype=float32)
     """
     return to_value(x, "imag").imag
 
@@ -581,6 +621,10 @@ def conj(x: ArrayLike, /) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnp.conj(1 + 2j)
+        Array(1.-2.j, dtype=complex64)
     """
     x = to_value(x, "conj")
     return ew.conj(x) if dtypes.is_complex(x.spec.dtype) else x
@@ -596,6 +640,10 @@ def angle(x: ArrayLike, /, deg: bool = False) -> Array:
     Args:
         x: any shape.
         deg: the result is in degrees.
+
+    Example:
+        >>> nnp.angle(1j)
+        Array(1.5707964, dtype=float32)
     """
     x = to_value(x, "angle")
     radians = atan2(x.imag, x.real)
@@ -608,6 +656,10 @@ def isreal(x: ArrayLike, /) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnp.isreal(nnp.asarray([1 + 1j, 2 + 0j]))
+        Array([False,  True], dtype=bool)
     """
     return equal(imag(x), 0)
 
@@ -618,6 +670,10 @@ def iscomplex(x: ArrayLike, /) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> nnp.iscomplex(nnp.asarray([1 + 1j, 2 + 0j]))
+        Array([ True, False], dtype=bool)
     """
     return not_equal(imag(x), 0)
 
@@ -656,6 +712,10 @@ def allclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-5, atol: float = 1e-8,
         rtol: tolerated share of |b|.
         atol: tolerated difference, independent of b.
         equal_nan: NaNs are close to each other.
+
+    Example:
+        >>> nnp.allclose(nnp.asarray([1.0]), 1.000001)
+        Array(True, dtype=bool)
     """
     return isclose(a, b, rtol, atol, equal_nan).all()
 
@@ -687,5 +747,9 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     Args:
         a1: any shape.
         a2: any shape.
+
+    Example:
+        >>> nnp.array_equiv([1, 1], [[1, 1], [1, 1]])
+        Array(True, dtype=bool)
     """
     return equal(a1, a2).all()

@@ -107,6 +107,10 @@ def hstack(arrays: Sequence[ArrayLike]) -> Array:
 
     Args:
         arrays: a sequence of arrays whose shapes agree elsewhere.
+
+    Example:
+        >>> nnp.hstack([nnp.zeros(1), nnp.ones(2)])
+        Array([0., 1., 1.], dtype=float32)
     """
     values = [atleast_1d(x) for x in _several(arrays, "hstack")]
     return concatenate(values, 0 if values[0].spec.ndim == 1 else 1)
@@ -118,6 +122,11 @@ def vstack(arrays: Sequence[ArrayLike]) -> Array:
 
     Args:
         arrays: a sequence of arrays whose shapes agree elsewhere.
+
+    Example:
+        >>> nnp.vstack([nnp.zeros(2), nnp.ones(2)])
+        Array([[0., 0.],
+               [1., 1.]], dtype=float32)
     """
     return concatenate([atleast_2d(x) for x in _several(arrays, "vstack")])
 
@@ -128,6 +137,11 @@ def dstack(arrays: Sequence[ArrayLike]) -> Array:
 
     Args:
         arrays: a sequence of arrays whose shapes agree elsewhere.
+
+    Example:
+        >>> nnp.dstack([nnp.zeros(2), nnp.ones(2)])
+        Array([[[0., 1.],
+                [0., 1.]]], dtype=float32)
     """
     return concatenate([atleast_3d(x) for x in _several(arrays, "dstack")], 2)
 
@@ -138,6 +152,11 @@ def column_stack(arrays: Sequence[ArrayLike]) -> Array:
 
     Args:
         arrays: a sequence of arrays whose shapes agree elsewhere.
+
+    Example:
+        >>> nnp.column_stack([nnp.zeros(2), nnp.ones(2)])
+        Array([[0., 1.],
+               [0., 1.]], dtype=float32)
     """
     return concatenate([x if np.ndim(x) > 1 else reshape(x, (-1, 1)) for x in _several(arrays, "column_stack")], 1)
 

@@ -88,6 +88,10 @@ def ravel(x: ArrayLike, /, order: str = "C") -> Array:
     Args:
         x: any shape.
         order: "C": the last axis runs fastest; "F": the first.
+
+    Example:
+        >>> nnp.ravel(nnp.asarray([[1, 2], [3, 4]]))
+        Array([1, 2, 3, 4], dtype=int64)
     """
     x = to_value(x, "ravel")
     x = x.T if _is_columns_first("ravel", order) else x
@@ -135,6 +139,10 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
     Returns:
         (..., n, m).
+
+    Example:
+        >>> nnp.linalg.matrix_transpose(nnp.ones((2, 3))).shape
+        (3, 2)
     """
     return to_value(x, "matrix_transpose").mT
 
@@ -180,6 +188,10 @@ def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> Array:
         x: any shape.
         axis: axis to move.
         start: axis before which it comes to stand.
+
+    Example:
+        >>> nnp.rollaxis(nnp.ones((2, 3, 4)), 2).shape
+        (4, 2, 3)
     """
     x = to_value(x, "rollaxis")
     at, ndim = to_axis("rollaxis", axis, x.spec.ndim), x.spec.ndim
@@ -196,6 +208,10 @@ def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
         x: any shape.
         axis1: first of the two axes.
         axis2: second of the two axes.
+
+    Example:
+        >>> nnp.swapaxes(nnp.ones((2, 3)), 0, 1).shape
+        (3, 2)
     """
     x = to_value(x, "swapaxes")
     order = list(range(x.spec.ndim))
@@ -382,6 +398,11 @@ def fliplr(x: ArrayLike) -> Array:
 
     Args:
         x: at least two axes.
+
+    Example:
+        >>> nnp.fliplr(nnp.asarray([[1, 2], [3, 4]]))
+        Array([[2, 1],
+               [4, 3]], dtype=int64)
     """
     return flip(x, axis=1)
 
@@ -392,6 +413,11 @@ def flipud(x: ArrayLike) -> Array:
 
     Args:
         x: at least one axis.
+
+    Example:
+        >>> nnp.flipud(nnp.asarray([[1, 2], [3, 4]]))
+        Array([[3, 4],
+               [1, 2]], dtype=int64)
     """
     return flip(x, axis=0)
 

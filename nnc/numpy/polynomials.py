@@ -86,6 +86,10 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     Args:
         a1: (n,), coefficients, the highest power first.
         a2: (m,), coefficients, the highest power first.
+
+    Example:
+        >>> nnp.polysub(nnp.asarray([1.0, 2.0]), nnp.asarray([1.0]))
+        Array([1., 1.], dtype=float32)
     """
     p, q = _same_length("polysub", a1, a2)
     return el.subtract(p, q)

@@ -375,6 +375,10 @@ def ptp(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
         x: real, any shape.
         axis: axis or axes to remove; None all.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nnp.ptp(nnp.asarray([1, 7, 3]))
+        Array(6, dtype=int64)
     """
     return el.subtract(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
@@ -425,6 +429,10 @@ def argmin(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) 
         x: bool or real, any shape.
         axis: axis to remove; None searches the flattened array.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nnp.argmin(nnp.asarray([3, 1, 2]))
+        Array(1, dtype=int64)
     """
     return _arg_extreme("argmin", commands.argmin, x, axis, keepdims)
 
@@ -462,6 +470,10 @@ def all(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, where: Ar
         axis: axis or axes to remove; None all.
         keepdims: keep the axes with size 1.
         where: bools that broadcast to `x`: which elements count.
+
+    Example:
+        >>> nnp.all(nnp.asarray([True, False]))
+        Array(False, dtype=bool)
     """
     return _apply("all", commands.reduce_and, ANY_DTYPE, el.as_bool(x, "all"), axis, keepdims, where, True)
 
@@ -474,6 +486,10 @@ def count_nonzero(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False)
         x: any shape.
         axis: axis or axes to remove; None all.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nnp.count_nonzero(nnp.asarray([0, 3, 4]))
+        Array(2, dtype=int64)
     """
     return sum(el.as_bool(x, "count_nonzero"), axis, keepdims=keepdims)
 

@@ -594,6 +594,10 @@ def flatnonzero(x: ArrayLike, *, size: int | None = None, fill_value: ArrayLike 
         x: any shape.
         size: how many to return, so that traced values work; see `nonzero`.
         fill_value: stands for missing indices.
+
+    Example:
+        >>> nnp.flatnonzero(nnp.asarray([0, 3, 4]))
+        Array([1, 2], dtype=int64)
     """
     return nonzero(manipulation.ravel(x), size=size, fill_value=fill_value)[0]
 

@@ -277,6 +277,10 @@ def setdiff1d(
         assume_unique: a promise that no element occurs twice; it is not needed.
         size: how many to return, so that traced values work; see `unique`.
         fill_value: stands for missing elements; see `unique`.
+
+    Example:
+        >>> nnp.setdiff1d([1, 2, 3], [2])
+        Array([1, 3], dtype=int64)
     """
     return _distinct("setdiff1d", x1, x2, lambda elements, x, y: ~isin(elements, y), False, size, fill_value)
 

@@ -273,6 +273,10 @@ def bartlett(M: int) -> Array:  # noqa: N803  (NumPy's name)
 
     Returns:
         (M,), float32.
+
+    Example:
+        >>> nnp.bartlett(3)
+        Array([0., 1., 0.], dtype=float32)
     """
     return _window("bartlett", M, np.bartlett)
 
@@ -286,6 +290,10 @@ def blackman(M: int) -> Array:  # noqa: N803
 
     Returns:
         (M,), float32.
+
+    Example:
+        >>> nnp.blackman(3).round(3)
+        Array([-0.,  1., -0.], dtype=float32)
     """
     return _window("blackman", M, np.blackman)
 
@@ -316,6 +324,10 @@ def hanning(M: int) -> Array:  # noqa: N803
 
     Returns:
         (M,), float32.
+
+    Example:
+        >>> nnp.hanning(3)
+        Array([0., 1., 0.], dtype=float32)
     """
     return _window("hanning", M, np.hanning)
 

@@ -167,6 +167,10 @@ def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Array:
     Args:
         x: any shape; broadcasts with `y`.
         y: above -1, any shape.
+
+    Example:
+        >>> nnc.scipy.special.xlog1py(0.0, -1.0)
+        Array(0., dtype=float32)
     """
     return _times_log("xlog1py", el.log1p, 0.0, x, y)
 

@@ -386,6 +386,10 @@ def nanmean(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, 
         axis: axis or axes to remove; None all.
         dtype: dtype of the mean; by default as in `mean`.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nnp.nanmean(nnp.asarray([1.0, nnp.nan]))
+        Array(1., dtype=float32)
     """
     values, there = _without_nan(x, "nanmean", 0)
     return red.mean(values, axis, dtype, keepdims=keepdims, where=there)
@@ -403,6 +407,10 @@ def nanvar(
         dtype: dtype to compute in; by default as in `var`.
         ddof: subtracted from the number of elements.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nnp.nanvar(nnp.asarray([1.0, 3.0, nnp.nan]))
+        Array(1., dtype=float32)
     """
     values, there = _without_nan(x, "nanvar", 0)
     return red.var(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
@@ -420,6 +428,10 @@ def nanstd(
         dtype: dtype to compute in; by default as in `std`.
         ddof: subtracted from the number of elements.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nnp.nanstd(nnp.asarray([1.0, 3.0, nnp.nan]))
+        Array(1., dtype=float32)
     """
     values, there = _without_nan(x, "nanstd", 0)
     return red.std(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
@@ -440,6 +452,10 @@ def nanmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
         x: any shape.
         axis: axis or axes to remove; None all.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nnp.nanmax(nnp.asarray([1.0, nnp.nan]))
+        Array(1., dtype=float32)
     """
     return _nan_extreme("nanmax", x, axis, keepdims, -math.inf)
 
@@ -452,6 +468,10 @@ def nanmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
         x: any shape.
         axis: axis or axes to remove; None all.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nnp.nanmin(nnp.asarray([1.0, nnp.nan]))
+        Array(1., dtype=float32)
     """
     return _nan_extreme("nanmin", x, axis, keepdims, math.inf)
 

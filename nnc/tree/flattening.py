@@ -78,6 +78,10 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     Args:
         treedef: a structure.
         leaves: as many values as it has leaves.
+
+    Example:
+        >>> nnc.tree.unflatten(nnc.tree.structure({"a": 0, "b": 0}), [1, 2])
+        {'a': 1, 'b': 2}
     """
     return treedef.unflatten(leaves)
 
@@ -98,6 +102,10 @@ def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Array]:
     Args:
         tree: a pytree.
         is_leaf: whether a node is a leaf although it is a container.
+
+    Example:
+        >>> nnc.tree.leaves({"b": 1, "a": [2, 3]})
+        [2, 3, 1]
     """
     return flatten(tree, is_leaf)[0]
 
@@ -108,6 +116,10 @@ def structure(tree: Any, is_leaf: IsLeaf = None) -> TreeDef:
     Args:
         tree: a pytree.
         is_leaf: whether a node is a leaf although it is a container.
+
+    Example:
+        >>> nnc.tree.structure({"a": 1}) == nnc.tree.structure({"a": 2})
+        True
     """
     return flatten(tree, is_leaf)[1]
 
@@ -117,6 +129,10 @@ def all_leaves(leaves: Iterable[Any]) -> bool:
 
     Args:
         leaves: any objects.
+
+    Example:
+        >>> nnc.tree.all_leaves([1, 2.0]), nnc.tree.all_leaves([1, [2]])
+        (True, False)
     """
     return all(structure(leaf).is_leaf() for leaf in leaves)
 

@@ -157,6 +157,10 @@ def transpose(outer: TreeDef, inner: TreeDef, tree: Any) -> Any:
         outer: structure of the trees to turn inside out.
         inner: structure of each of their leaves.
         tree: a tree of structure outer, of trees of structure inner.
+
+    Example:
+        >>> nnc.tree.transpose(nnc.tree.structure([0, 0]), nnc.tree.structure({"a": 0}), [{"a": 1}, {"a": 2}])
+        {'a': [1, 2]}
     """
     return optree.tree_transpose(outer, inner, tree)
 

@@ -29,6 +29,10 @@ def is_array(leaf: Any) -> bool:
 
     Args:
         leaf: any object.
+
+    Example:
+        >>> nnc.tree.is_array(nnp.ones(2)), nnc.tree.is_array("name")
+        (True, False)
     """
     return is_array_type(type(leaf))
 
