@@ -15,8 +15,11 @@ import nnc
 
 MOST = 64  # names on a page: a module with more has a page for each of its files
 INSIDE = ("nnc.lower", "nnc.backends", "nnc.commands", "nnc.trace")  # layers from which users import nothing
-FILES = ("nnc.errors", "nnc.typing", "nnc.tree", "nnc.nn.initializers", "nnc.numpy.fft", "nnc.numpy.linalg")
 OPTIONS = {"nnc.Array": {"inherited_members": True}}  # of mkdocstrings; its methods are those of NumPy's arrays
+FILES = (
+    "nnc.errors", "nnc.typing", "nnc.tree", "nnc.nn.initializers", "nnc.numpy.fft", "nnc.numpy.linalg",
+    "nnc.optim.assignment", "nnc.optim.microbatching", "nnc.optim.perturbations", "nnc.optim.second_order",
+)  # fmt: skip
 IMPORTED = "Examples run where the names of their module are imported, NumPy as `np`, `nnc`, and `nnc.numpy` as `nnp`."
 SECTIONS = {  # of the menu, and the modules in it, with those inside of them; the last that fits counts
     "nnc": ("nnc",),

@@ -6,6 +6,8 @@ import base64
 import html
 import struct
 import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,38 @@ def show_array(title: str, values: np.ndarray[Any, Any], text: str) -> str:
     """
     picture = draw(values)
     return f"<div><b>{html.escape(title)}</b>{'' if picture is None else picture}<pre>{html.escape(text)}</pre></div>"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A line of a tree, and the lines below it.
+
+    Args:
+        text: one line.
+        parts: below it, none of a leaf.
+    """
+
+    text: str
+    parts: Sequence[Branch] = ()
+
+
+def show_tree(root: Branch, depth: int = 1) -> str:
+    """A tree whose branches open and close with a click.
+
+    Args:
+        root: its first line is the title.
+        depth: how many levels of branches are open at first.
+    """
+    return f'<div style="font-family:monospace">{_branch(root, depth)}</div>'
+
+
+def _branch(branch: Branch, depth: int) -> str:
+    line = html.escape(branch.text)
+    if not branch.parts:
+        return f'<div style="margin-left:1em">{line}</div>'
+    parts = "".join(_branch(part, depth - 1) for part in branch.parts)
+    summary = f'<summary style="cursor:pointer">{line}</summary>'
+    return f'<details style="margin-left:1em"{" open" if depth > 0 else ""}>{summary}{parts}</details>'
 
 
 def draw(values: np.ndarray[Any, Any]) -> str | None:

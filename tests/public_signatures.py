@@ -5,6 +5,7 @@ python -m tests.public_signatures        renews public_signatures.txt: read the 
 
 from __future__ import annotations
 
+import enum
 import importlib
 import inspect
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ MODULES = (
     "nnc.optim", "nnc.tree", "nnc.io", "nnc.data", "nnc.debug", "nnc.graph", "nnc.testing", "nnc.view", "nnc.scipy.special",
     "nnc.scipy.linalg", "nnc.distributed", "nnc.scipy.sparse.linalg",
     "nnc.scipy.optimize", "nnc.scipy.integrate", "nnc.optim.tree_utils",
+    "nnc.optim.assignment", "nnc.optim.microbatching", "nnc.optim.perturbations", "nnc.optim.second_order",
     "nnc.scipy.signal",
     "nnc.scipy.stats",
     *(module.__name__ for _, module in inspect.getmembers(stats, inspect.ismodule) if hasattr(module, "__all__")),
@@ -32,7 +34,9 @@ def shown(value: Any) -> str:
 
 
 def signature_text(function: Any) -> str:
-    """Returns the parameters with their defaults, without annotations."""
+    """Returns the parameters with their defaults, without annotations; the members of an enumeration."""
+    if isinstance(function, enum.EnumType):
+        return f"({', '.join(member.name for member in function)})"
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

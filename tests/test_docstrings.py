@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import logging
 from collections.abc import Callable, Iterator
@@ -33,7 +34,7 @@ def signatures() -> Iterator[tuple[str, Callable[..., Any], bool]]:
 
 
 def signatures_of_class(where: str, cls: type) -> Iterator[tuple[str, Callable[..., Any], bool]]:
-    if not issubclass(cls, BaseException) and not getattr(cls, "_is_protocol", False):
+    if not issubclass(cls, (BaseException, enum.Enum)) and not getattr(cls, "_is_protocol", False):
         yield where, cls, False
     for name in dir(cls):
         static, method = inspect.getattr_static(cls, name), getattr(cls, name)

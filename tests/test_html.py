@@ -85,11 +85,30 @@ def test_programs_are_shown_as_their_text() -> None:
     model = nnc.nn.MLP(4, 2, width=8, depth=1, key=nnc.random.key(0))
     summary = nnc.nn.summary(model, nnp.ones((3, 4)))
     plans = (executable.memory_plan, executable.schedule, executable.cost, summary)
-    for shown in (lowered, lowered.graph, executable, *plans, model):
-        assert read(shown._repr_html_()).endswith(repr(model) if shown is model else str(shown))
+    for shown in (lowered, lowered.graph, executable, *plans):
+        assert read(shown._repr_html_()).endswith(str(shown))
     assert str(lowered) == lowered.as_text() and str(executable) == executable.as_text()
     assert repr(lowered).startswith("<Lowered for cpu: <Graph <lambda>: 1 inputs")
     assert repr(executable).startswith("<Executable for cpu: <Graph <lambda>: 1 inputs")
+
+
+def test_models_are_trees_with_the_numbers_of_their_parameters() -> None:
+    class Model(nnc.nn.Module):
+        parts: dict[str, Any]
+        norm: nnc.nn.BatchNorm
+        name: str = "<b>"
+
+    keys = nnc.random.split(nnc.random.key(0))
+    model = Model({"a": [nnc.nn.Linear(2, 3, key=k) for k in keys], "none": None}, nnc.nn.BatchNorm(4))
+    html = model._repr_html_()
+    count = sum(x.size for x in nnc.nn.parameters(model).values())
+    text = read(html)
+    assert text.startswith(
+        f"Model, {count} parametersparts: dict of 2, 18 parametersa: list of 2, 18 parameters0: Linear, 9 parameters"
+    )
+    assert "norm: BatchNorm, 8 parametersscale: float32[4]" in text and "mean: float32[4], state" in text
+    assert "name: '<b>'" in text and html.count("<details") == 6 and html.count(" open>") == 1
+    assert read(nnc.eval_shape(lambda: model)._repr_html_()) == text
 
 
 def test_text_is_escaped() -> None:

@@ -160,7 +160,6 @@ OPTAX: Rows = {
     "scale_gradient": "nnc.stop_gradient(x) * (1 - s) + x * s",
     "init_empty_state": "nnc.optim.EmptyState()",
     "inject_stateful_hyperparams": "nnc.optim.inject_hyperparams(f)",
-    "second_order": ("nnc.hvp(f, primals, tangents)", "and `nnc.hessian`"),
     "power_iteration": "nnc.numpy.linalg.norm(x, 2)",
     "schedules": "nnc.optim",
     "Params": "object",

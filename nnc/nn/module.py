@@ -10,10 +10,10 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
-from nnc import tree
+from nnc import dtypes, tree
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import spec_of
-from nnc.html import show_text
+from nnc.html import Branch, show_tree
 from nnc.spelling import spelled
 from nnc.tracebacks import api_boundary, arguments_misfit
 from nnc.typing import A
@@ -118,7 +118,7 @@ class Module:
         return _text(self, "")
 
     def _repr_html_(self) -> str:
-        return show_text(type(self).__name__, repr(self))
+        return show_tree(_tree("", self, False)[0])
 
 
 def _field_names(cls: type) -> tuple[str, ...]:
@@ -227,6 +227,28 @@ def _is_default(value: Any, default: Any) -> bool:
     return value is default or (
         type(value) is type(default) and isinstance(value, (int, float, str)) and value == default
     )
+
+
+def _tree(name: str, value: Any, is_state: bool) -> tuple[Branch, int]:
+    """The branch of a part of a model, and the number of elements of its parameters."""
+    label = f"{name}: " if name else ""
+    if isinstance(value, Module):
+        cls: type = type(value)
+        marks = {item.name: bool(item.metadata.get("state")) for item in dataclasses.fields(cls)}
+        parts = [_tree(field, getattr(value, field), is_state or marks[field]) for field in _shown_fields(value)]
+        title = type(value).__name__
+    elif is_container(value) and value:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        parts = [_tree(str(key), part, is_state) for key, part in items]
+        title = f"{type(value).__name__} of {len(value)}"
+    else:
+        is_array = hasattr(value, "spec") or isinstance(value, np.ndarray)
+        is_parameter = is_array and not is_state and dtypes.is_inexact(value.dtype)
+        text = f"{label}{_text(value, '')}{', state' if is_array and is_state else ''}"
+        return Branch(text), int(value.size) if is_parameter else 0
+    count = sum(n for _, n in parts)
+    noun = "parameter" if count == 1 else "parameters"
+    return Branch(f"{label}{title}, {count:,} {noun}", [branch for branch, _ in parts]), count
 
 
 def _bracketed(left: str, parts: list[tuple[str, Any]], right: str, indent: str) -> str:

@@ -15,6 +15,7 @@ parts of the parameters, `MultiSteps` over several gradients, `lookahead`, `ema`
 from typing import TYPE_CHECKING
 
 from nnc.migration import module_getattr
+from nnc.optim import assignment, microbatching, perturbations, second_order
 from nnc.optim.accumulate import (
     EmaState,
     LookaheadParams,
@@ -108,6 +109,8 @@ from nnc.optim.clipping import (
     clip_by_global_norm,
     clip_by_norm,
     global_norm,
+    unitwise_clip,
+    unitwise_norm,
 )
 from nnc.optim.cocob import (
     COCOBState,
@@ -191,6 +194,7 @@ from nnc.optim.mechanic import (
     MechanicState,
     mechanize,
 )
+from nnc.optim.microbatching import microbatch
 from nnc.optim.moments import (
     ScaleByAdamState,
     ScaleByAmsgradState,
@@ -434,6 +438,7 @@ __all__ = [
     "apply_every",
     "apply_if_finite",
     "apply_updates",
+    "assignment",
     "centralize",
     "chain",
     "clip",
@@ -475,6 +480,8 @@ __all__ = [
     "masked",
     "measure_with_ema",
     "mechanize",
+    "microbatch",
+    "microbatching",
     "momo",
     "momo_adam",
     "monitor",
@@ -494,6 +501,7 @@ __all__ = [
     "per_example_global_norm_clip",
     "per_example_layer_norm_clip",
     "periodic_update",
+    "perturbations",
     "piecewise_constant_schedule",
     "piecewise_interpolate_schedule",
     "polyak_sgd",
@@ -562,6 +570,7 @@ __all__ = [
     "schedule_free_adamw",
     "schedule_free_eval_params",
     "schedule_free_sgd",
+    "second_order",
     "select_tree",
     "selective_transform",
     "set_to_zero",
@@ -580,6 +589,8 @@ __all__ = [
     "stateless",
     "stateless_with_tree_map",
     "trace",
+    "unitwise_clip",
+    "unitwise_norm",
     "value_and_grad_from_state",
     "warmup_constant_schedule",
     "warmup_cosine_decay_schedule",

@@ -9,9 +9,11 @@ import nnc.numpy as nnp
 from nnc import dtypes, tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype, result_dtype
+from nnc.errors import ShapeError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_scalar, is_trainable
 from nnc.optim.base import GradientTransformation, map_trainable, number, stateless, widen
 from nnc.spelling import spelled
+from nnc.typing import ArrayLike
 
 
 def squared_magnitude(x: Array) -> Array:
@@ -167,6 +169,51 @@ def adaptive_grad_clip(
         return map_trainable(where, shrink, "updates", updates, params=params)
 
     return stateless(where, update)
+
+
+@spelled
+def unitwise_norm(x: ArrayLike, axis: int | tuple[int, ...] | None = None) -> Array:
+    """Returns the norm of each unit, the weights that are summed in one output, in the shape of x.
+
+    Args:
+        x: floats.
+        axis: the axes of a norm; None: as `adaptive_grad_clip` chooses them.
+
+    Example:
+        >>> nnc.optim.unitwise_norm(nnp.asarray([[3.0, 1.0], [4.0, 0.0]]))
+        Array([[5., 1.],
+               [5., 1.]], dtype=float32)
+    """
+    x = asarray(x)
+    return nnp.broadcast_to(_unit_norm(x, axis), x.shape)
+
+
+@spelled
+def unitwise_clip(g_norm: ArrayLike, max_norm: ArrayLike, grad: ArrayLike, div_eps: Scalar = 1e-6) -> Array:
+    """Limits a gradient unit by unit: g · min(1, max_norm / g_norm), where g_norm is at least max_norm.
+
+    Args:
+        g_norm: norms of the units of the gradient, from `unitwise_norm`.
+        max_norm: the largest norms, in the shape of g_norm.
+        grad: the gradient, in the shape of g_norm.
+        div_eps: least g_norm to divide by.
+
+    Raises:
+        ShapeError: shapes differ.
+
+    Example:
+        >>> g = nnp.asarray([3.0, 4.0])
+        >>> nnc.optim.unitwise_clip(nnc.optim.unitwise_norm(g), nnp.ones(2), g)
+        Array([0.6, 0.8], dtype=float32)
+    """
+    norms, most, g = asarray(g_norm), asarray(max_norm), asarray(grad)
+    if not norms.shape == most.shape == g.shape:
+        raise user_error(
+            ShapeError, "unitwise_clip", "the shapes differ.",
+            operands={"g_norm": norms.spec, "max_norm": most.spec, "grad": g.spec},
+            fix="pass norms of the gradient's shape, as unitwise_norm gives them.",
+        )  # fmt: skip
+    return nnp.where(norms < most, g, g * (most / nnp.maximum(norms, number(div_eps, norms.dtype))))
 
 
 def _unit_norm(x: Array, axis: int | tuple[int, ...] | None) -> Array:

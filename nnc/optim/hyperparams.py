@@ -13,22 +13,24 @@ from nnc import dtypes, tree
 from nnc.array import asarray
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import check_state
-from nnc.optim.base import GradientTransformation, extended, run_update
+from nnc.optim.base import GradientTransformation, GradientTransformationExtraArgs, extended, run_update
 from nnc.optim.transforms import zero_count
 from nnc.spelling import spelled
 
 
 class InjectHyperparamsState(NamedTuple):
-    """Count of updates, the hyperparameters as 0-d arrays by name, the inner state.
+    """Count of updates, the hyperparameters as 0-d arrays by name, the states of their schedules, the inner state.
 
     Attributes:
         count: how many updates were made, a 0-d integer.
         hyperparams: 0-d arrays by name.
+        hyperparams_states: states of stateful schedules by name.
         inner_state: state of the inner transformation.
     """
 
     count: Any
     hyperparams: dict[str, Any]
+    hyperparams_states: dict[str, Any]
     inner_state: Any
 
 
@@ -40,6 +42,9 @@ def inject_hyperparams(
 
     `state.hyperparams` shows the values of the last update. Numbers there may be replaced between updates without a new trace;
     values of schedules are computed anew from the count each time.
+
+    A schedule with a state has methods `init() -> state`, `update(state, **extra) -> state` and `__call__(state, **extra)`;
+    `extra` are the keyword arguments of the optimizer's `update`, such as the loss.
 
     Defaults stay constants, unlike in Optax: pass the arguments that are to change.
 
@@ -72,24 +77,33 @@ def inject_hyperparams(
         bound = signature.bind(*args, **kwargs)
         dynamic = {name: x for name, x in bound.arguments.items() if name not in static and _is_number(x)}
         schedules = {name: x for name, x in bound.arguments.items() if name not in static and callable(x)}
+        stateful: dict[str, Any] = {
+            name: f for name, f in schedules.items() if hasattr(f, "init") and hasattr(f, "update")
+        }
         fixed = {name: x for name, x in bound.arguments.items() if name not in dynamic and name not in schedules}
 
         def build(values: dict[str, Any]) -> GradientTransformation:
             return inner_factory(**fixed, **values)
 
-        def at(count: Any, values: dict[str, Any]) -> dict[str, Any]:
-            return {**values, **{name: _scalar(schedule(count)) for name, schedule in schedules.items()}}
+        def at(count: Any, values: dict[str, Any], states: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+            """The values of this update: a stateful schedule gets its state, any other the count."""
+            found = {k: f(states[k], **extra) if k in stateful else f(count) for k, f in schedules.items()}
+            return {**values, **{name: _scalar(x) for name, x in found.items()}}
 
         def init_fn(params: Any) -> InjectHyperparamsState:
-            values = at(zero_count(), {name: _scalar(x) for name, x in dynamic.items()})
-            return InjectHyperparamsState(zero_count(), values, build(values).init(params))
+            states = {name: f.init() for name, f in stateful.items()}
+            values = at(zero_count(), {name: _scalar(x) for name, x in dynamic.items()}, states, {})
+            return InjectHyperparamsState(zero_count(), values, states, build(values).init(params))
 
         def update_fn(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
             check_state("inject_hyperparams", state, InjectHyperparamsState)
-            values = at(state.count, state.hyperparams)
+            values = at(state.count, state.hyperparams, state.hyperparams_states, extra)
+            states = {name: f.update(state.hyperparams_states[name], **extra) for name, f in stateful.items()}
             updates, inner_state = run_update(build(values), updates, state.inner_state, params, extra)
-            return updates, InjectHyperparamsState(state.count + 1, values, inner_state)
+            return updates, InjectHyperparamsState(state.count + 1, values, states, inner_state)
 
+        if stateful:  # they may read the extra arguments
+            return GradientTransformationExtraArgs(init_fn, update_fn)
         return extended(init_fn, update_fn, first)
 
     return make
