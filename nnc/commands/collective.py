@@ -45,6 +45,11 @@ equalises: Attribute[bool] = Attribute(
     "equalises", "the result is the same at all places along the axis whose number of the place is the last operand"
 )
 
+by_elements: Attribute[bool] = Attribute(
+    "by_elements",
+    "each element of the result depends on the elements at its place alone: operands may be joined into one",
+)
+
 
 def _check_index(name: str, index: TensorSpec) -> None:
     if index != INDEX:
@@ -128,7 +133,7 @@ psum: Command = register(
     "psum", 2, infer=_psum_infer,
     reference=_in_one_process(lambda x, index, *, size, **params: (x * np.asarray(size, x.dtype)).astype(x.dtype)),
     derivative=_linear(lambda *x, **p: psum(*x, **p), lambda *x, **p: pvary(*x, **p)),
-    batch=_psum_batch, effect="collective", equalises=True, cost=lambda x, index, **params: x.size,
+    batch=_psum_batch, effect="collective", equalises=True, by_elements=True, cost=lambda x, index, **params: x.size,
 )  # fmt: skip
 
 
@@ -166,7 +171,7 @@ def _extremum(name: str, reduce: Command) -> Command:
 
     command = register(
         name, 2, infer=infer, reference=_in_one_process(lambda x, index, **params: np.array(x)), derivative=Derivative(jvp),
-        batch=batch, effect="collective", equalises=True, cost=lambda x, index, **params: x.size,
+        batch=batch, effect="collective", equalises=True, by_elements=True, cost=lambda x, index, **params: x.size,
     )  # fmt: skip
     return command
 

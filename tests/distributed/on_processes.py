@@ -174,6 +174,8 @@ def training_is_training_on_the_whole_batch() -> None:
             found, expected = many(*a, X, Y), one(*b, X, Y)
             same(found, expected, 1e-9)
             a, b = found[:2], expected[:2]
+    steps = str(many.lower(*a, X, Y).compile().schedule).splitlines()
+    assert sum("psum" in step for step in steps) == 1, steps  # gradients, loss and metrics in one bucket
 
 
 @check

@@ -15,6 +15,7 @@ from nnc.lower.passes.loops.hoist_products import hoist_products
 from nnc.lower.passes.loops.licm import licm
 from nnc.lower.passes.loops.sink_products import sink_products
 from nnc.lower.passes.loops.sink_sums import sink_sums
+from nnc.lower.passes.memory.buckets import buckets
 from nnc.lower.passes.memory.delay_cheap import delay_cheap
 from nnc.lower.passes.memory.keep_packed import keep_packed
 from nnc.lower.passes.memory.layout import layout
@@ -35,6 +36,7 @@ from nnc.lower.passes.simplify.split_sums import split_sums
 from nnc.lower.passes.simplify.subpixel import subpixel
 
 __all__ = [
+    "buckets",
     "combine",
     "contract_products",
     "cse",
