@@ -29,6 +29,20 @@ SIGNATURES: dict[str, str] = {
     RUN_STEP: "ppp",  # handle of the step, stream, parameters
 }
 
+GRAPH_SIGNATURES: dict[str, str] = {  # of functions that Python calls
+    "cuGraphCreate": "pu",  # graph, flags
+    "cuGraphAddKernelNode_v2": "pppqp",  # node, graph, dependencies, their number, parameters
+    "cuGraphAddChildGraphNode": "pppqp",  # node, graph, dependencies, their number, child
+    "cuGraphInstantiateWithFlags": "ppq",  # executable graph, graph, flags
+    "cuGraphExecKernelNodeSetParams_v2": "ppp",  # executable graph, node, parameters
+    "cuGraphExecChildGraphNodeSetParams": "ppp",  # executable graph, node, child
+    "cuGraphLaunch": "pp",  # executable graph, stream
+    "cuGraphExecDestroy": "p",  # executable graph
+    "cuGraphDestroy": "p",  # graph
+    "cuStreamBeginCapture_v2": "pu",  # stream, mode
+    "cuStreamEndCapture": "pp",  # stream, graph
+}
+
 
 def place_in_table(name: str) -> int:
     """Returns the position of a function in the table."""
@@ -42,4 +56,5 @@ def llvm_types(name: str) -> list[str]:
 
 def c_function(name: str) -> Any:
     """Returns the type of a function, for ctypes."""
-    return ctypes.CFUNCTYPE(ctypes.c_int32, *[_C_TYPES[letter] for letter in SIGNATURES[name]])
+    letters = SIGNATURES.get(name) or GRAPH_SIGNATURES[name]
+    return ctypes.CFUNCTYPE(ctypes.c_int32, *[_C_TYPES[letter] for letter in letters])

@@ -181,8 +181,9 @@ class CapturedGraph(Protocol):
         """The kernels, each with `addresses` of its operands, which may be replaced between launches."""
         ...
 
-    def launch(self, stream: Any) -> None:
-        """Queues all work behind that of a stream, whose later work comes behind it.
+    def launch(self, stream: Any) -> bool:
+        """Queues all work behind that of a stream, whose later work comes behind it. False where a library's call for the
+        present addresses cannot be captured: nothing is queued then.
 
         Args:
             stream: of the device.
@@ -226,13 +227,9 @@ class Driver(Protocol):
         """
         ...
 
-    @property
-    def can_capture(self) -> bool:
-        """Whether work can be captured."""
-        ...
-
-    def begin_capture(self, stream: Any) -> None:
-        """Notes the work that is given to a stream, and to streams that wait for it, instead of queueing it.
+    def begin_capture(self, stream: Any) -> Any:
+        """Notes the work that is given to a stream, and to streams that wait for it, instead of queueing it, until the capture
+        ends in this thread. Returns the table of the functions that do so.
 
         Args:
             stream: in which the capture begins, and ends.

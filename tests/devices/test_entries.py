@@ -14,10 +14,10 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.devices import find_device
+from nnc.devices.capture import Tracker
 from nnc.devices.memory import DeviceMemory
 from nnc.devices.sim import SimDevice, SimKernel, SimPool, SimStream
 from nnc.devices.sim import driver as sim_driver
-from nnc.devices.sim.graph import Tracker
 from nnc.errors import ArgumentError, DeviceError, MemoryBudgetError, OutOfBoundsError
 from nnc.lower.program import device_frame
 from nnc.lower.program.device_frame import DeviceFrame

@@ -119,20 +119,34 @@ class _Products:
             addresses: of the operands, the bias where there is one, the result and the workspace.
             stream: the handle of a stream.
         """
+        if not self.capture(addresses, stream):
+            self._otherwise(addresses, stream)
+
+    def capture(self, addresses: Sequence[int], stream: int) -> bool:
+        """Queues the products by the library alone; False where it has no algorithm: nothing is queued then.
+
+        Args:
+            addresses: of the operands, the bias where there is one, the result and the workspace.
+            stream: the handle of a stream.
+        """
         x, y, *bias = addresses[: 2 + self._has_bias]
         out, *workspace = addresses[2 + self._has_bias :]
         if self._turned:
             x, y = y, x
-        for by_x, by_y, by_out in self._iterations():
-            given = (y + by_y, x + by_x, out + by_out)
-            alignments = tuple(math.gcd(address, _MOST_ALIGNED) for address in given)
-            if alignments not in self._plans:
-                self._plans[alignments] = self._library.plan(self._problem, alignments)
-            product = self._plans[alignments]
-            if product is None:
-                self._otherwise(addresses, stream)  # computes all
-                return
-            self._library.run(product, (*given, *bias), workspace[0] if workspace else 0, stream)
+        given = [(y + by_y, x + by_x, out + by_out) for by_x, by_y, by_out in self._iterations()]
+        products = [product for product in map(self._plan, given) if product is not None]
+        if len(products) < len(given):
+            return False
+        for product, each in zip(products, given, strict=True):
+            self._library.run(product, (*each, *bias), workspace[0] if workspace else 0, stream)
+        return True
+
+    def _plan(self, addresses: Sequence[int]) -> Product | None:
+        """The library's way for matrices at these addresses."""
+        alignments = tuple(math.gcd(address, _MOST_ALIGNED) for address in addresses)
+        if alignments not in self._plans:
+            self._plans[alignments] = self._library.plan(self._problem, alignments)
+        return self._plans[alignments]
 
     def _iterations(self) -> Iterator[tuple[int, int, int]]:
         """The distances of x, y and out in the loops around the batches."""

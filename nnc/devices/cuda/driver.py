@@ -5,19 +5,16 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from nnc.devices.cuda.context import Context
+from nnc.devices.cuda.graphs import Capture, CudaGraph, StepRun
 from nnc.devices.cuda.libraries import failure
 from nnc.devices.cuda.streams import CudaStream
 from nnc.devices.driver import FAILED, RUN_STEP, SIGNATURES, c_function
-from nnc.devices.protocol import CapturedGraph
-from nnc.errors import InternalError
 
 _STEPS = 1 << 62  # the first handle of a step: no address of the host, as the handles of CUDA are
-
-StepRun = Callable[[Sequence[int], int], None]  # addresses of the operands, and the handle of the stream
 
 
 class CudaDriver:
@@ -27,12 +24,12 @@ class CudaDriver:
         context: of the device.
     """
 
-    can_capture = False  # steps that run from Python cannot be, and no captured graph was ever tried
-
     def __init__(self, context: Context) -> None:
         self._context = context
         self._events: dict[int, Any] = {}  # CuPy's, by handle
         self._steps: dict[int, tuple[int, StepRun]] = {}  # how many operands, and the work
+        self._kernels: dict[int, int] = {}  # how many parameters, by handle
+        self._captures: dict[int, Capture] = {}  # by thread
         self._numbers = itertools.count(_STEPS)
         self._errors: dict[int, BaseException] = {}  # by thread
         self._run_step = c_function(RUN_STEP)(self._guarded)
@@ -47,7 +44,10 @@ class CudaDriver:
         Args:
             code: its result.
         """
-        found = self._errors.pop(threading.get_ident(), None) if code == FAILED else None
+        thread = threading.get_ident()
+        found = self._errors.pop(thread, None) if code == FAILED else None
+        if thread in self._captures:
+            found = self._captures[thread].error
         return found or failure(self._context.name, self._context.libraries.text_of(code))
 
     def new_event(self) -> int:
@@ -65,6 +65,16 @@ class CudaDriver:
         """
         return stream.handle
 
+    def add_kernel(self, handle: int, parameters: int) -> int:
+        """Notes a kernel, and returns its handle.
+
+        Args:
+            handle: the driver's.
+            parameters: how many addresses it is given.
+        """
+        self._kernels[handle] = parameters
+        return handle
+
     def add_step(self, operands: int, run: StepRun) -> int:
         """Returns the handle of a step that runs from Python.
 
@@ -77,7 +87,7 @@ class CudaDriver:
         return number
 
     def release(self, handles: Iterable[int]) -> None:
-        """Forgets steps and events.
+        """Forgets kernels, steps and events.
 
         Args:
             handles: of them.
@@ -85,6 +95,7 @@ class CudaDriver:
         for handle in handles:
             self._events.pop(handle, None)
             self._steps.pop(handle, None)
+            self._kernels.pop(handle, None)
 
     def _guarded(self, step: int, stream: int, parameters: int) -> int:
         try:
@@ -96,21 +107,23 @@ class CudaDriver:
             return FAILED
         return 0
 
-    def begin_capture(self, stream: CudaStream) -> None:
-        """Raises an error: see `can_capture`.
+    def begin_capture(self, stream: CudaStream) -> Any:
+        """Begins to note launches, and returns the table of the functions that do so, for this thread.
 
         Args:
-            stream: of the device.
+            stream: in which the capture begins, and ends.
+        """
+        capture = self._captures[threading.get_ident()] = Capture(stream.handle, self._kernels, self._steps)
+        return capture.table
+
+    def end_capture(self) -> CudaGraph:
+        """Returns the launches that were noted.
 
         Raises:
-            InternalError: in any case.
+            DeviceError: a stream of the capture does not join the one in which it began.
         """
-        raise InternalError(f"{self._context.name}: launches are not captured")
-
-    def end_capture(self) -> CapturedGraph:
-        """Raises an error: see `can_capture`."""
-        raise InternalError(f"{self._context.name}: launches are not captured")
+        return CudaGraph(self._context, self._captures.pop(threading.get_ident()).finish())
 
     def drop_capture(self) -> None:
-        """Raises an error: see `can_capture`."""
-        raise InternalError(f"{self._context.name}: launches are not captured")
+        """Ends a capture that failed."""
+        del self._captures[threading.get_ident()]

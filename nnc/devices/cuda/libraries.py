@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from nnc.devices.driver import RUN_STEP, SIGNATURES, c_function
+from nnc.devices.driver import GRAPH_SIGNATURES, RUN_STEP, SIGNATURES, c_function
 from nnc.errors import DeviceError, UnsupportedError, user_error
 
 _DRIVER = "libcuda.so.1"
@@ -26,12 +26,14 @@ class Libraries:
         cupy: the module.
         cupyx: the module.
         functions: the driver's functions that compiled code calls, by name.
+        graph_functions: the driver's functions for captured graphs, by name.
         text_of: the driver's name and description of an error, given its number.
     """
 
     cupy: Any
     cupyx: Any
     functions: Mapping[str, Any]
+    graph_functions: Mapping[str, Any]
     text_of: Any
 
 
@@ -68,6 +70,7 @@ def find_libraries(name: str) -> Libraries:
         ) from error
     driver = ctypes.CDLL(_DRIVER)
     functions = {each: c_function(each)((each, driver)) for each in SIGNATURES if each != RUN_STEP}
+    graph_functions = {each: c_function(each)((each, driver)) for each in GRAPH_SIGNATURES}
 
     def text_of(code: int) -> str:
         found = []
@@ -77,7 +80,7 @@ def find_libraries(name: str) -> Libraries:
             found.append((text.value or b"an unknown error").decode())
         return f"{found[0]} ({found[1]})"
 
-    return Libraries(cupy, cupyx, functions, text_of)
+    return Libraries(cupy, cupyx, functions, graph_functions, text_of)
 
 
 @cache

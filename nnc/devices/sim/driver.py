@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from nnc.devices.capture import Tracker
 from nnc.devices.driver import FAILED, SIGNATURES, c_function
-from nnc.devices.sim.graph import SimGraph, Tracker
+from nnc.devices.sim.graph import SimGraph
 from nnc.devices.sim.kernels import LaunchedKernel, Operand, SimKernel
 from nnc.devices.sim.memory import SimPool
 from nnc.devices.sim.streams import Outcome, Queues, SimEvent, SimStream, Use
@@ -34,8 +35,6 @@ class SimDriver:
         table: the addresses of the functions, in the order of `SIGNATURES`.
     """
 
-    can_capture = True
-
     def __init__(self, queues: Queues, pool: SimPool) -> None:
         self._queues, self._pool = queues, pool
         self._kernels: dict[int, LaunchedKernel] = {}
@@ -43,7 +42,7 @@ class SimDriver:
         self._next = 0
         self._errors: dict[int, BaseException] = {}  # by thread
         self._outcomes: dict[int, Outcome] = {}  # of the last copy to the host, by stream
-        self._tracker: Tracker | None = None
+        self._tracker: Tracker[LaunchedKernel] | None = None
         self._functions = [c_function(name)(self._guarded(getattr(self, name))) for name in SIGNATURES]
         addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in self._functions]
         self.table = (ctypes.c_void_p * len(addresses))(*addresses)
@@ -163,9 +162,9 @@ class SimDriver:
 
     # -- capture -------------------------------------------------------------------------------------------------------
 
-    def begin_capture(self, stream: SimStream) -> None:
-        """Notes the work that is given to a stream, and to streams that wait for it, instead of queueing it. Other threads wait
-        until the capture ends.
+    def begin_capture(self, stream: SimStream) -> Any:
+        """Notes the work that is given to a stream, and to streams that wait for it, instead of queueing it, and returns the
+        table of the functions that do so. Other threads wait until the capture ends.
 
         Args:
             stream: in which the capture begins, and ends.
@@ -175,6 +174,7 @@ class SimDriver:
             self._queues.lock.release()
             raise InternalError(f"{self._queues.device}: a capture is under way")
         self._tracker = Tracker(stream.number)
+        return self.table
 
     def end_capture(self) -> SimGraph:
         """Returns the work that was noted.

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 
 from nnc.context import timed
-from nnc.devices.cuda import Completion, CudaDevice, Lease, StepRun
+from nnc.devices.cuda import CapturedCall, Completion, CudaDevice, Lease, StepRun
 from nnc.devices.memory import DeviceMemory
 from nnc.errors import DeviceError, InternalError, NncError, user_error
 from nnc.lower.kernels.launch import Assembler
-from nnc.lower.plan.stages import NDArray, Step, View
+from nnc.lower.plan.liveness import walk
+from nnc.lower.plan.stages import Loop, NDArray, Step, View
 from nnc.lower.program.device_frame import DeviceFrame
 from nnc.lower.program.launches import Launches
 from nnc.lower.program.program import Program
 from nnc.lower.program.python_steps import Tapes, run_step
+from nnc.lower.program.queued_code import QueuedCode
 
 _SAME_SIZE = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}  # dtypes that copy elements of so many bytes, bit for bit
 
@@ -35,6 +37,7 @@ class CudaModule:
         self._program, self._device, self._tapes = program, device, Tapes(program)
         self._statuses: DeviceMemory | None = None
         self._launches: Launches | None = None
+        self._calls: list[StepRun] = []  # of steps without a printed kernel
 
     @cached_property
     def _functions(self) -> Any:
@@ -60,11 +63,16 @@ class CudaModule:
         self._launches = launches
         printed = self._program.printed.get(id(step))
         if printed is not None:
-            return [int(self._functions[printed.function(launch)].ptr) for launch in printed.launches]
+            driver = self._device.driver
+            return [
+                driver.add_kernel(int(self._functions[printed.function(launch)].ptr), len(launch.operands))
+                for launch in printed.launches
+            ]
         views = (*step.inputs, *step.outputs)
         queue = self._program.kernels[id(step)].queue
         on_host: StepRun = partial(self._run_on_host, step, launches)
         run = on_host if queue is None else queue(step, self._device, self._program.planned.precision)
+        self._calls.append(run)
         return [self._device.driver.add_step(len(views), run)]
 
     def _run_on_host(self, step: Step, launches: Launches, addresses: Sequence[int], stream: int) -> None:
@@ -83,6 +91,17 @@ class CudaModule:
         for array in arrays[count:]:
             device.copy_from_host(array.address, array.data, stream)
         device.wait_for(stream)  # the host's memory is freed now
+
+    def can_be_captured(self, launches: Launches) -> bool:
+        """Whether the program can be launched as a captured graph: a compiled entry queues printed kernels and calls that
+        can be captured, and no loop writes its counter.
+
+        Args:
+            launches: of the program.
+        """
+        counts = any(isinstance(step.region, Loop) and step.region.counter is not None for step in walk(launches.steps))
+        captured = all(isinstance(call, CapturedCall) for call in self._calls)
+        return launches.can_be_captured and isinstance(self._program.code, QueuedCode) and captured and not counts
 
     def begin(self, memories: Sequence[DeviceMemory], statuses: DeviceMemory) -> None:
         """Queues the beginning of a call: status words are set to 0.

@@ -38,6 +38,14 @@ class Module(Protocol):
         """
         ...
 
+    def can_be_captured(self, launches: Launches) -> bool:
+        """Whether the device can launch the program as a captured graph.
+
+        Args:
+            launches: of the program.
+        """
+        ...
+
     def begin(self, memories: Sequence[DeviceMemory], statuses: DeviceMemory) -> None:
         """Queues the beginning of a call: errors and elements of the last one are forgotten.
 
@@ -150,17 +158,12 @@ class DeviceFrame:
         """
         bound, layout, made = self._program.bound, self._launches.layout, self._bind(inputs)
         self._calls += 1
-        earns = self._calls > _CALLS_BEFORE_CAPTURE and self._device.driver.can_capture
-        if self._graph is None and earns and self._launches.can_be_captured:
+        if self._graph is None and self._calls > _CALLS_BEFORE_CAPTURE and self._module.can_be_captured(self._launches):
             self._graph = self._capture([*map(layout.input, range(len(inputs))), *map(layout.result, range(len(made)))])
         with self._device.current():
             self._module.begin([self._arena, self._effects], self._statuses)
-            if self._graph is None:
+            if self._graph is None or not self._launch(self._graph):
                 self._run()
-            else:
-                for node, place, word, offset in self._arguments:
-                    self._graph.nodes[node].addresses[place] = self._words[word] + offset
-                self._graph.launch(self._device.stream)
             places = {Kind.INPUT: inputs, Kind.OUTPUT: made}
             outputs = [self._output(view, places) for view in bound.outputs]
             self._module.finish(inputs, [*made, *outputs, self._effects])
@@ -208,6 +211,12 @@ class DeviceFrame:
 
     # -- captured graphs -----------------------------------------------------------------------------------------------
 
+    def _launch(self, graph: CapturedGraph) -> bool:
+        """Queues all steps as a graph; False where it cannot be launched for these arguments."""
+        for node, place, word, offset in self._arguments:
+            graph.nodes[node].addresses[place] = self._words[word] + offset
+        return graph.launch(self._device.stream)
+
     def _capture(self, words: Sequence[int]) -> CapturedGraph:
         """Captures the launches, and finds the addresses that change from call to call.
 
@@ -218,7 +227,7 @@ class DeviceFrame:
             words: which hold these addresses.
         """
         driver, found = self._device.driver, [self._words[word] for word in words]
-        driver.begin_capture(self._device.stream)
+        self._words[FrameLayout.table_at] = ctypes.addressof(driver.begin_capture(self._device.stream))
         try:
             for k, word in enumerate(words):
                 self._words[word] = _STANDINS + k * _REACH
@@ -229,6 +238,7 @@ class DeviceFrame:
         finally:
             for word, address in zip(words, found, strict=True):
                 self._words[word] = address
+            self._words[FrameLayout.table_at] = ctypes.addressof(driver.table)
         graph = driver.end_capture()
         for number, node in enumerate(graph.nodes):
             for place, address in enumerate(node.addresses):

@@ -78,6 +78,14 @@ class SimModule:
             source=step.source,
         )
 
+    def can_be_captured(self, launches: Launches) -> bool:
+        """Whether the program can be launched as a captured graph: steps that run from Python can be.
+
+        Args:
+            launches: of the program.
+        """
+        return launches.can_be_captured
+
     def begin(self, memories: Sequence[DeviceMemory], statuses: DeviceMemory) -> None:
         """Queues the beginning of a call: errors and elements of the last one are forgotten.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.devices.cuda.cublaslt import FakeCublasLt
 from tests.devices.cuda.machine import Machine
 
 _NUMBERS = itertools.count(100)  # of devices: each test has one of its own
@@ -26,3 +27,11 @@ def machine() -> Iterator[Machine]:
     known._DEVICES[made.name] = made.device(made.name)
     yield made
     assert made.faults == []
+
+
+@pytest.fixture
+def library(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> FakeCublasLt:
+    """The machine's cuBLASLt."""
+    made = FakeCublasLt(machine)
+    monkeypatch.setattr(importlib.import_module("nnc.backends.cuda.products"), "load_library", lambda: made)
+    return made

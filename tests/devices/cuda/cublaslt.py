@@ -93,7 +93,7 @@ class FakeCublasLt:
         self, handle: Any, operation: Any, alpha: Any, a: Any, of_a: Any, b: Any, of_b: Any, beta: Any, c: Any, of_c: Any, d: Any,
         of_d: Any, algo: Any, workspace: Any, nbytes: Any, stream: Any,
     ) -> int:  # fmt: skip
-        described = self.known[operation.value]
+        described = dict(self.known[operation.value])
         assert (alpha._obj.value, beta._obj.value, c.value) == (1, 0, d.value)
         chosen = list(algo._obj)
         assert chosen[0] == 1 + operation.value and chosen[5] == nbytes.value
@@ -104,26 +104,33 @@ class FakeCublasLt:
         self.calls.append(
             {"sums": described["sums"], "a": left, "b": right, "d": result, "workspace": nbytes.value, "epilogue": epilogue}
         )  # fmt: skip
-        bias = self._bias(described, result)
-        lease, first = self.machine._lease(workspace.value) if nbytes.value else (None, 0)
-        assert lease is None or first + nbytes.value <= lease.nbytes
+
+        def bind() -> Any:
+            return self._bind(described, (left, a), (right, b), (result, d), (workspace.value, nbytes.value))
+
+        self.machine.queue(stream.value, "cublasLtMatmul", bind)
+        return 0
+
+    def _bind(self, described: dict[str, Any], a: Any, b: Any, d: Any, workspace: tuple[int, int]) -> Any:
+        """The work of a product, and the memory that it uses."""
+        x, y, out = self._matrices(*a), self._matrices(*b), self._matrices(*d)
+        bias, (address, nbytes) = self._bias(described, d[0]), workspace
+        lease, first = self.machine._lease(address) if nbytes else (None, 0)
+        assert lease is None or first + nbytes <= lease.nbytes
 
         def run() -> None:
             accumulator = SUMS[described["sums"]][0]
-            x, y, out = self._matrices(left, a), self._matrices(right, b), self._matrices(result, d)
-            x = x.swapaxes(1, 2) if described.get(3) else x
-            y = y.swapaxes(1, 2) if described.get(4) else y
+            left = x.swapaxes(1, 2) if described.get(3) else x
+            right = y.swapaxes(1, 2) if described.get(4) else y
             with np.errstate(all="ignore"):
-                sums = x.astype(accumulator) @ y.astype(accumulator) + (0 if bias is None else bias.astype(accumulator))
-                out[...] = (gelu(sums) if epilogue & 32 else sums).astype(out.dtype)
+                sums = left.astype(accumulator) @ right.astype(accumulator)
+                sums = sums if bias is None else sums + bias.astype(accumulator)
+                out[...] = (gelu(sums) if described.get(7, 0) & 32 else sums).astype(out.dtype)
             if lease is not None:
-                lease.bytes[first : first + nbytes.value] = 0xEE
+                lease.bytes[first : first + nbytes] = 0xEE
 
-        target, _ = self.machine._lease(d.value)
-        self.machine.sim.queues.streams[stream.value - 1].launch(
-            "cublasLtMatmul", run, [Use(target, 0, 0, False, True)]
-        )
-        return 0
+        target, _ = self.machine._lease(d[1].value)
+        return run, [Use(target, 0, 0, False, True)]
 
     def _bias(self, described: dict[str, Any], result: dict[str, Any]) -> Any:
         """A column of d, which is added to each; None for none."""

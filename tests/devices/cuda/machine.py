@@ -24,6 +24,7 @@ from nnc.devices.sim.kernels import Work
 from nnc.errors import OutOfMemoryError as Full
 from nnc.source import SourceLine
 from tests.devices.cuda.arrays import CupyArray
+from tests.devices.cuda.graphs import Bind, Graphs
 
 SENDING = 3  # the stream of copies to the device: the second one that a `CudaDevice` makes
 COUNT = 900  # devices: each test takes one of its own
@@ -87,6 +88,9 @@ class Machine:
         self.faults: list[BaseException] = []
         self.name = ""
         self.launched: list[str] = []
+        self.captured: dict[int, list[Bind]] = {}  # calls of libraries, by stream that is captured
+        self.graphs = Graphs(self)
+        self.graph_calls: list[str] = []  # names of the functions for graphs
         self.fails: dict[str, Any] = {}  # results of driver's functions that shall fail, by name
         self.capability = capability
         self._stream = self.sim.stream
@@ -94,8 +98,8 @@ class Machine:
         self._functions = [self._driver_function(name) for name in SIGNATURES if name != RUN_STEP]
         functions = dict(zip((name for name in SIGNATURES if name != RUN_STEP), self._functions, strict=True))
         self.libraries = Libraries(
-            _CuPy(self._cuda()), SimpleNamespace(errstate=self._errstate), functions, self._text_of
-        )
+            _CuPy(self._cuda()), SimpleNamespace(errstate=self._errstate), functions, self.graphs.functions(), self._text_of
+        )  # fmt: skip
 
     def device(self, name: str) -> CudaDevice:
         return CudaDevice(name, self.libraries)
@@ -114,6 +118,13 @@ class Machine:
             return 0
 
         return c_function(name)(call)
+
+    def queue(self, stream: int, name: str, bind: Bind) -> None:
+        """Queues a library's work, or notes it where the stream is captured."""
+        if stream in self.captured:
+            self.captured[stream].append(bind)
+        else:
+            self.sim.queues.streams[stream - 1].launch(name, *bind())
 
     @staticmethod
     def _text_of(code: int) -> str:

@@ -18,13 +18,6 @@ from tests.devices.test_ptx import check_close
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
 
 
-@pytest.fixture
-def library(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> FakeCublasLt:
-    made = FakeCublasLt(machine)
-    monkeypatch.setattr(importlib.import_module("nnc.backends.cuda.products"), "load_library", lambda: made)
-    return made
-
-
 def drawn(*shape: int, dtype: str = "float32") -> Any:
     return nnp.asarray(np.random.default_rng(sum(shape)).normal(size=shape), dtype)
 

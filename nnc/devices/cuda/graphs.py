@@ -1,0 +1,286 @@
+"""Captured graphs of a CUDA device, made node by node from noted launches.
+
+A printed kernel becomes a kernel node, whose addresses are replaced. A library's call has parameters that only the library
+knows: it is captured from a stream, as a graph within the graph, and captured anew where its addresses change.
+
+Source: CUDA Driver API, section Graph Management. Never run on a device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from nnc.devices.capture import Node, Tracker
+from nnc.devices.cuda.context import Context
+from nnc.devices.cuda.libraries import failure
+from nnc.devices.cuda.streams import CudaStream
+from nnc.devices.driver import FAILED, RUN_STEP, SIGNATURES, c_function
+from nnc.errors import DeviceError, InternalError, NncError, user_error
+
+_THIS_THREAD = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+
+StepRun = Callable[[Sequence[int], int], None]  # addresses of the operands, and the handle of the stream
+
+
+@runtime_checkable
+class CapturedCall(Protocol):
+    """Queues a step by a library's call that can be captured."""
+
+    def __call__(self, addresses: Sequence[int], stream: int) -> None:
+        """Queues the step.
+
+        Args:
+            addresses: of its operands.
+            stream: the handle of a stream.
+        """
+        ...
+
+    def capture(self, addresses: Sequence[int], stream: int) -> bool:
+        """Queues the step in a stream that is being captured; False where the library has no call for these addresses.
+
+        Args:
+            addresses: of its operands.
+            stream: the handle of a stream.
+        """
+        ...
+
+
+class KernelParameters(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS_v2."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p), ("sizes", ctypes.c_uint32 * 7), ("parameters", ctypes.c_void_p), ("extra", ctypes.c_void_p),
+        ("kernel", ctypes.c_void_p), ("context", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A launch of a printed kernel.
+
+    Attributes:
+        function: the handle.
+        sizes: of the grid and the block, and the bytes of shared memory.
+    """
+
+    function: int
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a library.
+
+    Attributes:
+        of: queues it.
+    """
+
+    of: CapturedCall
+
+
+Work = Kernel | Call
+
+
+class Capture:
+    """Functions with the driver's signatures that note launches.
+
+    Args:
+        origin: the stream in which the capture begins, and ends.
+        kernels: by handle, how many parameters a kernel has.
+        steps: by handle, how many operands a step has, and its work.
+
+    Attributes:
+        table: the addresses of the functions, in the order of `SIGNATURES`.
+        error: of the function that failed.
+    """
+
+    def __init__(self, origin: int, kernels: dict[int, int], steps: dict[int, tuple[int, StepRun]]) -> None:
+        self._tracker: Tracker[Work] = Tracker(origin)
+        self._kernels, self._steps = kernels, steps
+        self.error: BaseException | None = None
+        noted: dict[str, Callable[..., None]] = {
+            "cuLaunchKernel": self._launch, RUN_STEP: self._run, "cuEventRecord": self._tracker.record,
+            "cuStreamWaitEvent": lambda stream, event, flags: self._tracker.wait(stream, event),
+        }  # fmt: skip
+        self._functions = [c_function(name)(self._guarded(noted.get(name, _refuse))) for name in SIGNATURES]
+        addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in self._functions]
+        self.table = (ctypes.c_void_p * len(addresses))(*addresses)
+
+    def finish(self) -> list[Node[Work]]:
+        """The launches, each with those that it follows."""
+        return self._tracker.finish()
+
+    def _guarded(self, function: Callable[..., None]) -> Callable[..., int]:
+        def call(*arguments: int) -> int:
+            try:
+                function(*arguments)
+            except BaseException as error:  # an interrupt, too: ctypes would drop it
+                self.error = error
+                return FAILED
+            return 0
+
+        return call
+
+    def _launch(self, function: int, *arguments: int) -> None:
+        *sizes, stream, parameters, _ = arguments
+        addresses = _addresses(parameters, self._kernels[function])
+        self._tracker.launch(stream, Kernel(function, tuple(sizes)), addresses)
+
+    def _run(self, step: int, stream: int, parameters: int) -> None:
+        count, run = self._steps[step]
+        if not isinstance(run, CapturedCall):
+            raise InternalError("a step that runs from Python is captured")
+        self._tracker.launch(stream, Call(run), _addresses(parameters, count))
+
+
+class UncapturedError(NncError):
+    """A library's call cannot be captured."""
+
+
+class CudaGraph:
+    """Captured launches.
+
+    Args:
+        context: of the device.
+        nodes: launches, each behind those that it follows.
+    """
+
+    def __init__(self, context: Context, nodes: list[Node[Work]]) -> None:
+        self.nodes, self._context = nodes, context
+        self._call = _Functions(context)
+        self._made: _Made | None = None
+
+    def launch(self, stream: CudaStream) -> bool:
+        """Queues all launches behind the work of a stream, whose later work comes behind them. False where a library's call
+        cannot be captured for these operands: nothing is queued then.
+
+        Args:
+            stream: of the device.
+        """
+        try:
+            if self._made is None or not self._made.update(self.nodes):
+                self._made = _Made(self._context, self._call, self.nodes)
+        except UncapturedError:
+            self._made = None
+            return False
+        self._call("cuGraphLaunch", self._made.executable, stream.handle)
+        return True
+
+
+class _Functions:
+    """The driver's functions for graphs.
+
+    Args:
+        context: of the device.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        if code := self.code(name, *arguments):
+            raise failure(self._context.name, self._context.libraries.text_of(code))
+
+    def code(self, name: str, *arguments: Any) -> int:
+        """The result of a function: 0, or the number of an error."""
+        return int(self._context.libraries.graph_functions[name](*arguments))
+
+    def new(self, name: str, *arguments: Any) -> int:
+        """The handle that a function makes."""
+        made = ctypes.c_void_p()
+        self(name, ctypes.byref(made), *arguments)
+        return made.value or 0
+
+
+class _Made:
+    """A graph that can be launched.
+
+    Args:
+        context: of the device.
+        call: the driver's functions.
+        nodes: the launches.
+    """
+
+    def __init__(self, context: Context, call: _Functions, nodes: Sequence[Node[Work]]) -> None:
+        self._call, self._stream = call, CudaStream(context, context.cupy.cuda.Stream(non_blocking=True))
+        self._set: list[list[int]] = []
+        self._handles: list[int] = []
+        graph = call.new("cuGraphCreate", 0)
+        weakref.finalize(self, call.code, "cuGraphDestroy", graph)  # its nodes name those of the executable graph
+        for node in nodes:
+            after = (ctypes.c_void_p * len(node.after))(*(self._handles[i] for i in sorted(node.after)))
+            self._handles.append(self._add(graph, after, node))
+            self._set.append(list(node.addresses))
+        self.executable = call.new("cuGraphInstantiateWithFlags", graph, 0)
+        weakref.finalize(self, call.code, "cuGraphExecDestroy", self.executable)
+
+    def update(self, nodes: Sequence[Node[Work]]) -> bool:
+        """Replaces addresses that have changed; False where the driver asks for another graph.
+
+        Args:
+            nodes: the launches.
+        """
+        for number, node in enumerate(nodes):
+            if node.addresses == self._set[number]:
+                continue
+            handle = self._handles[number]
+            if isinstance(node.kernel, Kernel):
+                parameters, _held = _parameters(node.kernel, node.addresses)
+                self._call("cuGraphExecKernelNodeSetParams_v2", self.executable, handle, ctypes.byref(parameters))
+            else:
+                inner = self._captured(node.kernel, node.addresses)
+                code = self._call.code("cuGraphExecChildGraphNodeSetParams", self.executable, handle, inner)
+                self._call("cuGraphDestroy", inner)
+                if code:
+                    return False
+            self._set[number] = list(node.addresses)
+        return True
+
+    def _add(self, graph: int, after: Any, node: Node[Work]) -> int:
+        if isinstance(node.kernel, Kernel):
+            parameters, _held = _parameters(node.kernel, node.addresses)
+            return self._call.new("cuGraphAddKernelNode_v2", graph, after, len(after), ctypes.byref(parameters))
+        inner = self._captured(node.kernel, node.addresses)
+        try:
+            return self._call.new("cuGraphAddChildGraphNode", graph, after, len(after), inner)  # which copies it
+        finally:
+            self._call("cuGraphDestroy", inner)
+
+    def _captured(self, call: Call, addresses: Sequence[int]) -> int:
+        """The graph of a library's call."""
+        self._call("cuStreamBeginCapture_v2", self._stream.handle, _THIS_THREAD)
+        is_whole = False
+        try:
+            is_whole = call.of.capture(addresses, self._stream.handle)
+        finally:
+            found = ctypes.c_void_p()
+            self._call("cuStreamEndCapture", self._stream.handle, ctypes.byref(found))
+            if not is_whole:
+                self._call("cuGraphDestroy", found.value)
+        if not is_whole:
+            raise UncapturedError("capture: a library has no call for these operands")
+        return found.value or 0
+
+
+def _parameters(kernel: Kernel, addresses: Sequence[int]) -> tuple[KernelParameters, Any]:
+    """The parameters of a kernel node, and the memory that they point to, which is read while the node is made or changed."""
+    values = (ctypes.c_uint64 * len(addresses))(*addresses)
+    begin = ctypes.addressof(values)
+    pointers = (ctypes.c_void_p * len(addresses))(*(begin + 8 * i for i in range(len(addresses))))
+    made = KernelParameters(kernel.function, (ctypes.c_uint32 * 7)(*kernel.sizes), ctypes.addressof(pointers))
+    return made, (values, pointers)
+
+
+def _addresses(parameters: int, count: int) -> list[int]:
+    pointers = (ctypes.c_void_p * count).from_address(parameters) if count else ()
+    return [ctypes.c_uint64.from_address(at or 0).value for at in pointers]
+
+
+def _refuse(*_: int) -> None:
+    raise user_error(
+        DeviceError, "capture", "a wait of the host, or a number from it, cannot be captured.", fix="queue the work instead."
+    )  # fmt: skip
