@@ -139,6 +139,27 @@ def wants_full_tracebacks() -> bool:
     return os.environ.get("NNC_TRACEBACK", "").lower() == "full"
 
 
+def collective_timeout() -> float:
+    """The seconds that a process waits in a collective for others (NNC_COLLECTIVE_TIMEOUT); 0: for ever.
+
+    Raises:
+        ArgumentError: the environment has no such number.
+    """
+    text = os.environ.get("NNC_COLLECTIVE_TIMEOUT", "30")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise user_error(
+            ArgumentError,
+            "NNC_COLLECTIVE_TIMEOUT",
+            f"{text!r} is no number of seconds.",
+            fix="give one, or 0 to wait for ever.",
+        )
+    return seconds
+
+
 def waits_in_each_call() -> bool:
     """Whether the environment asks that each call waits for its work on a device (NNC_SYNC=1); read anew for each call."""
     return os.environ.get("NNC_SYNC", "") == "1"

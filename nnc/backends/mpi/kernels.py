@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nnc.backends.mpi.board import ENTERED, LEFT, SITE, Board, Site
 from nnc.backends.mpi.world import communicator, known_world
 from nnc.commands import collective
 from nnc.devices import CPU
@@ -24,6 +25,7 @@ BACKEND = "mpi"
 Params = Mapping[str, Any]
 Arrays = Sequence[NDArray]
 _MOST = 2**31 - 1  # elements or bytes of one call: MPI counts them in 32 bits
+_BOARD = "nnc_board"  # the name of the first number of this process on the board
 _NAMES = {
     "int8": "INT8_T", "int16": "INT16_T", "int32": "INT32_T", "int64": "INT64_T", "uint8": "UINT8_T", "uint16": "UINT16_T",
     "uint32": "UINT32_T", "uint64": "UINT64_T", "float32": "FLOAT", "float64": "DOUBLE", "complex64": "C_FLOAT_COMPLEX",
@@ -179,22 +181,46 @@ class _Call:
         return self.handle(self._mpi.SUM)
 
     def native(self, *arguments: str) -> Native | None:
-        """The kernel; None where the function has no address that Python can find."""
-        address = _address(self._name)
+        """The kernel, which notes on the board that it waits; None where the function has no address that Python can find."""
+        address, board = _address(self._name), known_world().board
         if address is None:
             return None
-        count = len(self._step.inputs)
-        names = [f"%in{i}" for i in range(count)] + ["%out"]
+        if board is not None and self._step.command.name != collective.process_index.name:
+            return self._noting(address, board, arguments)
+        return Native(self._text(arguments), {self._name: address})
+
+    def _noting(self, address: int, board: Board, arguments: Sequence[str]) -> Native:
+        """The kernel, which counts its calls on the board, and notes the collective before each."""
+        params, line = self._step.params, self._step.source
+        site = Site(self._step.command.name, params["size"], params["stride"], "" if line is None else str(line))
+        before = (
+            f"  %at = getelementptr i64, ptr @{_BOARD}, i64 {SITE}\n"
+            "  store volatile i64 %site, ptr %at\n" + _count("entered", ENTERED)
+        )
+        text = f"@{_BOARD} = external global i64\n" + self._text(arguments, ", i64 %site", before, _count("left", LEFT))
+        return Native(text, {self._name: address, _BOARD: board.address}, numbers=(board.add(site),))
+
+    def _text(self, arguments: Sequence[str], numbers: str = "", before: str = "", after: str = "") -> str:
+        names = [f"%in{i}" for i in range(len(self._step.inputs))] + ["%out"]
         kinds = ", ".join(argument.rsplit(" ", 1)[0] if "(" not in argument else "ptr" for argument in arguments)
-        text = (
+        return (
             f"declare i32 @{self._name}({kinds})\n"
-            f"define i64 {KERNEL}({', '.join(f'ptr {name}' for name in names)}) {{\n"
-            f"  %status = call i32 @{self._name}({', '.join(arguments)})\n"
+            f"define i64 {KERNEL}({', '.join(f'ptr {name}' for name in names)}{numbers}) {{\n{before}"
+            f"  %status = call i32 @{self._name}({', '.join(arguments)})\n{after}"
             "  %result = sext i32 %status to i64\n"
             "  ret i64 %result\n"
             "}\n"
         )
-        return Native(text, {self._name: address})
+
+
+def _count(name: str, number: int) -> str:
+    """The text that adds one to a number of the board."""
+    return (
+        f"  %{name}_at = getelementptr i64, ptr @{_BOARD}, i64 {number}\n"
+        f"  %{name} = load volatile i64, ptr %{name}_at\n"
+        f"  %{name}_next = add i64 %{name}, 1\n"
+        f"  store volatile i64 %{name}_next, ptr %{name}_at\n"
+    )
 
 
 def _address(name: str) -> int | None:
@@ -256,12 +282,28 @@ def _add(command: Command, run: Callable[..., None], native: Callable[[Step], Na
     add_kernel(command, Kernel(BACKEND, run, _is_of_processes, priority=50, native=native, device=CPU))
 
 
-_add(collective.psum, _run_psum, _native_psum)
-_add(collective.pmax, _extremum(np.maximum))
-_add(collective.pmin, _extremum(np.minimum))
-_add(collective.all_gather, _run_all_gather, _moving("MPI_Allgather", lambda step: step.inputs[0].spec))
-_add(collective.all_gather_same, _run_all_gather, _moving("MPI_Allgather", lambda step: step.inputs[0].spec))
-_add(collective.psum_scatter, _run_psum_scatter, _native_psum_scatter)
-_add(collective.all_to_all, _run_all_to_all, _moving("MPI_Alltoall", _row))
-_add(collective.ppermute, _run_ppermute)
+def _noting(name: str, run: Callable[..., None]) -> Callable[..., None]:
+    """A function that notes on the board that it waits for other processes."""
+
+    def noting(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+        with known_world().waiting(Site(name, params["size"], params["stride"])):
+            run(inputs, outputs, params)
+
+    return noting
+
+
+def _add_collective(
+    command: Command, run: Callable[..., None], native: Callable[[Step], Native | None] | None = None
+) -> None:
+    _add(command, _noting(command.name, run), native)
+
+
+_add_collective(collective.psum, _run_psum, _native_psum)
+_add_collective(collective.pmax, _extremum(np.maximum))
+_add_collective(collective.pmin, _extremum(np.minimum))
+_add_collective(collective.all_gather, _run_all_gather, _moving("MPI_Allgather", lambda step: step.inputs[0].spec))
+_add_collective(collective.all_gather_same, _run_all_gather, _moving("MPI_Allgather", lambda step: step.inputs[0].spec))
+_add_collective(collective.psum_scatter, _run_psum_scatter, _native_psum_scatter)
+_add_collective(collective.all_to_all, _run_all_to_all, _moving("MPI_Alltoall", _row))
+_add_collective(collective.ppermute, _run_ppermute)
 _add(collective.process_index, _run_process_index, _native_process_index)

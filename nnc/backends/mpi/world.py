@@ -7,11 +7,14 @@ imported mpi4py itself. Importing it initialises MPI.
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from nnc.backends.cpu.threads import first_number, threads
+from nnc.backends.mpi.board import Board, Site
+from nnc.backends.mpi.guard import install
 from nnc.errors import BackendError, user_error
 from nnc.options import Options, started_by_mpi
 
@@ -20,21 +23,30 @@ _WHERE = "nnc.distributed"
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """All processes, which rank counts from 0, and mpi4py's module."""
+    """All processes, which rank counts from 0, mpi4py's module, and the board of the machine, which a process by itself lacks."""
 
     mpi: Any
     rank: int
     size: int
+    board: Board | None
 
     @staticmethod
     def of(mpi: Any) -> World:
         """The processes of MPI's world; each takes its share of the processors of its machine."""
         everyone = mpi.COMM_WORLD
-        if everyone.size > 1 and not Options.from_environment().kernel_threads:
-            neighbours = everyone.Split_type(mpi.COMM_TYPE_SHARED)
+        if everyone.size == 1:
+            return World(mpi, 0, 1, None)
+        neighbours = everyone.Split_type(mpi.COMM_TYPE_SHARED)
+        if not Options.from_environment().kernel_threads:
             threads().set(max(1, first_number() // neighbours.size))
-            neighbours.Free()
-        return World(mpi, everyone.rank, everyone.size)
+        board = Board.of(neighbours)
+        neighbours.Free()
+        install(mpi, board)
+        return World(mpi, everyone.rank, everyone.size, board)
+
+    def waiting(self, site: Site) -> AbstractContextManager[None]:
+        """A block that waits for other processes, which watch over it."""
+        return nullcontext() if self.board is None else self.board.waiting(site)
 
     def place(self, size: int, stride: int) -> int:
         """The number of this process along an axis of a mesh."""
@@ -87,4 +99,5 @@ def communicator(size: int, stride: int) -> Any:
     """
     found = known_world()
     place = found.place(size, stride)
-    return found.mpi.COMM_WORLD.Split(found.rank - place * stride, place)
+    with found.waiting(Site("the first collective over an axis", found.size, 1)):
+        return found.mpi.COMM_WORLD.Split(found.rank - place * stride, place)
