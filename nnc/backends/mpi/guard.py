@@ -36,7 +36,7 @@ _PERIOD = 0.25  # seconds between two looks at the board
 _CERTAIN = 1.0  # seconds that a process waits for one that ended, or waits elsewhere, before that counts as failure
 _LIFE = 3.0  # seconds without a sign of life after which a process counts as stopped
 _ABORT = 2  # seconds that MPI has to end all processes; then this one ends by itself, which its starter notices
-_HEARD = 0.2  # seconds that the starter has to forward what was printed, since it drops the rest when processes end
+_HEARD = 0.2  # seconds that the starter has to forward all lines, since it drops the rest when processes end
 _TURN = 0.05  # seconds by which each process lets the one before it speak first
 
 

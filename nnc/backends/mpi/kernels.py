@@ -15,6 +15,7 @@ import numpy as np
 from nnc.backends.mpi.board import ENTERED, LEFT, SITE, Board, Site
 from nnc.backends.mpi.world import communicator, known_world
 from nnc.commands import collective
+from nnc.commands.rules import effect
 from nnc.devices import CPU
 from nnc.dtypes import DType
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel
@@ -185,7 +186,7 @@ class _Call:
         address, board = _address(self._name), known_world().board
         if address is None:
             return None
-        if board is not None and self._step.command.name != collective.process_index.name:
+        if board is not None and effect[self._step.command] == "collective":
             return self._noting(address, board, arguments)
         return Native(self._text(arguments), {self._name: address})
 
