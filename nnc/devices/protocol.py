@@ -1,9 +1,10 @@
 """The interface of a device: memory, streams of work, events between them, and copies.
 
-A memory plan gives offsets within an arena, and a schedule gives streams and signals; neither knows where the arena lies. An
-executor binds both to a device: it takes a block of the device's pool, puts the steps of each stream into one of the device's
-streams, and turns signals into events. Work is asynchronous: a function that takes a stream returns before the work is done,
-and the order between streams is set by events, and by nothing else. On a CPU all work is done when the function returns.
+A memory plan gives offsets within an arena, and a schedule gives streams and signals; neither knows where the arena lies. A
+`DeviceFrame` (nnc/lower/program) binds both to a device: it takes a block of the device's pool, puts the steps of each stream into
+one of the device's streams, and turns signals into events. Work is asynchronous: a function that takes a stream returns before the
+work is done, and the order between streams is set by events, and by nothing else. On a CPU all work is done when the function
+returns.
 
 Kernels and compilers are chosen by the *kind* of a device, and stand in `nnc.backends`.
 """
@@ -56,8 +57,8 @@ class Elements(NamedTuple):
 
 
 def kind_of(device: str) -> str:
-    """Returns the kind of a device, by which kernels and compilers are chosen: its name without the number. Simulated devices run
-    the kernels of other kinds.
+    """Returns the kind of a device, by which kernels and compilers are chosen: its name without the number, but for simulated
+    devices, which run the kernels of other kinds: "cpu" for "sim:0", "cuda" for "ptx:0".
 
     Args:
         device: its name.
