@@ -12,6 +12,7 @@ from nnc.commands.collective import all_gather_same, process_index
 from nnc.commands.index import gather
 from nnc.commands.rules import lead
 from nnc.context import activity, get_context
+from nnc.distributed.agreement import check_agreement
 from nnc.distributed.mesh import Mesh, check_mesh
 from nnc.distributed.specs import PartitionSpec, check_spec, join, split
 from nnc.errors import ArgumentError, user_error
@@ -168,6 +169,8 @@ def _run_here(
         staged, _ = stage_named(
             lambda *inner: run(rest, inner), name, size, values, [False] * len(values), name in means, stride
         )
+        if name == mesh.axis_names[0]:
+            check_agreement(where, staged.graph)
         return staged.graph.evaluate([process_index(size=size, stride=stride), *staged.captured])
 
     axes = [(name, size, stride) for (name, size), stride in zip(mesh.shape.items(), mesh.strides, strict=True)]

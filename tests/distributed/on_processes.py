@@ -18,7 +18,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.distributed import PartitionSpec, data_parallel, make_mesh, rank, shard_map, size
-from nnc.errors import NncError
+from nnc.errors import NncError, TraceError
 from tests.distributed.test_parallel import X, Y, network, training_step
 from tests.trace.core import collective_cases as cases
 from tests.trace.core.test_collectives import EXPECTED, OPS
@@ -222,6 +222,27 @@ def mistakes_are_worded() -> None:
     ):
         with pytest.raises(NncError, match=words):
             wrong()
+
+
+@check
+def processes_that_trace_different_programs_are_told() -> None:
+    mesh, _ = meshes(size())
+    add = shard_map(lambda x: nnc.psum(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
+    branch = shard_map(
+        lambda x: nnc.psum(nnp.sin(x) if rank() else nnp.cos(x), "i"), mesh=mesh, in_specs=P("i"), out_specs=P()
+    )
+    mixed = np.ones(2 * size(), np.int32 if rank() == 1 else np.float32)
+    longer = np.ones((2 + 2 * (rank() == 1)) * size())
+    for wrap in WRAPS:
+        for f, x, words in (
+            (add, mixed, "rank 1.*int32"),
+            (add, longer, r"float64\[\d,4\]"),
+            (branch, np.ones(size()), "cos"),
+        ):
+            with pytest.raises(TraceError, match=f"(?s)traced different programs.*rank 0.*{words}"):
+                wrap(f)(x)
+        by_rank = shard_map(lambda x: nnc.psum(x * rank(), "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
+        np.testing.assert_array_equal(wrap(by_rank)(np.ones(size())), [sum(range(size()))])
 
 
 def main() -> None:
