@@ -8,7 +8,7 @@ import numpy as np
 
 import nnc
 from nnc.distributed import PartitionSpec, data_parallel, make_mesh, shard_map
-from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError, UnsupportedError
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError
 from nnc.nn import BatchNorm, Sequential
 from tests.errors.reports import reports
 
@@ -21,7 +21,7 @@ SPLIT = P("a")
 
 
 def test_meshes_that_cannot_be_made_are_refused() -> None:
-    with reports(UnsupportedError, "make_mesh", "4 places", "1 process", "simulated=True"):
+    with reports(ArgumentError, "make_mesh", "4 places", "1 process", "simulated=True"):
         make_mesh((2, 2), ("a", "b"))
     with reports(ArgumentError, "make_mesh", "2 sizes and 1 names"):
         make_mesh((2, 2), ("a",), simulated=True)

@@ -199,8 +199,9 @@ def test_without_an_algorithm_epilogues_run_on_arrays_of_cupy(
 
 def test_explain_names_the_library_that_multiplies(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("nnc.backends.cuda.products")
-    for library, text in ((FakeCublasLt(machine), "by cuBLASLt: with_epilogue (1)"), (None, "by CuPy: dot (1)")):
+    cases = (3, FakeCublasLt(machine), "by cuBLASLt: with_epilogue (1)"), (4, None, "by CuPy: dot (1)")
+    for n, library, text in cases:  # of sizes of their own, since a stored program keeps its epilogue
         monkeypatch.setattr(module, "load_library", lambda made=library: made)
         f = nnc.compile(lambda x, b: x @ x + b)
-        f(*nnc.device_put((drawn(3, 3), drawn(3)), machine.name))
+        f(*nnc.device_put((drawn(n, n), drawn(n)), machine.name))
         assert nnc.debug.explain(f).endswith(f"{machine.name} runs {text}")
