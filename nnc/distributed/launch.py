@@ -21,10 +21,8 @@ from nnc.backends.mpi.world import known_world
 from nnc.errors import BackendError, user_error
 
 _WHERE = "python -m nnc.distributed"
-_SUBREAPER, _DEATH_SIGNAL = (
-    36,
-    1,
-)  # of Linux's prctl: orphans become children of this process; a signal where the parent dies
+_SUBREAPER = 36  # option of Linux's prctl: orphans become children of this process
+_DEATH_SIGNAL = 1  # likewise: the signal that comes where the parent dies
 _GRACE = 3.0  # seconds that mpiexec has to end its processes
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -73,13 +73,18 @@ def _gathered(x: NDArray, params: Params) -> NDArray:
 # -- from Python -------------------------------------------------------------------------------------------------------
 
 
-def _run_psum(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-    x = _contiguous(inputs[0])
-    if _is_summed_by_mpi(x.dtype):
-        kind = getattr(known_world().mpi, _NAMES[x.dtype.name])
-        _write(outputs[0], lambda out: _group(params).Allreduce([x, kind], [out, kind]))
-    else:
-        outputs[0][...] = _sum(_gathered(x, params))
+def _total(name: str, rows: Callable[[NDArray, Params], NDArray]) -> Callable[[Arrays, Arrays, Params], None]:
+    """Sums by a method of MPI's communicator; of dtypes that MPI does not know, the `rows` of all places are summed here."""
+
+    def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+        x = _contiguous(inputs[0])
+        if _is_summed_by_mpi(x.dtype):
+            kind = getattr(known_world().mpi, _NAMES[x.dtype.name])
+            _write(outputs[0], lambda out: getattr(_group(params), name)([x, kind], [out, kind]))
+        else:
+            outputs[0][...] = _sum(rows(x, params))
+
+    return run
 
 
 def _sum(rows: NDArray) -> NDArray:
@@ -97,15 +102,6 @@ def _extremum(joined: Any) -> Callable[[Arrays, Arrays, Params], None]:
 def _run_all_gather(inputs: Arrays, outputs: Arrays, params: Params) -> None:
     x = _contiguous(inputs[0])
     _write(outputs[0], lambda out: _group(params).Allgather(_bytes(x), _bytes(out)))
-
-
-def _run_psum_scatter(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-    x = _contiguous(inputs[0])
-    if _is_summed_by_mpi(x.dtype):
-        kind = getattr(known_world().mpi, _NAMES[x.dtype.name])
-        _write(outputs[0], lambda out: _group(params).Reduce_scatter_block([x, kind], [out, kind]))
-    else:
-        outputs[0][...] = _sum(_exchanged(x, params))
 
 
 def _exchanged(x: NDArray, params: Params) -> NDArray:
@@ -240,20 +236,17 @@ def _fits(step: Step) -> bool:
     )
 
 
-def _native_psum(step: Step) -> Native | None:
-    spec = step.outputs[0].spec
-    if not _fits(step) or not _is_summed_by_mpi(spec.dtype):
-        return None
-    call = _Call("MPI_Allreduce", step)
-    return call.native("ptr %in0", "ptr %out", f"i32 {spec.size}", call.kind(spec.dtype), call.sum, call.group)
+def _summing(name: str) -> Callable[[Step], Native | None]:
+    """The kernel of a function that sums as many elements as the result has."""
 
+    def native(step: Step) -> Native | None:
+        spec = step.outputs[0].spec
+        if not _fits(step) or not _is_summed_by_mpi(spec.dtype):
+            return None
+        call = _Call(name, step)
+        return call.native("ptr %in0", "ptr %out", f"i32 {spec.size}", call.kind(spec.dtype), call.sum, call.group)
 
-def _native_psum_scatter(step: Step) -> Native | None:
-    spec = step.outputs[0].spec
-    if not _fits(step) or not _is_summed_by_mpi(spec.dtype):
-        return None
-    call = _Call("MPI_Reduce_scatter_block", step)
-    return call.native("ptr %in0", "ptr %out", f"i32 {spec.size}", call.kind(spec.dtype), call.sum, call.group)
+    return native
 
 
 def _moving(name: str, part: Callable[[Step], TensorSpec]) -> Callable[[Step], Native | None]:
@@ -299,12 +292,14 @@ def _add_collective(
     _add(command, _noting(command.name, run), native)
 
 
-_add_collective(collective.psum, _run_psum, _native_psum)
+_add_collective(collective.psum, _total("Allreduce", _gathered), _summing("MPI_Allreduce"))
 _add_collective(collective.pmax, _extremum(np.maximum))
 _add_collective(collective.pmin, _extremum(np.minimum))
 _add_collective(collective.all_gather, _run_all_gather, _moving("MPI_Allgather", lambda step: step.inputs[0].spec))
 _add_collective(collective.all_gather_same, _run_all_gather, _moving("MPI_Allgather", lambda step: step.inputs[0].spec))
-_add_collective(collective.psum_scatter, _run_psum_scatter, _native_psum_scatter)
+_add_collective(
+    collective.psum_scatter, _total("Reduce_scatter_block", _exchanged), _summing("MPI_Reduce_scatter_block")
+)
 _add_collective(collective.all_to_all, _run_all_to_all, _moving("MPI_Alltoall", _row))
 _add_collective(collective.ppermute, _run_ppermute)
 _add(collective.process_index, _run_process_index, _native_process_index)

@@ -116,3 +116,27 @@ def test_effects_keep_their_order() -> None:
     graph = p.joined(a, p.psum(p.add("neg", y)))
     assert sums(graph) == [6]
     assert [n.params["function"] for n in graph.nodes if n.command.name == "callback"] == [abs, print, len]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_generated_programs_have_the_results_of_sums_by_themselves(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUCKET_BYTES", int(seed % 4 + 1) * 48)
+    rng = np.random.default_rng(seed)
+    p = Program()
+    shapes = [(), (3,), (2, 3), (0,), (1, 1)]
+    known = [p.input(*shapes[i % 5], dtype="float64" if rng.random() < 0.2 else "float32") for i in range(7)]
+    inputs = list(known)
+    for _ in range(40):
+        x = known[rng.integers(len(known))]
+        if rng.random() < 0.4:
+            known.append(p.psum(x, **({"stride": 2} if rng.random() < 0.2 else {})))
+        else:
+            like = [y for y in known if y.spec == x.spec]
+            known.append(p.add("sub", x, like[rng.integers(len(like))]))
+    before = p.builder.build(*known[7:])
+    after = verify(buckets(before, Options()))
+    assert len(sums(after)) <= len(sums(before))
+    values = [np.int32(0), *(rng.integers(-9, 9, s.shape).astype(s.dtype) for s in inputs)]
+    for got, want in zip(evaluated(after, values), evaluated(before, values), strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
