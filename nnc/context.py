@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnc.source import SourceLine
+
+if TYPE_CHECKING:
+    from nnc.options import Options
 
 
 class Context(NamedTuple):
@@ -27,7 +30,7 @@ class Context(NamedTuple):
     modes that are switched on ("eager", "check_finite", "promotion" and "trace_errors" of nnc.debug; "watched" where a dynamic
     graph records a function's commands; "unspecialised" where functions run as they are, since nothing will be alike or a test
     wants it; a dynamic graph that records nothing stands for itself), `device` the interpreter of the device on which commands
-    without operands run (none: of the CPU), `program` the device of the compiled function that is being traced, `axes` the named
+    without operands run (none: of the CPU), `program` the options of the compiled function that is being traced, `axes` the named
     axes over which functions are mapped, outermost first.
     """
 
@@ -40,7 +43,7 @@ class Context(NamedTuple):
     background: Callable[[Callable[[], object]], None] | None = None
     modes: frozenset[Any] = frozenset()
     device: Any = None
-    program: str | None = None
+    program: Options | None = None
     axes: tuple[Any, ...] = ()
 
 

@@ -79,9 +79,10 @@ def check_program(device: str, where: str) -> None:
         DeviceError: the function runs elsewhere.
     """
     program = get_context().program
-    if program not in (None, device):
+    if program is not None and program.device != device:
         raise user_error(
-            DeviceError, where, f"device={device!r} within a compiled function that runs on {program}: all its values are there.",
+            DeviceError, where,
+            f"device={device!r} within a compiled function that runs on {program.device}: all its values are there.",
             fix=f"leave device= out, or compile the function with device={device!r}.",
         )  # fmt: skip
 

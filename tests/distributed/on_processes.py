@@ -245,6 +245,18 @@ def processes_that_trace_different_programs_are_told() -> None:
         np.testing.assert_array_equal(wrap(by_rank)(np.ones(size())), [sum(range(size()))])
 
 
+@check
+def processes_that_compile_with_different_options_are_told() -> None:
+    mesh, _ = meshes(size())
+    add = shard_map(lambda x: nnc.psum(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
+    budget = 10**6 if rank() == 1 else None
+    with pytest.raises(
+        TraceError, match="(?s)rank 0 *memory_budget = None.*rank 1 *memory_budget = 1000000.*same options"
+    ):
+        nnc.compile(add, memory_budget=budget)(np.ones(size()))
+    np.testing.assert_array_equal(nnc.compile(add, memory_budget=10**6)(np.ones(size())), [size()])
+
+
 def main() -> None:
     """Runs all checks, and prints the failures of all processes by check."""
     from mpi4py import MPI  # noqa: PLC0415

@@ -46,7 +46,9 @@ class Tracer(ArrayMethods):
     def device(self) -> str:
         """The device of the compiled function that is being traced, else of the function's arguments."""
         context = get_context()
-        return context.program or (CPU if context.device is None else str(context.device.device.name))
+        if context.program is not None:
+            return context.program.device
+        return CPU if context.device is None else str(context.device.device.name)
 
     def varying_over(self) -> Any:
         """The named axes over which it varies (nnc.trace.core.axes); None where its trace does not know."""
