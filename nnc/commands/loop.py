@@ -60,9 +60,9 @@ def check_carried(name: str, carried: Sequence[TensorSpec], following: Sequence[
     for i, (before, after) in enumerate(zip(carried, following, strict=False)):
         if (before.shape, before.dtype) != (after.shape, after.dtype):
             raise user_error(
-                ShapeError, name, f"carried value {i} changes its shape or dtype from round to round.",
+                ShapeError, name, f"carried value {i} changes its shape or dtype from iteration to iteration.",
                 operands={"before": before, "after": after},
-                fix="make the round return values of the specs that it takes, for example with .astype.",
+                fix="make the iteration return values of the specs that it takes, for example with .astype.",
             )  # fmt: skip
 
 
@@ -74,15 +74,15 @@ def _while_infer(
     max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
 ) -> tuple[TensorSpec, ...]:  # fmt: skip
     body = graphs[0]
-    check_inputs("while", (ROUND, *specs), body, "the round")
+    check_inputs("while", (ROUND, *specs), body, "the iteration")
     outputs = body.output_specs
     exits = len(outputs) - 1 - carries - tapes
     if exits < 0 or not 0 <= carries <= len(specs) or not 0 <= before <= len(body.nodes):
         raise user_error(
             ArgumentError, "while",
-            f"a round with {len(outputs)} outputs and {len(body.nodes)} nodes cannot carry {carries} values, write {tapes} "
+            f"an iteration with {len(outputs)} outputs and {len(body.nodes)} nodes cannot carry {carries} values, write {tapes} "
             f"tapes and test after {before} nodes.",
-            fix="let the round yield the condition, the carried values, the exits and the tapes' rows.",
+            fix="let the iteration yield the condition, the carried values, the exits and the tapes' rows.",
         )  # fmt: skip
     if outputs[0] != TensorSpec((), dtypes.bool_):
         raise user_error(
@@ -93,7 +93,7 @@ def _while_infer(
     early = {*body.inputs, *body.constants, *(s for node in body.nodes[:before] for s in node.outputs)}
     if any(symbol not in early for symbol in (body.outputs[0], *body.outputs[1 + carries : 1 + carries + exits])):
         raise user_error(
-            GraphError, "while", f"the condition and the exits must be known after the first {before} nodes of the round.",
+            GraphError, "while", f"the condition and the exits must be known after the first {before} nodes of the iteration.",
             fix="put the nodes they need before the test.",
         )  # fmt: skip
     return (
@@ -147,7 +147,7 @@ def check_steps(step: int, limit: int | None) -> None:
     """Raises where an iteration begins that `max_steps` does not allow."""
     if limit is not None and step >= limit:
         raise user_error(
-            ArgumentError, "while_loop", f"the condition still holds after max_steps={limit} rounds.",
+            ArgumentError, "while_loop", f"the condition still holds after max_steps={limit} iterations.",
             fix="raise max_steps, or leave it out for a loop of any length.",
         )  # fmt: skip
 
@@ -228,7 +228,7 @@ def _scan_infer(
                     fix="give sequences of one length along axis 0.",
                 )  # fmt: skip
         elements = tuple(spec.update(shape=spec.shape[1:]) for spec in sequences)
-    check_inputs("scan", (ROUND, *elements, *carried, *captured), body, "the round")
+    check_inputs("scan", (ROUND, *elements, *carried, *captured), body, "the iteration")
     outputs = body.output_specs
     check_carried("scan", carried, outputs[:carries])
     rows = outputs[carries:]

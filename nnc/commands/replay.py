@@ -44,7 +44,7 @@ def check_strategy(where: str, checkpoint: Any) -> None:
     if isinstance(checkpoint, bool) or not isinstance(checkpoint, int) or checkpoint < 1:
         raise user_error(
             ArgumentError, where, f"checkpoint is {checkpoint!r}.",
-            fix='use "sqrt", "binomial", a positive number of states to keep, or None to keep the residuals of every round.',
+            fix='use "sqrt", "binomial", a positive number of states to keep, or None to keep the residuals of every iteration.',
         )  # fmt: skip
 
 
@@ -99,8 +99,8 @@ def _infer(
     sequences, rest = rest[: xs + rows], rest[xs + rows :]
     elements = tuple(spec.update(shape=spec.shape[1:]) for spec in sequences)
     carried, moved, captured = rest[:carries], rest[carries : carries + pulled + sums], rest[carries + pulled + sums :]
-    check_inputs("pull_rounds", (ROUND, *elements[:xs], *carried, *captured), advance, "the round")
-    check_inputs("pull_rounds", (ROUND, *elements, *carried, *moved, *captured), pull, "the pull-back of a round")
+    check_inputs("pull_rounds", (ROUND, *elements[:xs], *carried, *captured), advance, "the iteration")
+    check_inputs("pull_rounds", (ROUND, *elements, *carried, *moved, *captured), pull, "the pull-back of an iteration")
     stacked = pull.output_specs[pulled + sums :]
     return (*moved, *(spec.update(shape=(length or 0, *spec.shape)) for spec in stacked))
 

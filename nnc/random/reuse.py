@@ -46,7 +46,7 @@ class KeyLedger:
         if before:
             _warn("the same key is used twice, so the draws are not independent.", before[0], line)
         elif isinstance(trace, StagingTrace) and _is_round(trace) and not (_is_of(key, trace) or _is_of(start, trace)):
-            _warn("every round of a loop uses the same key, so all rounds draw the same.", None, line)
+            _warn("every iteration of a loop uses the same key, so all iterations draw the same.", None, line)
         uses.append((trace, line))
 
     def _identity(self, x: Array) -> Any:
@@ -98,7 +98,7 @@ def _warn(problem: str, first: SourceLine | None, second: SourceLine | None) -> 
     lines.append(
         "Fix: key, part = nnc.random.split(key), and draw from part."
         if first is not None
-        else "Fix: split the key into one for each round and scan over them, or use nnc.random.fold_in(key, i)."
+        else "Fix: split the key into one for each iteration and scan over them, or use nnc.random.fold_in(key, i)."
     )
     place = (second.file, second.line) if second is not None else ("<unknown>", 0)
     warnings.warn_explicit("\n".join(lines), KeyReuseWarning, *place)

@@ -314,8 +314,8 @@ def test_mismatching_carries_and_branches_list_every_path_and_both_sides() -> No
             {"a": nnp.ones(2), "b": nnp.ones(2)},
         )
     text = str(caught.value)
-    assert 'carry["a"]: float32[2] at first, float32[3] after a round' in text
-    assert 'carry["b"]: float32[2] at first, float64[2] after a round' in text
+    assert 'carry["a"]: float32[2] at first, float32[3] after an iteration' in text
+    assert 'carry["b"]: float32[2] at first, float64[2] after an iteration' in text
     assert "test_control_flow_numbers.py" in text and "Fix:" in text
     with pytest.raises(nnc.errors.TreeError, match="differ in structure"):
         nnc.cond(True, lambda x: (x, x), lambda x: [x, x], 1.0)

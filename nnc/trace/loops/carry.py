@@ -85,7 +85,7 @@ class Carry:
             ):
                 changed[i] = have.dtype
             elif (have.shape, have.dtype) != (want.shape, want.dtype):
-                lines.append(f"  carry{path}: {want} at first, {have} after a round")
+                lines.append(f"  carry{path}: {want} at first, {have} after an iteration")
             self._stays_weak[i] = is_weak(self.leaves[i]) and is_weak(value)
             result.append(value)
         if lines:

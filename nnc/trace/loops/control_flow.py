@@ -102,7 +102,7 @@ def while_loop(
         check_callable(fun, f"nnc.while_loop: {name}")
     if max_steps is not None and (not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 0):
         raise user_error(
-            ArgumentError, "nnc.while_loop", f"max_steps is {max_steps!r}.", fix="give a number of rounds, or None."
+            ArgumentError, "nnc.while_loop", f"max_steps is {max_steps!r}.", fix="give a number of iterations, or None."
         )
     check_strategy("nnc.while_loop", checkpoint)
     carry, entry = Carry("nnc.while_loop", init_val), NOWHERE
@@ -375,7 +375,7 @@ def _length(where: str, xs: Any, length: int | None) -> int:
         sizes["length"] = _checked_length(where, length)
     if not sizes:
         raise user_error(
-            ArgumentError, where, "neither xs nor length says how many rounds there are.", fix="pass length=n."
+            ArgumentError, where, "neither xs nor length says how many iterations there are.", fix="pass length=n."
         )
     if len(set(sizes.values())) > 1:
         raise user_error(ShapeError, where, "lengths differ.", operands=sizes, fix="give sequences of one length.")
@@ -392,7 +392,7 @@ def _checked_length(where: str, length: Any) -> int:
     if count < 0:
         raise user_error(
             ArgumentError, where, f"length is {length!r}; it must be an integer of 0 or more.",
-            fix="give the number of rounds.",
+            fix="give the number of iterations.",
         )  # fmt: skip
     return count
 

@@ -358,8 +358,8 @@ def test_a_carry_that_changes_is_listed_path_by_path() -> None:
         return {"i": c["i"] + 0.5, "w": [c["w"][0][:2], c["w"][1]], "ok": c["ok"]}
 
     text = message(ShapeError, lambda: nnc.while_loop(lambda c: c["i"] < 5, step, start))
-    assert 'carry["i"]: int64[] at first, float32[] after a round' in text
-    assert 'carry["w"][0]: float64[3] at first, float64[2] after a round' in text
+    assert 'carry["i"]: int64[] at first, float32[] after an iteration' in text
+    assert 'carry["w"][0]: float64[3] at first, float64[2] after an iteration' in text
     assert "ok" not in text and "step returns" in text and "test_control_flow.py" in text
     text = message(
         TreeError, lambda: nnc.scan(lambda c, x: ({"a": 1.0, "c": (c["a"],)}, None), {"a": 1.0, "b": 2.0}, X)
@@ -454,7 +454,7 @@ def test_derivatives_keep_the_bound_on_the_number_of_rounds(derivative: str) -> 
     call = calls[derivative]
     for run in (call, nnc.compile(call)) if derivative != "linearize" else (call,):
         assert float(nnc.tree.leaves(run(20.0))[0]) == 160
-        with pytest.raises(ArgumentError, match="3 rounds"):
+        with pytest.raises(ArgumentError, match="3 iterations"):
             run(2.0)
 
 
