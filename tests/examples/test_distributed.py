@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,11 +16,29 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reas
 EXAMPLE = Path(__file__).parents[2] / "examples" / "distributed.py"
 
 
-def test_two_processes_read_most_held_out_digits(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "nnc.distributed", "run", "-n", "2", str(EXAMPLE), "--epochs", "6"]
+@pytest.mark.parametrize(
+    ("model", "epochs", "least", "unit"), [("digits", "6", 0.93, "images/s"), ("gpt", "2", 0.22, "tokens/s")]
+)
+def test_two_processes_learn_rules_that_hold_for_new_data(
+    tmp_path: Path, model: str, epochs: str, least: float, unit: str
+) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "nnc.distributed",
+        "run",
+        "-n",
+        "2",
+        str(EXAMPLE),
+        "--model",
+        model,
+        "--epochs",
+        epochs,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     *_, processes, accuracy = done.stdout.splitlines()
     assert processes == "processes: 2"
-    assert float(accuracy.removeprefix("test accuracy: ")) >= 0.93
-    assert "images/s" in done.stderr
+    assert float(accuracy.removeprefix("test accuracy: ")) >= least
+    share = re.findall(r"communication=(\d+)%", done.stderr)
+    assert unit in done.stderr and share and 0 < int(share[-1]) < 100
