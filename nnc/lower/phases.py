@@ -55,7 +55,7 @@ REWRITE = Phase(
 # The passes of SIMPLIFY again, which find more in the new forms; barriers have done their work.
 SIMPLIFY_AGAIN = Phase(
     "simplify again",
-    ("fold", "simplify", "parts", "cse", "dce", "buckets", "inline_barriers"),
+    ("fold", "simplify", "parts", "cse", "dce", "sum_locally", "buckets", "inline_barriers"),
     requires=REWRITE.provides,
     provides=frozenset({"commands are final"}),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -176,6 +177,9 @@ def training_is_training_on_the_whole_batch() -> None:
             a, b = found[:2], expected[:2]
     steps = str(many.lower(*a, X, Y).compile().schedule).splitlines()
     assert sum("psum" in step for step in steps) == 1, steps  # gradients, loss and metrics in one bucket
+    (sent,) = re.findall(r"float64\[(\d+)\] = psum", many.lower(*a, X, Y).compile().as_text())
+    count = sum(x.size for x in nnc.tree.leaves(model) if nnc.tree.is_array(x))
+    assert count < int(sent) <= count + 2  # gradients of biases, too, are summed over the examples first
 
 
 @check

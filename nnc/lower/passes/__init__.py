@@ -23,6 +23,7 @@ from nnc.lower.passes.memory.order import order
 from nnc.lower.passes.memory.pack import pack
 from nnc.lower.passes.memory.recompute import recompute
 from nnc.lower.passes.memory.sink_gathers import sink_gathers
+from nnc.lower.passes.memory.sum_locally import sum_locally
 from nnc.lower.passes.simplify.combine import combine
 from nnc.lower.passes.simplify.cse import cse
 from nnc.lower.passes.simplify.dce import dce
@@ -71,4 +72,5 @@ __all__ = [
     "split_reductions",
     "split_sums",
     "subpixel",
+    "sum_locally",
 ]  # fmt: skip

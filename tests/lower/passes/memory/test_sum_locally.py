@@ -1,0 +1,55 @@
+"""Sums over axes come before sums between processes; tests/distributed/on_processes.py runs the results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnc.graph.verify import verify
+from nnc.lower.passes.memory.sum_locally import sum_locally
+from nnc.options import Options
+from tests.lower.passes.memory.test_buckets import Program, evaluated, names, sums
+
+
+def local(p: Program, *outputs: Any) -> tuple[Any, Any]:
+    """The graph of the outputs, before and after."""
+    before = p.builder.build(*outputs)
+    return before, verify(sum_locally(before, Options()))
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 2), (0, 1, 2)])
+def test_a_sum_over_axes_comes_before_the_message(axes: tuple[int, ...]) -> None:
+    p = Program()
+    x = p.input(2, 3, 4)
+    before, after = local(p, p.add("reduce_sum", p.psum(p.add("sin", x)), axes=axes))
+    assert names(after) == ["sin", "reduce_sum", "psum"]
+    assert sums(after) == [np.sum(np.ones((2, 3, 4)), axis=axes).size] and sums(before) == [24]
+    values = [np.int32(0), np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)]
+    for got, want in zip(evaluated(after, values), evaluated(before, values), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+def test_one_sum_after_another_comes_before_the_message() -> None:
+    p = Program()
+    inner = p.add("reduce_sum", p.psum(p.input(2, 3)), axes=(0,))
+    _, after = local(p, p.add("reduce_sum", inner, axes=(0,)))
+    assert names(after) == ["reduce_sum", "reduce_sum", "psum"] and sums(after) == [1]
+
+
+@pytest.mark.parametrize("kind", ["read twice", "a result", "a maximum", "the largest", "one process"])
+def test_other_sums_stay(kind: str) -> None:
+    p = Program()
+    x = p.input(2, 3)
+    if kind == "one process":
+        total = p.builder.add("psum", x, p.index, size=2, axis_name="data")
+    else:
+        total = p.psum(x, "pmax" if kind == "a maximum" else "psum")
+    outputs = [p.add("reduce_max" if kind == "the largest" else "reduce_sum", total, axes=(0,))]
+    if kind == "read twice":
+        outputs.append(p.add("neg", total))
+    if kind == "a result":
+        outputs.append(total)
+    before, after = local(p, *outputs)
+    assert after is before
