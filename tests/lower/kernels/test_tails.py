@@ -26,6 +26,7 @@ from nnc.lower.kernels.llvm import print_graph
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import View
 from tests.backends.cpu.against_reference import REAL
+from tests.sampling import sampled
 
 NDArray = np.ndarray[Any, Any]
 ROWS = 3
@@ -114,7 +115,12 @@ def test_kernels_that_a_program_takes_in_write_their_elements_and_nothing_beside
     jit = compiler()
     if jit is None:
         pytest.skip("there is no compiler")
-    made = list(kernels(name, 64, lambda lanes: (*range(1, min(lanes, 8)), *range(lanes, 2 * lanes), 2 * lanes + 1)))
+
+    def sizes(lanes: int) -> Sequence[int]:
+        tails = sampled(range(1, lanes), 3)  # an odd step meets even and odd tails, and the one element
+        return (*range(1, min(lanes, 8)), lanes, *(lanes + tail for tail in tails), 2 * lanes + 1)
+
+    made = list(kernels(name, 64, sizes))
     entry = jit.load_entry(program(made), {}, None)
     call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 3)(entry.address)
     for number, kernel in enumerate(made):
