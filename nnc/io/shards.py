@@ -100,6 +100,7 @@ def write_index(target: Path, token: str, ranks: int, texts: Mapping[str, str], 
     _settle(target.parent)
     shards = re.compile(re.escape(target.name) + r"\.([0-9a-f]{8})\.\d+-of-\d+\.safetensors")
     with contextlib.suppress(OSError):  # a folder whose files may not be listed, or removed
+        folder.remove_left_over()
         for name in folder.names():
             match = shards.fullmatch(name)
             if match and match[1] != token:
