@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,12 +15,15 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array, asarray
+from nnc.backends.mpi.board import Site
+from nnc.backends.mpi.world import World, world
 from nnc.context import get_context
 from nnc.devices import CPU
 from nnc.errors import FileFormatError, TraceError, UnsupportedError, user_error
 from nnc.files import Folder
 from nnc.io.container import DTYPES, damaged, read, read_header, write
 from nnc.io.layout import Layout, Node, describe, fill, leaf_value, rebuild, walk
+from nnc.io.shards import is_index, own_part, read_index, sizes_of, write_index, write_shard
 from nnc.paths import access, path_to_read, path_to_write
 from nnc.spelling import spelled
 from nnc.trace.core.specs import ShapeDtypeStruct
@@ -38,7 +42,7 @@ _MODE = 0o666  # of new files, as far as the user's umask allows
 
 
 @spelled
-def save(path: PathLike, tree: Any) -> None:
+def save(path: PathLike, tree: Any, *, sharded: bool = False) -> None:
     """Writes a pytree of arrays as a safetensors file.
 
     The names of the tensors are the paths of the leaves (`layers.0.weight`); numbers, strings and the structure go to the
@@ -50,9 +54,13 @@ def save(path: PathLike, tree: Any) -> None:
         path: where to; a file there is replaced.
         tree: dicts, lists, tuples, dataclasses … of arrays of any dtype, numbers and strings; settings of modules and
             fields marked static are not written, and functions come back with `load(path, like=...)` alone.
+        sharded: all processes call `save` together, and each writes a file of its own: its part of the state of
+            `nnc.optim.sharded`, on rank 0 also all other values. The file at `path` becomes an index of them, which is written
+            last: until then the checkpoint before is whole. `load` puts the parts together, on any number of processes.
 
     Raises:
         ArgumentTypeError: path and tree are swapped.
+        ArgumentError: a part of a sharded state is not of the size that it has on so many processes.
         TraceError: a leaf is a tracer.
         UnsupportedError: a dict has keys that are no strings or numbers, or a leaf is neither array, number, string nor
             function.
@@ -69,6 +77,12 @@ def save(path: PathLike, tree: Any) -> None:
     layout = describe(tree, "nnc.io.save")
     arrays, wide = _tensors(layout)
     metadata = {FORMAT: json.dumps({"version": VERSION, "dtypes": wide, "tree": layout.structure})}
+    if sharded:
+        found = world()
+        sizes = sizes_of(tree, layout, _ranks(found))
+        with access("nnc.io.save", target):
+            _write_sharded(target, arrays, metadata, sizes, found)
+        return
     with access("nnc.io.save", target):
         _write(target, layout, arrays, metadata)
 
@@ -102,6 +116,32 @@ def _write(target: Path, layout: Layout, arrays: Mapping[str, NDArray], metadata
         file.flush()
         _verify(Path(part), layout, arrays)
         os.fsync(file.fileno())
+
+
+def _ranks(found: World | None) -> int:
+    return 1 if found is None else found.size
+
+
+def _write_sharded(
+    target: Path, arrays: Mapping[str, NDArray], metadata: Mapping[str, str], sizes: Mapping[str, int], found: World | None
+) -> None:  # fmt: skip
+    """Writes this process's file; when those of all processes are there, rank 0 writes the index."""
+    rank, ranks = 0 if found is None else found.rank, _ranks(found)
+    token = _together(found, secrets.token_hex(4))
+    write_shard(target, token, rank, ranks, own_part(arrays, sizes, rank, ranks))
+    _together(found, token)
+    if not rank:
+        write_index(target, token, ranks, metadata, sizes)
+    _together(found, token)
+
+
+def _together(found: World | None, text: str) -> str:
+    """The text of rank 0, when all processes have come here."""
+    if found is None or found.size == 1:
+        return text
+    with found.waiting(Site("nnc.io.save", found.size, 1)):
+        texts: list[str] = found.mpi.COMM_WORLD.allgather(text)
+    return texts[0]
 
 
 def _verify(part: Path, layout: Layout, arrays: Mapping[str, NDArray]) -> None:
@@ -140,7 +180,8 @@ def load(path: PathLike, like: Any = None, *, device: str | None = None) -> Any:
     """Reads a pytree of arrays from a safetensors file.
 
     Args:
-        path: a file that `save` or another program wrote.
+        path: a file that `save` or another program wrote, or the index that `save(sharded=True)` wrote on any number of
+            processes: parts are put together, so that the tree is whole.
         like: a tree of the structure wanted, of arrays or ShapeDtypeStructs; names, shapes and dtypes must agree.
         device: gets each tensor as soon as it is read; by default the device of the array in `like`, else the one of
             `nnc.default_device`.
@@ -151,7 +192,7 @@ def load(path: PathLike, like: Any = None, *, device: str | None = None) -> Any:
 
     Raises:
         MissingFileError: there is no such file.
-        FileFormatError: it is damaged.
+        FileFormatError: it is damaged, or a process's file of it is missing.
         TreeError: it does not match `like`; every difference is listed.
         UnsupportedError: there is no such device.
 
@@ -184,7 +225,7 @@ def _devices(like: Any) -> dict[str, str]:
 
 def _read(source: Path, put: Callable[[str, NDArray], Array]) -> tuple[dict[str, Array], dict[str, Any] | None]:
     """The tensors of a file by name, and nnc's header where the file has one."""
-    texts, tensors = read(source)
+    texts, tensors = (read_index if is_index(source) else read)(source)
     try:
         header = _parse(source, texts[FORMAT]) if FORMAT in texts else None
     except FileFormatError:

@@ -37,3 +37,18 @@ def failures(number: int) -> dict[str, str]:
 @pytest.mark.parametrize("name", CHECKS)
 def test_processes_compute_the_results_of_one(name: str, number: int) -> None:
     assert not failures(number)[name], failures(number)[name]
+
+
+def test_a_restart_gives_the_bits_of_an_uninterrupted_run(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    command = [sys.executable, "-m", "nnc.distributed", "run", "-n", "2", "--restarts", "1"]
+    lines = []
+    for name in ("whole", "crash"):
+        program = [str(ROOT / "tests/distributed/resuming.py"), str(tmp_path / name), name]
+        done = subprocess.run(
+            [*command, *program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        lines.append(done.stdout.splitlines()[-1].split())
+    assert [again for again, _ in lines] == ["False", "True"] and lines[0][1] == lines[1][1]
