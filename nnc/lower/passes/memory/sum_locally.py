@@ -18,7 +18,7 @@ def sum_locally(graph: Graph, options: Options) -> Graph:
     processes, so that the backward pass sums over the processes first.
 
     Requires: `pvary` nodes are gone.
-    Ensures:  no sum over axes reads a sum over processes that it alone reads. The values differ by rounding.
+    Ensures:  no sum over axes reads a sum over processes that it alone reads, but for empty ones. The values differ by rounding.
 
     Example:
         a = psum(x); b = reduce_sum(a)  →  c = reduce_sum(x); b = psum(c)
@@ -44,7 +44,7 @@ class _Sums(Remake):
         for symbol in graph.outputs:
             readers.setdefault(symbol, []).append(None)
         for node in graph.nodes:
-            total = node if node.command is psum and node.params.get("stride", 0) else self._total(node)
+            total = node if _is_message(node) else self._total(node)
             read_by = readers.get(node.outputs[0], []) if total is not None else []
             if total is not None and len(read_by) == 1 and read_by[0] is not None and is_sum(read_by[0].command):
                 self.awaited[node.outputs[0]] = total
@@ -66,3 +66,8 @@ class _Sums(Remake):
         part = self.make(node.command.name, *node.inputs, **node.params)
         index = self.renamed.get(total.inputs[1], total.inputs[1])
         return part if waits else self.make("psum", part, index, **total.params)
+
+
+def _is_message(node: Node) -> bool:
+    """Whether a node sends elements to other processes and gets the sums. Of no elements a sum over axes has more."""
+    return node.command is psum and bool(node.params.get("stride", 0) and node.outputs[0].spec.size)
