@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -259,16 +260,16 @@ def _resolve(
 class CallPattern:
     """The pattern of calls of one key, in a form that is fast to compare with a call.
 
-    `facts` are each leaf's facts that belong to the key, `where` says which leaves are dynamic (None: all), `converted` which
-    become
-    others: arrays of other libraries NumPy arrays, `numpy.float64` a weak array. Their facts describe the converted leaf.
+    `facts` are each leaf's facts that belong to the key, as `facts_of` finds them, `where` says which leaves are dynamic (None:
+    all), `converted` which become others: arrays of other libraries NumPy arrays, `numpy.float64` a weak array. Their facts
+    describe the converted leaf.
     """
 
     take: Take | None  # None: the arguments are the leaves
     take_named: Take | None
     facts: tuple[Any, ...]
+    facts_of: Callable[[Any], tuple[Any, ...]]
     where: tuple[int, ...] | None
-    are_arrays: bool
     converted: tuple[int, ...]
 
     @classmethod
@@ -280,19 +281,21 @@ class CallPattern:
             return None
         leaves, where = call.arguments.leaves, call.arguments.where
         dynamic = tuple(where) if len(where) < len(leaves) else None
-        if not kwargs and all(type(x) is Array for x in args):
+        if not kwargs and all(type(x) in _FACTS for x in args):
             take = None
         read = list(leaves)
         for i, leaf in zip(where, call.arguments.dynamic, strict=True):
             read[i] = leaf
         converted = tuple([i for i in where if read[i] is not leaves[i]])
-        are_arrays = all(type(leaf) is Array for leaf in leaves)
-        return cls(take, take_named, tuple(map(_facts, read)), dynamic, are_arrays, converted)
+        types = {*map(type, leaves)}
+        facts_of = _FACTS.get(types.pop(), _facts) if len(types) == 1 else _facts
+        return cls(take, take_named, tuple(map(facts_of, read)), facts_of, dynamic, converted)
 
     @property
     def arrays(self) -> tuple[tuple[TensorSpec, bool], ...] | None:
-        """The spec of each leaf, and whether it is weak; None unless all are arrays."""
-        return tuple((spec, weak) for _, spec, weak in self.facts) if self.are_arrays and self.where is None else None
+        """The spec of each leaf, and whether it is weak; None unless all are arrays of the CPU."""
+        are_arrays = self.facts_of is _FACTS[Array] and self.where is None
+        return tuple((spec, weak) for _, spec, weak in self.facts) if are_arrays else None
 
     def taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
         """Returns all leaves of another call; None where its containers differ from the pattern's."""
@@ -316,14 +319,19 @@ class CallPattern:
         if leaves is not None and self.converted and not _convert(leaves, self.converted):
             return None
         try:
-            if leaves is None or tuple(map(_ARRAY_FACTS if self.are_arrays else _facts, leaves)) != self.facts:
+            if leaves is None or tuple(map(self.facts_of, leaves)) != self.facts:
                 return None
         except MISMATCHES:
             return None
         return leaves if self.where is None else [leaves[i] for i in self.where]
 
 
-_ARRAY_FACTS = attrgetter("__class__", "spec", "weak")
+_FACTS: Mapping[type, Callable[[Any], tuple[Any, ...]]] = MappingProxyType(  # of calls whose leaves are all of one type
+    {
+        Array: attrgetter("__class__", "spec", "weak"),
+        DeviceArray: attrgetter("__class__", "spec", "weak", "memory.device"),
+    }
+)
 
 
 def _convert(leaves: list[Any], places: Sequence[int]) -> bool:
@@ -339,8 +347,9 @@ def _convert(leaves: list[Any], places: Sequence[int]) -> bool:
 
 def _facts(leaf: Any) -> tuple[Any, ...]:
     """Returns a leaf's type, and its facts that belong to the key."""
-    if type(leaf) is Array:
-        return Array, leaf.spec, leaf.weak
+    known = _FACTS.get(type(leaf))
+    if known is not None:
+        return known(leaf)
     if isinstance(leaf, (np.ndarray, np.generic)):
         return type(leaf), TensorSpec(leaf.shape, leaf.dtype)
     return type(leaf), None if dtypes.is_scalar(leaf) else setting(leaf)

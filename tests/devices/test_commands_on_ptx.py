@@ -32,7 +32,27 @@ def of_schur(t: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
     return z @ t @ adjoint, z @ adjoint, np.sort_complex(np.linalg.eigvals(t))
 
 
-UNIQUE = {"schur": of_schur}  # of factors that are not, where the CPU's kernel has another algorithm than the reference
+def of_eigh(values: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The eigenvalues, the product and that of the vectors: each vector has any phase."""
+    adjoint = np.conj(np.swapaxes(vectors, -1, -2))
+    return values, (vectors * values[..., None, :]) @ adjoint, adjoint @ vectors
+
+
+def of_eig(values: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The eigenvalues in one order, the product, and the lengths of the vectors."""
+    product = (vectors * values[..., None, :]) @ np.linalg.inv(vectors)
+    return np.sort_complex(values), product, np.linalg.norm(vectors, axis=-2)
+
+
+def of_svd(u: np.ndarray, s: np.ndarray, vh: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The singular values, the product and those of the vectors, which have any common phase."""
+    u_turned, v = (np.conj(np.swapaxes(x, -1, -2)) for x in (u, vh))
+    count = s.shape[-1]
+    return s, (u[..., :count] * s[..., None, :]) @ vh[..., :count, :], u_turned @ u, vh @ v
+
+
+# Of factors that are not unique, where a device has another algorithm than the CPU.
+UNIQUE = {"schur": of_schur, "eigh": of_eigh, "eig": of_eig, "svd": of_svd}
 
 
 def check_near(row: Sample, found: Sequence[Any], wanted: Sequence[Any], device: str = "ptx:0") -> None:

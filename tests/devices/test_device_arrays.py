@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -182,6 +183,29 @@ def test_a_compiled_function_runs_where_its_arguments_are_or_where_it_is_told() 
     assert lowered(X, X)[0].device == "sim:0"  # host arrays are sent to where it was lowered for
     with pytest.raises(ArgumentTypeError, match="lowered for other arguments"):
         lowered(X, X[0])
+
+
+def test_a_compiled_function_keeps_no_argument_and_takes_the_fast_path_for_the_next_one() -> None:
+    f = nnc.compile(lambda tree, y: tree["x"] * y)
+    arrays = [there(X + i) for i in range(6)]
+    before = [sys.getrefcount(x) for x in arrays]
+    for x in arrays:
+        assert np.array_equal(f({"x": x}, arrays[0]), np.asarray(x) * X)
+    del x
+    assert [sys.getrefcount(x) for x in arrays] == before
+    fast_path = f._fast_path
+    assert fast_path is not None
+    for x in arrays:
+        assert fast_path.run(({"x": x}, x), {}) is not NotImplemented
+    wrong = (
+        there(X.astype(np.float64)),
+        X,
+        nnc.asarray(X),
+        nnc.device_put(X, "sim:1"),
+        there(X[:1]),
+        there(1.0).as_weak(),
+    )
+    assert all(fast_path.run(({"x": x}, arrays[0]), {}) is NotImplemented for x in wrong)
 
 
 def test_captured_arrays_are_sent_once_and_results_may_be_arguments_or_parts() -> None:
