@@ -154,4 +154,4 @@ def new_device_array(memory: DeviceMemory, spec: TensorSpec, weak: bool = False)
 
 def fresh_memory(device: Accelerator, spec: TensorSpec) -> DeviceMemory:
     """Memory for an array of a spec, to which nothing was written yet."""
-    return DeviceMemory(device, device.pool.allocate(spec.nbytes, device.stream, f"{spec}"))
+    return DeviceMemory(device, device.pool.allocate(spec.nbytes, device.stream, spec))

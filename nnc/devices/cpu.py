@@ -58,7 +58,7 @@ class CpuStream:
 class CpuPool:
     """Memory of this process, which the system gives and takes back."""
 
-    def allocate(self, nbytes: int, stream: Stream, label: str = "") -> Block:
+    def allocate(self, nbytes: int, stream: Stream, label: object = "") -> Block:
         """Returns a block of uninitialised bytes."""
         memory = aligned_bytes(max(nbytes, 1))  # NumPy gives an array without elements another address
         return Block(memory.ctypes.data, nbytes, memory)
@@ -69,6 +69,16 @@ class CpuPool:
 
 class CpuTransfer:
     """Copies within the memory of this process."""
+
+    def send_few(self, source: NDArray, block: Block, stream: Stream) -> None:
+        """Copies a host array to the beginning of a block.
+
+        Args:
+            source: contiguous.
+            block: of the pool.
+            stream: of the CPU.
+        """
+        self.to_device(source, block, stream)
 
     def to_device(self, source: NDArray, block: Block, stream: Stream, first: int = 0) -> CpuEvent:
         """Copies an array to a block."""

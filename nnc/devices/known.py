@@ -104,7 +104,10 @@ def interpreter_of(device: Device) -> Any:
     """
     if device.name == CPU:
         return None
-    with _LOCK:
-        if device.name not in _INTERPRETERS:
-            _INTERPRETERS[device.name] = _MAKERS[0](device)
-        return _INTERPRETERS[device.name]
+    found = _INTERPRETERS.get(device.name)
+    if found is None:
+        with _LOCK:
+            if device.name not in _INTERPRETERS:
+                _INTERPRETERS[device.name] = _MAKERS[0](device)
+            found = _INTERPRETERS[device.name]
+    return found

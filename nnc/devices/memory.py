@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.devices.protocol import Accelerator, Block, Event, NDArray
+from nnc.devices.protocol import SENT_AT_ONCE, Accelerator, Block, Event, NDArray
 from nnc.fork import new_lock
 
 STAGED_BYTES = 8 << 20  # of one buffer: copies of fewer bytes do not reach the speed of the bus
@@ -64,10 +64,11 @@ class Staging:
         self._device, self._lock = device, new_lock()
         self._buffers: deque[tuple[NDArray, Event | None]] = deque()
 
-    def send(self, source: NDArray, label: str) -> DeviceMemory:
+    def send(self, source: NDArray, label: object) -> DeviceMemory:
         """Copies a host array to the device. The caller may write to the array as soon as this returns.
 
-        The copy waits for no work but that on its own memory. Later work in the device's own stream finds the elements.
+        The copy of many bytes waits for no work but that on its own memory. Later work in the device's own stream finds the
+        elements.
 
         Args:
             source: of any layout.
@@ -80,6 +81,10 @@ class Staging:
             OutOfMemoryError: the device has none left.
         """
         device, data = self._device, np.ascontiguousarray(source).reshape(-1).view(np.uint8)
+        if data.nbytes <= SENT_AT_ONCE:
+            memory = DeviceMemory(device, device.pool.allocate(data.nbytes, device.stream, label))
+            device.transfer.send_few(data, memory.block, device.stream)
+            return memory
         with self._lock:
             memory = DeviceMemory(device, device.pool.allocate(data.nbytes, device.sending, label))
             for first in range(0, data.nbytes, STAGED_BYTES):

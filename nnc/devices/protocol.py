@@ -26,6 +26,8 @@ SIMULATED = "sim"  # runs the CPU's kernels
 INTERPRETED = "ptx"  # runs kernels that are printed for CUDA, in an interpreter
 _KINDS = {SIMULATED: CPU, INTERPRETED: CUDA}
 
+SENT_AT_ONCE = 4 << 10  # bytes: the work of a stream that waits for so few does not notice
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -102,7 +104,7 @@ class Stream(Protocol):
 class Pool(Protocol):
     """The memory of a device, in blocks."""
 
-    def allocate(self, nbytes: int, stream: Any, label: str = "") -> Block:
+    def allocate(self, nbytes: int, stream: Any, label: object = "") -> Block:
         """Returns a block for work in a stream, aligned for any element.
 
         Args:
@@ -127,6 +129,17 @@ class Pool(Protocol):
 
 class Transfer(Protocol):
     """Copies between the host and the device. The host's array must stay as it is until the copy is done."""
+
+    def send_few(self, source: NDArray, block: Block, stream: Any) -> None:
+        """Copies at most `SENT_AT_ONCE` bytes of the host to the beginning of a block. The host's array may be changed as soon as
+        this returns.
+
+        Args:
+            source: contiguous.
+            block: of the device.
+            stream: where the copy takes its turn.
+        """
+        ...
 
     def to_device(self, source: NDArray, block: Block, stream: Any, first: int = 0) -> Event:
         """Copies the elements of a host array to a block.

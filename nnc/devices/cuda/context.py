@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from nnc.devices.cuda.libraries import Libraries, failure
@@ -20,19 +19,22 @@ class Context:
 
     Attributes:
         number: of the device among those of CUDA.
+        process: the number of the process.
+        errors: the types of CuPy's errors.
     """
 
     def __init__(self, name: str, libraries: Libraries) -> None:
         self.name, self.libraries = name, libraries
-        self.number, self._process = int(name.partition(":")[2]), os.getpid()
+        self.number, self.process = int(name.partition(":")[2]), os.getpid()
+        cuda = libraries.cupy.cuda
+        self.errors = cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError
 
     @property
     def cupy(self) -> Any:
         """CuPy."""
         return self.libraries.cupy
 
-    @contextmanager
-    def current(self, who: str = "") -> Iterator[None]:
+    def current(self, who: str = "") -> AbstractContextManager[None]:
         """Makes the device the one that CUDA's functions work on, in this thread, and words their errors.
 
         Args:
@@ -41,14 +43,36 @@ class Context:
         Raises:
             DeviceError: CUDA reports an error, or this process was forked from the one that uses the device.
         """
-        if os.getpid() != self._process:
+        return _Current(self, who or self.name)
+
+
+class _Current(AbstractContextManager[None]):
+    """The block within which a device is the present one. Each call of a program enters several.
+
+    Args:
+        context: of the device.
+        who: does the work, for messages.
+    """
+
+    __slots__ = ("_context", "_device", "_who")
+
+    def __init__(self, context: Context, who: str) -> None:
+        self._context, self._who = context, who
+
+    def __enter__(self) -> None:
+        context = self._context
+        if os.getpid() != context.process:
             raise user_error(
-                DeviceError, who or self.name, f"{self.name} belongs to the process that this one was forked from.",
+                DeviceError, self._who, f"{context.name} belongs to the process that this one was forked from.",
                 fix='start processes with multiprocessing.get_context("spawn").',
             )  # fmt: skip
-        cuda = self.libraries.cupy.cuda
+        self._device = context.cupy.cuda.Device(context.number)
         try:
-            with cuda.Device(self.number):
-                yield
-        except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError) as error:
-            raise failure(who or self.name, str(error)) from None
+            self._device.__enter__()
+        except context.errors as error:
+            raise failure(self._who, str(error)) from None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        self._device.__exit__(kind, error, traceback)
+        if isinstance(error, self._context.errors):
+            raise failure(self._who, str(error)) from None

@@ -34,6 +34,20 @@ class CudaTransfer:
     def __init__(self, device: CudaDevice) -> None:
         self._device = device
 
+    def send_few(self, source: NDArray, block: Block, stream: CudaStream) -> None:
+        """Copies a host array, which may be changed as soon as this returns, to the beginning of a block.
+
+        CUDA takes so few bytes of ordinary memory over at once, without waiting for the stream (CUDA Runtime API, section API
+        synchronization behavior).
+
+        Args:
+            source: contiguous.
+            block: of the device.
+            stream: where the copy takes its turn.
+        """
+        ordinary = source.copy()  # the user's memory may be page-locked, and is read late then
+        self._device.copy_from_host(block.address, ordinary, stream.handle)
+
     def to_device(self, source: NDArray, block: Block, stream: CudaStream, first: int = 0) -> CudaEvent:
         """Copies a host array to a block.
 

@@ -81,10 +81,11 @@ class Lease:
         """
         self._completions = tuple(completions)
 
-    def pending(self) -> list[Completion]:
+    def pending(self) -> tuple[Completion, ...]:
         """The calls that are not known to be right."""
-        self._completions = tuple(each for each in self._completions if not each.is_known_fine())
-        return list(self._completions)
+        if self._completions:
+            self._completions = tuple(each for each in self._completions if not each.is_known_fine())
+        return self._completions
 
     def check(self) -> None:
         """Waits for the calls on which the block depends.
@@ -109,7 +110,7 @@ class CudaPool:
         self._dropped: deque[Lease] = deque()
         self._waiting: deque[tuple[CudaEvent, Lease]] = deque()
 
-    def allocate(self, nbytes: int, stream: CudaStream, label: str = "") -> Block:
+    def allocate(self, nbytes: int, stream: CudaStream, label: object = "") -> Block:
         """Returns a block for work in a stream.
 
         Args:
@@ -178,7 +179,7 @@ class CudaPool:
         with self._context.current():
             self._context.cupy.get_default_memory_pool().free_all_blocks()
 
-    def _exhausted(self, nbytes: int, label: str) -> OutOfMemoryError:
+    def _exhausted(self, nbytes: int, label: object) -> OutOfMemoryError:
         with self._context.current():
             free, total = self._context.cupy.cuda.runtime.memGetInfo()
             used = self._context.cupy.get_default_memory_pool().used_bytes()

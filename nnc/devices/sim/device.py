@@ -25,6 +25,16 @@ CAPACITY = 4 << 30  # bytes
 class SimTransfer:
     """Copies between the host and a simulated device."""
 
+    def send_few(self, source: NDArray, block: Block, stream: SimStream) -> None:
+        """Copies a host array, which may be changed as soon as this returns, to the beginning of a block.
+
+        Args:
+            source: contiguous.
+            block: of the device.
+            stream: where the copy takes its turn.
+        """
+        self.to_device(source.copy(), block, stream)
+
     def to_device(self, source: NDArray, block: Block, stream: SimStream, first: int = 0) -> SimEvent:
         """Copies a host array to a block.
 

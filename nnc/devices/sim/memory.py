@@ -41,7 +41,7 @@ class Lease:
         label: the content of the block, for messages.
     """
 
-    def __init__(self, pool: SimPool, region: _Region, nbytes: int, label: str) -> None:
+    def __init__(self, pool: SimPool, region: _Region, nbytes: int, label: object) -> None:
         self.pool, self.region, self.nbytes, self.label = pool, region, nbytes, label
         self.is_free = False
         self.error: Exception | None = None  # of the work that should have written the bytes
@@ -126,7 +126,7 @@ class SimPool:
         self._starts: list[int] = []  # the same addresses, sorted
         self._dropped: deque[tuple[Block, SimStream]] = deque()
 
-    def allocate(self, nbytes: int, stream: SimStream, label: str = "") -> Block:
+    def allocate(self, nbytes: int, stream: SimStream, label: object = "") -> Block:
         """Returns a block for work in a stream.
 
         Args:

@@ -14,7 +14,7 @@ from nnc.devices.memory import DeviceMemory, Staging
 from nnc.devices.protocol import Accelerator, CapturedGraph, Driver
 from nnc.errors import InternalError, word_anew
 from nnc.lower.plan.liveness import walk
-from nnc.lower.plan.stages import Branches, Kind, Loop, Step, View
+from nnc.lower.plan.stages import Branches, Buffer, Kind, Loop, Step, View
 from nnc.lower.program.arguments import FrameLayout
 from nnc.lower.program.entry_steps import Failure
 from nnc.lower.program.launches import Launches
@@ -129,11 +129,16 @@ class DeviceFrame:
             words[launches.status_word(step)] = self._statuses.block.address + 4 * i
         self._finalizer = weakref.finalize(self, driver.release, [*events, *handles])
         self._entry = new_entry(program, launches, words, driver)
+        buffers = program.bound.buffers
+        specs = [buffer.symbol.spec for buffer in buffers if buffer.kind is Kind.OUTPUT]
+        self._results = [(spec.nbytes, f"{spec}, a result of {self._name}") for spec in specs]
+        self._outputs = [(view, buffers[view.buffer]) for view in program.bound.outputs]
+        self._can_be_captured = self._module.can_be_captured(launches)
         self._calls = 0
         self._graph: CapturedGraph | None = None
         self._arguments: list[_Argument] = []
 
-    def _allocate(self, nbytes: int, label: str) -> DeviceMemory:
+    def _allocate(self, nbytes: int, label: object) -> DeviceMemory:
         return DeviceMemory(self._device, self._device.pool.allocate(nbytes, self._device.stream, label))
 
     def _send_constants(self) -> dict[int, DeviceMemory]:
@@ -156,16 +161,16 @@ class DeviceFrame:
             DeviceError: the schedule does not order two steps, or an input cannot be used.
             OutOfMemoryError: the device has no memory for the outputs.
         """
-        bound, layout, made = self._program.bound, self._launches.layout, self._bind(inputs)
+        made, layout = self._bind(inputs), self._launches.layout
         self._calls += 1
-        if self._graph is None and self._calls > _CALLS_BEFORE_CAPTURE and self._module.can_be_captured(self._launches):
+        if self._can_be_captured and self._graph is None and self._calls > _CALLS_BEFORE_CAPTURE:
             self._graph = self._capture([*map(layout.input, range(len(inputs))), *map(layout.result, range(len(made)))])
         with self._device.current():
             self._module.begin([self._arena, self._effects], self._statuses)
             if self._graph is None or not self._launch(self._graph):
                 self._run()
             places = {Kind.INPUT: inputs, Kind.OUTPUT: made}
-            outputs = [self._output(view, places) for view in bound.outputs]
+            outputs = [self._output(view, buffer, places) for view, buffer in self._outputs]
             self._module.finish(inputs, [*made, *outputs, self._effects])
         return outputs
 
@@ -188,8 +193,7 @@ class DeviceFrame:
     def _bind(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
         """Notes the addresses of a call, and returns the memory of its results."""
         layout = self._launches.layout
-        specs = [buffer.symbol.spec for buffer in self._program.bound.buffers if buffer.kind is Kind.OUTPUT]
-        made = [self._allocate(spec.nbytes, f"{spec}, a result of {self._name}") for spec in specs]
+        made = [self._allocate(nbytes, label) for nbytes, label in self._results]
         for i, memory in enumerate(inputs):
             self._words[layout.input(i)] = memory.block.address
         for i, memory in enumerate(made):
@@ -249,9 +253,8 @@ class DeviceFrame:
 
     # -- results and errors --------------------------------------------------------------------------------------------
 
-    def _output(self, view: View, places: Mapping[Kind, Sequence[DeviceMemory]]) -> DeviceMemory:
+    def _output(self, view: View, buffer: Buffer, places: Mapping[Kind, Sequence[DeviceMemory]]) -> DeviceMemory:
         """The memory of an output; a copy where that is a part of other memory."""
-        buffer = self._program.bound.buffers[view.buffer]
         memory = self._constants[buffer.index] if buffer.kind is Kind.CONSTANT else places[buffer.kind][buffer.index]
         if view.covers(memory.block.nbytes) and buffer.kind is not Kind.CONSTANT:
             return memory

@@ -131,7 +131,7 @@ class DeviceInterpreter:
             if x.owner is self:
                 return x
             x = x.to_device(CPU)
-        return new_device_array(self._staging.send(x.data, f"{x.spec}"), x.spec, x.weak)
+        return new_device_array(self._staging.send(x.data, x.spec), x.spec, x.weak)
 
     def copy(self, memory: DeviceMemory) -> DeviceMemory:
         """A copy of the elements of an array.

@@ -88,6 +88,7 @@ class Machine:
         self.faults: list[BaseException] = []
         self.name = ""
         self.launched: list[str] = []
+        self.locked: list[Any] = []  # page-locked memory
         self.captured: dict[int, list[Bind]] = {}  # calls of libraries, by stream that is captured
         self.graphs = Graphs(self)
         self.graph_calls: list[str] = []  # names of the functions for graphs
@@ -203,11 +204,17 @@ class Machine:
         return SimpleNamespace(
             Stream=Stream, Event=Event, Device=Device, function=SimpleNamespace(Module=Module), runtime=runtime,
             driver=SimpleNamespace(CUDADriverError=CUDADriverError), memory=SimpleNamespace(OutOfMemoryError=Full),
-            alloc_pinned_memory=lambda nbytes: np.full(nbytes, 0xCD, np.uint8),
+            alloc_pinned_memory=self._lock_memory,
             UnownedMemory=lambda address, nbytes, owner, number: address, MemoryPointer=lambda memory, offset: memory,
             pool=SimpleNamespace(malloc=self._malloc, free_all_blocks=sim.synchronize, used_bytes=lambda: sim.pool.used),
             array=self._array,
         )  # fmt: skip
+
+    def _lock_memory(self, nbytes: int) -> Any:
+        """Page-locked memory, which the device reads late."""
+        memory = np.full(nbytes, 0xCD, np.uint8)
+        self.locked.append(memory)
+        return memory
 
     def _malloc(self, nbytes: int) -> Any:
         block = self.sim.pool.allocate(nbytes, self._stream)
@@ -223,8 +230,14 @@ class Machine:
         host = source if kind == 1 else target
         use = Use(lease, first, first + nbytes, kind == 1, True)
         lease.check_range("memcpyAsync", first, first + nbytes, None)
+        taken = None
+        if kind == 1 and not any(0 <= source - x.ctypes.data < x.nbytes for x in self.locked):
+            taken = ctypes.create_string_buffer(
+                ctypes.string_at(source, nbytes), nbytes
+            )  # ordinary memory is read at once
+            host = ctypes.addressof(taken)
 
-        def run() -> None:
+        def run(held: Any = taken) -> None:
             here = lease.bytes[first : first + nbytes].ctypes.data
             ctypes.memmove(here, host, nbytes) if kind == 1 else ctypes.memmove(host, here, nbytes)
 

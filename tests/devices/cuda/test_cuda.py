@@ -212,10 +212,10 @@ def test_a_forked_process_cannot_use_the_device(machine: Machine) -> None:
     x = nnc.device_put(X, machine.name)
     device = find_device(machine.name, "test")
     assert isinstance(device, CudaDevice)
-    device._context._process = os.getppid()
+    device._context.process = os.getppid()
     with pytest.raises(DeviceError, match="belongs to the process that this one was forked from"):
         x + 1
-    device._context._process = os.getpid()
+    device._context.process = os.getpid()
 
 
 def test_the_first_command_of_a_process_may_be_an_eager_one_on_a_device() -> None:
