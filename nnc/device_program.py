@@ -11,13 +11,12 @@ from nnc.array import Array, as_value, asarray
 from nnc.backends.toolchain import toolchain
 from nnc.bindings import Inputs, Outputs
 from nnc.commands.promote import astype
-from nnc.context import get_context
 from nnc.device_array import DeviceArray, new_device_array
 from nnc.devices import CUDA, INTERPRETED, SIMULATED, Accelerator
 from nnc.devices.memory import DeviceMemory
 from nnc.dtypes import is_scalar
 from nnc.fork import new_rlock
-from nnc.graph import Graph, Node, Symbol, TensorSpec
+from nnc.graph import Graph, TensorSpec
 from nnc.lower.pipeline import lower
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.schedule.accesses import has_effect
@@ -25,8 +24,6 @@ from nnc.lower.program.device_frame import DeviceFrame
 from nnc.lower.program.program import Program
 from nnc.options import Options, waits_in_each_call
 from nnc.references import IN_VARIABLE
-from nnc.source import user_source
-from nnc.trace.core.eager import Plan
 from nnc.trace.core.on_device import DeviceInterpreter, set_programs
 
 _MODULES = {  # the kernels of programs, by the names of devices without their numbers
@@ -147,17 +144,12 @@ class DeviceProgram(QueuedProgram):
         return own
 
 
-def _program_of(plan: Plan, interpreter: DeviceInterpreter) -> Callable[[Sequence[Array]], Sequence[Array]]:
-    """A command as a program of a device."""
-    inputs = tuple(Symbol(spec) for spec in plan.specs)
-    outputs = tuple(Symbol(spec) for spec in plan.outputs)
-    source = get_context().source or user_source()
-    node = Node(plan.command, inputs, outputs, plan.params, plan.graphs, source)
-    options = Options.from_environment().update(device=interpreter.device.name, cache_folder=None)  # it is one step
+def _program_of(graph: Graph, interpreter: DeviceInterpreter) -> Callable[[Sequence[Array]], Sequence[Array]]:
+    """The commands of an eager call as a program of a device."""
+    options = Options.from_environment().update(device=interpreter.device.name, cache_folder=None)  # it is a few steps
     tools = toolchain(options.device)
-    graph = Graph(inputs, outputs, (node,), name=plan.command.name)
     program = lower(graph, options, tools.choose_kernel, tools.compiler() if options.native else None)
-    return QueuedProgram(plan.command.name, program, interpreter).run_arrays
+    return QueuedProgram(graph.name, program, interpreter).run_arrays
 
 
 set_programs(_program_of)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from math import inf
 from types import NoneType
@@ -56,21 +57,20 @@ class CallTable:
     calls: BoundedCache[Key, SpecialisedCall] = field(default_factory=lambda: BoundedCache(BOUND))
     counts: dict[Key, float] = field(default_factory=dict)
 
-    def is_due(self, key: Key) -> bool:
-        """Counts a call; whether there were enough alike to specialise it."""
+    def is_due(self, key: Key, threshold: int) -> bool:
+        """Counts a call; whether more than `threshold` were alike, so that it is to be specialised."""
         if self.version != REGISTRY.version:
             self.calls.clear()
             self.version, self.counts = REGISTRY.version, {}
         if len(self.counts) >= BOUND:
             self.counts = {}
         count = self.counts[key] = self.counts.get(key, 0) + 1
-        return THRESHOLD + len(self.counts) // KEYS_PER_CALL < count < inf
+        return threshold + (len(self.counts) // KEYS_PER_CALL if threshold else 0) < count < inf
 
-    def keep(self, key: Key, call: SpecialisedCall | None) -> None:
-        """Keeps a call, or that there is none."""
+    def keep(self, key: Key, call: SpecialisedCall | None) -> SpecialisedCall | None:
+        """Keeps a call, or that there is none, and returns it."""
         self.counts[key] = inf
-        if call is not None:
-            self.calls.keep(key, call)
+        return None if call is None else self.calls.keep(key, call)
 
 
 @dataclass(slots=True)
@@ -79,6 +79,7 @@ class _Layers:
 
     array: Any = NoneType
     variable: Any = object  # its `owner.follow(call, values)` runs a call on variables and records it
+    device_array: Any = object  # likewise, on a device
     specialise: Callable[[Function, tuple[Any, ...], dict[str, Any], Sequence[int]], SpecialisedCall | None] = (
         lambda function, args, kwargs, places: None
     )
@@ -122,7 +123,7 @@ def specialised(operands: int) -> Callable[[F], F]:
                 if context is not AT_REST:
                     if context.staging is not None:
                         return _LAYERS.record(function, False, args, kwargs)
-                    if context.device is not None or (context.modes and observes_commands(context)):
+                    if context.modes and observes_commands(context):
                         with where_arguments_are(args, kwargs):
                             return function(*args, **kwargs)
                 key: list[Any] = []
@@ -134,7 +135,7 @@ def specialised(operands: int) -> Callable[[F], F]:
                         if arg.weak:
                             key.append(True)  # no setting: bools among settings are pairs
                         values.append(arg)
-                    elif kind is _LAYERS.variable and owner in (None, arg.owner) and not arg.owner.uses_devices:
+                    elif (kind is _LAYERS.variable or kind is _LAYERS.device_array) and _leads(arg.owner, owner):
                         owner = arg.owner
                         key.append(arg.spec)
                         if arg.weak:
@@ -168,15 +169,22 @@ def specialised(operands: int) -> Callable[[F], F]:
                 except TypeError:  # a setting without a hash
                     with where_arguments_are(args, kwargs):
                         return function(*args, **kwargs)
+                if context is not AT_REST and context.device not in (None, owner):
+                    with where_arguments_are(args, kwargs):
+                        return function(*args, **kwargs)
+                if known is None and owner is not None and owner.specialises_at_once and table.is_due(form, 0):
+                    known = table.keep(form, _specialise(function, args, kwargs, operands))
                 if known is not None and table.version == REGISTRY.version:
                     try:
-                        return known.run(values) if owner is None else owner.follow(known, values)
+                        result = known.run(values) if owner is None else owner.follow(known, values)
                     except Exception:  # after any error the function itself does as it should, or words the mistake
-                        return function(*args, **kwargs)
-                result = function(*args, **kwargs)
-                if table.is_due(form):
-                    places = [i for i, arg in enumerate(args) if i < operands or type(arg) in (array, _LAYERS.variable)]
-                    table.keep(form, _LAYERS.specialise(function, args, kwargs, places))
+                        result = NotImplemented
+                    if result is not NotImplemented:
+                        return result
+                with nullcontext() if owner is None else where_arguments_are(args, kwargs):
+                    result = function(*args, **kwargs)
+                if known is None and table.is_due(form, THRESHOLD):
+                    table.keep(form, _specialise(function, args, kwargs, operands))
                 return result
             except BaseException as error:
                 other = leave(error, function, function.__name__, args, kwargs)
@@ -205,6 +213,19 @@ def specialised_in_traces(function: F, *, may_capture: bool = False) -> F:
         return function(*args, **kwargs)
 
     return cast(F, call)
+
+
+def _leads(found: Any, owner: Any) -> bool:
+    """Whether an operand's owner, `found`, can follow a call: that of all operands, `owner`, where there is one already."""
+    return found is not None and owner in (None, found) and found.follows_calls
+
+
+def _specialise(
+    function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], operands: int
+) -> SpecialisedCall | None:
+    arrays = _LAYERS.array, _LAYERS.variable, _LAYERS.device_array
+    places = [i for i, arg in enumerate(args) if i < operands or type(arg) in arrays]
+    return _LAYERS.specialise(function, args, kwargs, places)
 
 
 def _weak_array(x: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nnc.context import get_context
 from nnc.devices.capture import Tracker
 from nnc.devices.driver import FAILED, SIGNATURES, c_function
 from nnc.devices.sim.graph import SimGraph
@@ -20,6 +21,7 @@ from nnc.devices.sim.kernels import LaunchedKernel, Operand, SimKernel
 from nnc.devices.sim.memory import SimPool
 from nnc.devices.sim.streams import Outcome, Queues, SimEvent, SimStream, Use
 from nnc.errors import DeviceError, InternalError, user_error
+from nnc.source import user_source
 
 _COUNTER = SimKernel("count iterations", (Operand((), np.dtype(np.int64), (), 0, 8, True),), lambda views: None)
 
@@ -211,4 +213,4 @@ def queue_kernel(stream: SimStream, pool: SimPool, kernel: LaunchedKernel, addre
         addresses: of its operands.
     """
     run, uses = kernel.bind(pool, addresses)
-    stream.launch(kernel.name, run, uses, kernel.source)
+    stream.launch(kernel.name, run, uses, kernel.source or get_context().source or user_source())

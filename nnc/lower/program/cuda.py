@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.context import timed
+from nnc.context import get_context, set_context, timed
 from nnc.devices.cuda import CapturedCall, Completion, CudaDevice, Lease, StepRun
 from nnc.devices.memory import DeviceMemory
 from nnc.errors import DeviceError, InternalError, NncError, user_error
@@ -20,6 +20,7 @@ from nnc.lower.program.launches import Launches
 from nnc.lower.program.program import Program
 from nnc.lower.program.python_steps import Tapes, run_step
 from nnc.lower.program.queued_code import QueuedCode
+from nnc.source import SourceLine, user_source
 
 _SAME_SIZE = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}  # dtypes that copy elements of so many bytes, bit for bit
 
@@ -127,14 +128,20 @@ class CudaModule:
         if statuses is not None and statuses.block.nbytes:
             words = self._device.host_memory(statuses.block.nbytes).view(np.int32)
             event = self._device.transfer.to_host(statuses.block, words, self._device.stream)
-            call = Completion(event, words, partial(self._word_error, list(inputs)))
+            line = get_context().source or user_source()
+            call = Completion(event, words, partial(self._word_error, list(inputs), line))
             waiting[id(call)] = call
         for memory in results:
             _lease(memory).depend_on(waiting.values())
 
-    def _word_error(self, inputs: Sequence[DeviceMemory], number: int) -> BaseException:
+    def _word_error(self, inputs: Sequence[DeviceMemory], line: SourceLine | None, number: int) -> BaseException:
         """The error of the step with a status word of this number. Where the arguments of the call are as they were, the call runs
         once more, step by step, with the step's reference, which says which value it refuses.
+
+        Args:
+            inputs: of the call.
+            line: the user's line that made the call, for steps without one.
+            number: of the first status word that is not 0.
         """
         launches = self._launches
         assert launches is not None
@@ -146,12 +153,13 @@ class CudaModule:
 
         if not self._program.outside.donated:
             try:
-                DeviceFrame(self._program, self._device, CudaModule).walk(inputs, watch)
+                with set_context(source=line):
+                    DeviceFrame(self._program, self._device, CudaModule).walk(inputs, watch)
             except NncError as error:
                 return error
         return user_error(
             DeviceError, step.command.name, "a kernel refused its operands, an index that is out of range for instance.",
-            fix="run the function on the CPU, which says which value it is.", source=step.source,
+            fix="run the function on the CPU, which says which value it is.", source=step.source or line,
         )  # fmt: skip
 
     def copy(self, view: View, source: DeviceMemory, target: DeviceMemory) -> None:

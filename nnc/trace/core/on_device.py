@@ -16,6 +16,7 @@ import numpy as np
 
 from nnc import tree as trees
 from nnc.array import Array, as_value
+from nnc.bounded import BoundedCache
 from nnc.commands.debug import raise_unless_finite
 from nnc.commands.promote import as_operand
 from nnc.commands.rules import SILENT_EFFECTS, effect
@@ -25,29 +26,40 @@ from nnc.devices import CPU, Accelerator, Elements, check_program, find_device, 
 from nnc.devices.memory import DeviceMemory, Staging
 from nnc.dtypes import TAPE
 from nnc.errors import DeviceError, user_error
-from nnc.graph import Command, Graph
+from nnc.graph import Command, Graph, Node, Symbol
+from nnc.graph.specialise import set_layers
 from nnc.options import waits_in_each_call
 from nnc.source import user_source
 from nnc.trace.core.eager import EagerInterpreter, Plan, find_plan, run_plan
+from nnc.trace.core.specialised import SpecialisedCall
 from nnc.trace.core.tracer import Tracer
 from nnc.tracebacks import api_boundary, cut_traceback
 
 T = TypeVar("T")
 
+_NUMBERS = 256  # numbers that stay on a device: 64 KiB, as its smallest blocks have 256 bytes
+
 
 class DeviceInterpreter:
-    """Queues each command on a device when it is called.
+    """Queues each command on a device when it is called, and the commands of a public function together.
 
     Args:
         device: runs the commands.
+
+    Attributes:
+        follows_calls: whether it runs the commands of a public function together.
     """
 
     level = -1  # below dynamic graphs and all traces
     alive = True
+    specialises_at_once = True  # a program of all commands is made sooner than one of each
 
     def __init__(self, device: Accelerator) -> None:
         self.device, self._staging = device, Staging(device)
-        self._prints = kind_of(device.name) != CPU  # else the CPU's kernels run on the device's memory
+        self.follows_calls = (
+            kind_of(device.name) != CPU
+        )  # it has printed kernels; else the CPU's run on the device's memory
+        self._numbers = BoundedCache[Any, DeviceArray](_NUMBERS)
 
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
@@ -86,7 +98,7 @@ class DeviceInterpreter:
             return program(values)
         if _has_effect(plan.command, plan.graphs) or any(spec.dtype == TAPE for spec in (*plan.specs, *plan.outputs)):
             return self._run_on_host(plan, values)
-        results = self._program(plan)(values) if self._prints else self._queue(plan, values)
+        results = self._program(plan)(values) if self.follows_calls else self._queue(plan, values)
         if "check_finite" in get_context().modes:
             raise_unless_finite(plan.command.name, [value.data for value in values], [x.data for x in results])
         if waits_in_each_call():
@@ -98,12 +110,44 @@ class DeviceInterpreter:
         """The program of a command, for a device whose kernels are printed."""
         program: Callable[[Sequence[Array]], Sequence[Array]] | None = plan.known.get(self.device.name)
         if program is None:
-            if not _PROGRAMS:
-                importlib.import_module(
-                    "nnc.device_program"
-                )  # which nothing else has needed; it stands above this module
-            program = plan.known[self.device.name] = _PROGRAMS[0](plan, self)
+            program = plan.known[self.device.name] = self._make_program(_graph_of(plan))
         return program
+
+    def _make_program(self, graph: Graph) -> Callable[[Sequence[Array]], Sequence[Array]]:
+        """A program for operands of any values. An error of its steps has the line of the call, as the graph has none."""
+        if not _PROGRAMS:
+            importlib.import_module("nnc.device_program")  # which nothing else has needed; it stands above this module
+        return _PROGRAMS[0](graph, self)
+
+    def follow(self, call: SpecialisedCall, values: Sequence[Any]) -> Any:
+        """The result of a public function whose commands are known, as one program; NotImplemented where an operand lies elsewhere.
+
+        Args:
+            call: the function's commands for such arguments.
+            values: arguments of the function: arrays and numbers.
+        """
+        operands = []
+        for value, cast in zip(values, call.casts, strict=True):
+            if cast is not None:
+                operands.append(self._number(cast(value)))
+            elif isinstance(value, DeviceArray):
+                operands.append(value)
+            elif value.ndim:
+                return NotImplemented
+            else:
+                operands.append(self.put(value))
+        run: Callable[[Sequence[Array]], Sequence[Array]] | None = call.known.get(self.device.name)
+        if run is None:
+            nodes = tuple([node.update(source=None) for node in call.graph.nodes])
+            run = call.known[self.device.name] = self._make_program(call.graph.update(nodes=nodes))
+        (result,) = run(operands)
+        return result.as_weak() if call.weak else result
+
+    def _number(self, value: np.ndarray[Any, Any]) -> DeviceArray:
+        """An array without axes, which is sent once for many calls."""
+        key = value.dtype, value.tobytes()
+        found = self._numbers.find(key)
+        return self._numbers.keep(key, self.put(Array(value))) if found is None else found
 
     def _run_on_host(self, plan: Plan, values: Sequence[Array]) -> list[Array]:
         """Runs a command at once on the CPU: one that the host must see, or one on tapes, which are Python objects."""
@@ -164,6 +208,15 @@ class DeviceInterpreter:
         return results
 
 
+def _graph_of(plan: Plan) -> Graph:
+    """The graph of one command."""
+    inputs = tuple(Symbol(spec) for spec in plan.specs)
+    outputs = tuple(Symbol(spec) for spec in plan.outputs)
+    return Graph(
+        inputs, outputs, (Node(plan.command, inputs, outputs, plan.params, plan.graphs),), name=plan.command.name
+    )
+
+
 def _elements(arrays: Sequence[DeviceArray]) -> list[Elements]:
     return [Elements(x.memory.block, x.spec.shape, x.spec.dtype) for x in arrays]
 
@@ -219,16 +272,17 @@ def _place_of(values: Iterable[Any], ambient: Any) -> Any:
 
 
 set_interpreter(_make)
+set_layers(device_array=DeviceArray)
 _PROGRAMS: list[
-    Callable[[Plan, DeviceInterpreter], Callable[[Sequence[Array]], Sequence[Array]]]
+    Callable[[Graph, DeviceInterpreter], Callable[[Sequence[Array]], Sequence[Array]]]
 ] = []  # one, see below
 
 
-def set_programs(maker: Callable[[Plan, DeviceInterpreter], Callable[[Sequence[Array]], Sequence[Array]]]) -> None:
-    """Says how a command becomes a program, where kernels of a device are printed.
+def set_programs(maker: Callable[[Graph, DeviceInterpreter], Callable[[Sequence[Array]], Sequence[Array]]]) -> None:
+    """Says how commands become a program, where kernels of a device are printed.
 
     Args:
-        maker: from the plan of a command and the interpreter of a device to a function of arrays that queues the command.
+        maker: from a graph and the interpreter of a device to a function of arrays that queues the graph's commands.
     """
     _PROGRAMS[:] = [maker]
 

@@ -230,6 +230,7 @@ class Recorder:
     alive = True
     differentiates = False
     is_recorder = True
+    specialises_at_once = False
 
     def __init__(self, memo_bytes: int, make_program: MakeProgram) -> None:
         self._make_program = make_program
@@ -344,6 +345,11 @@ class Recorder:
         plan = self._shared_plan(command, specs, params, graphs) if graphs else find_plan(command, specs, params)
         routine = routine_of(plan)
         return self.hand_out(routine, args, self.perform(routine, operands))
+
+    @property
+    def follows_calls(self) -> bool:
+        """Whether it runs the commands of a public function together."""
+        return not self.uses_devices
 
     def follow(self, call: SpecialisedCall, values: Sequence[Any]) -> Any:
         """The result of a public function whose commands are known, on variables, arrays and numbers.
