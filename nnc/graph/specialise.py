@@ -169,12 +169,14 @@ def specialised(operands: int) -> Callable[[F], F]:
                 except TypeError:  # a setting without a hash
                     with where_arguments_are(args, kwargs):
                         return function(*args, **kwargs)
+                if table.version != REGISTRY.version:
+                    known = None
                 if context is not AT_REST and context.device not in (None, owner):
                     with where_arguments_are(args, kwargs):
                         return function(*args, **kwargs)
                 if known is None and owner is not None and owner.specialises_at_once and table.is_due(form, 0):
                     known = table.keep(form, _specialise(function, args, kwargs, operands))
-                if known is not None and table.version == REGISTRY.version:
+                if known is not None:
                     try:
                         result = known.run(values) if owner is None else owner.follow(known, values)
                     except Exception:  # after any error the function itself does as it should, or words the mistake

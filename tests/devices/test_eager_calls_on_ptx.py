@@ -13,6 +13,7 @@ import nnc.numpy as nnp
 from nnc import nn
 from nnc.context import with_mode
 from nnc.errors import ArgumentTypeError, DeviceError, OutOfBoundsError
+from nnc.graph import register
 from nnc.trace.core import on_device
 from tests.devices.test_ptx import check_close
 
@@ -133,3 +134,12 @@ def test_late_errors_name_the_line_of_their_own_call() -> None:
     for late, line in ((first, "the first line"), (second, "the second line")):
         with pytest.raises(OutOfBoundsError, match=f"index 77(.|\n)*{line}"):
             np.asarray(late)
+
+
+def test_calls_are_joined_again_after_the_registry_has_changed(programs: list[Any], own_registries: None) -> None:
+    x = there(np.ones((2, 3), np.float32))
+    nn.softmax(x, axis=-1)
+    register("another_of_this_test", infer=lambda x: x, reference=lambda x: x)
+    for _ in range(3):
+        nn.softmax(x, axis=-1)
+    assert {graph.name for graph in programs} == {"softmax"} and len(programs) <= 2
