@@ -22,7 +22,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.attention_blocks import Part, by_queries
+from nnc.commands.attention_blocks import QUERIES, Part, by_queries
 from nnc.commands.attention_formulas import (
     Moving,
     Reach,
@@ -30,6 +30,7 @@ from nnc.commands.attention_formulas import (
     gradient_formula,
     gradient_of_scores,
     narrow,
+    output_formula,
     sum_to,
     tangent_formula,
 )
@@ -41,6 +42,9 @@ from nnc.graph import command as get_command
 
 NDArray = np.ndarray[Any, Any]
 _ROWS = 64  # queries that the references take together
+_SCORES = (
+    128 << 20
+)  # bytes of scores where other commands compute attention: small beside the memory of devices that need this
 BIAS = 3  # the number of this operand in `wrt`
 
 
@@ -378,6 +382,66 @@ def _gradient_jvp(
     return tuple(by_queries(formula, moving, [-3, -1, *axes]))
 
 
+# -- by other commands -------------------------------------------------------------------------------------------------
+
+
+def _decomposed(*operands: Value, biased: bool, **params: Any) -> list[Value]:
+    x = Operands.of([y.spec for y in operands], biased)
+    dtypes_of = [spec.dtype for spec in _outputs(x)]
+
+    def formula(moving: Sequence[Moving], first: Value | None) -> list[Part]:
+        given = Operands.of(moving, biased)
+        found = output_formula(given[:3], [mask.value for mask in given.masks], given.bias, first, **params)
+        return list(zip(map(_in_dtype, found, dtypes_of), (-3, -1), strict=True))
+
+    axes = _query_axes([y.spec for y in operands] + [None, None], biased)[:-2]
+    return _by_blocks(formula, operands, axes, x)
+
+
+def _tangent_decomposed(*operands: Value, wrt: tuple[int, ...], biased: bool, **params: Any) -> list[Value]:
+    rest = operands[len(wrt) :]
+    x = Operands.of([y.spec for y in rest[:-2]], biased)
+
+    def formula(moving: Sequence[Moving], first: Value | None) -> list[Part]:
+        _, weights = _weights(moving[len(wrt) :], first, biased=biased, **params)
+        found = tangent_formula(dict(zip(wrt, moving, strict=False)), weights)
+        values = [_in_dtype(y.value, like.spec.dtype) for y, like in zip(found, rest[-2:], strict=True)]
+        return list(zip(values, (-3, -1), strict=True))
+
+    axes = _query_axes([y.spec for y in rest], biased)
+    return _by_blocks(formula, operands, [*(axes[i] for i in wrt), *axes], x)
+
+
+def _gradient_decomposed(*operands: Value, wrt: tuple[int, ...], biased: bool, **params: Any) -> list[Value]:
+    rest = operands[2:]
+    x = Operands.of([y.spec for y in rest[:-2]], biased)
+    axes = _query_axes([y.spec for y in rest], biased)
+
+    def formula(moving: Sequence[Moving], first: Value | None) -> list[Part]:
+        ct, ct_sum, *others = moving
+        given, weights = _weights(others, first, biased=biased, **params)
+        of_scores = gradient_of_scores(ct, ct_sum, weights)
+        bias = None if given.bias is None else given.bias.value.spec
+        found = gradient_formula(ct, of_scores, weights, bias, x.k.shape[-2])
+        return [(_in_dtype(found[i].value, rest[i].spec.dtype), axes[i]) for i in wrt]
+
+    return _by_blocks(formula, operands, [-3, -1, *axes], x)
+
+
+def _by_blocks(
+    formula: Callable[[Sequence[Moving], Value | None], list[Part]], operands: Sequence[Value], axes: Sequence[int | None],
+    x: Operands,
+) -> list[Value]:  # fmt: skip
+    """The results of a formula, for so many queries at a time that their scores take no more memory than `_SCORES` bytes."""
+    of_one_query = math.prod(x.shape) // x.shape[-2] * dtypes.accumulator(x.q.dtype).itemsize
+    moving = [Moving(value, None) for value in operands]
+    return [y for y in by_queries(formula, moving, axes, max(QUERIES, _SCORES // of_one_query)) if y is not None]
+
+
+def _in_dtype(x: Value, dtype: dtypes.DType) -> Value:
+    return x if x.spec.dtype == dtype else ew.convert(x, dtype=dtype)
+
+
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 
@@ -429,6 +493,7 @@ attention: Command = register(
     infer=_infer,
     any_arrays=True,
     reference=_reference,
+    decomposition=_decomposed,
     derivative=Derivative(_jvp),
     batch=_batch,
     cost=_cost,
@@ -442,6 +507,7 @@ attention_tangent: Command = register(
     infer=_tangent_infer,
     any_arrays=True,
     reference=_tangent_reference,
+    decomposition=_tangent_decomposed,
     derivative=Derivative(_tangent_jvp, _tangent_transpose),
     batch=_batch_around("attention_tangent", len),
     cost=lambda *specs, wrt, biased, **params: _cost_between(specs[len(wrt) : -2], biased),
@@ -455,6 +521,7 @@ attention_gradient: Command = register(
     infer=_gradient_infer,
     any_arrays=True,
     reference=_gradient_reference,
+    decomposition=_gradient_decomposed,
     derivative=Derivative(_gradient_jvp),
     batch=_batch_around("attention_gradient", lambda wrt: 2),
     cost=lambda *specs, wrt, biased, **params: _cost_between(specs[2:-2], biased),

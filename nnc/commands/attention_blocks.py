@@ -12,7 +12,7 @@ from nnc.commands.rules import Value, zeros
 from nnc.commands.shape import pad, reshape, slice_axis, transpose
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec
 
-_QUERIES = 128  # of a block; for twice as many or fewer all run at once
+QUERIES = 128  # of a block; for twice as many or fewer all run at once
 
 Part = tuple[
     Value | None, int | None
@@ -20,25 +20,31 @@ Part = tuple[
 Formula = Callable[[Sequence[Moving], Value | None], list[Part]]
 
 
-def by_queries(formula: Formula, operands: Sequence[Moving], axes: Sequence[int | None]) -> list[Value | None]:
+def by_queries(
+    formula: Formula, operands: Sequence[Moving], axes: Sequence[int | None], queries: int = QUERIES
+) -> list[Value | None]:
     """The results of a formula for all queries.
 
     Args:
         formula: `(operands, number of the first query) -> parts`; it calls commands alone.
+        operands: of the formula.
         axes: where queries stand in each operand, counted from the end; None where they do not.
+        queries: of a block, about.
     """
     count = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
-    if count <= 2 * _QUERIES:
+    if count <= 2 * queries:
         return [value for value, _ in formula(operands, None)]
-    return _Blocks(formula, operands, axes, count).run()
+    return _Blocks(formula, operands, axes, count, queries).run()
 
 
 class _Blocks:
     """A `scan` over blocks of queries, which adds up results that are not for queries alone."""
 
-    def __init__(self, formula: Formula, operands: Sequence[Moving], axes: Sequence[int | None], count: int) -> None:
+    def __init__(
+        self, formula: Formula, operands: Sequence[Moving], axes: Sequence[int | None], count: int, queries: int
+    ) -> None:
         self.formula, self.operands, self.axes, self.count = formula, operands, axes, count
-        self.blocks = -(-count // _QUERIES)
+        self.blocks = -(-count // queries)
         self.size = -(-count // self.blocks)
 
     def run(self) -> list[Value | None]:

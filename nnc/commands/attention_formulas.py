@@ -1,4 +1,5 @@
-"""Attention's tangent and gradient as formulas of ordinary commands, differentiated in forward mode: its higher derivatives.
+"""Attention, its tangent and its gradient as formulas of ordinary commands. Those of the derivatives are differentiated in forward
+mode: attention's higher derivatives.
 
 A `Moving` is a value with its tangent. The formulas make the matrix of weights for as many queries as they are given: some at a
 time (attention_blocks.py). They call commands alone, so that they run on symbols, too.
@@ -15,7 +16,7 @@ from nnc import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.contract import dot
-from nnc.commands.reduce import reduce_sum
+from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.commands.rules import Value, add_tangents
 from nnc.commands.shape import broadcast_to, reshape, transpose
 
@@ -105,20 +106,59 @@ class Weights:
         """From q, k, v, out and the logarithms of the sums, as the commands have them; `first` is the number of the first query."""
         heads = operands[0].shape[-2]
         q, k, v, out = (forward(x, heads) for x in operands[:4])
-        logarithm = wide(operands[4])
-        scores = (q @ k.turned).times(scale)
-        shape = scores.shape
-        if bias is not None:
-            scores = scores + wide(bias).spread(shape)
-        logarithm = logarithm.linear(_as_column)
-        nothing = ew.equal(logarithm.value, constants.full_like(logarithm.value, -math.inf))
-        safe = Moving(ew.select(nothing, constants.full_like(logarithm.value, 0), logarithm.value), logarithm.tangent)
-        shifted = scores - safe.spread(shape)
+        scores = _scores(q, k, bias, scale)
+        logarithm = wide(operands[4]).linear(_as_column)
+        safe = Moving(_without_infinity(logarithm.value), logarithm.tangent)
+        shifted = scores - safe.spread(scores.shape)
         weights = ew.exp(shifted.value)
-        for allowed in [*(broadcast_to(mask, shape=shape) for mask in masks), *_near(shape, reach, first)]:
+        for allowed in _allowed(scores.shape, masks, reach, first):
             weights = ew.select(allowed, weights, constants.full_like(weights, 0))
         tangent = None if shifted.tangent is None else ew.mul(shifted.tangent, weights)
         return cls(q, k, v, out, Moving(weights, tangent), scale)
+
+
+def output_formula(
+    operands: Sequence[Moving], masks: Sequence[Value], bias: Moving | None, first: Value | None, *, scale: float,
+    reach: Reach,
+) -> tuple[Value, Value]:  # fmt: skip
+    """Attention's output and the logarithms of the sums, in the dtype of sums.
+
+    Args:
+        operands: q, k and v, without tangents.
+        masks: bools, which broadcast to the scores.
+        bias: added to the scores.
+        first: the number of the first query.
+        scale: of the scores.
+        reach: see the command.
+    """
+    q, k, v = (forward(x, operands[0].shape[-2]) for x in operands)
+    scores = _scores(q, k, bias, scale).value
+    for allowed in _allowed(scores.spec.shape, masks, reach, first):
+        scores = ew.select(allowed, scores, constants.full_like(scores, -math.inf))
+    top = _without_infinity(_as_column(reduce_max(scores, axes=(scores.spec.ndim - 1,))))
+    weights = ew.exp(ew.sub(scores, broadcast_to(top, shape=scores.spec.shape)))
+    total = _as_column(_sum_rows(weights))
+    mean = _matrix_product(weights, v.value)
+    nothing = ew.equal(total, constants.full_like(total, 0))
+    divisor = ew.select(nothing, constants.full_like(total, 1), total)
+    out = ew.div(mean, broadcast_to(divisor, shape=mean.spec.shape))
+    logarithms = reshape(ew.add(top, ew.log(total)), shape=total.spec.shape[:-1])
+    return _swap(out, -2, -3), logarithms
+
+
+def _scores(q: Moving, k: Moving, bias: Moving | None, scale: float) -> Moving:
+    scores = (q @ k.turned).times(scale)
+    return scores if bias is None else scores + wide(bias).spread(scores.shape)
+
+
+def _without_infinity(x: Value) -> Value:
+    """0 in the place of -inf: of rows in which nothing is allowed."""
+    return ew.select(ew.equal(x, constants.full_like(x, -math.inf)), constants.full_like(x, 0), x)
+
+
+def _allowed(shape: tuple[int, ...], masks: Sequence[Value], reach: Reach, first: Value | None) -> list[Value]:
+    """The masks, bools of the scores' shape."""
+    return [*(broadcast_to(mask, shape=shape) for mask in masks), *_near(shape, reach, first)]
 
 
 def _near(shape: tuple[int, ...], reach: Reach, first: Value | None) -> list[Value]:

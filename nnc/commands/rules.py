@@ -120,6 +120,10 @@ inplace: Attribute[InPlace | Callable[[Mapping[str, Any]], InPlace]] = Attribute
 expansion: Attribute[Callable[..., Value]] = Attribute(
     "expansion", "(*operands, **params) -> the result, by the simpler commands that printed kernels are made of"
 )
+decomposition: Attribute[Callable[..., Sequence[Value]]] = Attribute(
+    "decomposition",
+    "(*operands, **params) -> the results by other commands, for devices that have kernels of these alone",
+)
 cost: Attribute[Callable[..., int]] = Attribute("cost", "(*specs, **params) -> floating-point operations")
 weight: Attribute[int] = Attribute(
     "weight",

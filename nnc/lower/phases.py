@@ -46,8 +46,8 @@ SIMPLIFY = Phase(
 REWRITE = Phase(
     "rewrite",
     (
-        "subpixel", "licm", "one_hot", "combine", "sink_gathers", "join_sums", "split_sums", "dce", "hoist_products", "sink_sums",
-        "sink_products", "dce", "fewer_residuals",
+        "decompose", "subpixel", "licm", "one_hot", "combine", "sink_gathers", "join_sums", "split_sums", "dce",
+        "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals",
     ),
     requires=SIMPLIFY.provides,
     provides=frozenset({"loops are in their final form"}),

@@ -27,6 +27,7 @@ from nnc.lower.passes.memory.sum_locally import sum_locally
 from nnc.lower.passes.simplify.combine import combine
 from nnc.lower.passes.simplify.cse import cse
 from nnc.lower.passes.simplify.dce import dce
+from nnc.lower.passes.simplify.decompose import decompose
 from nnc.lower.passes.simplify.fold import fold
 from nnc.lower.passes.simplify.inline_calls import inline_barriers, inline_calls
 from nnc.lower.passes.simplify.join_sums import join_sums
@@ -42,6 +43,7 @@ __all__ = [
     "contract_products",
     "cse",
     "dce",
+    "decompose",
     "delay_cheap",
     "epilogue",
     "fewer_residuals",

@@ -1,0 +1,57 @@
+"""Commands of which a device has no kernel of its own, computed by others."""
+
+from __future__ import annotations
+
+from nnc.commands.rules import decomposition
+from nnc.devices import CPU, kind_of
+from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
+from nnc.lower.passes.once import OncePerGraph
+from nnc.options import Options
+
+
+@register_pass("decompose")
+def decompose(graph: Graph, options: Options) -> Graph:
+    """Computes commands with the column `decomposition` by others on devices other than the CPU, in sub-graphs, too.
+
+    There a library's product and printed kernels are launched with all other kernels; the command's reference would run from
+    Python. Operands without elements stay with the command.
+
+    Requires: nothing; `simplify` and dead code elimination should follow.
+    Ensures:  the same values up to rounding.
+
+    Example:
+        y, l = attention(q, k, v)  →  s = dot(q, k); w = exp(s - max(s)); y = dot(w, v) / sum(w); …
+    """
+    return graph if kind_of(options.device) == CPU else _Decompose().graph(graph)
+
+
+class _Decompose(OncePerGraph):
+    def rewrite(self, graph: Graph) -> Graph:
+        nodes: list[Node] = []
+        renamed: dict[Symbol, Symbol] = {}
+        constants = dict(graph.constants)
+        for old in graph.nodes:
+            node = self.renew(old, renamed)
+            if node.command not in decomposition or any(0 in symbol.shape for symbol in node.inputs):
+                nodes.append(node)
+                continue
+            part = _part(node)
+            renamed.update(zip(node.outputs, part.outputs, strict=True))
+            constants |= part.constants
+            nodes += [inner.update(source=node.source) for inner in part.nodes]
+        if len(nodes) == len(graph.nodes) and all(map(lambda a, b: a is b, nodes, graph.nodes)):
+            return graph
+        outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
+        return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
+
+
+def _part(node: Node) -> Graph:
+    """The commands in the place of a node, which read its own inputs."""
+    builder = GraphBuilder()
+    stands = {builder.input(symbol.spec): symbol for symbol in node.inputs}
+    with builder:
+        found = decomposition[node.command](*stands, **node.params)
+    part = builder.build(*found)
+    nodes = [inner.update(inputs=tuple(stands.get(s, s) for s in inner.inputs)) for inner in part.nodes]
+    outputs = tuple(stands.get(s, s) for s in part.outputs)
+    return part.update(inputs=node.inputs, nodes=tuple(nodes), outputs=outputs)

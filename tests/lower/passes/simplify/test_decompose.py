@@ -1,0 +1,100 @@
+"""Attention by other commands, for devices without a kernel of it: values, masks, blocks of queries."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnc.commands.attention import attention, attention_gradient, attention_tangent
+from nnc.commands.loop import run_graph
+from nnc.commands.rules import decomposition
+from nnc.graph import Graph, GraphBuilder, TensorSpec, command
+from nnc.lower.passes import decompose
+from nnc.options import Options
+
+ON_GPU = Options.from_environment().update(device="ptx:0")
+
+
+def graph_of(name: str, operands: list[Any], **params: Any) -> Graph:
+    builder = GraphBuilder(name)
+    inputs = [builder.input(TensorSpec(x.shape, x.dtype)) for x in operands]
+    with builder:
+        found = command(name)(*inputs, **params)
+    return builder.build(*(found if isinstance(found, tuple) else (found,)))
+
+
+def drawn(seed: int) -> tuple[list[Any], dict[str, Any]]:
+    """Operands and parameters of a random attention."""
+    draw = np.random.default_rng(seed)
+    batch = tuple(draw.integers(1, 3, draw.integers(0, 2)))
+    count, keys, own, features = draw.integers(1, 9, 4)
+    heads, dtype = own * draw.integers(1, 3), draw.choice(["float32", "float64"])
+    q, k, v = (
+        draw.normal(size=(*batch, *shape)).astype(dtype)
+        for shape in ((count, heads, features), (keys, own, features), (keys, own, draw.integers(1, 5)))
+    )
+    scores = (*batch, heads, count, keys)
+
+    def extra() -> tuple[int, ...]:
+        return tuple(n if draw.random() < 0.6 else 1 for n in scores)
+
+    biased = bool(draw.random() < 0.5)
+    operands = [q, k, v] + [draw.normal(size=extra()).astype(dtype)] * biased
+    operands += [draw.random(extra()) < 0.6 for _ in range(draw.integers(0, 3))]
+    reach = tuple(None if draw.random() < 0.5 else int(draw.integers(0, 5)) for _ in range(2))
+    return operands, {"scale": 0.7, "reach": reach, "biased": biased}
+
+
+def near(found: Any, wanted: Any) -> None:
+    for x, y in zip(found, wanted, strict=True):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+        tolerance = 1e-5 if x.dtype == np.float32 else 1e-12
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=tolerance, atol=tolerance)
+
+
+def check(name: str, operands: list[Any], wanted: Any, **params: Any) -> None:
+    graph = graph_of(name, operands, **params)
+    made = decompose(graph, ON_GPU)
+    assert all(node.command not in decomposition for node in made.walk())
+    near(run_graph(made, operands), wanted)
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("scores", [1 << 30, 1])  # bytes: all queries at once, or blocks of the smallest size
+def test_generated_attentions_have_the_values_of_the_commands(
+    seed: int, scores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.import_module("nnc.commands.attention"), "_SCORES", scores)
+    monkeypatch.setattr(importlib.import_module("nnc.commands.attention"), "QUERIES", 2)
+    operands, params = drawn(seed)
+    draw = np.random.default_rng(seed)
+    results = attention(*operands, **params)
+    check("attention", operands, results, **params)
+    floats = 3 + params["biased"]
+    wrt = tuple(i for i in range(floats) if draw.random() < 0.7) or (0,)
+    tangents = [draw.normal(size=operands[i].shape).astype(operands[i].dtype) for i in wrt]
+    given = [*operands, *map(np.asarray, results)]
+    check(
+        "attention_tangent",
+        [*tangents, *given],
+        attention_tangent(*tangents, *given, wrt=wrt, **params),
+        wrt=wrt,
+        **params,
+    )
+    cotangents = [draw.normal(size=x.shape).astype(x.dtype) for x in results]
+    found = attention_gradient(*cotangents, *given, wrt=wrt, **params)
+    check(
+        "attention_gradient", [*cotangents, *given], found if isinstance(found, tuple) else (found,), wrt=wrt, **params
+    )
+
+
+def test_programs_of_the_cpu_and_empty_operands_keep_the_command() -> None:
+    x = np.ones((4, 2, 3), np.float32)
+    params: dict[str, Any] = {"scale": 1.0, "reach": (None, None), "biased": False}
+    graph = graph_of("attention", [x, x, x], **params)
+    assert decompose(graph, Options.from_environment()) is graph
+    empty = graph_of("attention", [x, x[:0], x[:0]], **params)
+    assert decompose(empty, ON_GPU) is empty
