@@ -70,16 +70,6 @@ class CpuPool:
 class CpuTransfer:
     """Copies within the memory of this process."""
 
-    def send_few(self, source: NDArray, block: Block, stream: Stream) -> None:
-        """Copies a host array to the beginning of a block.
-
-        Args:
-            source: contiguous.
-            block: of the pool.
-            stream: of the CPU.
-        """
-        self.to_device(source, block, stream)
-
     def to_device(self, source: NDArray, block: Block, stream: Stream, first: int = 0) -> CpuEvent:
         """Copies an array to a block."""
         block.owner[first : first + source.nbytes] = _as_bytes(source)

@@ -83,7 +83,7 @@ class Staging:
         device, data = self._device, np.ascontiguousarray(source).reshape(-1).view(np.uint8)
         if data.nbytes <= SENT_AT_ONCE:
             memory = DeviceMemory(device, device.pool.allocate(data.nbytes, device.stream, label))
-            device.transfer.send_few(data, memory.block, device.stream)
+            device.send_few(data, memory.block)
             return memory
         with self._lock:
             memory = DeviceMemory(device, device.pool.allocate(data.nbytes, device.sending, label))

@@ -130,17 +130,6 @@ class Pool(Protocol):
 class Transfer(Protocol):
     """Copies between the host and the device. The host's array must stay as it is until the copy is done."""
 
-    def send_few(self, source: NDArray, block: Block, stream: Any) -> None:
-        """Copies at most `SENT_AT_ONCE` bytes of the host to the beginning of a block. The host's array may be changed as soon as
-        this returns.
-
-        Args:
-            source: contiguous.
-            block: of the device.
-            stream: where the copy takes its turn.
-        """
-        ...
-
     def to_device(self, source: NDArray, block: Block, stream: Any, first: int = 0) -> Event:
         """Copies the elements of a host array to a block.
 
@@ -300,6 +289,27 @@ class Accelerator(Device, Protocol):
 
         Raises:
             Exception: the work that should have written the block failed.
+        """
+        ...
+
+    def allocate_all(self, sizes: Sequence[tuple[int, object]]) -> list[Block]:
+        """Returns blocks for work in the device's own stream.
+
+        Args:
+            sizes: of each, and its content, for messages.
+
+        Raises:
+            OutOfMemoryError: the device has none left.
+        """
+        ...
+
+    def send_few(self, source: NDArray, block: Block) -> None:
+        """Copies at most `SENT_AT_ONCE` bytes of the host to the beginning of a block, in the device's own stream. The host's array
+        may be changed as soon as this returns.
+
+        Args:
+            source: contiguous.
+            block: of the pool.
         """
         ...
 

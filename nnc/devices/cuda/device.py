@@ -34,20 +34,6 @@ class CudaTransfer:
     def __init__(self, device: CudaDevice) -> None:
         self._device = device
 
-    def send_few(self, source: NDArray, block: Block, stream: CudaStream) -> None:
-        """Copies a host array, which may be changed as soon as this returns, to the beginning of a block.
-
-        CUDA takes so few bytes of ordinary memory over at once, without waiting for the stream (CUDA Runtime API, section API
-        synchronization behavior).
-
-        Args:
-            source: contiguous.
-            block: of the device.
-            stream: where the copy takes its turn.
-        """
-        ordinary = source.copy()  # the user's memory may be page-locked, and is read late then
-        self._device.copy_from_host(block.address, ordinary, stream.handle)
-
     def to_device(self, source: NDArray, block: Block, stream: CudaStream, first: int = 0) -> CudaEvent:
         """Copies a host array to a block.
 
@@ -134,6 +120,30 @@ class CudaDevice:
         """
         lease: Lease = block.owner
         self.stream.record(lease.check).wait()
+
+    def allocate_all(self, sizes: Sequence[tuple[int, object]]) -> list[Block]:
+        """Returns blocks for work in the device's own stream.
+
+        Args:
+            sizes: of each, and its content, for messages.
+
+        Raises:
+            OutOfMemoryError: the device has none left; nothing is lost.
+        """
+        return self.pool.allocate_all(sizes, self.stream)
+
+    def send_few(self, source: NDArray, block: Block) -> None:
+        """Copies a host array, which may be changed as soon as this returns, to the beginning of a block.
+
+        CUDA takes ordinary memory over before it returns, without waiting for the stream (CUDA Runtime API, section API
+        synchronization behavior).
+
+        Args:
+            source: contiguous.
+            block: of the pool.
+        """
+        ordinary = source.copy()  # the user's memory may be page-locked, and is read late then
+        self.copy_from_host(block.address, ordinary, self.stream.handle)
 
     def drop(self, block: Block) -> None:
         """Gives a block back behind all work on it, before the next allocation.

@@ -11,7 +11,7 @@ each block knows the calls on whose success its content depends: `Completion`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from nnc.devices.cuda.context import Context
@@ -121,15 +121,31 @@ class CudaPool:
         Raises:
             OutOfMemoryError: the device has none left; nothing is lost.
         """
-        size = max(nbytes, _ALIGNMENT)
-        with self._lock:
+        (block,) = self.allocate_all([(nbytes, label)], stream)
+        return block
+
+    def allocate_all(self, sizes: Sequence[tuple[int, object]], stream: CudaStream) -> list[Block]:
+        """Returns blocks for work in a stream.
+
+        Args:
+            sizes: of each, and its content, for messages.
+            stream: where work on them begins.
+
+        Raises:
+            OutOfMemoryError: the device has none left; nothing is lost.
+        """
+        with self._lock, self._context.current("allocate"), stream.stream:
             self._free_dropped()
-            pointer = self._try(size, stream)
-            if pointer is None:
-                self._wait_for_all()
-                pointer = self._try(size, stream)
-            if pointer is None:
-                raise self._exhausted(nbytes, label)
+            return [self._allocate(nbytes, label, stream) for nbytes, label in sizes]
+
+    def _allocate(self, nbytes: int, label: object, stream: CudaStream) -> Block:
+        size = max(nbytes, _ALIGNMENT)
+        pointer = self._try(size)
+        if pointer is None:
+            self._wait_for_all()
+            pointer = self._try(size)
+        if pointer is None:
+            raise self._exhausted(nbytes, label)
         return Block(int(pointer.ptr), nbytes, Lease(pointer, stream))
 
     def free(self, block: Block, stream: CudaStream) -> None:
@@ -150,14 +166,13 @@ class CudaPool:
         """
         self._dropped.append(block.owner)
 
-    def _try(self, size: int, stream: CudaStream) -> Any:
-        """CuPy's memory for a stream; None where there is none left."""
+    def _try(self, size: int) -> Any:
+        """CuPy's memory for the present stream; None where there is none left."""
         cupy = self._context.cupy
-        with self._context.current("allocate"), stream.stream:
-            try:
-                return cupy.get_default_memory_pool().malloc(size)
-            except cupy.cuda.memory.OutOfMemoryError:
-                return None
+        try:
+            return cupy.get_default_memory_pool().malloc(size)
+        except cupy.cuda.memory.OutOfMemoryError:
+            return None
 
     def _free_dropped(self) -> None:
         """Hands dropped blocks back to CuPy: those of the device's own stream at once, as later work there comes behind their last

@@ -25,16 +25,6 @@ CAPACITY = 4 << 30  # bytes
 class SimTransfer:
     """Copies between the host and a simulated device."""
 
-    def send_few(self, source: NDArray, block: Block, stream: SimStream) -> None:
-        """Copies a host array, which may be changed as soon as this returns, to the beginning of a block.
-
-        Args:
-            source: contiguous.
-            block: of the device.
-            stream: where the copy takes its turn.
-        """
-        self.to_device(source.copy(), block, stream)
-
     def to_device(self, source: NDArray, block: Block, stream: SimStream, first: int = 0) -> SimEvent:
         """Copies a host array to a block.
 
@@ -140,6 +130,26 @@ class SimDevice:
         use = Use(block.owner, 0, block.nbytes, writes=False, has_gaps=True)  # it need not hold anything
         outcome = self.stream.launch("wait", lambda: None, [use])
         self.stream.record(outcome).wait()
+
+    def allocate_all(self, sizes: Sequence[tuple[int, object]]) -> list[Block]:
+        """Returns blocks for work in the device's own stream.
+
+        Args:
+            sizes: of each, and its content, for messages.
+
+        Raises:
+            OutOfMemoryError: the device has none left; nothing is lost.
+        """
+        return [self.pool.allocate(nbytes, self.stream, label) for nbytes, label in sizes]
+
+    def send_few(self, source: NDArray, block: Block) -> None:
+        """Copies a host array, which may be changed as soon as this returns, to the beginning of a block.
+
+        Args:
+            source: contiguous.
+            block: of the pool.
+        """
+        self.transfer.to_device(source.copy(), block, self.stream)
 
     def drop(self, block: Block) -> None:
         """Gives a block back behind all work on it, before the next allocation.

@@ -193,7 +193,7 @@ class DeviceFrame:
     def _bind(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
         """Notes the addresses of a call, and returns the memory of its results."""
         layout = self._launches.layout
-        made = [self._allocate(nbytes, label) for nbytes, label in self._results]
+        made = [DeviceMemory(self._device, block) for block in self._device.allocate_all(self._results)]
         for i, memory in enumerate(inputs):
             self._words[layout.input(i)] = memory.block.address
         for i, memory in enumerate(made):
