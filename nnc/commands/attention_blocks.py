@@ -21,7 +21,7 @@ Formula = Callable[[Sequence[Moving], Value | None], list[Part]]
 
 
 def by_queries(
-    formula: Formula, operands: Sequence[Moving], axes: Sequence[int | None], queries: int = QUERIES
+    formula: Formula, operands: Sequence[Moving], axes: Sequence[int | None], queries: int | None = None
 ) -> list[Value | None]:
     """The results of a formula for all queries.
 
@@ -29,8 +29,9 @@ def by_queries(
         formula: `(operands, number of the first query) -> parts`; it calls commands alone.
         operands: of the formula.
         axes: where queries stand in each operand, counted from the end; None where they do not.
-        queries: of a block, about.
+        queries: of a block, about; by default `QUERIES`.
     """
+    queries = QUERIES if queries is None else queries
     count = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
     if count <= 2 * queries:
         return [value for value, _ in formula(operands, None)]

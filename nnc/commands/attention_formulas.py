@@ -1,5 +1,5 @@
-"""Attention, its tangent and its gradient as formulas of ordinary commands. Those of the derivatives are differentiated in forward
-mode: attention's higher derivatives.
+"""Attention, its tangent and its gradient as formulas of ordinary commands. The last two are differentiated in forward mode: so
+come attention's higher derivatives.
 
 A `Moving` is a value with its tangent. The formulas make the matrix of weights for as many queries as they are given: some at a
 time (attention_blocks.py). They call commands alone, so that they run on symbols, too.

@@ -41,7 +41,7 @@ def test_blocks_of_queries_give_the_derivatives_of_all_at_once(name: str, monkey
     operands = [_RNG.normal(size=s) for s in ((2, count, heads, 8), (2, keys, own, 8), (2, keys, own, 8))] * 2
     for product in products(**settings):
         wanted = product(*operands)
-        monkeypatch.setattr(attention_blocks, "_QUERIES", 8)
+        monkeypatch.setattr(attention_blocks, "QUERIES", 8)
         for found in (product(*operands), nnc.compile(lambda *x, f=product: f(*x))(*operands)):
             for x, y in zip(found, wanted, strict=True):
                 np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-9, atol=1e-11)
@@ -54,13 +54,13 @@ def test_rows_of_a_batch_and_third_derivatives_go_through_blocks(monkeypatch: py
     second = lambda y: nnc.jvp(nnc.grad(loss), (y,), (nnp.cos(y),))[1]
     third = lambda y: nnc.grad(lambda z: nnp.sum(nnp.sin(second(z))))(y)
     wanted = [np.asarray(f(x[:, None])) for f in (lambda y: nnp.stack([second(row) for row in y]), third)]
-    monkeypatch.setattr(attention_blocks, "_QUERIES", 8)
+    monkeypatch.setattr(attention_blocks, "QUERIES", 8)
     np.testing.assert_allclose(np.asarray(nnc.vmap(second)(x[:, None])), wanted[0], rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(np.asarray(third(x[:, None])), wanted[1], rtol=1e-9, atol=1e-11)
 
 
 def test_the_memory_of_second_derivatives_is_linear_in_the_number_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_blocks, "_QUERIES", 32)
+    monkeypatch.setattr(attention_blocks, "QUERIES", 32)
     for product in products():
         compiled = nnc.compile(product)
         peaks = []

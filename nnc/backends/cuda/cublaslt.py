@@ -6,6 +6,7 @@ which have been the same since CUDA 11.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import importlib
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ _BATCH_COUNT, _BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
 _EPILOGUE, _BIAS = 7, 8
 _MOST_WORKSPACE, _ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t: of A, B, C and D
 _TRANSPOSE = 1  # CUBLAS_OP_T
+_MOST_PLANS = 8  # algorithms that are asked for: of 4096³ in tf32 the third was a fifth faster than the first
 _ADD_BIAS, _GELU = 4, 32  # bits of cublasLtEpilogue_t
 
 
@@ -92,45 +94,51 @@ class Problem:
     has_bias: bool = False
     gelu: bool = False
 
+    @property
+    def operations(self) -> int:
+        """Additions and multiplications."""
+        terms = self.a.rows if self.a.transposed else self.a.columns
+        return 2 * self.count * self.d.rows * self.d.columns * terms
+
 
 class CublasLt:
     """cuBLASLt on one device, which is the present one in each call.
 
     Args:
         library: its C functions.
+
+    Attributes:
+        version: of the library.
     """
 
     def __init__(self, library: Any) -> None:
         self._library, self._handle = library, ctypes.c_void_p()
         self._call("cublasLtCreate", ctypes.byref(self._handle))
+        self.version = int(library.cublasLtGetVersion())
 
-    def plan(self, problem: Problem, alignments: Sequence[int]) -> Product | None:
-        """The way to compute products; None where the library has none.
+    def plans(self, problem: Problem, alignments: Sequence[int]) -> list[Product]:
+        """The ways to compute products, those first that the library takes for the fastest; none where it has none.
 
         Args:
             problem: the product.
             alignments: of the addresses of a, b and d, in bytes.
         """
-        product = Product(self, problem)
+        first = Product(self, problem)
         preference = self._new("cublasLtMatmulPreference")
         try:
             self._set("cublasLtMatmulPreference", preference, _MOST_WORKSPACE, ctypes.c_uint64(problem.workspace))
             left, right, result = alignments
             for number, alignment in zip(_ALIGNMENTS, (left, right, result, result), strict=True):
                 self._set("cublasLtMatmulPreference", preference, number, ctypes.c_uint32(alignment))
-            found, count = _Heuristic(), ctypes.c_int()
+            found, count = (_Heuristic * _MOST_PLANS)(), ctypes.c_int()
             code = self._library.cublasLtMatmulAlgoGetHeuristic(
-                self._handle, product.operation, *product.layouts, product.layouts[2], preference, 1, ctypes.byref(found),
-                ctypes.byref(count),
+                self._handle, first.operation, *first.layouts, first.layouts[2], preference, _MOST_PLANS, found, ctypes.byref(count)
             )  # fmt: skip
         finally:
             self._call("cublasLtMatmulPreferenceDestroy", preference)
-        if code or not count.value or found.state:
-            return None
-        product.algorithm = found.algo
-        return product
+        return [] if code else [first.by(each.algo) for each in found[: count.value] if not each.state]
 
-    def run(self, product: Product, addresses: Sequence[int], workspace: int, stream: int) -> None:
+    def run(self, product: Product, addresses: Sequence[int], workspace: int, stream: int, adds: bool = False) -> None:
         """Queues products.
 
         Args:
@@ -138,6 +146,7 @@ class CublasLt:
             addresses: of a, b and d, and of the bias where there is one.
             workspace: the address of so many bytes as the problem says.
             stream: its handle.
+            adds: whether the products are added to d.
         """
         a, b, d, *bias = map(ctypes.c_void_p, addresses)
         for each in bias:
@@ -145,7 +154,7 @@ class CublasLt:
         one, zero = product.factors
         self._call(
             "cublasLtMatmul", self._handle, product.operation, ctypes.byref(one), a, product.layouts[0], b, product.layouts[1],
-            ctypes.byref(zero), d, product.layouts[2], d, product.layouts[2], ctypes.byref(product.algorithm),
+            ctypes.byref(one if adds else zero), d, product.layouts[2], d, product.layouts[2], ctypes.byref(product.algorithm),
             ctypes.c_void_p(workspace), ctypes.c_size_t(product.problem.workspace), ctypes.c_void_p(stream),
         )  # fmt: skip
 
@@ -208,6 +217,12 @@ class Product:
         kind = ctypes.c_double if problem.dtype == dtypes.float64 else ctypes.c_float
         self.factors = kind(1), kind(0)
         self.algorithm: Any = None
+
+    def by(self, algorithm: Any) -> Product:
+        """The product by one of the library's algorithms."""
+        twin = copy.copy(self)
+        twin.algorithm = algorithm
+        return twin
 
 
 def takes(dtype: Any) -> bool:

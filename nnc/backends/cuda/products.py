@@ -5,12 +5,13 @@ A product that the library does not take (integers, complex numbers, no unit str
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from nnc.backends.cuda.algorithms import Algorithms
 from nnc.backends.cuda.cublaslt import CublasLt, Problem, Product, Stored, load_library, takes
 from nnc.backends.cuda.cupy_arrays import queue as queue_on_cupy
 from nnc.backends.cuda.cupy_arrays import queue_function
@@ -50,24 +51,37 @@ def _queue(step: Step, device: Any, precision: str) -> Queue:
     """The function that queues a `dot`."""
     otherwise = queue_on_cupy(step, device, precision)
     gemm = _gemm_of(step.params, step.inputs, step.outputs[0], ())
-    library: CublasLt | None = device.library(_new_library)
-    if library is None or gemm is None:
+    algorithms: Algorithms | None = device.library(_new_algorithms)
+    if algorithms is None or gemm is None:
         return otherwise
-    return _Products(library, gemm, _workspace_of(step), precision, otherwise)
+    return _Products(algorithms, gemm, _workspace_of(step), precision, otherwise)
 
 
-def _new_library(device: Any) -> CublasLt | None:
+def _new_algorithms(device: Any) -> Algorithms | None:
     library = load_library()
-    return None if library is None else CublasLt(library)
+    return None if library is None else Algorithms(device, CublasLt(library))
 
 
 def _workspace_of(step: Step) -> int:
     return sum(view.spec.nbytes for view in step.outputs[1:])
 
 
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """Products of matrices that are added up: the sum of a `dot` over axes that lie unevenly.
+
+    Attributes:
+        gemm: the matrices of the first term.
+        more: axes of further terms.
+    """
+
+    gemm: Gemm
+    more: tuple[Axis, ...]
+
+
 def _gemm_of(
     params: Mapping[str, Any], operands: Sequence[View], out: View, more: Sequence[Strides]
-) -> Gemm | None:  # fmt: skip
+) -> _Sum | None:  # fmt: skip
     """The matrices of a `dot`; None where the library does not take them.
 
     Args:
@@ -79,15 +93,22 @@ def _gemm_of(
     left, right = operands[:2]
     if not all(view.spec.size for view in (left, right, out)):
         return None
-    return gemm_of(make_product(params, left, right, (out.strides, *more)))
+    product = make_product(params, left, right, (out.strides, *more))
+    *outer, inner = product.depth
+    if outer and (more or product.dtype.itemsize < 4):  # a result of 16 bits would be rounded after each term
+        return None
+    gemm = gemm_of(replace(product, depth=(inner,)))
+    if gemm is None:
+        return None
+    return _Sum(gemm, tuple(replace(axis, x=axis.y, y=axis.x) if gemm.product.is_turned else axis for axis in outer))
 
 
 class _Products:
     """The products of a step.
 
     Args:
-        library: computes them.
-        gemm: the matrices.
+        algorithms: compute them.
+        found: the matrices.
         workspace: bytes.
         precision: in which products of float32 are computed.
         otherwise: computes the step where the library has no algorithm.
@@ -95,10 +116,10 @@ class _Products:
     """
 
     def __init__(
-        self, library: CublasLt, gemm: Gemm, workspace: int, precision: str, otherwise: Queue, finish: Finish | None = None
+        self, algorithms: Algorithms, found: _Sum, workspace: int, precision: str, otherwise: Queue, finish: Finish | None = None
     ) -> None:  # fmt: skip
-        self._library, self._otherwise = library, otherwise
-        *self._outer, inner = gemm.product.loops or (Axis(1),)
+        self._algorithms, self._otherwise, gemm = algorithms, otherwise, found.gemm
+        *outer, inner = gemm.product.loops or (Axis(1),)
         self._turned, unit = gemm.product.is_turned, gemm.product.dtype.itemsize
         self._has_bias = finish is not None and finish.bias is not None
         m, n, k = gemm.sizes
@@ -110,7 +131,12 @@ class _Products:
         self._problem = Problem(
             gemm.product.dtype, precision, inner.size, b, a, c, workspace, has_bias=self._has_bias, gelu=gelu
         )
-        self._plans: dict[tuple[int, ...], Product | None] = {}  # by alignments
+        self._plans: dict[tuple[int, ...], Product] = {}  # by alignments
+        self._distances = [
+            (by_x + term_x, by_y + term_y, by_out, number > 0)
+            for by_x, by_y, by_out in _distances(outer)
+            for number, (term_x, term_y, _) in enumerate(_distances(found.more))
+        ]
 
     def __call__(self, addresses: Sequence[int], stream: int) -> None:
         """Queues the products.
@@ -119,40 +145,50 @@ class _Products:
             addresses: of the operands, the bias where there is one, the result and the workspace.
             stream: the handle of a stream.
         """
-        if not self.capture(addresses, stream):
+        if not self._multiply(addresses, stream, may_measure=True):
             self._otherwise(addresses, stream)
 
     def capture(self, addresses: Sequence[int], stream: int) -> bool:
-        """Queues the products by the library alone; False where it has no algorithm: nothing is queued then.
+        """Queues the products by the library alone; False where it has no algorithm, or none was chosen: nothing is queued then.
 
         Args:
             addresses: of the operands, the bias where there is one, the result and the workspace.
             stream: the handle of a stream.
         """
+        return self._multiply(addresses, stream, may_measure=False)
+
+    def _multiply(self, addresses: Sequence[int], stream: int, may_measure: bool) -> bool:
         x, y, *bias = addresses[: 2 + self._has_bias]
-        out, *workspace = addresses[2 + self._has_bias :]
+        out, *workspaces = addresses[2 + self._has_bias :]
+        workspace = workspaces[0] if workspaces else 0
         if self._turned:
             x, y = y, x
-        given = [(y + by_y, x + by_x, out + by_out) for by_x, by_y, by_out in self._iterations()]
-        products = [product for product in map(self._plan, given) if product is not None]
-        if len(products) < len(given):
-            return False
-        for product, each in zip(products, given, strict=True):
-            self._library.run(product, (*each, *bias), workspace[0] if workspace else 0, stream)
+        planned: list[tuple[Product, tuple[int, ...], bool]] = []
+        for by_x, by_y, by_out, adds in self._distances:
+            places = y + by_y, x + by_x, out + by_out
+            alignments = tuple([math.gcd(address, _MOST_ALIGNED) for address in places])
+            product = self._plans.get(alignments) or self._algorithms.find(self._problem, alignments)
+            if product is None and may_measure:
+                run = partial(self._run, addresses=(*places, *bias), workspace=workspace, stream=stream)
+                product = self._algorithms.choose(self._problem, alignments, run, stream)
+            if product is None:
+                return False
+            self._plans[alignments] = product
+            planned.append((product, (*places, *bias), adds))
+        for product, operands, adds in planned:
+            self._run(product, operands, workspace, stream, adds)
         return True
 
-    def _plan(self, addresses: Sequence[int]) -> Product | None:
-        """The library's way for matrices at these addresses."""
-        alignments = tuple(math.gcd(address, _MOST_ALIGNED) for address in addresses)
-        if alignments not in self._plans:
-            self._plans[alignments] = self._library.plan(self._problem, alignments)
-        return self._plans[alignments]
+    def _run(self, product: Product, addresses: Sequence[int], workspace: int, stream: int, adds: bool = False) -> None:
+        self._algorithms.library.run(product, addresses, workspace, stream, adds)
 
-    def _iterations(self) -> Iterator[tuple[int, int, int]]:
-        """The distances of x, y and out in the loops around the batches."""
-        for place in itertools.product(*(range(axis.size) for axis in self._outer)):
-            pairs = list(zip(place, self._outer, strict=True))
-            yield sum(i * a.x for i, a in pairs), sum(i * a.y for i, a in pairs), sum(i * a.out for i, a in pairs)
+
+def _distances(axes: Sequence[Axis]) -> list[tuple[int, int, int]]:
+    """The distances of x, y and out in loops over axes."""
+    found = [(0, 0, 0)]
+    for axis in axes:
+        found = [(x + i * axis.x, y + i * axis.y, out + i * axis.out) for x, y, out in found for i in range(axis.size)]
+    return found
 
 
 def _stored(matrix: Matrix, rows: int, columns: int, batch: int) -> Stored:
@@ -173,15 +209,15 @@ def _finish(graph: Graph) -> tuple[Epilogue, Finish] | None:
     return None if finish is None else (epilogue, finish)
 
 
-def _gemm_with(epilogue: Epilogue, inputs: Sequence[View], out: View) -> Gemm | None:
+def _gemm_with(epilogue: Epilogue, inputs: Sequence[View], out: View) -> _Sum | None:
     """The matrices of a product with an epilogue; None where the bias does not lie along the columns, element by element."""
     more = epilogue.all_strides(inputs, (out,))[:-1]
-    gemm = _gemm_of(epilogue.product.params, inputs, out, more)
-    if gemm is None or not more:
-        return gemm
-    product = gemm.product
+    found = _gemm_of(epilogue.product.params, inputs, out, more)
+    if found is None or found.more or not more:
+        return None if found is None or found.more else found
+    product = found.gemm.product
     lies = product.columns.more[0] == product.dtype.itemsize and product.columns.size > 1
-    return gemm if lies and not any(axis.more[0] for axis in (product.rows, *product.loops)) else None
+    return found if lies and not any(axis.more[0] for axis in (product.rows, *product.loops)) else None
 
 
 def _supports_joined(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
@@ -216,10 +252,10 @@ def _queue_joined(step: Step, device: Any, precision: str) -> Queue:
     epilogue, finish = found
     otherwise = queue_function(step, device, partial(_compute, finish, epilogue.product.params), step.outputs[:1])
     gemm = _gemm_with(epilogue, step.inputs, step.outputs[0])
-    library: CublasLt | None = device.library(_new_library)
-    if library is None or gemm is None:
+    algorithms: Algorithms | None = device.library(_new_algorithms)
+    if algorithms is None or gemm is None:
         return otherwise
-    return _Products(library, gemm, _workspace_of(step), precision, otherwise, finish)
+    return _Products(algorithms, gemm, _workspace_of(step), precision, otherwise, finish)
 
 
 add_kernel(dot, Kernel(BACKEND, _run, _supports, workspace=_workspace, device=CUDA, queue=_queue))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from nnc.errors import UnsupportedError, user_error
 T = TypeVar("T")
 
 _OLDEST = (8, 0)  # compute capability that printed kernels are made for
+_TIMED = 3  # runs of work that is measured, after one that warms up
 
 
 class CudaTransfer:
@@ -248,6 +250,31 @@ class CudaDevice:
         """
         with self.current():
             self.cupy.cuda.runtime.streamSynchronize(stream)
+
+    def time(self, run: Callable[[], None], stream: int) -> float:
+        """The milliseconds of work on the device, for which the host waits.
+
+        Args:
+            run: queues the work; it is called several times.
+            stream: the handle of the stream in which it does so.
+        """
+        cuda = self.cupy.cuda
+        with self.current():
+            within, begin, end = cuda.Stream.from_external(_Handle(stream)), cuda.Event(), cuda.Event()
+            run()
+            within.record(begin)
+            for _ in range(_TIMED):
+                run()
+            within.record(end)
+            end.synchronize()
+            return float(cuda.get_elapsed_time(begin, end)) / _TIMED
+
+    @cached_property
+    def model(self) -> str:
+        """The name of the processor, as NVIDIA sells it."""
+        with self.current():
+            properties = self.cupy.cuda.runtime.getDeviceProperties(self._context.number)
+        return str(properties["name"], "utf-8")
 
     def clear(self, block: Block) -> None:
         """Queues the writing of zeros over a block, in the device's own stream.

@@ -33,10 +33,11 @@ class FakeCublasLt:
     Attributes:
         calls: the descriptions of each product that ran.
         refuses: whether no algorithm is found.
+        plans: how many algorithms are found.
     """
 
     def __init__(self, machine: Machine) -> None:
-        self.machine, self.refuses = machine, False
+        self.machine, self.refuses, self.plans = machine, False, 1
         self.known: dict[int, dict[str, Any]] = {}
         self.calls: list[dict[str, Any]] = []
 
@@ -81,20 +82,24 @@ class FakeCublasLt:
             count._obj.value = 0
             return 15  # CUBLAS_STATUS_NOT_SUPPORTED
         preference = self.known[wanted.value]
-        assert set(preference) == {1, 5, 6, 7, 8} and most == 1
-        found._obj.algo[0] = 1 + operation.value
-        for position, number in enumerate((5, 6, 7, 8)):
-            found._obj.algo[1 + position] = preference[number]
-        found._obj.algo[5] = preference[1]
-        count._obj.value = 1
+        assert set(preference) == {1, 5, 6, 7, 8} and most == len(found) >= self.plans
+        for place, each in enumerate(found[: self.plans]):
+            each.algo[0] = 1 + operation.value
+            for position, number in enumerate((5, 6, 7, 8)):
+                each.algo[1 + position] = preference[number]
+            each.algo[5], each.algo[6] = preference[1], place
+        count._obj.value = self.plans
         return 0
+
+    def cublasLtGetVersion(self) -> int:
+        return 130100
 
     def cublasLtMatmul(
         self, handle: Any, operation: Any, alpha: Any, a: Any, of_a: Any, b: Any, of_b: Any, beta: Any, c: Any, of_c: Any, d: Any,
         of_d: Any, algo: Any, workspace: Any, nbytes: Any, stream: Any,
     ) -> int:  # fmt: skip
         described = dict(self.known[operation.value])
-        assert (alpha._obj.value, beta._obj.value, c.value) == (1, 0, d.value)
+        assert (alpha._obj.value, c.value) == (1, d.value) and beta._obj.value in (0, 1)
         chosen = list(algo._obj)
         assert chosen[0] == 1 + operation.value and chosen[5] == nbytes.value
         for place, alignment in zip((a, b, c, d), chosen[1:5], strict=True):
@@ -102,16 +107,20 @@ class FakeCublasLt:
         left, right, result = (self.known[each.value] for each in (of_a, of_b, of_d))
         epilogue = described.get(7, 0)
         self.calls.append(
-            {"sums": described["sums"], "a": left, "b": right, "d": result, "workspace": nbytes.value, "epilogue": epilogue}
+            {
+                "sums": described["sums"], "a": left, "b": right, "d": result, "workspace": nbytes.value, "epilogue": epilogue,
+                "place": chosen[6], "adds": beta._obj.value == 1,
+            }
         )  # fmt: skip
+        adds = self.calls[-1]["adds"]
 
         def bind() -> Any:
-            return self._bind(described, (left, a), (right, b), (result, d), (workspace.value, nbytes.value))
+            return self._bind(described, (left, a), (right, b), (result, d), (workspace.value, nbytes.value), adds)
 
         self.machine.queue(stream.value, "cublasLtMatmul", bind)
         return 0
 
-    def _bind(self, described: dict[str, Any], a: Any, b: Any, d: Any, workspace: tuple[int, int]) -> Any:
+    def _bind(self, described: dict[str, Any], a: Any, b: Any, d: Any, workspace: tuple[int, int], adds: bool) -> Any:
         """The work of a product, and the memory that it uses."""
         x, y, out = self._matrices(*a), self._matrices(*b), self._matrices(*d)
         bias, (address, nbytes) = self._bias(described, d[0]), workspace
@@ -124,6 +133,7 @@ class FakeCublasLt:
             right = y.swapaxes(1, 2) if described.get(4) else y
             with np.errstate(all="ignore"):
                 sums = left.astype(accumulator) @ right.astype(accumulator)
+                sums = sums + out.astype(accumulator) if adds else sums
                 sums = sums if bias is None else sums + bias.astype(accumulator)
                 out[...] = (gelu(sums) if described.get(7, 0) & 32 else sums).astype(out.dtype)
             if lease is not None:

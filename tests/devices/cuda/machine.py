@@ -89,6 +89,8 @@ class Machine:
         self.name = ""
         self.launched: list[str] = []
         self.locked: list[Any] = []  # page-locked memory
+        self.times: list[float] = []  # of work that is measured next
+        self.measured = 0  # times that were asked for
         self.captured: dict[int, list[Bind]] = {}  # calls of libraries, by stream that is captured
         self.graphs = Graphs(self)
         self.graph_calls: list[str] = []  # names of the functions for graphs
@@ -199,16 +201,22 @@ class Machine:
             CUDARuntimeError=CUDARuntimeError, memcpyHostToDevice=1, memcpyDeviceToHost=2,
             getDeviceCount=lambda: COUNT, memcpyAsync=self._copy, memsetAsync=self._fill, deviceSynchronize=sim.synchronize,
             streamSynchronize=lambda handle: sim.queues.streams[handle - 1].synchronize(),
+            getDeviceProperties=lambda number: {"name": b"a stand-in"},
             memGetInfo=lambda: (sim.pool.capacity - sim.pool.used, sim.pool.capacity),
         )  # fmt: skip
         return SimpleNamespace(
             Stream=Stream, Event=Event, Device=Device, function=SimpleNamespace(Module=Module), runtime=runtime,
             driver=SimpleNamespace(CUDADriverError=CUDADriverError), memory=SimpleNamespace(OutOfMemoryError=Full),
-            alloc_pinned_memory=self._lock_memory,
+            alloc_pinned_memory=self._lock_memory, get_elapsed_time=self._elapsed,
             UnownedMemory=lambda address, nbytes, owner, number: address, MemoryPointer=lambda memory, offset: memory,
             pool=SimpleNamespace(malloc=self._malloc, free_all_blocks=sim.synchronize, used_bytes=lambda: sim.pool.used),
             array=self._array,
         )  # fmt: skip
+
+    def _elapsed(self, begin: Any, end: Any) -> float:
+        """The next time that a test gives; others take equally long."""
+        self.measured += 1
+        return self.times.pop(0) if self.times else 1.0
 
     def _lock_memory(self, nbytes: int) -> Any:
         """Page-locked memory, which the device reads late."""

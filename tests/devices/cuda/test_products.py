@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.devices import find_device
 from nnc.errors import ArgumentError, DeviceError
 from tests.devices.cuda.cublaslt import FakeCublasLt
 from tests.devices.cuda.machine import Machine
@@ -205,3 +207,52 @@ def test_explain_names_the_library_that_multiplies(machine: Machine, monkeypatch
         f = nnc.compile(lambda x, b: x @ x + b)
         f(*nnc.device_put((drawn(n, n), drawn(n)), machine.name))
         assert nnc.debug.explain(f).endswith(f"{machine.name} runs {text}")
+
+
+def test_the_fastest_algorithm_is_taken_and_kept_for_later_processes(
+    machine: Machine, library: FakeCublasLt, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NNC_CACHE_DIR", str(tmp_path))
+    library.plans, machine.times = 3, [5.0, 3.0, 4.0]
+    draw = np.random.default_rng(0)
+    x, y = (draw.normal(size=(256, 256)).astype(np.float32) for _ in range(2))
+    small = x[:8, :8]
+
+    def run() -> Any:
+        """Runs the product by a device without algorithms, which another process has."""
+        find_device(machine.name, "a test")._made.clear()
+        f = nnc.compile(lambda x, y: x @ y)
+        there = nnc.device_put((x, y), machine.name)
+        for _ in range(4):  # also as a captured graph
+            check_close(f(*there), x @ y, 1e-5)
+        return f
+
+    run()
+    assert machine.measured == 3 and {call["place"] for call in library.calls[-2:]} == {1}
+    run()
+    assert machine.measured == 3 and library.calls[-1]["place"] == 1
+    check_close(nnc.compile(lambda x: x @ x)(nnc.device_put(small, machine.name)), small @ small, 1e-5)
+    assert machine.measured == 3 and library.calls[-1]["place"] == 0  # it takes no longer than its launch
+
+
+def test_an_algorithm_that_is_hardly_faster_is_not_taken(machine: Machine, library: FakeCublasLt) -> None:
+    library.plans, machine.times = 2, [5.0, 4.9]
+    x = nnc.device_put(np.ones((256, 260), np.float32), machine.name)
+    check_close(nnc.compile(lambda x: x @ x.T)(x), np.full((256, 256), 260, np.float32), 1e-5)
+    assert machine.measured == 2 and library.calls[-1]["place"] == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_a_sum_over_axes_that_lie_unevenly_is_added_up(dtype: str, machine: Machine, library: FakeCublasLt) -> None:
+    draw = np.random.default_rng(0)
+    x, y = (nnp.asarray(draw.normal(size=shape), dtype) for shape in ((4, 6, 5), (6, 4, 7)))
+
+    def f(x: Any, y: Any) -> Any:
+        return nnp.einsum("abi,baj->ij", x, y), nnp.einsum("abi,baj->ji", x, y)
+
+    wanted = f(x, y)
+    for _ in range(3):
+        check_close(
+            nnc.compile(f)(*nnc.device_put((x, y), machine.name)), wanted, 3e-2 if dtype == "bfloat16" else 1e-5
+        )
+    assert any(call["adds"] for call in library.calls) == (dtype != "bfloat16")
