@@ -48,6 +48,7 @@ class QueuedProgram:
         self._frame: DeviceFrame | None = None
         self._lock = new_rlock()
         self._has_effects = any(map(has_effect, walk(program.bound.steps)))
+        self._specs = [TensorSpec(view.spec.shape, view.spec.dtype) for view in program.bound.outputs]
 
     def run_arrays(self, arrays: Sequence[Any]) -> list[DeviceArray]:
         """Queues the program, and returns its outputs. Arrays of the CPU are sent.
@@ -59,12 +60,16 @@ class QueuedProgram:
             OutOfMemoryError: the device has no memory for the results.
         """
         with self._lock:
-            memory = [self._interpreter.put(asarray(x)).memory for x in arrays]
+            memory = [self._memory_of(x) for x in arrays]
             for place in self._program.outside.donated:
                 memory[place] = self._interpreter.copy(memory[place])
             outputs = self._queue(memory)
-        specs = [TensorSpec(view.spec.shape, view.spec.dtype) for view in self._program.bound.outputs]
-        return _ready([new_device_array(*each) for each in zip(outputs, specs, strict=True)])
+        return _ready([*map(new_device_array, outputs, self._specs)])
+
+    def _memory_of(self, x: Any) -> DeviceMemory:
+        is_here = type(x) is DeviceArray and x.owner is self._interpreter
+        memory: DeviceMemory = (x if is_here else self._interpreter.put(asarray(x))).memory
+        return memory
 
     def _queue(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
         """Queues the program, and waits for one that does more than compute its outputs."""

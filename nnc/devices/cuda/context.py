@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,6 +22,7 @@ class Context:
         number: of the device among those of CUDA.
         process: the number of the process.
         errors: the types of CuPy's errors.
+        blocks: in which the device is the present one, of each thread.
     """
 
     def __init__(self, name: str, libraries: Libraries) -> None:
@@ -28,6 +30,7 @@ class Context:
         self.number, self.process = int(name.partition(":")[2]), os.getpid()
         cuda = libraries.cupy.cuda
         self.errors = cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError
+        self.blocks = _Blocks()
 
     @property
     def cupy(self) -> Any:
@@ -46,6 +49,12 @@ class Context:
         return _Current(self, who or self.name)
 
 
+class _Blocks(threading.local):
+    """How many blocks a thread is in."""
+
+    depth = 0
+
+
 class _Current(AbstractContextManager[None]):
     """The block within which a device is the present one. Each call of a program enters several.
 
@@ -61,6 +70,9 @@ class _Current(AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         context = self._context
+        if context.blocks.depth:
+            context.blocks.depth += 1
+            return
         if os.getpid() != context.process:
             raise user_error(
                 DeviceError, self._who, f"{context.name} belongs to the process that this one was forked from.",
@@ -71,8 +83,12 @@ class _Current(AbstractContextManager[None]):
             self._device.__enter__()
         except context.errors as error:
             raise failure(self._who, str(error)) from None
+        context.blocks.depth = 1
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        self._device.__exit__(kind, error, traceback)
+        blocks = self._context.blocks
+        blocks.depth -= 1
+        if not blocks.depth:
+            self._device.__exit__(kind, error, traceback)
         if isinstance(error, self._context.errors):
             raise failure(self._who, str(error)) from None

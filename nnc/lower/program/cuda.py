@@ -123,7 +123,10 @@ class CudaModule:
             results: memory that the call writes, which depends on the status words.
         """
         self._tapes.clear()
-        waiting = {id(each): each for memory in inputs for each in _lease(memory).pending()}
+        waiting: dict[int, Completion] = {}
+        for memory in inputs:
+            for each in _lease(memory).pending():
+                waiting[id(each)] = each
         statuses = self._statuses
         if statuses is not None and statuses.block.nbytes:
             words = self._device.host_memory(statuses.block.nbytes).view(np.int32)

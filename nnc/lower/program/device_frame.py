@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from nnc.commands.loop import check_branch, check_steps
@@ -84,6 +84,20 @@ class _Argument(NamedTuple):
     offset: int
 
 
+class _Output(NamedTuple):
+    """An output of a program: the buffer in which it lies, and whether it is all of one that is no constant."""
+
+    view: View
+    kind: Kind
+    number: int
+    is_whole: bool
+
+    @classmethod
+    def of(cls, view: View, buffer: Buffer) -> _Output:
+        is_whole = buffer.kind is not Kind.CONSTANT and view.covers(buffer.symbol.spec.nbytes)
+        return cls(view, buffer.kind, buffer.index, is_whole)
+
+
 class DeviceFrame:
     """The memory of one call at a time on a device, and the streams of the program.
 
@@ -129,10 +143,12 @@ class DeviceFrame:
             words[launches.status_word(step)] = self._statuses.block.address + 4 * i
         self._finalizer = weakref.finalize(self, driver.release, [*events, *handles])
         self._entry = new_entry(program, launches, words, driver)
-        buffers = program.bound.buffers
-        specs = [buffer.symbol.spec for buffer in buffers if buffer.kind is Kind.OUTPUT]
+        bound = program.bound
+        specs = [buffer.symbol.spec for buffer in bound.buffers if buffer.kind is Kind.OUTPUT]
         self._results = [(spec.nbytes, f"{spec}, a result of {self._name}") for spec in specs]
-        self._outputs = [(view, buffers[view.buffer]) for view in program.bound.outputs]
+        self._input_words = [*map(layout.input, range(len(bound.inputs)))]
+        self._result_words = [*map(layout.result, range(len(specs)))]
+        self._outputs = [_Output.of(view, bound.buffers[view.buffer]) for view in bound.outputs]
         self._can_be_captured = self._module.can_be_captured(launches)
         self._calls = 0
         self._graph: CapturedGraph | None = None
@@ -161,16 +177,15 @@ class DeviceFrame:
             DeviceError: the schedule does not order two steps, or an input cannot be used.
             OutOfMemoryError: the device has no memory for the outputs.
         """
-        made, layout = self._bind(inputs), self._launches.layout
-        self._calls += 1
-        if self._can_be_captured and self._graph is None and self._calls > _CALLS_BEFORE_CAPTURE:
-            self._graph = self._capture([*map(layout.input, range(len(inputs))), *map(layout.result, range(len(made)))])
         with self._device.current():
+            made = self._bind(inputs)
+            self._calls += 1
+            if self._can_be_captured and self._graph is None and self._calls > _CALLS_BEFORE_CAPTURE:
+                self._graph = self._capture([*self._input_words, *self._result_words])
             self._module.begin([self._arena, self._effects], self._statuses)
             if self._graph is None or not self._launch(self._graph):
                 self._run()
-            places = {Kind.INPUT: inputs, Kind.OUTPUT: made}
-            outputs = [self._output(view, buffer, places) for view, buffer in self._outputs]
+            outputs = [self._output(output, inputs, made) for output in self._outputs]
             self._module.finish(inputs, [*made, *outputs, self._effects])
         return outputs
 
@@ -192,12 +207,11 @@ class DeviceFrame:
 
     def _bind(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
         """Notes the addresses of a call, and returns the memory of its results."""
-        layout = self._launches.layout
         made = [DeviceMemory(self._device, block) for block in self._device.allocate_all(self._results)]
-        for i, memory in enumerate(inputs):
-            self._words[layout.input(i)] = memory.block.address
-        for i, memory in enumerate(made):
-            self._words[layout.result(i)] = memory.block.address
+        for word, memory in zip(self._input_words, inputs, strict=True):
+            self._words[word] = memory.block.address
+        for word, memory in zip(self._result_words, made, strict=True):
+            self._words[word] = memory.block.address
         return made
 
     def wait(self) -> None:
@@ -253,11 +267,12 @@ class DeviceFrame:
 
     # -- results and errors --------------------------------------------------------------------------------------------
 
-    def _output(self, view: View, buffer: Buffer, places: Mapping[Kind, Sequence[DeviceMemory]]) -> DeviceMemory:
+    def _output(self, output: _Output, inputs: Sequence[DeviceMemory], made: Sequence[DeviceMemory]) -> DeviceMemory:
         """The memory of an output; a copy where that is a part of other memory."""
-        memory = self._constants[buffer.index] if buffer.kind is Kind.CONSTANT else places[buffer.kind][buffer.index]
-        if view.covers(memory.block.nbytes) and buffer.kind is not Kind.CONSTANT:
-            return memory
+        view, kind, number, is_whole = output
+        if is_whole:
+            return made[number] if kind is Kind.OUTPUT else inputs[number]
+        memory = {Kind.CONSTANT: self._constants, Kind.INPUT: inputs, Kind.OUTPUT: made}[kind][number]  # type: ignore[index]
         out = self._allocate(view.spec.nbytes, f"{view.spec}, a result of {self._name}")
         self._module.copy(view, memory, out)
         return out
