@@ -26,15 +26,18 @@ class GpuCode(Code):
         name: of the function, without @: it begins with KERNEL.
         pointers: of each parameter the attributes, "noalias readonly align 16" say; parameters are named p0, p1 and so on.
         threads: of a block.
+        rounds_freely: whether float32 values are those of 16-bit floats, kept wide within the kernel. Then a product and a sum may
+            be one instruction, and quotients lie up to 2 ulp of float32 from the right ones, which 16 bits do not tell.
     """
 
     functions = FUNCTIONS
     keeps_wide = True
 
-    def __init__(self, name: str, pointers: Sequence[str], threads: int) -> None:
+    def __init__(self, name: str, pointers: Sequence[str], threads: int, rounds_freely: bool = False) -> None:
         parameters = [(f"ptr {attributes}".rstrip(), f"p{i}") for i, attributes in enumerate(pointers)]
         super().__init__(name, parameters, "void", f'nounwind "nvvm.maxntid"="{threads}"', "ptx_kernel")
         self.variables: list[str] = []
+        self._rounds_freely = rounds_freely
 
     def definition(self) -> str:
         """The function with the variables of its blocks; `declarations` stand apart."""
@@ -89,6 +92,23 @@ class GpuCode(Code):
         where = f"i32 {lane}" if isinstance(lane, int) else self.convert(lane, dtypes.int32).typed
         clamp = "i32 0" if way == "up" else "i32 31"
         return Value(self.let(f"call i32 @{name}({_EVERYBODY}, {word.typed}, {where}, {clamp})"), word.dtype)
+
+    # -- arithmetic ----------------------------------------------------------------------------------------------------
+
+    def _binary(self, real: str, integer: str, x: Value, y: Value, unsigned: str | None = None) -> Value:
+        joins = self._rounds_freely and x.dtype == dtypes.float32 and real in ("fadd", "fsub", "fmul")
+        return super()._binary(f"{real} contract" if joins else real, integer, x, y, unsigned)
+
+    def div(self, x: Value, y: Value) -> Value:
+        """x / y; integers are cut off towards 0, and must not be divided by 0."""
+        if not self._rounds_freely or x.dtype != dtypes.float32:
+            return super().div(x, y)
+        x, y = self.match(x, y)
+        name = "llvm.nvvm.div.full"
+        self.declare(f"declare float @{name}(float, float)")
+        pairs = [(self.lane(x, i), self.lane(y, i)) for i in range(x.lanes or 1)]
+        found = [Value(self.share(f"call float @{name}({a.typed}, {b.typed})"), x.dtype) for a, b in pairs]
+        return self.join(found) if x.lanes else found[0]
 
     # -- conversions ---------------------------------------------------------------------------------------------------
 

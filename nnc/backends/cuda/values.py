@@ -10,7 +10,7 @@ from nnc.backends.cuda.code import GpuCode
 from nnc.backends.cuda.operands import Operands
 from nnc.commands.index import fill_value
 from nnc.dtypes import DType
-from nnc.graph import Node, Symbol
+from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.kernel_ir import Loops
 from nnc.lower.kernels.launch import Launch
@@ -50,7 +50,7 @@ class ThreadValues(Values):
         if self.operands.may_fail:
             self.status = f"%p{len(pointers)}"
             pointers.append("")
-        self.code = GpuCode(f"KERNEL_{stem}", pointers, threads)
+        self.code = GpuCode(f"KERNEL_{stem}", pointers, threads, _are_of_16_bits(self.graph))
         shifts = self.operands.shifts or [0] * len(places)
         self.pointers = [self.code.offset(place, shift) for place, shift in zip(places, shifts, strict=True)]
 
@@ -186,3 +186,9 @@ class ThreadValues(Values):
         else:
             with self.code.when(condition):
                 yield
+
+
+def _are_of_16_bits(graph: Graph) -> bool:
+    """Whether all floats that a graph reads and returns have 16 bits."""
+    floats = [spec.dtype for spec in (*graph.input_specs, *graph.output_specs) if dtypes.is_inexact(spec.dtype)]
+    return bool(floats) and all(dtype.itemsize == 2 for dtype in floats)
