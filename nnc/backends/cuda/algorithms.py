@@ -8,6 +8,7 @@ same bits then.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from nnc.backends.cuda.cublaslt import CublasLt, Problem, Product
@@ -43,15 +44,15 @@ class Algorithms:
         return self._known.get((problem, alignments))
 
     def choose(
-        self, problem: Problem, alignments: tuple[int, ...], run: Callable[[Product], None], stream: int
+        self, problem: Problem, alignments: tuple[int, ...], run: Callable[[Product, int], None], stream: int
     ) -> Product | None:
         """The product by the fastest algorithm; None where the library has none.
 
         Args:
             problem: the product.
             alignments: of the addresses of a, b and d, in bytes.
-            run: queues a product; it may be called any number of times.
-            stream: the handle of the stream in which it does so.
+            run: queues a product in the stream of a handle; it may be called any number of times.
+            stream: the handle of the stream behind whose work it may do so.
         """
         key = problem, alignments
         if key not in self._known:
@@ -62,13 +63,13 @@ class Algorithms:
                 self._known[key] = plans[0] if plans else None
         return self._known[key]
 
-    def _place(self, key: Any, plans: Sequence[Product], run: Callable[[Product], None], stream: int) -> int:
+    def _place(self, key: Any, plans: Sequence[Product], run: Callable[[Product, int], None], stream: int) -> int:
         """The place of the fastest plan, as it was measured before, also by another process."""
         entry = self._entry(key)
         found = None if entry is None else entry.read()
         if isinstance(found, int) and 0 <= found < len(plans):
             return found
-        times = [self._device.time(lambda plan=plan: run(plan), stream) for plan in plans]
+        times = [self._device.time(partial(run, plan), stream) for plan in plans]
         best = min(range(len(plans)), key=times.__getitem__)
         place = best if times[best] < _GAIN * times[0] else 0
         if entry is not None:

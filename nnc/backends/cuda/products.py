@@ -169,17 +169,17 @@ class _Products:
             alignments = tuple([math.gcd(address, _MOST_ALIGNED) for address in places])
             product = self._plans.get(alignments) or self._algorithms.find(self._problem, alignments)
             if product is None and may_measure:
-                run = partial(self._run, addresses=(*places, *bias), workspace=workspace, stream=stream)
+                run = partial(self._run, addresses=(*places, *bias), workspace=workspace)
                 product = self._algorithms.choose(self._problem, alignments, run, stream)
             if product is None:
                 return False
             self._plans[alignments] = product
             planned.append((product, (*places, *bias), adds))
         for product, operands, adds in planned:
-            self._run(product, operands, workspace, stream, adds)
+            self._run(product, stream, operands, workspace, adds)
         return True
 
-    def _run(self, product: Product, addresses: Sequence[int], workspace: int, stream: int, adds: bool = False) -> None:
+    def _run(self, product: Product, stream: int, addresses: Sequence[int], workspace: int, adds: bool = False) -> None:
         self._algorithms.library.run(product, addresses, workspace, stream, adds)
 
 

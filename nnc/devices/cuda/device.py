@@ -23,7 +23,7 @@ from nnc.errors import UnsupportedError, user_error
 T = TypeVar("T")
 
 _OLDEST = (8, 0)  # compute capability that printed kernels are made for
-_TIMED = 3  # runs of work that is measured, after one that warms up
+_TIMED = 8  # runs of work that is measured
 
 
 class CudaTransfer:
@@ -251,21 +251,29 @@ class CudaDevice:
         with self.current():
             self.cupy.cuda.runtime.streamSynchronize(stream)
 
-    def time(self, run: Callable[[], None], stream: int) -> float:
-        """The milliseconds of work on the device, for which the host waits.
+    def time(self, run: Callable[[int], None], behind: int) -> float:
+        """The milliseconds of work on the device. The host waits for it, and for all work in a stream before.
+
+        The work is captured, so that the host's time to queue it does not count.
 
         Args:
-            run: queues the work; it is called several times.
-            stream: the handle of the stream in which it does so.
+            run: queues the work in the stream of a handle; it is called several times.
+            behind: the handle of the stream.
         """
         cuda = self.cupy.cuda
         with self.current():
-            within, begin, end = cuda.Stream.from_external(_Handle(stream)), cuda.Event(), cuda.Event()
-            run()
-            within.record(begin)
-            for _ in range(_TIMED):
-                run()
-            within.record(end)
+            cuda.runtime.streamSynchronize(behind)
+            stream, begin, end = cuda.Stream(non_blocking=True), cuda.Event(), cuda.Event()
+            stream.begin_capture()
+            try:
+                for _ in range(_TIMED):
+                    run(int(stream.ptr))
+            finally:
+                graph = stream.end_capture()
+            graph.launch(stream)  # warms up
+            stream.record(begin)
+            graph.launch(stream)
+            stream.record(end)
             end.synchronize()
             return float(cuda.get_elapsed_time(begin, end)) / _TIMED
 

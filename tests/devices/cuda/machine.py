@@ -168,6 +168,15 @@ class Machine:
             def synchronize(self) -> None:
                 self.of.synchronize()
 
+            def begin_capture(self) -> None:
+                machine.captured[self.ptr] = []
+
+            def end_capture(self) -> Any:
+                binds = machine.captured.pop(self.ptr)
+                return SimpleNamespace(
+                    launch=lambda stream: [machine.queue(stream.ptr, "captured", bind) for bind in binds]
+                )
+
         class Event:
             def __init__(self, disable_timing: bool = False) -> None:
                 self.ptr = sim.driver.new_event()
