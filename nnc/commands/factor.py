@@ -317,7 +317,7 @@ def _pinv_infer(x: TensorSpec, *, rtol: float) -> TensorSpec:
 
 def _pinv_reference(x: NDArray, *, rtol: float) -> Any:
     return run_lapack(
-        "pinv", lambda x: np.linalg.pinv(x, rtol=rtol), (x,), NO_CONVERGENCE, "check it with nnp.isfinite."
+        "pinv", lambda x: np.linalg.pinv(x, rtol), (x,), NO_CONVERGENCE, "check it with nnp.isfinite."
     )
 
 
@@ -339,6 +339,7 @@ def pinv_tangent(x: Value, t: Value, p: Value) -> Value:
 pinv: Command = register(
     "pinv",
     infer=_pinv_infer,
+    any_arrays=True,
     reference=_pinv_reference,
     derivative=Derivative(_pinv_jvp),
     batch=batch_leading("pinv"),
