@@ -7,7 +7,7 @@ for the last one, and the figure is the time between divided by their number. So
 than the host's. The frameworks take turns, and medians count. The floor is the time of the bytes that any program moves, at the
 speed of the device's own copy, or of its products at the fastest speed that any framework reaches.
 
-Never run on a device: the rows are tested on the CPU and on `ptx:0`.
+The rows are tested on the CPU and on `ptx:0`, too.
 """
 
 from __future__ import annotations

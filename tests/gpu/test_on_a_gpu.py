@@ -1,4 +1,4 @@
-"""Programs on `cuda:0`, where there is a graphics processor: `pytest -m gpu`. Never run on a device so far.
+"""Programs on `cuda:0`, where there is a graphics processor: `pytest -m gpu`.
 
 Commands, programs and training steps have the CPU's results; late errors, memory and streams are those of a device.
 """

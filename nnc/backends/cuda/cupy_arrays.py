@@ -2,7 +2,7 @@
 transforms by cuFFT, products by cuBLAS.
 
 Of a command with the column `any_arrays` no kernel is printed; its work is queued in the program's stream. CuPy computes nothing in
-bfloat16, so such operands are widened to float32, and results are rounded. Never run on a device.
+bfloat16, so such operands are widened to float32, and results are rounded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Matrix products on CUDA's devices, by cuBLASLt: matrices are taken as they lie, batched and strided, with its epilogues.
 
-A product that the library does not take (integers, complex numbers, no unit stride) runs on CuPy's arrays. Never run on a device.
+A product that the library does not take (integers, complex numbers, no unit stride) runs on CuPy's arrays.
 """
 
 from __future__ import annotations

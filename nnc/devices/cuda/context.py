@@ -22,7 +22,7 @@ class Context:
         number: of the device among those of CUDA.
         process: the number of the process.
         errors: the types of CuPy's errors.
-        blocks: in which the device is the present one, of each thread.
+        blocks: the number of those that each thread is in.
     """
 
     def __init__(self, name: str, libraries: Libraries) -> None:
@@ -50,7 +50,7 @@ class Context:
 
 
 class _Blocks(threading.local):
-    """How many blocks a thread is in."""
+    """The number of blocks that a thread is in."""
 
     depth = 0
 

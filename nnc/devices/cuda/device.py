@@ -1,6 +1,6 @@
 """Devices `cuda:0` and others: NVIDIA's graphics processors.
 
-Never run on a device: all of this is tested on a stand-in for CuPy and the driver, which runs kernels in the interpreter of PTX.
+Where there is none, all of this is tested on a stand-in for CuPy and the driver, which runs kernels in the interpreter of PTX.
 """
 
 from __future__ import annotations

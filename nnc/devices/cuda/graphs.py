@@ -3,7 +3,7 @@
 A printed kernel becomes a kernel node, whose addresses are replaced. A library's call has parameters that only the library
 knows: it is captured from a stream, as a graph within the graph, and captured anew where its addresses change.
 
-Source: CUDA Driver API, section Graph Management. Never run on a device.
+Source: CUDA Driver API, section Graph Management.
 """
 
 from __future__ import annotations
