@@ -20,6 +20,14 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands.conv_formulas import (
+    MOST_PLACES,
+    as_asked,
+    channels_first,
+    conv_formula,
+    input_grad_formula,
+    weight_grad_formula,
+)
 from nnc.commands.elementwise import NUMERIC
 from nnc.commands.pack import Blocks, packed_shape
 from nnc.commands.rules import BatchRule, Value, check_dtype, linear_in
@@ -348,6 +356,29 @@ def _batch_by_folding(
     return rule
 
 
+# -- by other commands -------------------------------------------------------------------------------------------------
+
+
+def _decomposed(
+    formula: Callable[..., Value], activations: tuple[bool, bool, bool]
+) -> Callable[..., list[Value] | None]:
+    """The decomposition of a command by a formula for channels first. Packed weights and large windows have none."""
+
+    def decompose(x: Value, y: Value, *, channels_last: bool = False, packed: str | None = None, **params: Any) -> Any:
+        kernel = params["kernel"] if "kernel" in params else y.spec.shape[2:]
+        if packed is not None or math.prod(kernel) > MOST_PLACES:
+            return None
+        first = [channels_first(z, channels_last and moves) for z, moves in zip((x, y), activations, strict=False)]
+        return [as_asked(formula(*first, **params), channels_last and activations[-1])]
+
+    return decompose
+
+
+def _conv_formula(x: Value, w: Value, **params: Any) -> Value:
+    out = _out_shape("conv", x.spec.shape, w.spec.shape, **params, operands={})
+    return conv_formula(x, w, out=out[2:], **params)
+
+
 # -- the commands ------------------------------------------------------------------------------------------------------
 
 
@@ -376,6 +407,7 @@ conv: Command = register(
     infer=_conv_infer,
     any_arrays=True,
     reference=_in_any_order(_conv_reference, _CONV),
+    decomposition=_decomposed(_conv_formula, _CONV),
     derivative=linear_in(
         "conv",
         {
@@ -395,6 +427,7 @@ conv_input_grad: Command = register(
     infer=_input_grad_infer,
     any_arrays=True,
     reference=_in_any_order(_input_grad_reference, _CONV),
+    decomposition=_decomposed(input_grad_formula, _CONV),
     derivative=linear_in(
         "conv_input_grad",
         {
@@ -413,6 +446,7 @@ conv_weight_grad: Command = register(
     infer=_weight_grad_infer,
     any_arrays=True,
     reference=_in_any_order(_weight_grad_reference, _WEIGHT_GRAD),
+    decomposition=_decomposed(weight_grad_formula, _WEIGHT_GRAD),
     derivative=linear_in(
         "conv_weight_grad",
         {

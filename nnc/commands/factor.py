@@ -316,9 +316,7 @@ def _pinv_infer(x: TensorSpec, *, rtol: float) -> TensorSpec:
 
 
 def _pinv_reference(x: NDArray, *, rtol: float) -> Any:
-    return run_lapack(
-        "pinv", lambda x: np.linalg.pinv(x, rtol), (x,), NO_CONVERGENCE, "check it with nnp.isfinite."
-    )
+    return run_lapack("pinv", lambda x: np.linalg.pinv(x, rtol), (x,), NO_CONVERGENCE, "check it with nnp.isfinite.")
 
 
 def _pinv_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, rtol: float) -> Tangents:

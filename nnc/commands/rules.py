@@ -120,9 +120,10 @@ inplace: Attribute[InPlace | Callable[[Mapping[str, Any]], InPlace]] = Attribute
 expansion: Attribute[Callable[..., Value]] = Attribute(
     "expansion", "(*operands, **params) -> the result, by the simpler commands that printed kernels are made of"
 )
-decomposition: Attribute[Callable[..., Sequence[Value]]] = Attribute(
+decomposition: Attribute[Callable[..., Sequence[Value] | None]] = Attribute(
     "decomposition",
-    "(*operands, **params) -> the results by other commands, for devices that have kernels of these alone",
+    "(*operands, **params) -> the results by other commands, for devices that have kernels of these alone; None where the command "
+    "stays as it is",
 )
 cost: Attribute[Callable[..., int]] = Attribute("cost", "(*specs, **params) -> floating-point operations")
 weight: Attribute[int] = Attribute(

@@ -14,7 +14,7 @@ def decompose(graph: Graph, options: Options) -> Graph:
     """Computes commands with the column `decomposition` by others on devices other than the CPU, in sub-graphs, too.
 
     There a library's product and printed kernels are launched with all other kernels; the command's reference would run from
-    Python. Operands without elements stay with the command.
+    Python. Operands and results without elements stay with the command.
 
     Requires: nothing; `simplify` and dead code elimination should follow.
     Ensures:  the same values up to rounding.
@@ -32,10 +32,10 @@ class _Decompose(OncePerGraph):
         constants = dict(graph.constants)
         for old in graph.nodes:
             node = self.renew(old, renamed)
-            if node.command not in decomposition or any(0 in symbol.shape for symbol in node.inputs):
+            part = _part(node) if node.command in decomposition else None
+            if part is None:
                 nodes.append(node)
                 continue
-            part = _part(node)
             renamed.update(zip(node.outputs, part.outputs, strict=True))
             constants |= part.constants
             nodes += [inner.update(source=node.source) for inner in part.nodes]
@@ -45,12 +45,16 @@ class _Decompose(OncePerGraph):
         return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
 
 
-def _part(node: Node) -> Graph:
-    """The commands in the place of a node, which read its own inputs."""
+def _part(node: Node) -> Graph | None:
+    """The commands in the place of a node, which read its own inputs; None where the node stays."""
+    if any(0 in symbol.shape for symbol in (*node.inputs, *node.outputs)):
+        return None
     builder = GraphBuilder()
     stands = {builder.input(symbol.spec): symbol for symbol in node.inputs}
     with builder:
         found = decomposition[node.command](*stands, **node.params)
+    if found is None:
+        return None
     part = builder.build(*found)
     nodes = [inner.update(inputs=tuple(stands.get(s, s) for s in inner.inputs)) for inner in part.nodes]
     outputs = tuple(stands.get(s, s) for s in part.outputs)

@@ -1,4 +1,4 @@
-"""Attention by other commands, for devices without a kernel of it: values, masks, blocks of queries."""
+"""Attention and convolutions by other commands, for devices without kernels of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import nnc
+import nnc.numpy as nnp
+from nnc import nn
 from nnc.commands.attention import attention, attention_gradient, attention_tangent
+from nnc.commands.conv import conv, conv_input_grad, conv_weight_grad
 from nnc.commands.loop import run_graph
 from nnc.commands.rules import decomposition
 from nnc.graph import Graph, GraphBuilder, TensorSpec, command
@@ -98,3 +102,54 @@ def test_programs_of_the_cpu_and_empty_operands_keep_the_command() -> None:
     assert decompose(graph, Options.from_environment()) is graph
     empty = graph_of("attention", [x, x[:0], x[:0]], **params)
     assert decompose(empty, ON_GPU) is empty
+
+
+def drawn_convolution(draw: np.random.Generator) -> tuple[Any, Any, dict[str, Any]]:
+    """An input, a weight and the parameters of a random convolution."""
+    rank, groups = int(draw.integers(1, 4)), int(draw.integers(1, 3))
+    kernel, stride, dilation = (tuple(map(int, draw.integers(1, 4, rank))) for _ in range(3))
+    padding = tuple((int(a), int(b)) for a, b in draw.integers(0, 4, (rank, 2)))
+    least = [d * (k - 1) + 1 - sum(p) for k, d, p in zip(kernel, dilation, padding, strict=True)]
+    spatial = [int(draw.integers(max(n, 1), max(n, 1) + 4)) for n in least]
+    x = draw.normal(size=(draw.integers(1, 4), groups * draw.integers(1, 4), *spatial))
+    w = draw.normal(size=(groups * draw.integers(1, 4), x.shape[1] // groups, *kernel))
+    return x, w, {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_generated_convolutions_have_the_values_of_the_commands(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    x, w, params = drawn_convolution(draw)
+    out = conv(x, w, **params)
+    ct, spatial, kernel = draw.normal(size=out.shape), x.shape[2:], w.shape[2:]
+    last = bool(draw.random() < 0.3)
+    if last:
+        params["channels_last"] = True
+        x, ct = (np.moveaxis(z, 1, -1).copy() for z in (x, ct))
+        out = conv(x, w, **params)
+    check("conv", [x, w], (out,), **params)
+    of_input = conv_input_grad(ct, w, spatial=spatial, **params)
+    check("conv_input_grad", [ct, w], (of_input,), spatial=spatial, **params)
+    of_weight = conv_weight_grad(x, ct, kernel=kernel, **params)
+    check("conv_weight_grad", [x, ct], (of_weight,), kernel=kernel, **params)
+
+
+def test_large_windows_and_packed_weights_stay_with_the_command() -> None:
+    draw = np.random.default_rng(0)
+    params: dict[str, Any] = {"stride": (1,), "padding": ((0, 0),), "dilation": (1,), "groups": 1}
+    long = graph_of("conv", [draw.normal(size=(1, 2, 200)), draw.normal(size=(3, 2, 65))], **params)
+    assert decompose(long, ON_GPU) is long
+
+
+def test_the_columns_of_the_forward_pass_are_not_kept_for_the_gradient() -> None:
+    draw = np.random.default_rng(0)
+    x, w = draw.normal(size=(4, 8, 16, 16)).astype(np.float32), draw.normal(size=(8, 8, 3, 3)).astype(np.float32)
+
+    def loss(weights: list[Any], x: Any) -> Any:
+        for each in weights:
+            x = nnp.tanh(nn.conv(x, each, padding="same"))
+        return nnp.sum(x)
+
+    step = nnc.compile(nnc.grad(loss), device="ptx:0")
+    few, many = (step.lower([w] * count, x).compile().memory_plan.arena_bytes for count in (3, 9))
+    assert many - few < 6 * 3 * x.nbytes  # a layer keeps its result, and no columns, which are 9 times as large
