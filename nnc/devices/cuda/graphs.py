@@ -1,7 +1,8 @@
 """Captured graphs of a CUDA device, made node by node from noted launches.
 
 A printed kernel becomes a kernel node, whose addresses are replaced. A library's call has parameters that only the library
-knows: it is captured from a stream, as a graph within the graph, and captured anew where its addresses change.
+knows: it is captured from a stream, as a graph within the graph, and captured anew where its addresses change. A step that runs
+from Python stands between two graphs.
 
 Source: CUDA Driver API, section Graph Management.
 """
@@ -9,8 +10,9 @@ Source: CUDA Driver API, section Graph Management.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -85,7 +87,18 @@ class Call:
     of: CapturedCall
 
 
-Work = Kernel | Call
+@dataclass(frozen=True, slots=True)
+class PythonStep:
+    """A step that runs from Python.
+
+    Attributes:
+        run: queues its work.
+    """
+
+    run: StepRun
+
+
+Work = Kernel | Call | PythonStep
 
 
 class Capture:
@@ -135,9 +148,8 @@ class Capture:
 
     def _run(self, step: int, stream: int, parameters: int) -> None:
         count, run = self._steps[step]
-        if not isinstance(run, CapturedCall):
-            raise InternalError("a step that runs from Python is captured")
-        self._tracker.launch(stream, Call(run), _addresses(parameters, count))
+        work = Call(run) if isinstance(run, CapturedCall) else PythonStep(run)
+        self._tracker.launch(stream, work, _addresses(parameters, count))
 
 
 class UncapturedError(NncError):
@@ -145,20 +157,24 @@ class UncapturedError(NncError):
 
 
 class CudaGraph:
-    """Captured launches.
-
-    Memory that one call frees is taken by a later one, so addresses come back after a few calls. A graph is kept for each of the
-    latest addresses; for others, the one that was launched least recently gets them.
+    """Captured launches: graphs, with steps that run from Python between them.
 
     Args:
         context: of the device.
-        nodes: launches, each behind those that it follows.
+        nodes: launches in an order, each behind those that it follows.
     """
 
     def __init__(self, context: Context, nodes: list[Node[Work]]) -> None:
-        self.nodes, self._context = nodes, context
-        self._call = _Functions(context)
-        self._kept: dict[tuple[tuple[int, ...], ...], _Made] = {}  # by addresses, in the order of the last launches
+        self.nodes, call = nodes, _Functions(context)
+        self._parts: list[Segment | Node[Work]] = []
+        for is_step, part in itertools.groupby(enumerate(nodes), lambda each: isinstance(each[1].kernel, PythonStep)):
+            numbered = dict(part)
+            self._parts += numbered.values() if is_step else [Segment(context, call, _by_itself(numbered))]
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The graphs, in their order."""
+        return [part for part in self._parts if isinstance(part, Segment)]
 
     def launch(self, stream: CudaStream) -> bool:
         """Queues all launches behind the work of a stream, whose later work comes behind them. False where a library's call
@@ -167,21 +183,65 @@ class CudaGraph:
         Args:
             stream: of the device.
         """
+        if not all(segment.prepare() for segment in self.segments):
+            return False
+        for part in self._parts:
+            if isinstance(part, Segment):
+                part.launch(stream)
+            elif isinstance(part.kernel, PythonStep):
+                part.kernel.run(part.addresses, stream.handle)
+        return True
+
+
+def _by_itself(nodes: Mapping[int, Node[Work]]) -> list[Node[Work]]:
+    """Some of the launches, by number, without those outside that they follow. They share their addresses with the others."""
+    places = {number: place for place, number in enumerate(nodes)}
+    return [
+        Node(node.kernel, node.addresses, frozenset(places[i] for i in node.after if i in places))
+        for node in nodes.values()
+    ]
+
+
+class Segment:
+    """Launches that become one graph.
+
+    Memory that one call frees is taken by a later one, so addresses come back after a few calls. A graph is kept for each of the
+    latest addresses; for others, the one that was launched least recently gets them.
+
+    Args:
+        context: of the device.
+        call: the driver's functions.
+        nodes: launches, each behind those that it follows.
+    """
+
+    def __init__(self, context: Context, call: _Functions, nodes: list[Node[Work]]) -> None:
+        self.nodes, self._context, self._call = nodes, context, call
+        self.kept: dict[tuple[tuple[int, ...], ...], _Made] = {}  # by addresses, in the order of the last launches
+
+    def prepare(self) -> bool:
+        """Makes the graph of the present addresses the last one; False where a library's call cannot be captured for them."""
         addresses = tuple([tuple(node.addresses) for node in self.nodes])
-        made = self._kept.pop(addresses, None)
+        made = self.kept.pop(addresses, None)
         if made is None:
             try:
                 made = self._new()
             except UncapturedError:
                 return False
-        self._kept[addresses] = made
-        self._call("cuGraphLaunch", made.executable, stream.handle)
+        self.kept[addresses] = made
         return True
+
+    def launch(self, stream: CudaStream) -> None:
+        """Queues the last graph.
+
+        Args:
+            stream: of the device.
+        """
+        self._call("cuGraphLaunch", self.kept[next(reversed(self.kept))].executable, stream.handle)
 
     def _new(self) -> _Made:
         """A graph for the present addresses."""
-        if len(self._kept) == _MOST_KEPT:
-            oldest = self._kept.pop(next(iter(self._kept)))
+        if len(self.kept) == _MOST_KEPT:
+            oldest = self.kept.pop(next(iter(self.kept)))
             if oldest.update(self.nodes):
                 return oldest
         return _Made(self._context, self._call, self.nodes)
@@ -248,7 +308,7 @@ class _Made:
                 parameters, _held = _parameters(node.kernel, node.addresses)
                 self._call("cuGraphExecKernelNodeSetParams_v2", self.executable, handle, ctypes.byref(parameters))
             else:
-                inner = self._captured(node.kernel, node.addresses)
+                inner = self._captured(node)
                 code = self._call.code("cuGraphExecChildGraphNodeSetParams", self.executable, handle, inner)
                 self._call("cuGraphDestroy", inner)
                 if code:
@@ -260,18 +320,21 @@ class _Made:
         if isinstance(node.kernel, Kernel):
             parameters, _held = _parameters(node.kernel, node.addresses)
             return self._call.new("cuGraphAddKernelNode_v2", graph, after, len(after), ctypes.byref(parameters))
-        inner = self._captured(node.kernel, node.addresses)
+        inner = self._captured(node)
         try:
             return self._call.new("cuGraphAddChildGraphNode", graph, after, len(after), inner)  # which copies it
         finally:
             self._call("cuGraphDestroy", inner)
 
-    def _captured(self, call: Call, addresses: Sequence[int]) -> int:
+    def _captured(self, node: Node[Work]) -> int:
         """The graph of a library's call."""
+        call = node.kernel
+        if not isinstance(call, Call):
+            raise InternalError("capture: a step that runs from Python is a part of a graph")
         self._call("cuStreamBeginCapture_v2", self._stream.handle, _THIS_THREAD)
         is_whole = False
         try:
-            is_whole = call.of.capture(addresses, self._stream.handle)
+            is_whole = call.of.capture(node.addresses, self._stream.handle)
         finally:
             found = ctypes.c_void_p()
             self._call("cuStreamEndCapture", self._stream.handle, ctypes.byref(found))

@@ -22,6 +22,7 @@ from nnc.lower.program.python_steps import Tapes, run_step
 from nnc.lower.program.queued_code import QueuedCode
 from nnc.source import SourceLine, user_source
 
+_STEPS_OF_A_GRAPH = 4  # for each step from Python: to launch a graph takes as long as to launch two kernels
 _SAME_SIZE = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}  # dtypes that copy elements of so many bytes, bit for bit
 
 
@@ -94,15 +95,16 @@ class CudaModule:
         device.wait_for(stream)  # the host's memory is freed now
 
     def can_be_captured(self, launches: Launches) -> bool:
-        """Whether the program can be launched as a captured graph: a compiled entry queues printed kernels and calls that
-        can be captured, and no loop writes its counter.
+        """Whether the program is launched as captured graphs: a compiled entry queues it, most of its steps are printed kernels and
+        calls that can be captured, and no loop writes its counter.
 
         Args:
             launches: of the program.
         """
         counts = any(isinstance(step.region, Loop) and step.region.counter is not None for step in walk(launches.steps))
-        captured = all(isinstance(call, CapturedCall) for call in self._calls)
-        return launches.can_be_captured and isinstance(self._program.code, QueuedCode) and captured and not counts
+        from_python = sum(not isinstance(call, CapturedCall) for call in self._calls)
+        pays = len(launches.kernels) > (1 + _STEPS_OF_A_GRAPH) * from_python
+        return launches.can_be_captured and isinstance(self._program.code, QueuedCode) and pays and not counts
 
     def begin(self, memories: Sequence[DeviceMemory], statuses: DeviceMemory) -> None:
         """Queues the beginning of a call: status words are set to 0.

@@ -67,7 +67,8 @@ def test_nodes_of_a_graph_have_the_order_of_the_streams(machine: Machine, librar
         f(*there)
     graph = graph_of(f, *there)
     assert graph is not None
-    (kept,) = graph._kept.values()
+    (segment,) = graph.segments
+    (kept,) = segment.kept.values()
     made = machine.graphs.executables[kept.executable]
     sim = SimGraph(machine.sim.queues, machine.sim.pool, graph.nodes)  # type: ignore[arg-type]
     assert made.order() == sim.order() and len(made.nodes) == len(graph.nodes)
@@ -88,7 +89,30 @@ def test_a_graph_is_made_anew_where_the_driver_does_not_update_it(
     assert len(machine.graphs.graphs) == len(machine.graphs.executables) == 1
 
 
-def test_programs_with_steps_from_python_are_not_captured(machine: Machine) -> None:
+def test_steps_from_python_stand_between_graphs(machine: Machine, library: FakeCublasLt) -> None:
+    def f(x: Any, w: Any, b: Any, shift: Any) -> Any:
+        y = nnp.sort(nnp.tanh(x @ w + b), axis=1)
+        gram = nnp.cumsum(y, axis=0) @ nnp.sort(y, axis=0).T
+        root = nnp.linalg.cholesky(gram @ gram.T + shift * nnp.eye(5, dtype="float32"))
+        z = nnp.cumsum(nnp.sort(root @ y, axis=1), axis=0)
+        return nnp.sort(z @ w.T, axis=0), root
+
+    compiled, cpu, held = nnc.compile(f, streams=3), nnc.compile(f), list[Any]()
+    for i in range(20):
+        arguments = (*drawn(i % 4), np.float32(9))
+        there = nnc.device_put(arguments, machine.name)
+        result = compiled(*there)
+        check_close(result, cpu(*arguments), 1e-4)
+        held = [*held[-(i % 5) :], (there, result)]
+    graph = graph_of(compiled, *there)
+    assert graph is not None and len(graph.segments) == 2
+    assert machine.graph_calls.count("cuGraphLaunch") == 2 * 18
+    with pytest.raises(nnc.errors.LinAlgError, match=r"cholesky: a matrix is not positive definite[^$]*test_graphs.py"):
+        compiled(*nnc.device_put((*drawn(0), np.float32(-1e6)), machine.name))
+    check_close(compiled(*there), cpu(*arguments), 1e-4)
+
+
+def test_programs_with_many_steps_from_python_are_not_captured(machine: Machine) -> None:
     f = nnc.compile(network)  # CuPy multiplies
     for i in range(4):
         check_close(f(*nnc.device_put(drawn(i), machine.name)), nnc.compile(network)(*drawn(i)), 1e-5)
