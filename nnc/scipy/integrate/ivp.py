@@ -19,6 +19,7 @@ from nnc.numpy.creation import asarray
 from nnc.numpy.manipulation import moveaxis
 from nnc.numpy.operands import known_or_none, to_value
 from nnc.scipy.integrate.adjoint import solve_by_adjoint
+from nnc.scipy.integrate.bdf import BDF
 from nnc.scipy.integrate.explicit import RungeKutta
 from nnc.scipy.integrate.radau import Radau
 from nnc.scipy.integrate.solution import OdeResult
@@ -34,6 +35,7 @@ from nnc.trace.core.staging import stage
 
 METHODS: dict[str, Method] = {
     "RK23": RungeKutta(RK23), "RK45": RungeKutta(RK45), "DOP853": RungeKutta(DOP853), "Radau": Radau(),
+    "BDF": BDF(),
 }  # fmt: skip
 
 
@@ -167,9 +169,9 @@ def _read(
         )  # fmt: skip
     if dtypes.is_inexact(out.dtype):
         dtype = result_dtype(np.zeros((), dtype), np.zeros((), out.dtype), where=where)
-    if method == "Radau" and dtypes.is_complex(dtype):
+    if method in ("Radau", "BDF") and dtypes.is_complex(dtype):
         raise user_error(
-            UnsupportedError, where, '"Radau" takes real numbers only.', fix="stack real and imaginary parts in y."
+            UnsupportedError, where, f"{method!r} takes real numbers only.", fix="stack real and imaginary parts in y."
         )
     real = dtypes.real_dtype(dtype)
     first, last = (in_dtype(t, real, where, "t_span") for t in ends)
