@@ -1,11 +1,11 @@
 """Numerical differentiation formulas of orders 1 to 5, implicit methods for stiff problems, in the quasi-constant steps of Shampine
-and Reichelt, "The MATLAB ODE Suite", 1997; their orders and steps vary as in Byrne and Hindmarsh, "A polyalgorithm for the numerical
+and Reichelt ("The MATLAB ODE Suite", 1997). Orders and steps vary as in Byrne and Hindmarsh, "A polyalgorithm for the numerical
 solution of ordinary differential equations", 1975.
 
-The past is held as backward differences of the solution at equal steps, D[j] = ∇ʲ y, and turned into those of other steps where the
-step changes. Each step solves c f(t, p + d) − ψ − d = 0 for the difference d of y from its prediction p, with c = h / α[k] for order
-k; derivatives are those of this equation. The matrix 1 − c J is factorised anew only where c or the Jacobian J changes, and the
-Jacobian made anew only where Newton's iterations do not converge with an older one.
+The past is held as backward differences of the solution at equal steps, D[j] = ∇ʲ y, and turned into those of other steps where
+the step changes. Each step solves c f(t, p + d) − ψ − d = 0 for the difference d of y from its prediction p, with c = h / α[k] for
+order k; derivatives are those of this equation. The matrix 1 − c J is factorised anew only where c or the Jacobian J changes, and
+the Jacobian made anew only where Newton's iterations do not converge with an older one.
 
 The order is a traced number: rows of D above it are masked, and all arrays have the shapes of order 5.
 """
@@ -24,6 +24,7 @@ from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.creation import asarray, eye, zeros
 from nnc.numpy.joining import concatenate, stack
+from nnc.numpy.reductions import all as all_
 from nnc.numpy.reductions import argmax, cumprod
 from nnc.numpy.searching import take
 from nnc.scipy.integrate.newton import iterate, make_jacobian, safety_of, tolerance_of
@@ -67,8 +68,8 @@ def _make_updates() -> np.ndarray[Any, Any]:
 
 
 _PREDICTIONS, _UPDATES = _make_predictions(), _make_updates()
-# Differences of steps that are `factor` times as long are D Rᵀ U, with R[i, j] = Π over m ≤ i of _BEGIN[m, j] − factor _SLOPE[m, j], and
-# U = R for the factor 1 (Shampine and Reichelt, section 2.1). For a lower order it is the same matrix's upper left part.
+# Differences for steps that are `factor` times as long are (R U)ᵀ D; R[i, j] = Π over m ≤ i of _BEGIN[m, j] − factor _SLOPE[m, j]
+# and U is R for the factor 1 (Shampine and Reichelt, section 2.1). U is triangular: lower orders have the upper left part of R U.
 _BEGIN = np.vstack([np.ones(_ROWS), np.tile(1 - 1 / np.arange(1, _ROWS)[:, None], _ROWS)])
 _SLOPE = np.vstack([np.zeros(_ROWS), np.arange(_ROWS) / np.arange(1, _ROWS)[:, None]])
 _UNIT = np.cumprod(_BEGIN - _SLOPE, axis=0)
@@ -96,7 +97,7 @@ class _Correction(NamedTuple):
     fresh: Any
     factors: Any
     c: Any
-    tried: Any  # whether iterations were made
+    rounds: Any  # of iterations, each with one Jacobian
     nfev: Any
     njev: Any
     nlu: Any
@@ -199,54 +200,49 @@ def _choose_order(order: Any, differences: Any, scale: Any) -> tuple[Any, Any]:
 
 def _correct(problem: Problem, s: State, t: Any, predicted: Any, psi: Any, c: Any) -> _Correction:
     """The difference d of y from its prediction, with its derivatives; where it is not found, y is the last one accepted."""
-    still = [stop_gradient(x) for x in (t, predicted, psi)]
+    past, none = s.extra, integer(0)
+    still = stop_gradient(predicted)
+    start = _Correction(
+        still * 0, past.fresh & False, none, past.jac, past.fresh, past.factors, past.c, none, none, none, none
+    )
 
     def equation(d: Any) -> list[Any]:
         return [c * problem.fun(t, predicted + d) - psi - d]
 
     def find(d: Any) -> list[Any]:
-        last = _iterate(problem, s.extra, *still, c, d)
-        found = el.where(
-            last.converged, last.d, stop_gradient(s.y) - still[1]
-        )  # derivatives of rejected steps exist, too
+        last = _iterate(problem, stop_gradient(t), still, stop_gradient(psi), c, start._replace(d=d))
+        found = el.where(last.converged, last.d, stop_gradient(s.y) - still)  # derivatives of rejected steps exist, too
         return tree.leaves(last._replace(d=found))
 
-    (d,), rest = root(equation, find, SOLVER, [predicted * 0])
-    structure = tree.structure(_Correction(*(0 for _ in _Correction._fields))._replace(factors=(0, 0, 0)))
-    made: _Correction = tree.unflatten(structure, [d, *(stop_gradient(x) for x in rest)])
+    (d,), rest = root(equation, find, SOLVER, [start.d])
+    made: _Correction = tree.unflatten(tree.structure(start), [d, *(stop_gradient(x) for x in rest)])
     return made
 
 
-def _iterate(problem: Problem, past: _Past, t: Any, predicted: Any, psi: Any, c: Any, d: Any) -> _Correction:
+def _iterate(problem: Problem, t: Any, predicted: Any, psi: Any, c: Any, start: _Correction) -> _Correction:
     """The corrector's iterations with the Jacobian at hand, and with one of this step where they do not converge."""
+    d = start.d
     one = eye(d.shape[0], dtype=d.dtype)
     scale = problem.atol + el.abs(predicted) * problem.rtol
 
     def go(r: _Correction) -> _Correction:
-        jac = cond(r.tried, lambda: make_jacobian(problem, t, predicted), lambda: r.jac)
-        renewed = r.tried | (r.c != c)
+        again = r.rounds > 0
+        made = cond(again, lambda: make_jacobian(problem, t, predicted), lambda: r.jac)
+        usable = all_(el.isfinite(made))  # the function may not be defined at the prediction of a long step
+        jac = el.where(usable, made, r.jac)
+        renewed = again & usable | (r.c != c)
         factors = cond(renewed, lambda: factorise(one - c * jac), lambda: r.factors)
 
         def change(d: Any) -> Any:
             return solve_factored(factors, c * problem.fun(t, predicted + d) - psi - d)
 
         last = iterate(change, d, scale, tolerance_of(problem, d.dtype), _ITERATIONS)
-        njev, nlu = (r.njev + astype(r.tried, dtypes.int32), r.nlu + astype(renewed, dtypes.int32))
+        njev, nlu = r.njev + astype(again, dtypes.int32), r.nlu + astype(renewed, dtypes.int32)
+        fresh = el.where(again, usable, r.fresh)
         return _Correction(
-            last.x,
-            last.converged,
-            last.count,
-            jac,
-            r.fresh | r.tried,
-            factors,
-            c,
-            r.tried | True,
-            r.nfev + last.count,
-            njev,
-            nlu,
+            last.x, last.converged, last.count, jac, fresh, factors, c, r.rounds + 1, r.nfev + last.count, njev, nlu
         )
 
-    no, none = past.fresh & False, integer(0)
-    start = _Correction(d, no, none, past.jac, past.fresh, past.factors, past.c, no, none, none, none)
-    last: _Correction = while_loop(lambda r: ~(r.converged | (r.tried & r.fresh)), go, start)
+    most = el.where(start.fresh, 1, 2)
+    last: _Correction = while_loop(lambda r: ~r.converged & (r.rounds < most), go, start)
     return last

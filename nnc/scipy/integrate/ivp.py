@@ -57,9 +57,11 @@ def solve_ivp(
     Args:
         fun: fun(t, y, *args) -> the derivative of y, (n,).
         t_span: the first and the last time.
-        y0: (n,), y at the first time; integers become float32. "Radau" takes real numbers only.
+        y0: (n,), y at the first time; integers become float32. "Radau" and "BDF" take real numbers only.
         method: "RK23", "RK45" or "DOP853", explicit Runge-Kutta methods of orders 3, 5 and 8; "Radau", an implicit one of order 5
-            for stiff problems (Hairer and Wanner, "Solving ordinary differential equations II", section IV.8).
+            for stiff problems (Hairer and Wanner, "Solving ordinary differential equations II", section IV.8); "BDF",
+            implicit formulas of orders 1 to 5 for these, which solve one system a step where "Radau" solves two, and keep its
+            factors while they can (Shampine and Reichelt, "The MATLAB ODE Suite", 1997).
         t_eval: (m,), the times of the result, within t_span and in its direction; by default the ends of all steps.
         dense_output: whether the result has the solution as a function, `sol`.
         events: event(t, y, *args) -> a scalar, or a list of these: times at which it is 0 are found. Where its attribute `terminal`
