@@ -11,6 +11,8 @@ import scipy.integrate
 import nnc
 import nnc.numpy as nnp
 from nnc.scipy.integrate import solve_ivp
+from nnc.scipy.integrate.bdf import BDF
+from nnc.scipy.integrate.steps import Problem, start
 
 RATES = np.array([0.04, 1e4, 3e7])
 MATRIX = np.array([[-1.0, 0, 0], [1, -1000, 0], [3, 5, -1e5]])
@@ -70,6 +72,32 @@ def test_without_a_rejected_step_all_counts_and_steps_are_scipys(name: str) -> N
     want = scipy.integrate.solve_ivp(fun, (0, end), start, "BDF", **options)
     assert (int(got.nfev), int(got.njev), int(got.nlu)) == (want.nfev, want.njev, want.nlu)
     np.testing.assert_allclose(np.asarray(got.y), want.y, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["van der pol", "short steps"])
+def test_order_and_size_rise_only_after_steps_of_one_size_and_order(name: str) -> None:
+    """Other orders are judged by differences that equal steps alone make; rejected steps and the longest step change sizes, too."""
+    fun, end, first, options = PROBLEMS[name]
+    rtol, atol, longest = (
+        np.float64(options.get(x, y)) for x, y in (("rtol", 1e-3), ("atol", 1e-6), ("max_step", np.inf))
+    )
+    problem = Problem(lambda t, y: nnp.stack(fun(t, y)), np.float64(end), np.float64(1), rtol, atol, longest)
+    state = start(BDF(), problem, nnp.asarray(np.float64(0)), nnp.asarray(first), None)
+    attempt = nnc.compile(lambda s: BDF().attempt(problem, s))
+    made: list[tuple[float, int]] = []  # sizes and orders of accepted steps since the last choice
+    choices = rejected = 0
+    while float(state.t) < end and choices < 60:
+        before, state = state, attempt(state)
+        if bool(state.rejected):
+            rejected += 1
+            continue
+        order = max(int(before.extra.order), 1)
+        made.append((float(state.extra.spacing), order))
+        if int(state.extra.order) != order or float(state.size) > made[-1][0]:
+            assert len(set(made[-order - 1 :])) == 1 and len(made) > order
+            made.clear()
+            choices += 1
+    assert choices > 9 and (rejected > 9 or name == "short steps")
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -208,14 +236,17 @@ def test_derivatives_of_second_order_by_times_and_of_the_adjoint_equation_are_th
 
 def test_a_step_into_a_region_without_values_is_made_shorter_and_has_derivatives() -> None:
     """y' = -k sqrt(y) has (1 - k t / 2)²; the first step predicts a negative number, where even the Jacobian is NaN."""
-    options = {"t_eval": [1.5], "first_step": 1.4, "rtol": 1e-6, "atol": 1e-9}
 
-    def solve(k: Any) -> Any:
-        return solve_ivp(lambda t, y: -k * nnp.sqrt(y), (0, 1.5), np.ones(1), "BDF", **options)
+    def solve(k: Any, t_eval: Any = None, **options: Any) -> Any:
+        return solve_ivp(lambda t, y: -k * nnp.sqrt(y), (0, 1.5), np.ones(1), "BDF", t_eval, first_step=1.4, **options)
 
-    value, slope = nnc.value_and_grad(lambda k: solve(k).y[0, 0])(np.float64(1))
+    options = {"t_eval": [1.5], "rtol": 1e-6, "atol": 1e-9}
+    value, slope = nnc.value_and_grad(lambda k: solve(k, **options).y[0, 0])(np.float64(1))
     np.testing.assert_allclose([float(value), float(slope)], [0.0625, -0.375], rtol=1e-4)
-    assert int(solve(np.float64(1)).nfev) < 80  # a Jacobian of NaN would be of no use for shorter steps, either
+    # A Jacobian of NaN would be of no use for shorter steps, either.
+    assert int(solve(np.float64(1), **options).nfev) < 80
+    coarse = solve(np.float64(1), atol=10.0)  # no error is too large, but the system has no solution that is found
+    assert float(coarse.t[1]) < 1 and float(coarse.y[0, 1]) < 0.8
 
 
 def test_a_step_that_cannot_be_made_fails_and_leaves_nan() -> None:
