@@ -72,7 +72,8 @@ def solve_ivp(
         atol: absolute tolerance, a number or (n,).
         max_step: longest step.
         first_step: length of the first step; chosen by default.
-        adjoint: derivatives by the adjoint equation; needs t_eval.
+        adjoint: derivatives by the adjoint equation; needs t_eval. Not for stiff problems, whose solution cannot be followed
+            backwards: the integration may take very long.
         checkpoint: residuals that are kept for the reverse pass through the steps, as for `nnc.while_loop`.
 
     Returns:
