@@ -5,8 +5,8 @@ solution of ordinary differential equations", 1975.
 The past is held as backward differences of the solution at equal steps, D[j] = ∇ʲ y, and turned into those of other steps where
 the step changes. Each step solves c f(t, p + d) − ψ − d = 0 for the difference d of y from its prediction p, with c = h / α[k] for
 order k; derivatives are those of this equation. The matrix 1 − c J is factorised anew only where c or the Jacobian J changes, and
-the Jacobian made anew only where Newton's iterations do not converge with an older one. SciPy goes on with the factors of the larger
-step after a rejected one.
+the Jacobian made anew only where Newton's iterations do not converge with an older one. After a rejected step SciPy goes on with
+the factors of the larger one.
 
 The order is a traced number: rows of D above it are masked, and all arrays have the shapes of order 5.
 """
