@@ -19,6 +19,7 @@ from nnc.numpy.creation import asarray
 from nnc.numpy.manipulation import moveaxis
 from nnc.numpy.operands import known_or_none, to_value
 from nnc.scipy.integrate.adjoint import solve_by_adjoint
+from nnc.scipy.integrate.bdf import BDF
 from nnc.scipy.integrate.explicit import RungeKutta
 from nnc.scipy.integrate.radau import Radau
 from nnc.scipy.integrate.solution import OdeResult
@@ -34,6 +35,7 @@ from nnc.trace.core.staging import stage
 
 METHODS: dict[str, Method] = {
     "RK23": RungeKutta(RK23), "RK45": RungeKutta(RK45), "DOP853": RungeKutta(DOP853), "Radau": Radau(),
+    "BDF": BDF(),
 }  # fmt: skip
 
 
@@ -55,9 +57,11 @@ def solve_ivp(
     Args:
         fun: fun(t, y, *args) -> the derivative of y, (n,).
         t_span: the first and the last time.
-        y0: (n,), y at the first time; integers become float32. "Radau" takes real numbers only.
+        y0: (n,), y at the first time; integers become float32. "Radau" and "BDF" take real numbers only.
         method: "RK23", "RK45" or "DOP853", explicit Runge-Kutta methods of orders 3, 5 and 8; "Radau", an implicit one of order 5
-            for stiff problems (Hairer and Wanner, "Solving ordinary differential equations II", section IV.8).
+            for stiff problems (Hairer and Wanner, "Solving ordinary differential equations II", section IV.8); "BDF",
+            implicit formulas of orders 1 to 5 for these, which solve one system a step where "Radau" solves two, and keep its
+            factors while they can (Shampine and Reichelt, "The MATLAB ODE Suite", 1997).
         t_eval: (m,), the times of the result, within t_span and in its direction; by default the ends of all steps.
         dense_output: whether the result has the solution as a function, `sol`.
         events: event(t, y, *args) -> a scalar, or a list of these: times at which it is 0 are found. Where its attribute `terminal`
@@ -68,7 +72,8 @@ def solve_ivp(
         atol: absolute tolerance, a number or (n,).
         max_step: longest step.
         first_step: length of the first step; chosen by default.
-        adjoint: derivatives by the adjoint equation; needs t_eval.
+        adjoint: derivatives by the adjoint equation; needs t_eval. Not for stiff problems, whose solution cannot be followed
+            backwards: the integration may take very long.
         checkpoint: residuals that are kept for the reverse pass through the steps, as for `nnc.while_loop`.
 
     Returns:
@@ -167,9 +172,9 @@ def _read(
         )  # fmt: skip
     if dtypes.is_inexact(out.dtype):
         dtype = result_dtype(np.zeros((), dtype), np.zeros((), out.dtype), where=where)
-    if method == "Radau" and dtypes.is_complex(dtype):
+    if method in ("Radau", "BDF") and dtypes.is_complex(dtype):
         raise user_error(
-            UnsupportedError, where, '"Radau" takes real numbers only.', fix="stack real and imaginary parts in y."
+            UnsupportedError, where, f"{method!r} takes real numbers only.", fix="stack real and imaginary parts in y."
         )
     real = dtypes.real_dtype(dtype)
     first, last = (in_dtype(t, real, where, "t_span") for t in ends)

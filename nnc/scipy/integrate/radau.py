@@ -7,9 +7,8 @@ that they solve. Unlike SciPy's, the Jacobian is made anew at each step that is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,15 +19,13 @@ from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.creation import asarray, eye, zeros
 from nnc.numpy.joining import stack
-from nnc.numpy.reductions import all as all_
-from nnc.scipy.integrate.steps import MAX_FACTOR, MIN_FACTOR, SAFETY, Problem, State, propose, rms
-from nnc.scipy.optimize.problems import SOLVER, integer
+from nnc.scipy.integrate.newton import Iteration, iterate, make_jacobian, safety_of, tolerance_of
+from nnc.scipy.integrate.steps import MAX_FACTOR, MIN_FACTOR, Problem, State, propose, rms
+from nnc.scipy.optimize.problems import SOLVER
 from nnc.scipy.optimize.roots import factorise, solve_factored
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.trace.core.implicit import root
-from nnc.trace.core.jacobian import jacfwd
 from nnc.trace.loops.branches import cond
-from nnc.trace.loops.control_flow import while_loop
 
 _S6 = 6**0.5
 _C = np.array([(4 - _S6) / 10, (4 + _S6) / 10, 1])
@@ -60,18 +57,6 @@ _P = np.array([
 _ITERATIONS = 6
 
 
-class _Newton(NamedTuple):
-    """An iteration on the transformed stages W; Z = T W."""
-
-    w: Any
-    z: Any
-    length: Any  # of the last change; 0 before the first
-    rate: Any  # of convergence; infinite before the second change
-    count: Any
-    converged: Any
-    stopped: Any
-
-
 @dataclass(frozen=True, slots=True)
 class Radau:
     """Radau IIA with three stages."""
@@ -81,7 +66,7 @@ class Radau:
     def start(self, problem: Problem, t: Any, y: Any, f: Any) -> tuple[Any, Any, int]:
         """Returns the terms of no step; and the Jacobian, with size and error of the last step, 0 where there is none."""
         none = stop_gradient(t) * 0
-        return zeros((3, *y.shape), y.dtype), (_jacobian(problem, t, y), none, none), 1
+        return zeros((3, *y.shape), y.dtype), (make_jacobian(problem, t, y), none, none), 1
 
     def attempt(self, problem: Problem, s: State) -> State:
         """Tries a step; nothing but its size changes where the estimated error is too large or Newton's method diverges."""
@@ -107,13 +92,12 @@ class Radau:
 
         norm = cond(again, repeated, lambda: norm)
         accepted = converged & (norm <= 1) & ~failed
-        safety = SAFETY * (2 * _ITERATIONS + 1) / (2 * _ITERATIONS + astype(count, dtype))
-        factor = safety * _factor(size, size_old, norm, error_old)
+        factor = safety_of(count, _ITERATIONS, dtype) * _factor(size, size_old, norm, error_old)
         longer = el.minimum(MAX_FACTOR, factor)
         longer = el.where(((count <= 2) | (rate <= 1e-3)) & (longer < 1.2), 1, longer)
         shorter = el.where(converged, el.maximum(MIN_FACTOR, factor), 0.5)
         f = problem.fun(t, y)
-        made = cond(accepted, lambda: _jacobian(problem, t, y), lambda: jac)
+        made = cond(accepted, lambda: make_jacobian(problem, t, y), lambda: jac)
 
         def kept(new: Any, old: Any) -> Any:
             return el.where(accepted, new, old)
@@ -142,8 +126,8 @@ class Radau:
             return [(z - h * la.matmul(_constant(_A, z), moved)).reshape(-1)]
 
         def find(z: Any) -> list[Any]:
-            last = _newton(problem, still, h, jac, factors, z.reshape(3, n))
-            found = el.where(last.converged, last.z, 0)  # numbers that derivatives of rejected steps can be made of
+            reached, last = _newton(problem, still, h, jac, factors, z.reshape(3, n))
+            found = el.where(last.converged, reached, 0)  # numbers that derivatives of rejected steps can be made of
             return [found.reshape(-1), last.converged, last.count, last.rate]
 
         (z,), rest = root(equation, find, SOLVER, [astype(guess, dtype).reshape(-1)])
@@ -158,37 +142,24 @@ class Radau:
         return y + x * (terms[0] + x * (terms[1] + x * terms[2]))
 
 
-def _newton(problem: Problem, s: State, h: Any, jac: Any, factors: Any, z: Any) -> _Newton:
-    """The simplified Newton iterations of one step."""
+def _newton(problem: Problem, s: State, h: Any, jac: Any, factors: Any, z: Any) -> tuple[Any, Iteration]:
+    """The stages Z after the simplified Newton iterations of one step, which go over the transformed stages W; Z = T W."""
     dtype = z.dtype
     n, wide = z.shape[1], dtypes.complex_dtype(dtype)
     shift = _COMPLEX / astype(h, wide)
     others = factorise(astype(shift, wide) * eye(n, dtype=wide) - astype(jac, wide))
+
+    def change(w: Any) -> Any:
+        z = la.matmul(_constant(_T, w), w)
+        moved = stack([problem.fun(s.t + float(_C[i]) * h, s.y + z[i]) for i in range(3)])
+        real = la.matmul(_constant(_TI[0], z), moved) - _REAL / h * w[0]
+        both = la.matmul(asarray(_TI_COMPLEX, dtype=wide), astype(moved, wide)) - shift * (w[1] + 1j * w[2])
+        others_change = solve_factored(others, astype(both, wide))
+        return stack([solve_factored(factors, real), el.real(others_change), el.imag(others_change)])
+
     scale = problem.atol + el.abs(s.y) * problem.rtol
-    eps = float(np.finfo(dtype).eps)
-    tol = el.maximum(10 * eps / problem.rtol, el.minimum(0.03, el.sqrt(problem.rtol)))
-
-    def step(c: _Newton) -> _Newton:
-        moved = stack([problem.fun(s.t + float(_C[i]) * h, s.y + c.z[i]) for i in range(3)])
-        real = la.matmul(_constant(_TI[0], c.z), moved) - _REAL / h * c.w[0]
-        both = la.matmul(asarray(_TI_COMPLEX, dtype=wide), astype(moved, wide)) - shift * (c.w[1] + 1j * c.w[2])
-        change = solve_factored(others, astype(both, wide))
-        changes = stack([solve_factored(factors, real), el.real(change), el.imag(change)])
-        length = rms(changes / scale)
-        first = c.count == 0
-        rate = el.where(first, np.inf, length / el.where(c.length > 0, c.length, 1))
-        left = astype(_ITERATIONS - c.count, dtype)
-        slow = ~first & ((rate >= 1) | (rate**left / (1 - rate) * length > tol))
-        stopped = ~all_(el.isfinite(moved)) | slow
-        converged = ~stopped & ((length == 0) | (~first & (rate / (1 - rate) * length < tol)))
-        w = el.where(stopped, c.w, c.w + changes)
-        return _Newton(w, la.matmul(_constant(_T, w), w), length, rate, c.count + 1, converged, stopped)
-
-    no = s.failed & False
-    none = s.size * 0
-    start = _Newton(la.matmul(_constant(_TI, z), z), z, none, none + np.inf, integer(0), no, no)
-    last: _Newton = while_loop(lambda c: ~(c.converged | c.stopped) & (c.count < _ITERATIONS), step, start)
-    return last
+    last = iterate(change, la.matmul(_constant(_TI, z), z), scale, tolerance_of(problem, dtype), _ITERATIONS)
+    return la.matmul(_constant(_T, last.x), last.x), last
 
 
 def _factor(size: Any, size_old: Any, error: Any, error_old: Any) -> Any:
@@ -198,12 +169,6 @@ def _factor(size: Any, size_old: Any, error: Any, error_old: Any) -> Any:
     multiplier = size / el.where(known, size_old, 1) * (error_old / safe) ** 0.25
     multiplier = el.where(known, el.minimum(1, multiplier), 1)
     return el.where(error > 0, multiplier * safe**-0.25, MAX_FACTOR)
-
-
-def _jacobian(problem: Problem, t: Any, y: Any) -> Any:
-    t, y = stop_gradient(t), stop_gradient(y)
-    made: Callable[[Any], Any] = jacfwd(lambda y: problem.fun(t, y))
-    return stop_gradient(made(y))
 
 
 def _constant(x: Any, like: Array) -> Array:

@@ -50,7 +50,7 @@ class State(NamedTuple):
 
 
 class Method(Protocol):
-    """A method of one step. Its steps are SciPy's, but for rounding."""
+    """A method. Its steps are SciPy's, but for rounding; those of implicit methods differ a little more."""
 
     @property
     def order(self) -> int:
