@@ -91,7 +91,7 @@ def _examples_first(x: Value) -> Value:
 
 
 def _padded(x: Value, padding: Padding, interior: Sequence[int] = ()) -> Value:
-    """x with zeros around and between its spatial elements; what lies in negative padding is cut off."""
+    """x with zeros around and between its spatial elements; negative padding cuts elements off."""
     between = (0, 0, *(interior or (0,) * len(padding)))
     low, high = ((0, 0, *(max(pair[side], 0) for pair in padding)) for side in (0, 1))
     if any((*low, *high, *between)):

@@ -374,6 +374,7 @@ def test_a_program_stored_with_other_kernels_is_lowered_anew(bench: Workbench) -
     assert bench.pipelines
 
 
+@pytest.mark.usefixtures("own_registries")
 def test_programs_with_commands_of_other_packages_are_not_stored(bench: Workbench) -> None:
     halved = register("halved_by_a_test", 1, infer=lambda x: x, reference=lambda x: x / 2)
     x = np.ones(3, np.float32)
