@@ -15,7 +15,7 @@ from typing import Any
 from nnc import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.contract import dot
+from nnc.commands.contract import matrix_product
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.commands.rules import Value, add_tangents
 from nnc.commands.shape import broadcast_to, reshape, transpose
@@ -54,7 +54,7 @@ class Moving:
         return self._product(y, ew.mul)
 
     def __matmul__(self, y: Moving) -> Moving:
-        return self._product(y, _matrix_product)
+        return self._product(y, matrix_product)
 
     def _product(self, y: Moving, product: Callable[[Value, Value], Value]) -> Moving:
         left = None if self.tangent is None else product(self.tangent, y.value)
@@ -69,12 +69,6 @@ class Moving:
     def spread(self, shape: tuple[int, ...]) -> Moving:
         """Broadcast."""
         return self.linear(lambda x: broadcast_to(x, shape=shape))
-
-
-def _matrix_product(x: Value, y: Value) -> Value:
-    last = x.spec.ndim - 1
-    lead = tuple(range(last - 1))
-    return dot(x, y, contract=((last,), (last - 1,)), batch=(lead, lead))
 
 
 def _swap(x: Value, i: int, j: int) -> Value:
@@ -138,7 +132,7 @@ def output_formula(
     top = _without_infinity(_as_column(reduce_max(scores, axes=(scores.spec.ndim - 1,))))
     weights = ew.exp(ew.sub(scores, broadcast_to(top, shape=scores.spec.shape)))
     total = _as_column(_sum_rows(weights))
-    mean = _matrix_product(weights, v.value)
+    mean = matrix_product(weights, v.value)
     nothing = ew.equal(total, constants.full_like(total, 0))
     divisor = ew.select(nothing, constants.full_like(total, 1), total)
     out = ew.div(mean, broadcast_to(divisor, shape=mean.spec.shape))

@@ -182,6 +182,13 @@ dot = register(
 )
 
 
+def matrix_product(x: Value, y: Value) -> Value:
+    """The products of matrices of equal batches, by the command alone: the operands may be symbols."""
+    last = x.spec.ndim - 1
+    lead = tuple(range(last - 1))
+    return dot(x, y, contract=((last,), (last - 1,)), batch=(lead, lead))
+
+
 @specialised(2)
 def matmul(x: Any, y: Any) -> Array:
     """Returns the matrix product `x @ y`; leading axes are batches and broadcast.

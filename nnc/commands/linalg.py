@@ -12,7 +12,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands.constants import full_like, iota
-from nnc.commands.contract import matmul
+from nnc.commands.contract import matmul, matrix_product
 from nnc.commands.elementwise import (
     INEXACT,
     Accepts,
@@ -27,6 +27,7 @@ from nnc.commands.elementwise import (
     less_equal,
     real,
     select,
+    sub,
 )
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.rules import (
@@ -40,7 +41,7 @@ from nnc.commands.rules import (
     batch_with,
     check_dtype,
 )
-from nnc.commands.shape import broadcast_to, reshape, transpose
+from nnc.commands.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
 from nnc.errors import LinAlgError, ShapeError, UnsupportedError, user_error
 from nnc.graph import Command, TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
@@ -150,6 +151,7 @@ def cubic(x: TensorSpec, *others: TensorSpec, **params: Any) -> int:
     return 2 * x.size * min(x.shape[-2:])
 
 
+SMALL_TRIANGLE = 32  # rows that one thread of a GPU solves: each waits for those before it
 _SINGULAR = "a matrix is singular."
 NO_CONVERGENCE = "LAPACK's iteration did not converge; an element may be infinite or NaN."
 
@@ -236,6 +238,33 @@ def _triangular_reference(
     return run_lapack("triangular_solve", run, (a, b), _SINGULAR, fix)
 
 
+def _triangular_decomposed(
+    a: Value, b: Value, *, lower: bool, transpose_a: bool = False, unit_diagonal: bool = False
+) -> list[Value] | None:
+    """Halves, down to the small triangles: the half that is solved first is multiplied by the block beside the diagonal."""
+    n = a.spec.shape[-1]
+    if n <= SMALL_TRIANGLE or dtypes.is_complex(a.spec.dtype):
+        return None
+
+    def cut(x: Value, rows: slice, columns: slice) -> Value:
+        last = x.spec.ndim - 1
+        return slice_axis(slice_axis(x, last - 1, rows.start, rows.stop), last, columns.start, columns.stop)
+
+    def solved(a: Value, b: Value) -> Value:
+        n, all_columns = a.spec.shape[-1], slice(0, b.spec.shape[-1])
+        if n <= SMALL_TRIANGLE:
+            return triangular_solve(a, b, lower=lower, transpose_a=transpose_a, unit_diagonal=unit_diagonal)
+        middle = -(-n // (2 * SMALL_TRIANGLE)) * SMALL_TRIANGLE
+        halves = slice(0, middle), slice(middle, n)
+        first, second = halves if lower != transpose_a else halves[::-1]
+        x = solved(cut(a, first, first), cut(b, first, all_columns))
+        beside = matrix_transpose(cut(a, first, second)) if transpose_a else cut(a, second, first)
+        y = solved(cut(a, second, second), sub(cut(b, second, all_columns), matrix_product(beside, x)))
+        return concatenate(*((x, y) if lower != transpose_a else (y, x)), axis=b.spec.ndim - 2)
+
+    return [solved(a, b)]
+
+
 def _triangle(ta: Value, *, lower: bool, transpose_a: bool = False, unit_diagonal: bool = False) -> Value:
     """Returns the part of a tangent of `a` that is read: without the diagonal where the solver does not read it."""
     inside, strict = (greater_equal, greater) if lower else (less_equal, less)
@@ -252,6 +281,7 @@ triangular_solve: Command = register(
     2,
     infer=_triangular_infer,
     reference=_triangular_reference,
+    decomposition=_triangular_decomposed,
     derivative=_solver("triangular_solve", _triangle, _triangular_opposite),
     batch=_solver_batch("triangular_solve"),
     refuses=True,

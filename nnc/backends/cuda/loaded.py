@@ -21,7 +21,8 @@ import nnc.backends.cuda.products
 import nnc.backends.cuda.scans
 import nnc.backends.cuda.scatter
 import nnc.backends.cuda.search
-import nnc.backends.cuda.sorts  # noqa: F401
+import nnc.backends.cuda.sorts
+import nnc.backends.cuda.triangles  # noqa: F401
 from nnc.backends.cpu.jit import expected_compiler as expected_cpu_compiler
 from nnc.backends.cuda.compiler import CudaCompiler
 from nnc.backends.numpy_ref import reference_kernel

@@ -13,8 +13,10 @@ import nnc.numpy as nnp
 from nnc import nn
 from nnc.commands.attention import attention, attention_gradient, attention_tangent
 from nnc.commands.conv import conv, conv_input_grad, conv_weight_grad
+from nnc.commands.linalg import triangular_solve
 from nnc.commands.loop import run_graph
 from nnc.commands.rules import decomposition
+from nnc.errors import LinAlgError
 from nnc.graph import Graph, GraphBuilder, TensorSpec, command
 from nnc.lower.passes import decompose
 from nnc.options import Options
@@ -153,3 +155,31 @@ def test_the_columns_of_the_forward_pass_are_not_kept_for_the_gradient() -> None
     step = nnc.compile(nnc.grad(loss), device="ptx:0")
     few, many = (step.lower([w] * count, x).compile().memory_plan.arena_bytes for count in (3, 9))
     assert many - few < 6 * 3 * x.nbytes  # a layer keeps its result, and no columns, which are 9 times as large
+
+
+@pytest.mark.parametrize("n", [31, 32, 33, 64, 65, 100])
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("transpose_a", [False, True])
+def test_large_triangular_systems_are_halved(n: int, lower: bool, transpose_a: bool) -> None:
+    draw = np.random.default_rng(n)
+    a, b = draw.normal(size=(2, n, n)) / n + 2 * np.eye(n), draw.normal(size=(2, n, 3))
+    for has_ones in (False, True):
+        params = {"lower": lower, "transpose_a": transpose_a, "unit_diagonal": has_ones}
+        graph = graph_of("triangular_solve", [a, b], **params)
+        made = decompose(graph, ON_GPU)
+        sizes = [node.inputs[0].shape[-1] for node in made.nodes if node.command.name == "triangular_solve"]
+        assert sum(sizes) == n and max(sizes) <= 32 and (made is graph) == (n <= 32)
+        near(run_graph(made, [a, b]), run_graph(graph, [a, b]))
+        there = nnc.compile(lambda a, b, params=params: triangular_solve(a, b, **params), device="ptx:0")(a, b)
+        near([np.asarray(there)], run_graph(graph, [a, b]))
+
+
+def test_rows_before_one_that_is_not_a_number_stay_free_of_it_and_zeros_on_the_diagonal_are_refused() -> None:
+    draw = np.random.default_rng(0)
+    a, b = draw.normal(size=(70, 70)) + 9 * np.eye(70), draw.normal(size=(70, 2))
+    b[50, 1] = np.nan
+    solve = nnc.compile(lambda a, b: triangular_solve(a, b, lower=True), device="ptx:0")
+    near([np.asarray(solve(a, b))[:50]], [np.asarray(triangular_solve(a, b, lower=True))[:50]])
+    a[60, 60] = 0
+    with pytest.raises(LinAlgError, match="triangular_solve: a matrix is singular"):
+        nnc.block_until_ready(solve(a, b))
