@@ -45,7 +45,7 @@ def _choose(condition: Array, x: Parts, y: Parts) -> Parts:
 
 
 def _is_far(x: Array, y: Array) -> Array:
-    """Where the continued fraction gives both parts: beyond, e^(-x²) is no longer small beside the real part."""
+    """Whether the continued fraction gives both parts; elsewhere e^(-x²) is not small beside the real part."""
     tail = (y > _LOWER_END) | ((x > 8) & (y > 1e-10)) | (x > 28)
     return (y > _UPPER_END) | ((x > 7) & tail)
 
