@@ -24,6 +24,10 @@ class Prefetch(Generic[B]):
         make: gives the iterator; called in the thread.
         size: how many elements are made in advance.
         where: the public function for which errors speak, and the name of the thread.
+
+    Example:
+        >>> list(nnc.data.prefetch(iter([1, 2, 3]), 2))
+        [1, 2, 3]
     """
 
     def __init__(self, make: Callable[[], Iterator[B]], size: int, where: str) -> None:

@@ -118,6 +118,11 @@ class Batches(Generic[B]):
         step: how many batches were made before.
         transform: (key, batch) -> batch, or None.
         device: gets the arrays of each batch; None: they stay where they are.
+
+    Example:
+        >>> batches = nnc.data.batches(nnp.arange(6), 2)
+        >>> len(list(batches))
+        3
     """
 
     def __init__(

@@ -9,7 +9,15 @@ from nnc.context import set_context
 
 
 class TapeMemory:
-    """Bytes that loops keep for their reverse pass: `current` now, `peak` at most."""
+    """Bytes that loops keep for their reverse pass: `current` now, `peak` at most.
+
+    Example:
+        >>> memory = TapeMemory()
+        >>> memory.add(100)
+        >>> memory.add(-40)
+        >>> memory.current, memory.peak
+        (60, 100)
+    """
 
     def __init__(self) -> None:
         self.current = self.peak = 0

@@ -47,6 +47,10 @@ def find_device(name: Any, where: str) -> Device:
 
     Raises:
         UnsupportedError: there is no such device, or its libraries are not installed.
+
+    Example:
+        >>> find_device("cpu", "f").name
+        'cpu'
     """
     found = _DEVICES.get(str(name))
     if found is not None:
@@ -77,6 +81,9 @@ def check_program(device: str, where: str) -> None:
 
     Raises:
         DeviceError: the function runs elsewhere.
+
+    Example:
+        >>> check_program("cpu", "f")
     """
     program = get_context().program
     if program is not None and program.device != device:
@@ -101,6 +108,10 @@ def interpreter_of(device: Device) -> Any:
 
     Args:
         device: of this machine.
+
+    Example:
+        >>> interpreter_of(find_device("cpu", "f")) is None
+        True
     """
     if device.name == CPU:
         return None

@@ -64,6 +64,10 @@ def kind_of(device: str) -> str:
 
     Args:
         device: its name.
+
+    Example:
+        >>> kind_of("cuda:0"), kind_of("sim:0")
+        ('cuda', 'cpu')
     """
     kind = device.partition(":")[0]
     return _KINDS.get(kind, kind)

@@ -23,6 +23,11 @@ class Mesh:
         axis_sizes: the number of places along each axis.
         axis_names: the name of each axis.
         simulated: all places are rows of one computation in this process.
+
+    Example:
+        >>> mesh = nnc.distributed.make_mesh((2,), ("data",), simulated=True)
+        >>> mesh.axis_names
+        ('data',)
     """
 
     axis_sizes: tuple[int, ...]

@@ -423,6 +423,11 @@ def infer_specs(
 
     Raises:
         NncError: the command does not take these operands or parameters.
+
+    Example:
+        >>> spec = TensorSpec((2, 3), "float32")
+        >>> infer_specs(command("add"), (spec, spec), {})[0].shape
+        (2, 3)
     """
     for value in params.values():
         if type(value) not in _PLAIN and not isinstance(value, np.dtype):
@@ -489,6 +494,9 @@ def check_same_dtype(where: str, specs: Sequence[TensorSpec]) -> None:
     Args:
         where: the caller, for messages.
         specs: of the operands.
+
+    Example:
+        >>> check_same_dtype("f", [TensorSpec((2,), "float32"), TensorSpec((3,), "float32")])
     """
     if any(spec.dtype != specs[0].dtype for spec in specs):
         raise user_error(

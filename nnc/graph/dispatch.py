@@ -67,6 +67,10 @@ def find_interpreter(args: Sequence[Any]) -> Interpreter:
 
     Raises:
         TraceError: an operand is a tracer whose trace has ended.
+
+    Example:
+        >>> type(find_interpreter([nnp.ones(2)])).__name__
+        'EagerInterpreter'
     """
     context = get_context()
     top: Interpreter | None = context.staging
@@ -103,6 +107,10 @@ def bind(command: Command, args: Sequence[Any], params: dict[str, Any], graphs: 
         args: operands.
         params: static parameters by name.
         graphs: sub-graphs of the command.
+
+    Example:
+        >>> bind(command("neg"), [nnp.asarray([1.0, 2.0])], {})[0]
+        Array([-1., -2.], dtype=float32)
     """
     return find_interpreter(args).process(command, args, params, graphs)
 

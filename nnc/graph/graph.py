@@ -40,6 +40,11 @@ class Symbol(_UnfinishedSymbol):
     Args:
         spec: shape, dtype and layout.
         name: in the readable form.
+
+    Example:
+        >>> graph = make_graph(nnp.sin)(1.0)
+        >>> graph.inputs[0].spec
+        TensorSpec(shape=(), dtype=dtype('float32'), layout='strided')
     """
 
     spec: TensorSpec
@@ -94,6 +99,11 @@ class Node(_UnfinishedNode):
         params: static parameters by name.
         graphs: its sub-graphs.
         source: the user's line that it comes from.
+
+    Example:
+        >>> node = make_graph(nnp.sin)(1.0).nodes[0]
+        >>> node.command.name, len(node.inputs), len(node.outputs)
+        ('sin', 1, 1)
     """
 
     command: Command

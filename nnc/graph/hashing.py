@@ -49,6 +49,10 @@ def structurally_equal(a: Graph, b: Graph) -> bool:
     Args:
         a: a graph.
         b: another graph.
+
+    Example:
+        >>> structurally_equal(make_graph(nnp.sin)(1.0), make_graph(nnp.sin)(2.0))
+        True
     """
     return _equal(a, b, {})
 
@@ -69,6 +73,10 @@ def same_params(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     Args:
         a: parameters by name.
         b: parameters by name.
+
+    Example:
+        >>> same_params({"axis": 1}, {"axis": 1}), same_params({"axis": 1}, {"axis": True})
+        (True, False)
     """
     return a.keys() == b.keys() and all(_same(value, b[name]) for name, value in a.items())
 

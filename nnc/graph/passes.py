@@ -39,6 +39,10 @@ class Pass:
         concerns: commands, without any of which it changes nothing, by their names or as those of a column; none are named: it
             looks at every graph.
         phase: the phase of lowering at whose end it runs; None: it runs where a pipeline names it.
+
+    Example:
+        >>> nnc.graph.find_pass("dce").preserves
+        ()
     """
 
     name: str
@@ -60,6 +64,11 @@ class PassRecord:
         seconds: how long it took.
         nodes_before: number of nodes that it was given.
         nodes_after: number of nodes that it returned.
+
+    Example:
+        >>> graph = nnc.graph.run_passes(make_graph(nnp.sin)(1.0), ["dce"])
+        >>> graph.attrs["passes"][0].name
+        'dce'
     """
 
     name: str
@@ -92,6 +101,13 @@ def register_pass(
 
     Raises:
         RegistryError: there is a pass of that name, or no such phase.
+
+    Example:
+        >>> @register_pass("keep_all")
+        ... def keep_all(graph, options):
+        ...     return graph
+        >>> nnc.graph.find_pass("keep_all").name
+        'keep_all'
     """
     if name in PASSES:
         where = getattr(PASSES[name].function, "__module__", "another module")
@@ -123,6 +139,10 @@ def find_pass(name: str) -> Pass:
 
     Raises:
         RegistryError: there is none.
+
+    Example:
+        >>> find_pass("dce").name
+        'dce'
     """
     try:
         return PASSES[name]
@@ -155,6 +175,11 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
         RegistryError: no such pass.
         GraphError: an attribute that a pass needs is missing, a pass does not provide an attribute that it promised, or the graph
             it returned breaks an invariant.
+
+    Example:
+        >>> graph = make_graph(lambda x: (x * 1.0, nnp.sin(x))[1])(2.0)
+        >>> len(graph.nodes), len(run_passes(graph, ["dce"]).nodes)
+        (2, 1)
     """
     pipeline = [find_pass(name) for name in names]
     lost: dict[str, str] = {}

@@ -237,6 +237,10 @@ def command(name: Command | str) -> Command:
 
     Raises:
         RegistryError: there is none.
+
+    Example:
+        >>> command("add").name
+        'add'
     """
     if isinstance(name, Command):
         return name
@@ -256,6 +260,10 @@ def attribute(name: str) -> Attribute[Any]:
 
     Raises:
         RegistryError: there is none.
+
+    Example:
+        >>> attribute("kernel").name
+        'kernel'
     """
     try:
         return ATTRIBUTES[name]
@@ -370,6 +378,11 @@ def find_kernel(
 
     Raises:
         BackendError: the command has neither kernel nor reference.
+
+    Example:
+        >>> spec = TensorSpec((2,), "float32")
+        >>> find_kernel(command("cumsum"), (spec,), {"axis": 0, "reverse": False}).backend
+        'cpu'
     """
     REGISTRY.fill(device)
     for candidate in kernel.get(target, ()):
@@ -390,6 +403,9 @@ def expect_kernels(targets: Iterable[Command], device: str = CPU) -> None:
     Args:
         targets: commands.
         device: kind of the device that they are to run on.
+
+    Example:
+        >>> expect_kernels([command("sin")])
     """
     REGISTRY.fill(device)
     for target in targets:

@@ -41,6 +41,14 @@ def apply_rules(graph: Graph, rules: Sequence[Rule], *, exact: bool = False, max
 
     Raises:
         RuleError: `max_rewrites` is exceeded, or a rule is no equation.
+
+    Example:
+        >>> from nnc.commands import elementwise as ew
+        >>> @nnc.graph.rewrite_rule()
+        ... def double_negative(x):
+        ...     return ew.neg(ew.neg(x)), x
+        >>> len(apply_rules(make_graph(lambda x: -(-x))(1.0), [double_negative]).nodes)
+        0
     """
     chosen = [rule for rule in rules if rule.exact or not exact]
     limit = max_rewrites if max_rewrites is not None else 32 * graph.num_nodes + 256

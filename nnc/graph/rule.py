@@ -36,6 +36,10 @@ class Sample:
         specs: one for each variable.
         params: static parameters by name; values by which they can be told from each other.
         form: whether a form of the left side is made for it.
+
+    Example:
+        >>> nnc.graph.sample(TensorSpec((2,), "float32")).specs
+        (TensorSpec(shape=(2,), dtype=dtype('float32'), layout='strided'),)
     """
 
     specs: tuple[TensorSpec, ...]
@@ -49,6 +53,10 @@ def sample(*specs: TensorSpec, **params: Any) -> Sample:
     Args:
         *specs: one for each variable.
         **params: static parameters by name.
+
+    Example:
+        >>> sample(TensorSpec((2,), "float32"), axis=0).params
+        {'axis': 0}
     """
     return Sample(specs, params)
 
@@ -148,6 +156,13 @@ class Rule:
         exact: both sides are equal bit for bit.
         samples: specs that the commands take.
         sole: used only where no other node reads intermediate values of the left side.
+
+    Example:
+        >>> @nnc.graph.rewrite_rule()
+        ... def double_negative(x):
+        ...     return command("neg")(command("neg")(x)), x
+        >>> double_negative.name
+        'double_negative'
     """
 
     function: Callable[..., tuple[Any, Any]]

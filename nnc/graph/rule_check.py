@@ -34,6 +34,13 @@ def check_rule(rule: Rule, samples: Sequence[Sample] | None = None, *, seed: int
     Raises:
         RuleError: the rule is false, or does not apply to a sample.
         ArgumentError: a sample fails the rule's condition.
+
+    Example:
+        >>> from nnc.commands import elementwise as ew
+        >>> @nnc.graph.rewrite_rule()
+        ... def double_negative(x):
+        ...     return ew.neg(ew.neg(x)), x
+        >>> check_rule(double_negative, [nnc.graph.sample(TensorSpec((3,), "float32"))])
     """
     generator = np.random.default_rng(seed)
     for case in rule.samples if samples is None else samples:

@@ -48,6 +48,15 @@ def storable(cls: C) -> C:
 
     Raises:
         RegistryError: another class of that name is storable already.
+
+    Example:
+        >>> @storable
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Padding:
+        ...     low: int
+        ...     high: int
+        >>> Padding(1, 2)
+        Padding(low=1, high=2)
     """
     if cls.__name__ in RECORDS or not is_dataclass(cls):
         problem = "is no dataclass" if cls.__name__ not in RECORDS else "has the name of a storable class"
@@ -302,6 +311,10 @@ def from_json(text: str | bytes) -> Graph:
     Raises:
         GraphError: the text is damaged, of another format or of an unknown version, or its graph breaks an invariant.
         RegistryError: the graph has a command that is not registered.
+
+    Example:
+        >>> from_json(nnc.graph.to_json(make_graph(nnp.sin)(1.0))).nodes[0].command.name
+        'sin'
     """
     try:
         document = json.loads(text)
@@ -391,6 +404,13 @@ def save_graph(path: str | os.PathLike[str], graph: Graph) -> None:
     Args:
         path: where to; a file there is replaced.
         graph: any graph.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_graph(f"{folder}/graph.json", make_graph(nnp.sin)(1.0))
+        ...     load_graph(f"{folder}/graph.json").nodes[0].command.name
+        'sin'
     """
     text, place = to_json(graph), path_to_write("save_graph", path)
     with access("save_graph", place):
@@ -403,6 +423,13 @@ def load_graph(path: str | os.PathLike[str]) -> Graph:
 
     Args:
         path: a file that `save_graph` wrote.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_graph(f"{folder}/graph.json", make_graph(nnp.sin)(1.0))
+        ...     len(load_graph(f"{folder}/graph.json").nodes)
+        1
     """
     place = path_to_read("load_graph", path)
     with access("load_graph", place):

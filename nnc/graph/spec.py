@@ -108,6 +108,10 @@ def spec_of(value: Any) -> TensorSpec:
 
     Args:
         value: an array, tracer, symbol or NumPy scalar.
+
+    Example:
+        >>> spec_of(nnp.ones((2, 3)))
+        TensorSpec(shape=(2, 3), dtype=dtype('float32'), layout='strided')
     """
     spec = getattr(value, "spec", None)
     if isinstance(spec, TensorSpec):

@@ -42,6 +42,11 @@ def symbol_numbers(graph: Graph) -> Mapping[Symbol, int]:
 
     Args:
         graph: any graph.
+
+    Example:
+        >>> graph = make_graph(nnp.sin)(1.0)
+        >>> symbol_numbers(graph)[graph.outputs[0]]
+        1
     """
     numbers = _Numbers()
     for _ in _graph_lines(graph, numbers, "", False):
@@ -54,6 +59,10 @@ def node_texts(graph: Graph) -> Mapping[Node, str]:
 
     Args:
         graph: any graph.
+
+    Example:
+        >>> list(node_texts(make_graph(nnp.sin)(1.0)).values())
+        ['%1: float32[] = sin(%0)']
     """
     numbers = _Numbers()
     for _ in _graph_lines(graph, numbers, "", False):
@@ -103,6 +112,10 @@ def value_text(value: Any) -> str:
 
     Args:
         value: a static parameter.
+
+    Example:
+        >>> value_text((1, True))
+        '(1, True)'
     """
     if isinstance(value, np.dtype):
         return value.name

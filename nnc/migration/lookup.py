@@ -27,6 +27,10 @@ def find_row(where: str, name: str) -> Row | None:
     Args:
         where: name of the module, or "nnc.Array".
         name: the name that was asked for.
+
+    Example:
+        >>> code_of(find_row("nnc", "jit"))
+        'nnc.compile(f)'
     """
     first = SOURCES.get(where, ())
     for source in (*first, *(other for other in TABLES if other not in first)):
@@ -43,6 +47,11 @@ def missing_name(where: str, name: str, known: Iterable[str] = ()) -> MissingNam
         where: the module of nnc.
         name: the name that was asked for.
         known: names of the module.
+
+    Example:
+        >>> error = missing_name("nnc", "jit")
+        >>> str(error).splitlines()[0]
+        "nnc: it has no 'jit'."
     """
     row = find_row(where, name)
     if row is not None:
@@ -69,6 +78,10 @@ def module_getattr(where: str) -> Callable[[str], NoReturn]:
 
     Args:
         where: name of the module.
+
+    Example:
+        >>> callable(module_getattr("nnc"))
+        True
     """
 
     def __getattr__(name: str) -> NoReturn:  # noqa: N807  (Python's name)

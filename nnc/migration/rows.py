@@ -13,6 +13,10 @@ def code_of(row: Row) -> str:
 
     Args:
         row: of a table.
+
+    Example:
+        >>> code_of(("nnp.sum(x)", "as in NumPy")), code_of("nnp.exp(x)")
+        ('nnp.sum(x)', 'nnp.exp(x)')
     """
     return row if isinstance(row, str) else row[0]
 
@@ -22,6 +26,10 @@ def note_of(row: Row) -> str:
 
     Args:
         row: of a table.
+
+    Example:
+        >>> note_of(("nnp.sum(x)", "as in NumPy")), note_of("nnp.exp(x)")
+        ('as in NumPy', '')
     """
     return "" if isinstance(row, str) else row[1]
 

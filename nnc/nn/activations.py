@@ -238,6 +238,10 @@ def tanh(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> tanh(nnp.asarray([0.0, 100.0]))
+        Array([0., 1.], dtype=float32)
     """
     return apply(trig.tanh, x, where="tanh", to=dtypes.to_float)
 
@@ -432,6 +436,10 @@ def standardize(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, eps: floa
         x: any shape.
         axis: axes over which the mean is 0; None all.
         eps: added to the variance.
+
+    Example:
+        >>> standardize(nnp.asarray([1.0, 3.0]), eps=0.0)
+        Array([-1.,  1.], dtype=float32)
     """
     x = to_float(x, "standardize")
     wide = x.astype(dtypes.accumulator(dtype_of(x)))

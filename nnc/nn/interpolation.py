@@ -191,6 +191,10 @@ def pixel_unshuffle(x: ArrayLike, factor: int, *, layout: str = "NCHW") -> Array
 
     Raises:
         ShapeError: factor does not divide the spatial axes.
+
+    Example:
+        >>> pixel_unshuffle(nnp.ones((1, 1, 4, 6)), 2).shape
+        (1, 4, 2, 3)
     """
     form = parse_layout("pixel_unshuffle", layout)
     x = nnp.asarray(x)

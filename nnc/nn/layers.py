@@ -215,7 +215,12 @@ class Lambda(Module):
 
 
 class Identity(Module):
-    """Returns its input."""
+    """Returns its input.
+
+    Example:
+        >>> Identity()(nnp.ones(2))
+        Array([1., 1.], dtype=float32)
+    """
 
     def __call__(self, x: A) -> A:
         """Returns x."""
@@ -227,6 +232,10 @@ class Flatten(Module):
 
     Args:
         axes: how many of the last axes to fold; None is all but the first.
+
+    Example:
+        >>> Flatten()(nnp.ones((2, 3, 4))).shape
+        (2, 12)
     """
 
     axes: int | None = None

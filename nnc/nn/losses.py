@@ -57,6 +57,10 @@ def mae(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "m
 
     Raises:
         ShapeError: the shapes differ.
+
+    Example:
+        >>> mae(nnp.asarray([1.0, 4.0]), nnp.asarray([0.0, 2.0]))
+        Array(1.5, dtype=float32)
     """
     d, dtype = _difference("mae", predictions, targets)
     return reduce_terms("mae", abs(d), reduction, dtype)
@@ -97,6 +101,10 @@ def smooth_l1(predictions: ArrayLike, targets: ArrayLike, beta: float = 1.0, *, 
 
     Raises:
         ShapeError: the shapes differ.
+
+    Example:
+        >>> smooth_l1(nnp.asarray([0.5, 3.0]), nnp.zeros(2))
+        Array(1.3125, dtype=float32)
     """
     d, dtype = _difference("smooth_l1", predictions, targets)
     terms = abs(d) if beta == 0 else _huber(abs(d), beta) / beta
@@ -158,6 +166,10 @@ def squared_hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Redu
         predictions: scores.
         targets: -1 or 1, of the same shape.
         reduction: "mean", "sum" or "none".
+
+    Example:
+        >>> squared_hinge(nnp.asarray([0.5, -1.0]), nnp.asarray([1.0, 1.0]))
+        Array([0.25, 4.  ], dtype=float32)
     """
     (x, y), dtype = widen_same("squared_hinge", PAIR, predictions, targets)
     return reduce_terms("squared_hinge", nnp.square(_positive(1 - y * x)), reduction, dtype)
@@ -178,6 +190,10 @@ def hinge_embedding(
 
     Raises:
         ShapeError: the shapes differ.
+
+    Example:
+        >>> hinge_embedding(nnp.asarray([0.25, 0.25]), nnp.asarray([1.0, -1.0]))
+        Array([0.25, 0.75], dtype=float32)
     """
     (x, y), dtype = widen_same("hinge_embedding", ("distances", "targets"), distances, targets)
     return reduce_terms("hinge_embedding", nnp.where(y > 0, x, _positive(margin - x)), reduction, dtype)
@@ -199,6 +215,10 @@ def margin_ranking(
 
     Raises:
         ShapeError: the shapes differ.
+
+    Example:
+        >>> margin_ranking(nnp.asarray([1.0, 1.0]), nnp.asarray([0.0, 3.0]), nnp.asarray([1.0, 1.0]))
+        Array([0., 2.], dtype=float32)
     """
     (a, b, y), dtype = widen_same("margin_ranking", ("x1", "x2", "targets"), x1, x2, targets)
     return reduce_terms("margin_ranking", _positive(margin - y * (a - b)), reduction, dtype)
@@ -234,6 +254,10 @@ def poisson_nll(
 
     Raises:
         ShapeError: the shapes differ.
+
+    Example:
+        >>> poisson_nll(nnp.asarray([0.0]), nnp.asarray([3.0]))
+        Array([1.], dtype=float32)
     """
     (x, y), dtype = widen_same("poisson_nll", PAIR, predictions, targets)
     terms = nnp.exp(x) - y * x if log_input else x - y * nnp.log(x + eps)
@@ -267,6 +291,10 @@ def gaussian_nll(
 
     Raises:
         ShapeError: the shapes differ.
+
+    Example:
+        >>> gaussian_nll(nnp.asarray([1.0]), nnp.asarray([3.0]), nnp.asarray([1.0]))
+        Array([2.], dtype=float32)
     """
     names = (*PAIR, "variances")
     (x, y, variance), dtype = widen_same("gaussian_nll", names, predictions, targets, variances)
@@ -352,6 +380,10 @@ def cosine_embedding(
 
     Raises:
         ShapeError: the shapes do not fit.
+
+    Example:
+        >>> cosine_embedding(nnp.asarray([[1.0, 0.0]]), nnp.asarray([[0.0, 1.0]]), nnp.asarray([1.0]))
+        Array([1.], dtype=float32)
     """
     similarity, dtype = _cosine("cosine_embedding", x1, x2, axis, 1e-8)
     (_, y), _ = widen_same("cosine_embedding", ("pairs", "targets"), similarity, targets)
@@ -388,6 +420,10 @@ def triplet_margin(
 
     Raises:
         ShapeError: the shapes differ.
+
+    Example:
+        >>> triplet_margin(nnp.asarray([[0.0, 0.0]]), nnp.asarray([[3.0, 4.0]]), nnp.asarray([[0.0, 2.0]]), eps=0.0)
+        Array([4.], dtype=float32)
     """
     names = ("anchors", "positives", "negatives")
     (a, p, n), dtype = widen_same("triplet_margin", names, anchors, positives, negatives)

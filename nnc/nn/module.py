@@ -33,6 +33,13 @@ def field(*, static: bool = False, state: bool = False, **kwargs: Any) -> Any:
         static: part of the structure: hashable, never differentiated or traced.
         state: changes from call to call, such as running statistics.
         **kwargs: of `dataclasses.field`.
+
+    Example:
+        >>> class Scale(nnc.nn.Module):
+        ...     factor: nnc.Array
+        ...     axis: int = nnc.nn.field(default=-1, static=True)
+        >>> nnc.tree.leaves(Scale(nnp.ones(2)))
+        [Array([1., 1.], dtype=float32)]
     """
     marks = {name: True for name, is_set in (("static", static), ("state", state)) if is_set}
     return dataclasses.field(metadata={**kwargs.pop("metadata", {}), **marks}, **kwargs)
@@ -189,6 +196,10 @@ def inference_mode(model: A, value: bool = True) -> A:
     Args:
         model: a module, or a pytree of modules.
         value: of the field `inference`.
+
+    Example:
+        >>> inference_mode(nnc.nn.Dropout(0.5))(nnp.ones(2))
+        Array([1., 1.], dtype=float32)
     """
     return modify(model, lambda module: {"inference": value} if "inference" in _field_names(type(module)) else {})
 

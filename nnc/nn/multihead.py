@@ -24,6 +24,11 @@ class KVCache(NamedTuple):
         keys: (..., size, heads, features).
         values: (..., size, heads, features).
         length: how many steps are in it, a 0-d integer.
+
+    Example:
+        >>> cache = nnc.nn.MultiHeadAttention(8, 2, key=nnc.random.key(0)).make_cache((3,), 16)
+        >>> cache.keys.shape
+        (3, 16, 2, 4)
     """
 
     keys: Array

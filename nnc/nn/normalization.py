@@ -140,6 +140,11 @@ def group_norm(
 
     Raises:
         ShapeError: groups does not divide the channels.
+
+    Example:
+        >>> x = nnp.arange(8.0).reshape(1, 4, 2)
+        >>> group_norm(x, 2, nnp.ones(4), nnp.zeros(4)).shape
+        (1, 4, 2)
     """
     wide, dtype = _wide(x, "group_norm")
     axis = check_axis("group_norm", axis, wide.ndim)
@@ -172,6 +177,11 @@ def instance_norm(
 
     Raises:
         ShapeError: scale or bias has not one value for each channel.
+
+    Example:
+        >>> instance_norm(nnp.asarray([[[1.0, 3.0], [0.0, 8.0]]]), eps=0.0)
+        Array([[[-1.,  1.],
+                [-1.,  1.]]], dtype=float32)
     """
     wide, dtype = _wide(x, "instance_norm")
     channel = check_axis("instance_norm", axis, wide.ndim)
@@ -196,6 +206,10 @@ def local_response_norm(
 
     Raises:
         ArgumentError: size is below 1.
+
+    Example:
+        >>> local_response_norm(nnp.ones((1, 3, 2)), size=3, alpha=3.0, beta=1.0, k=1.0)[0, :, 0]
+        Array([0.33333334, 0.25      , 0.33333334], dtype=float32)
     """
     wide, dtype = _wide(x, "local_response_norm")
     channel = check_axis("local_response_norm", axis, wide.ndim)
@@ -243,6 +257,12 @@ def batch_norm(
     Raises:
         ShapeError: a parameter has not one value for each channel.
         UnboundAxisError: there is no axis `axis_name`.
+
+    Example:
+        >>> x = nnp.asarray([[1.0], [3.0]])
+        >>> y, (mean, variance) = batch_norm(x, nnp.zeros(1), nnp.ones(1), momentum=0.5)
+        >>> mean, variance
+        (Array([1.], dtype=float32), Array([1.5], dtype=float32))
     """
     wide, dtype = _wide(x, "batch_norm")
     channel = check_axis("batch_norm", axis, wide.ndim)

@@ -316,6 +316,12 @@ class Tied(Module):
     Args:
         model: the model, with None in place of further copies.
         pairs: {path of a copy: path of the array}.
+
+    Example:
+        >>> layers = (nnc.nn.Linear(2, 2, key=nnc.random.key(i)) for i in range(2))
+        >>> tied = nnc.nn.tie(nnc.nn.Sequential(*layers), {"layers.1.weight": "layers.0.weight"})
+        >>> list(nnc.nn.parameters(tied))
+        ['model.layers.0.weight', 'model.layers.0.bias', 'model.layers.1.bias']
     """
 
     model: Any

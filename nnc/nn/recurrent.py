@@ -33,6 +33,10 @@ class LSTMState(NamedTuple):
     Attributes:
         hidden: (..., hidden_features), the output.
         cell: (..., hidden_features).
+
+    Example:
+        >>> LSTMState(nnp.zeros(2), nnp.ones(2)).hidden
+        Array([0., 0.], dtype=float32)
     """
 
     hidden: Array

@@ -39,6 +39,11 @@ class LayerRow:
         parameters: number of its parameters.
         flops: floating-point operations of the call.
         nbytes: bytes read and written by the call.
+
+    Example:
+        >>> summary = nnc.nn.summary(nnc.nn.Linear(2, 3, key=nnc.random.key(0)), nnp.ones((1, 2)))
+        >>> summary.rows[0].kind, summary.rows[0].parameters
+        ('Linear', 9)
     """
 
     path: str
@@ -57,6 +62,11 @@ class Summary:
     Args:
         rows: the calls, the first of which is the model's.
         parameter_bytes: bytes of all parameters.
+
+    Example:
+        >>> summary = nnc.nn.summary(nnc.nn.Linear(2, 3, key=nnc.random.key(0)), nnp.ones((1, 2)))
+        >>> summary.parameters
+        9
     """
 
     rows: tuple[LayerRow, ...]

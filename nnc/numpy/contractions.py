@@ -487,6 +487,11 @@ def einsum_path(subscripts: str, /, *operands: ArrayLike, optimize: Any = "greed
         subscripts: as for `einsum`.
         *operands: as for `einsum`; their shapes alone count.
         optimize: how the order is chosen, as for `einsum`.
+
+    Example:
+        >>> path, text = einsum_path("ij,jk,kl->il", nnp.ones((2, 3)), nnp.ones((3, 4)), nnp.ones((4, 5)))
+        >>> path
+        ['einsum_path', (1, 2), (0, 1)]
     """
     shapes = [spec_of(x).shape for x in promote(*operands, where="einsum_path")]
     path, text = np.einsum_path(subscripts, *(np.broadcast_to(np.float64(0), s) for s in shapes), optimize=optimize)

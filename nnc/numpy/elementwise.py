@@ -17,6 +17,7 @@ from nnc.commands.promote import as_operand, astype, broadcast, compare_beyond, 
 from nnc.commands.rules import check_dtype
 from nnc.graph import Command, spec_of
 from nnc.graph.specialise import specialised
+from nnc.numpy.elementwise_examples import EXAMPLES
 from nnc.numpy.operands import static_int, to_value
 from nnc.numpy.types import finfo
 from nnc.spelling import spelled
@@ -87,12 +88,15 @@ def _kind(accepts: Accepts, to: ToDtype) -> str:
 
 
 def _named(function: F, name: str, doc: str, kind: str) -> F:
-    """Gives a function its name and docstring, in which each operand is described as of that kind."""
+    """Gives a function its name and docstring, in which each operand is described as of that kind, and an example."""
     function.__name__ = function.__qualname__ = name
     operands = function.__code__.co_varnames[: function.__code__.co_argcount]
     broadcast_too = "" if len(operands) == 1 else "; broadcasts with `x2`"
     lines = [f"{doc}\n", "Args:", f"    {operands[0]}: {kind}{broadcast_too}."]
-    function.__doc__ = "\n".join([*lines, *(f"    {operand}: {kind}." for operand in operands[1:]), ""])
+    lines += [f"    {operand}: {kind}." for operand in operands[1:]]
+    values, result = EXAMPLES[name]
+    lines += ["", "Example:", f"    >>> nnp.{name}({values})", f"    {result}"]
+    function.__doc__ = "\n".join([*lines, ""])
     return specialised(len(operands))(function)
 
 
@@ -141,6 +145,10 @@ def positive(x: ArrayLike, /) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> positive(nnp.asarray([-1, 2]))
+        Array([-1,  2], dtype=int64)
     """
     return to_value(x, "positive")
 
@@ -379,6 +387,10 @@ def logical_not(x: ArrayLike, /) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> logical_not(nnp.asarray([0, 3]))
+        Array([ True, False], dtype=bool)
     """
     return ew.bitwise_not(as_bool(x, "logical_not"))
 
@@ -406,6 +418,10 @@ def isposinf(x: ArrayLike, /) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> isposinf(nnp.asarray([-nnp.inf, 1.0, nnp.inf]))
+        Array([False, False,  True], dtype=bool)
     """
     return logical_and(isinf(x), greater(x, 0))
 
@@ -416,6 +432,10 @@ def isneginf(x: ArrayLike, /) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> isneginf(nnp.asarray([-nnp.inf, 1.0, nnp.inf]))
+        Array([ True, False, False], dtype=bool)
     """
     return logical_and(isinf(x), less(x, 0))
 
@@ -426,6 +446,10 @@ def signbit(x: ArrayLike, /) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> signbit(nnp.asarray([-1.0, -0.0, 0.0]))
+        Array([ True,  True, False], dtype=bool)
     """
     x = to_value(x, "signbit")
     return call("signbit", ew.signbit, FLOAT, None, x) if dtypes.is_inexact(x.spec.dtype) else less(x, 0)

@@ -24,6 +24,10 @@ class EighResult(NamedTuple):
     Attributes:
         eigenvalues: (..., n), real, in rising order.
         eigenvectors: (..., n, n), one in each column.
+
+    Example:
+        >>> nnp.linalg.eigh(nnp.asarray([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
+        Array([2., 3.], dtype=float32)
     """
 
     eigenvalues: Array
@@ -36,6 +40,10 @@ class EigResult(NamedTuple):
     Attributes:
         eigenvalues: (..., n), complex, in no order.
         eigenvectors: (..., n, n), complex, one of length 1 in each column.
+
+    Example:
+        >>> nnp.linalg.eig(nnp.asarray([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
+        Array([2.+0.j, 3.+0.j], dtype=complex64)
     """
 
     eigenvalues: Array
@@ -48,6 +56,10 @@ class QRResult(NamedTuple):
     Attributes:
         Q: (..., m, k), with orthonormal columns.
         R: (..., k, n), upper triangles.
+
+    Example:
+        >>> nnp.linalg.qr(nnp.ones((3, 2))).R.shape
+        (2, 2)
     """
 
     Q: Array
@@ -61,6 +73,10 @@ class SVDResult(NamedTuple):
         U: (..., m, k), with orthonormal columns.
         S: (..., k), singular values in falling order.
         Vh: (..., k, n), with orthonormal rows.
+
+    Example:
+        >>> nnp.linalg.svd(nnp.asarray([[2.0, 0.0], [0.0, 3.0]])).S
+        Array([3., 2.], dtype=float32)
     """
 
     U: Array

@@ -228,6 +228,11 @@ def fft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), no
         axes: the two axes to transform.
         norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
             "ortho" (both by its root).
+
+    Example:
+        >>> fft2(nnp.ones((2, 2)))
+        Array([[4.+0.j, 0.+0.j],
+               [0.+0.j, 0.+0.j]], dtype=complex64)
     """
     return _transform("fft2", x, s, axes, norm, inverse=False)
 
@@ -242,6 +247,11 @@ def ifft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), n
         axes: the two axes to transform.
         norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
             "ortho" (both by its root).
+
+    Example:
+        >>> ifft2(nnp.ones((2, 2)))
+        Array([[1.+0.j, 0.+0.j],
+               [0.+0.j, 0.+0.j]], dtype=complex64)
     """
     return _transform("ifft2", x, s, axes, norm, inverse=True)
 
@@ -279,6 +289,10 @@ def ifftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm:
         axes: axes to transform; all by default, or the last ones where `s` is given.
         norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
             "ortho" (both by its root).
+
+    Example:
+        >>> ifftn(nnp.asarray([4.0, 0.0]))
+        Array([2.+0.j, 2.+0.j], dtype=complex64)
     """
     return _transform("ifftn", x, s, axes, norm, inverse=True)
 
@@ -335,6 +349,10 @@ def rfft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), n
         axes: the two axes to transform; half of the last one is kept.
         norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
             "ortho" (both by its root).
+
+    Example:
+        >>> rfft2(nnp.ones((2, 4))).shape
+        (2, 3)
     """
     return _real_transform("rfft2", x, s, axes, norm)
 
@@ -349,6 +367,11 @@ def irfft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), 
         axes: the two axes to transform.
         norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
             "ortho" (both by its root).
+
+    Example:
+        >>> irfft2(rfft2(nnp.ones((2, 4))))
+        Array([[1., 1., 1., 1.],
+               [1., 1., 1., 1.]], dtype=float32)
     """
     return _inverse_real_transform("irfft2", x, s, axes, norm)
 
@@ -385,6 +408,10 @@ def irfftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm
         axes: axes to transform; all by default, or the last ones where `s` is given.
         norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
             "ortho" (both by its root).
+
+    Example:
+        >>> irfftn(rfftn(nnp.ones((2, 4)))).shape
+        (2, 4)
     """
     return _inverse_real_transform("irfftn", x, s, axes, norm)
 
@@ -418,6 +445,10 @@ def ihfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
         axis: axis to transform.
         norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
             "ortho" (both by its root).
+
+    Example:
+        >>> ihfft(nnp.asarray([1.0, 2.0, 1.0, 2.0]))
+        Array([ 1.5-0.j,  0. -0.j, -0.5-0.j], dtype=complex64)
     """
     return ew.conj(_real_transform("ihfft", x, _one("ihfft", n), (axis,), _opposite(norm)))
 

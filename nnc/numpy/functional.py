@@ -93,6 +93,10 @@ def apply_over_axes(func: Fun, a: Any, axes: Any) -> Array:
 
     Raises:
         ShapeError: the result of `func` has another number of axes.
+
+    Example:
+        >>> apply_over_axes(nnp.sum, nnp.ones((2, 3, 4)), (0, 2)).shape
+        (1, 3, 1)
     """
     x = to_value(a, "apply_over_axes", "a")
     for at in to_axes("apply_over_axes", axes, x.spec.ndim):

@@ -134,6 +134,10 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
         n: number of rows.
         k: number of the diagonal; 0 is the main one, positive ones lie above it.
         m: number of columns; `n` by default.
+
+    Example:
+        >>> tril_indices(2)
+        (Array([0, 1, 1], dtype=int64), Array([0, 0, 1], dtype=int64))
     """
     return _triangle_indices("tril_indices", np.tril_indices, n, k, m)
 
@@ -146,6 +150,10 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
         n: number of rows.
         k: number of the diagonal; 0 is the main one, positive ones lie above it.
         m: number of columns; `n` by default.
+
+    Example:
+        >>> triu_indices(2)
+        (Array([0, 0, 1], dtype=int64), Array([0, 1, 1], dtype=int64))
     """
     return _triangle_indices("triu_indices", np.triu_indices, n, k, m)
 
@@ -163,6 +171,10 @@ def tril_indices_from(x: ArrayLike, k: int = 0) -> tuple[Array, Array]:
     Args:
         x: (m, n).
         k: number of the diagonal; 0 is the main one, positive ones lie above it.
+
+    Example:
+        >>> tril_indices_from(nnp.ones((2, 2)))
+        (Array([0, 1, 1], dtype=int64), Array([0, 0, 1], dtype=int64))
     """
     n, m = _matrix_shape("tril_indices_from", x)
     return tril_indices(n, k, m)
@@ -175,6 +187,10 @@ def triu_indices_from(x: ArrayLike, k: int = 0) -> tuple[Array, Array]:
     Args:
         x: (m, n).
         k: number of the diagonal; 0 is the main one, positive ones lie above it.
+
+    Example:
+        >>> triu_indices_from(nnp.ones((2, 2)))
+        (Array([0, 0, 1], dtype=int64), Array([0, 1, 1], dtype=int64))
     """
     n, m = _matrix_shape("triu_indices_from", x)
     return triu_indices(n, k, m)
@@ -196,6 +212,10 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: ArrayLike = 0) -> tup
         n: number of rows and columns.
         mask_func: function of a matrix and `k`.
         k: handed to `mask_func`.
+
+    Example:
+        >>> mask_indices(2, nnp.triu)
+        (Array([0, 0, 1], dtype=int64), Array([0, 1, 1], dtype=int64))
     """
     return nonzero(
         mask_func(constants.full(shape=to_shape((n, n), "mask_indices"), dtype=dtypes.DEFAULT_INT, value=1), k)
@@ -209,6 +229,10 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     Args:
         n: size of each axis.
         ndim: number of axes.
+
+    Example:
+        >>> diag_indices(3)
+        (Array([0, 1, 2], dtype=int64), Array([0, 1, 2], dtype=int64))
     """
     return (arange(n),) * static_int(ndim, "diag_indices", "ndim")
 
@@ -219,6 +243,10 @@ def diag_indices_from(x: ArrayLike) -> tuple[Array, ...]:
 
     Args:
         x: at least two axes, all of one size.
+
+    Example:
+        >>> diag_indices_from(nnp.ones((3, 3)))
+        (Array([0, 1, 2], dtype=int64), Array([0, 1, 2], dtype=int64))
     """
     shape = to_value(x, "diag_indices_from").spec.shape
     if len(shape) < 2 or len(set(shape)) > 1:

@@ -35,6 +35,10 @@ def histogram_bin_edges(x: ArrayLike, bins: ArrayLike | str = 10, range: ArrayLi
         x: any shape, flattened.
         bins: how many equal bins, or their edges.
         range: (least, greatest) edge; by default the least and greatest element.
+
+    Example:
+        >>> histogram_bin_edges(nnp.asarray([0.0, 1.0, 4.0]), bins=4)
+        Array([0., 1., 2., 3., 4.], dtype=float32)
     """
     x = to_value(x, "histogram")
     return _returned(_edges(x, bins, range), x, bins)
@@ -203,6 +207,12 @@ def histogram2d(
         range: None, or for each axis None or (least, greatest) edge.
         density: divide by number and area.
         weights: (points,), counts each point so often.
+
+    Example:
+        >>> x = nnp.asarray([0.0, 1.0, 1.0])
+        >>> histogram2d(x, x, bins=2)[0]
+        Array([[1, 0],
+               [0, 2]], dtype=int64)
     """
     both: Any = bins if isinstance(bins, (list, tuple)) and len(bins) == 2 else [bins, bins]
     counts, (x_edges, y_edges) = histogramdd([ravel(x), ravel(y)], both, range, density, weights)

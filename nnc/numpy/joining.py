@@ -169,6 +169,10 @@ def append(x: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
         x: any shape.
         values: as many axes as `x`; other sizes may differ along `axis` alone.
         axis: axis to join along; None flattens both.
+
+    Example:
+        >>> append(nnp.asarray([1, 2]), 3)
+        Array([1, 2, 3], dtype=int64)
     """
     return concatenate([x, values], axis)
 
@@ -179,6 +183,11 @@ def block(arrays: Sequence[ArrayLike]) -> Array:
 
     Args:
         arrays: nested lists of arrays.
+
+    Example:
+        >>> block([[nnp.eye(2), nnp.ones((2, 1))]])
+        Array([[1., 0., 1.],
+               [0., 1., 1.]], dtype=float32)
     """
     depth, probe = 0, arrays
     while isinstance(probe, list):
@@ -239,6 +248,10 @@ def array_split(x: ArrayLike, indices_or_sections: ArrayLike, axis: int = 0) -> 
         x: any shape.
         indices_or_sections: how many parts, or where to cut.
         axis: axis to cut.
+
+    Example:
+        >>> array_split(nnp.arange(5), 2)
+        [Array([0, 1, 2], dtype=int64), Array([3, 4], dtype=int64)]
     """
     x = to_value(x, "array_split")
     at = to_axis("array_split", axis, x.spec.ndim)
@@ -264,6 +277,10 @@ def hsplit(x: ArrayLike, indices_or_sections: ArrayLike) -> list[Array]:
     Args:
         x: any shape.
         indices_or_sections: how many equal parts, or where to cut.
+
+    Example:
+        >>> [part.shape for part in hsplit(nnp.ones((2, 4)), 2)]
+        [(2, 2), (2, 2)]
     """
     return split(x, indices_or_sections, 0 if np.ndim(to_value(x, "hsplit")) == 1 else 1)
 
@@ -275,6 +292,10 @@ def vsplit(x: ArrayLike, indices_or_sections: ArrayLike) -> list[Array]:
     Args:
         x: any shape.
         indices_or_sections: how many equal parts, or where to cut.
+
+    Example:
+        >>> [part.shape for part in vsplit(nnp.ones((4, 2)), 2)]
+        [(2, 2), (2, 2)]
     """
     return split(x, indices_or_sections, 0)
 
@@ -286,6 +307,10 @@ def dsplit(x: ArrayLike, indices_or_sections: ArrayLike) -> list[Array]:
     Args:
         x: any shape.
         indices_or_sections: how many equal parts, or where to cut.
+
+    Example:
+        >>> [part.shape for part in dsplit(nnp.ones((2, 3, 4)), 2)]
+        [(2, 3, 2), (2, 3, 2)]
     """
     return split(x, indices_or_sections, 2)
 

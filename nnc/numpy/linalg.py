@@ -111,6 +111,10 @@ class SlogdetResult(NamedTuple):
     Attributes:
         sign: (...), -1, 0 or 1, or a complex number of size 1.
         logabsdet: (...), real; -inf for a singular matrix.
+
+    Example:
+        >>> nnp.linalg.slogdet(nnp.asarray([[-1.0, 0.0], [0.0, 1.0]])).sign
+        Array(-1., dtype=float32)
     """
 
     sign: Array

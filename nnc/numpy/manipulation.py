@@ -126,6 +126,10 @@ def permute_dims(x: ArrayLike, /, axes: Sequence[int]) -> Array:
     Args:
         x: any shape.
         axes: each axis once, in the order of the result.
+
+    Example:
+        >>> permute_dims(nnp.ones((2, 3, 4)), (2, 0, 1)).shape
+        (4, 2, 3)
     """
     return transpose(x, axes)
 
@@ -290,6 +294,10 @@ def atleast_1d(*arrays: ArrayLike) -> Any:
 
     Args:
         *arrays: arrays or numbers.
+
+    Example:
+        >>> atleast_1d(3)
+        Array([3], dtype=int64)
     """
     return _atleast("atleast_1d", 1, arrays)
 
@@ -304,6 +312,10 @@ def atleast_2d(*arrays: ArrayLike) -> Any:
 
     Args:
         *arrays: arrays or numbers.
+
+    Example:
+        >>> atleast_2d(nnp.asarray([1, 2]))
+        Array([[1, 2]], dtype=int64)
     """
     return _atleast("atleast_2d", 2, arrays)
 
@@ -318,6 +330,10 @@ def atleast_3d(*arrays: ArrayLike) -> Any:
 
     Args:
         *arrays: arrays or numbers.
+
+    Example:
+        >>> atleast_3d(nnp.ones((2, 3))).shape
+        (2, 3, 1)
     """
     return _atleast("atleast_3d", 3, arrays)
 
@@ -350,6 +366,10 @@ def broadcast_arrays(*arrays: ArrayLike) -> list[Array]:
 
     Args:
         *arrays: arrays or numbers whose shapes broadcast.
+
+    Example:
+        >>> [x.shape for x in broadcast_arrays(nnp.ones((2, 1)), nnp.ones(3))]
+        [(2, 3), (2, 3)]
     """
     return broadcast(*[to_value(x, "broadcast_arrays") for x in arrays], where="broadcast_arrays")
 
@@ -430,6 +450,11 @@ def rot90(x: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
         x: any shape.
         k: number of quarter turns; negative ones turn the other way.
         axes: the two axes of the plane.
+
+    Example:
+        >>> rot90(nnp.asarray([[1, 2], [3, 4]]))
+        Array([[2, 4],
+               [1, 3]], dtype=int64)
     """
     x = to_value(x, "rot90")
     a, b = to_axes("rot90", tuple(axes), x.spec.ndim)
@@ -564,6 +589,10 @@ def size(x: ArrayLike, axis: int | None = None) -> int:
     Args:
         x: any shape.
         axis: axis to measure; None counts all elements.
+
+    Example:
+        >>> size(nnp.ones((2, 3))), size(nnp.ones((2, 3)), 1)
+        (6, 3)
     """
     spec = spec_of(to_value(x, "size"))
     return spec.size if axis is None else spec.shape[to_axis("size", axis, spec.ndim)]
@@ -575,6 +604,10 @@ def ndim(x: ArrayLike) -> int:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> ndim(nnp.ones((2, 3)))
+        2
     """
     return spec_of(to_value(x, "ndim")).ndim
 
@@ -585,6 +618,10 @@ def shape(x: ArrayLike) -> tuple[int, ...]:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> shape(nnp.ones((2, 3)))
+        (2, 3)
     """
     return spec_of(to_value(x, "shape")).shape
 
@@ -595,6 +632,10 @@ def iscomplexobj(x: ArrayLike) -> bool:
 
     Args:
         x: array or number.
+
+    Example:
+        >>> iscomplexobj(nnp.asarray([1.0])), iscomplexobj(nnp.asarray([1j]))
+        (False, True)
     """
     return dtypes.is_complex(to_value(x, "iscomplexobj").spec.dtype)
 
@@ -605,6 +646,10 @@ def isrealobj(x: ArrayLike) -> bool:
 
     Args:
         x: array or number.
+
+    Example:
+        >>> isrealobj(nnp.asarray([1.0])), isrealobj(nnp.asarray([1j]))
+        (True, False)
     """
     return not iscomplexobj(x)
 
@@ -615,5 +660,9 @@ def isscalar(x: ArrayLike) -> bool:
 
     Args:
         x: any object.
+
+    Example:
+        >>> isscalar(3.0), isscalar(nnp.asarray([3.0]))
+        (True, False)
     """
     return isinstance(x, (bool, int, float, complex, np.generic)) or (hasattr(x, "spec") and x.spec.ndim == 0)

@@ -79,5 +79,10 @@ class NamespaceInfo:
 
 @spelled
 def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807  (the standard's name)
-    """Returns the capabilities of this namespace, as the Array API standard describes them."""
+    """Returns the capabilities of this namespace, as the Array API standard describes them.
+
+    Example:
+        >>> nnp.__array_namespace_info__().default_dtypes()["real floating"]
+        dtype('float32')
+    """
     return NamespaceInfo()

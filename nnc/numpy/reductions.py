@@ -531,6 +531,10 @@ def cumprod(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike | None = 
         x: any shape.
         axis: axis to run along; None flattens first.
         dtype: dtype of the products; by default as in `prod`.
+
+    Example:
+        >>> cumprod(nnp.asarray([1, 2, 3]))
+        Array([1, 2, 6], dtype=int64)
     """
     return _running("cumprod", commands.cumprod, x, axis, dtype, True)[0]
 
@@ -557,6 +561,10 @@ def cummin(x: ArrayLike, /, axis: int | None = None) -> Array:
     Args:
         x: bool or real, any shape.
         axis: axis to run along; None flattens first.
+
+    Example:
+        >>> cummin(nnp.asarray([3, 1, 2]))
+        Array([3, 1, 1], dtype=int64)
     """
     return _running("cummin", commands.cummin, x, axis, None, False)[0]
 
@@ -591,6 +599,10 @@ def cumulative_sum(
         axis: axis to run along; a vector needs none.
         dtype: dtype of the sums; by default as in `sum`.
         include_initial: begin with 0, so that the axis is one longer.
+
+    Example:
+        >>> cumulative_sum(nnp.asarray([1, 2, 3]), include_initial=True)
+        Array([0, 1, 3, 6], dtype=int64)
     """
     return _cumulative("cumulative_sum", commands.cumsum, x, axis, dtype, include_initial, 0)
 
@@ -606,6 +618,10 @@ def cumulative_prod(
         axis: axis to run along; a vector needs none.
         dtype: dtype of the products; by default as in `prod`.
         include_initial: begin with 1, so that the axis is one longer.
+
+    Example:
+        >>> cumulative_prod(nnp.asarray([1, 2, 3]), include_initial=True)
+        Array([1, 1, 2, 6], dtype=int64)
     """
     return _cumulative("cumulative_prod", commands.cumprod, x, axis, dtype, include_initial, 1)
 

@@ -136,6 +136,10 @@ def partition(x: ArrayLike, kth: ArrayLike, axis: int | None = -1) -> Array:
 
     Raises:
         OutOfBoundsError: there is no such place.
+
+    Example:
+        >>> partition(nnp.asarray([3, 1, 2]), 1)
+        Array([1, 2, 3], dtype=int64)
     """
     values = sort(x, axis)
     _check_places("partition", kth, values, axis)
@@ -151,6 +155,10 @@ def argpartition(x: ArrayLike, kth: ArrayLike, axis: int | None = -1) -> Array:
         x: any shape.
         kth: an integer or several: places whose elements come to stand where they do in the sorted order.
         axis: axis to order; None flattens first.
+
+    Example:
+        >>> argpartition(nnp.asarray([3, 1, 2]), 1)
+        Array([1, 2, 0], dtype=int64)
     """
     order = argsort(x, axis)
     _check_places("argpartition", kth, order, axis)
@@ -173,6 +181,10 @@ def sort_complex(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> sort_complex(nnp.asarray([2 + 0j, 1 + 2j, 1 + 1j]))
+        Array([1.+1.j, 1.+2.j, 2.+0.j], dtype=complex64)
     """
     x = to_value(x, "sort_complex")
     return sort(x.astype(dtypes.complex_dtype(x.spec.dtype)))
@@ -354,6 +366,11 @@ def put_along_axis(
         mode: treatment of an index out of range: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
             "drop" writes nothing.
         inplace: must be False, as arrays are immutable.
+
+    Example:
+        >>> put_along_axis(nnp.zeros((2, 2)), nnp.asarray([[0], [1]]), 5.0, axis=1)
+        Array([[5., 0.],
+               [0., 5.]], dtype=float32)
     """
     check_not_inplace(inplace, "put_along_axis")
     return indexing.put_along_axis(to_value(x, "put_along_axis"), indices, values, axis, mode)
@@ -370,6 +387,11 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
     Raises:
         ArgumentError: unequal numbers of conditions and choices.
+
+    Example:
+        >>> x = nnp.arange(4)
+        >>> select([x < 1, x > 2], [-x - 1, x * 10], default=7)
+        Array([-1,  7,  7, 30], dtype=int64)
     """
     if len(condlist) != len(choicelist):
         raise user_error(
@@ -446,6 +468,10 @@ def place(x: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = Fal
         mask: as many bools as `x` has elements.
         vals: numbers to write, repeated as often as needed.
         inplace: must be False, as arrays are immutable.
+
+    Example:
+        >>> place(nnp.arange(4), nnp.asarray([True, False, True, False]), nnp.asarray([7, 8]))
+        Array([7, 1, 8, 3], dtype=int64)
     """
     check_not_inplace(inplace, "place")
     x, values = to_value(x, "place"), manipulation.ravel(to_value(vals, "place", "vals"))
@@ -469,6 +495,10 @@ def putmask(x: ArrayLike, mask: ArrayLike, values: ArrayLike) -> Array:
         x: any shape.
         mask: bools that broadcast to `x`.
         values: numbers to write; repeated to the size of `x`.
+
+    Example:
+        >>> putmask(nnp.arange(4), nnp.asarray([True, False, True, False]), nnp.asarray([5, 6, 7, 8]))
+        Array([5, 1, 7, 3], dtype=int64)
     """
     x, news = to_value(x, "putmask"), manipulation.ravel(to_value(values, "putmask", "values"))
     repeated = news[np.arange(x.spec.size) % max(1, news.spec.size)]
@@ -484,6 +514,10 @@ def compress(condition: ArrayLike, x: ArrayLike, axis: int | None = None) -> Arr
         condition: (n,) bools, known while tracing.
         x: any shape.
         axis: axis to choose along; None flattens first.
+
+    Example:
+        >>> compress([True, False, True], nnp.asarray([1, 2, 3]))
+        Array([1, 3], dtype=int64)
     """
     x, at = ravel_for(axis, to_value(x, "compress"))
     places = np.flatnonzero(known(condition, "compress", KEPT))
@@ -497,6 +531,10 @@ def extract(condition: ArrayLike, x: ArrayLike) -> Array:
     Args:
         condition: bools, flattened as `x` is, known while tracing.
         x: any shape.
+
+    Example:
+        >>> extract(nnp.asarray([True, False, True]), nnp.asarray([1, 2, 3]))
+        Array([1, 3], dtype=int64)
     """
     return compress(known(condition, "extract", KEPT).ravel(), x)
 
@@ -535,6 +573,10 @@ def insert(x: ArrayLike, obj: int, values: ArrayLike, axis: int | None = None) -
         obj: index before which the values come to stand.
         values: broadcast to the shape of `x` but for `axis`.
         axis: axis to lengthen; None flattens first.
+
+    Example:
+        >>> insert(nnp.asarray([1, 3]), 1, 2)
+        Array([1, 2, 3], dtype=int64)
     """
     x, at = ravel_for(axis, to_value(x, "insert"))
     at = to_axis("insert", at, x.spec.ndim)
@@ -610,6 +652,11 @@ def argwhere(x: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0
         x: any shape.
         size: how many to return, so that traced values work; see `nonzero`.
         fill_value: stands for missing indices.
+
+    Example:
+        >>> argwhere(nnp.asarray([[0, 1], [2, 0]]))
+        Array([[0, 1],
+               [1, 0]], dtype=int64)
     """
     return stack(nonzero(x, size=size, fill_value=fill_value), axis=1)
 
@@ -666,6 +713,10 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: ArrayLike) -> Array:
 
     Raises:
         IndexError: an index is known to be negative or too large; traced ones are not looked at.
+
+    Example:
+        >>> ravel_multi_index((nnp.asarray([0, 1]), nnp.asarray([2, 0])), (2, 3))
+        Array([2, 3], dtype=int64)
     """
     sizes = to_shape(dims, "ravel_multi_index")
     if len(multi_index) != len(sizes):

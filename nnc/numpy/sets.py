@@ -159,6 +159,10 @@ def unique_all(x: ArrayLike, /) -> UniqueAll:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> unique_all(nnp.asarray([2, 1, 2])).indices
+        Array([1, 0], dtype=int64)
     """
     return _unique(x, "unique_all", None, False)
 
@@ -169,6 +173,10 @@ def unique_counts(x: ArrayLike, /) -> UniqueCounts:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> unique_counts(nnp.asarray([2, 1, 2])).counts
+        Array([1, 2], dtype=int64)
     """
     found = _unique(x, "unique_counts", None, False)
     return UniqueCounts(found.values, found.counts)
@@ -180,6 +188,10 @@ def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> unique_inverse(nnp.asarray([2, 1, 2])).inverse_indices
+        Array([1, 0, 1], dtype=int64)
     """
     found = _unique(x, "unique_inverse", None, False)
     return UniqueInverse(found.values, found.inverse_indices)
@@ -191,6 +203,10 @@ def unique_values(x: ArrayLike, /) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> unique_values(nnp.asarray([2, 1, 2]))
+        Array([1, 2], dtype=int64)
     """
     return _unique(x, "unique_values", None, False).values
 
@@ -302,6 +318,10 @@ def setxor1d(
         assume_unique: a promise that no element occurs twice; it is not needed.
         size: how many to return, so that traced values work; see `unique`.
         fill_value: stands for missing elements; see `unique`.
+
+    Example:
+        >>> setxor1d(nnp.asarray([1, 2, 3]), nnp.asarray([2, 3, 4]))
+        Array([1, 4], dtype=int64)
     """
     return _distinct(
         "setxor1d", x1, x2, lambda elements, x, y: ~el.logical_and(isin(elements, x), isin(elements, y)), True, size,

@@ -339,6 +339,10 @@ def kaiser(M: int, beta: ArrayLike) -> Array:  # noqa: N803
     Args:
         M: number of points.
         beta: shape of the window: 0 is a rectangle, greater ones are narrower.
+
+    Example:
+        >>> kaiser(3, 14.0)
+        Array([7.726866e-06, 1.000000e+00, 7.726866e-06], dtype=float32)
     """
     (n,) = to_shape(static_int(M, "kaiser", "M"), "kaiser")
     (beta,) = promote(beta, where="kaiser", to=dtypes.to_float)

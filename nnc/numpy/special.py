@@ -50,6 +50,10 @@ def erfc(x: ArrayLike, /) -> Array:
 
     Args:
         x: real, any shape.
+
+    Example:
+        >>> erfc(np.asarray([0.0, 10.0]))
+        Array([1.00000000e+00, 2.08848758e-45], dtype=float64)
     """
     return el.call("erfc", commands.erfc, FLOAT, dtypes.to_float, x)
 
@@ -60,6 +64,10 @@ def erfinv(x: ArrayLike, /) -> Array:
 
     Args:
         x: real, any shape.
+
+    Example:
+        >>> erfinv(nnp.asarray([0.0, 0.5, 1.0]))
+        Array([0.        , 0.47693628,        inf], dtype=float32)
     """
     return el.call("erfinv", commands.erfinv, FLOAT, dtypes.to_float, x)
 
@@ -84,6 +92,10 @@ def digamma(x: ArrayLike, /) -> Array:
 
     Args:
         x: real, any shape.
+
+    Example:
+        >>> digamma(1.0)
+        Array(-0.5772157, dtype=float32)
     """
     return polygamma(0, x)
 
@@ -98,6 +110,10 @@ def polygamma(n: int, x: ArrayLike, /) -> Array:
 
     Raises:
         ArgumentError: n is negative.
+
+    Example:
+        >>> polygamma(1, 1.0)
+        Array(1.644934, dtype=float32)
     """
     (x,) = promote(x, where="polygamma", to=dtypes.to_float)
     return commands.polygamma(x, n=static_int(n, "polygamma", "n"))
@@ -141,6 +157,10 @@ def logit(p: ArrayLike, /) -> Array:
 
     Args:
         p: in [0, 1], any shape.
+
+    Example:
+        >>> logit(nnp.asarray([0.5, 1.0]))
+        Array([ 0., inf], dtype=float32)
     """
     return el.log(p) - el.log1p(el.negative(p))
 
@@ -188,6 +208,10 @@ def i0e(x: ArrayLike, /) -> Array:
 
     Args:
         x: real, any shape.
+
+    Example:
+        >>> i0e(nnp.asarray([0.0, 1000.0]))
+        Array([1.        , 0.01261724], dtype=float32)
     """
     return el.call("i0e", commands.i0e, FLOAT, dtypes.to_float, x)
 
@@ -198,6 +222,10 @@ def i1e(x: ArrayLike, /) -> Array:
 
     Args:
         x: real, any shape.
+
+    Example:
+        >>> i1e(nnp.asarray([0.0, 1000.0]))
+        Array([0.        , 0.01261093], dtype=float32)
     """
     return el.call("i1e", commands.i1e, FLOAT, dtypes.to_float, x)
 
@@ -222,6 +250,10 @@ def i1(x: ArrayLike, /) -> Array:
 
     Args:
         x: real, any shape.
+
+    Example:
+        >>> i1(nnp.asarray([0.0, 1.0]))
+        Array([0.        , 0.56515914], dtype=float32)
     """
     return i1e(x) * el.exp(abs(to_value(x, "i1")))
 
@@ -337,11 +369,35 @@ Example:
 """,
 )
 segment_prod = _segment(
-    "segment_prod", "multiply", lambda dtype: 1, "Returns the product of the rows of each segment, 1 of none."
+    "segment_prod",
+    "multiply",
+    lambda dtype: 1,
+    "Returns the product of the rows of each segment, 1 of none.",
+    """
+Example:
+    >>> nnp.segment_prod(np.asarray([3.0, 2.0, 4.0]), np.asarray([0, 0, 2]), 3)
+    Array([6., 1., 4.], dtype=float64)
+""",
 )
 segment_max = _segment(
-    "segment_max", "max", _lowest, "Returns the largest of each segment, the least value (-inf) of none."
+    "segment_max",
+    "max",
+    _lowest,
+    "Returns the largest of each segment, the least value (-inf) of none.",
+    """
+Example:
+    >>> nnp.segment_max(np.asarray([3.0, 2.0, 4.0]), np.asarray([0, 0, 2]), 3)
+    Array([  3., -inf,   4.], dtype=float64)
+""",
 )
 segment_min = _segment(
-    "segment_min", "min", _highest, "Returns the smallest of each segment, the greatest value (inf) of none."
+    "segment_min",
+    "min",
+    _highest,
+    "Returns the smallest of each segment, the greatest value (inf) of none.",
+    """
+Example:
+    >>> nnp.segment_min(np.asarray([3.0, 2.0, 4.0]), np.asarray([0, 0, 2]), 3)
+    Array([ 2., inf,  4.], dtype=float64)
+""",
 )

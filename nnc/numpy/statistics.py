@@ -161,6 +161,11 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> A
         x: (variables, observations), or (observations,) of one variable.
         y: more variables.
         rowvar: variables are rows; else columns.
+
+    Example:
+        >>> corrcoef(nnp.asarray([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+        Array([[ 1., -1.],
+               [-1.,  1.]], dtype=float32)
     """
     c = cov(x, y, rowvar)
     if not c.spec.ndim:
@@ -271,6 +276,10 @@ def percentile(
         axis: axis or axes to remove; None all.
         method: how to choose between two elements, as for `quantile`.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> percentile(nnp.asarray([1.0, 2.0, 3.0, 4.0]), 50)
+        Array(2.5, dtype=float32)
     """
     return _quantile("percentile", x, q, axis, method, keepdims, unit=100.0)
 
@@ -303,6 +312,10 @@ def nanquantile(
         axis: axis or axes to remove; None all.
         method: how to choose between two elements, as for `quantile`.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nanquantile(nnp.asarray([1.0, nnp.nan, 3.0]), 0.5)
+        Array(2., dtype=float32)
     """
     return _quantile("nanquantile", x, q, axis, method, keepdims, True)
 
@@ -319,6 +332,10 @@ def nanpercentile(
         axis: axis or axes to remove; None all.
         method: how to choose between two elements, as for `quantile`.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nanpercentile(nnp.asarray([1.0, nnp.nan, 3.0]), 50)
+        Array(2., dtype=float32)
     """
     return _quantile("nanpercentile", x, q, axis, method, keepdims, True, 100.0)
 
@@ -331,6 +348,10 @@ def nanmedian(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Arr
         x: real, any shape.
         axis: axis or axes to remove; None all.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nanmedian(nnp.asarray([1.0, nnp.nan, 3.0]))
+        Array(2., dtype=float32)
     """
     return _quantile("nanmedian", x, 0.5, axis, "linear", keepdims, True)
 
@@ -373,6 +394,10 @@ def nanprod(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, 
         axis: axis or axes to remove; None all.
         dtype: dtype of the product; by default as in `prod`.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nanprod(nnp.asarray([2.0, nnp.nan, 3.0]))
+        Array(6., dtype=float32)
     """
     return red.prod(_without_nan(x, "nanprod", 1)[0], axis, dtype, keepdims=keepdims)
 
@@ -484,6 +509,10 @@ def nanargmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) 
         x: any shape.
         axis: axis to remove; None searches the flattened array.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nanargmax(nnp.asarray([1.0, nnp.nan, 3.0]))
+        Array(2, dtype=int64)
     """
     return red.argmax(_without_nan(x, "nanargmax", -math.inf)[0], axis, keepdims=keepdims)
 
@@ -496,6 +525,10 @@ def nanargmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) 
         x: any shape.
         axis: axis to remove; None searches the flattened array.
         keepdims: keep the axes with size 1.
+
+    Example:
+        >>> nanargmin(nnp.asarray([nnp.nan, 1.0, 3.0]))
+        Array(1, dtype=int64)
     """
     return red.argmin(_without_nan(x, "nanargmin", math.inf)[0], axis, keepdims=keepdims)
 
@@ -508,6 +541,10 @@ def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
         x: any shape.
         axis: axis to run along; None flattens first.
         dtype: dtype of the sums; by default as in `sum`.
+
+    Example:
+        >>> nancumsum(nnp.asarray([1.0, nnp.nan, 3.0]))
+        Array([1., 1., 4.], dtype=float32)
     """
     return red.cumsum(_without_nan(x, "nancumsum", 0)[0], axis, dtype)
 
@@ -520,6 +557,10 @@ def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = 
         x: any shape.
         axis: axis to run along; None flattens first.
         dtype: dtype of the products; by default as in `prod`.
+
+    Example:
+        >>> nancumprod(nnp.asarray([2.0, nnp.nan, 3.0]))
+        Array([2., 2., 6.], dtype=float32)
     """
     return red.cumprod(_without_nan(x, "nancumprod", 1)[0], axis, dtype)
 
@@ -582,6 +623,10 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         x: the places of the points; by default they are `dx` apart.
         dx: distance of neighbours, where there is no `x`.
         axis: axis to sum along.
+
+    Example:
+        >>> trapezoid(nnp.asarray([0.0, 1.0, 4.0]), dx=0.5)
+        Array(1.5, dtype=float32)
     """
     y = to_value(y, "trapezoid", "y")
     y = moveaxis(y, to_axis("trapezoid", axis, y.spec.ndim), -1)

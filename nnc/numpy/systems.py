@@ -259,6 +259,10 @@ class LstsqResult(NamedTuple):
         residuals: (k,), squared distances, as NumPy gives them.
         rank: number of singular values that do not count as 0.
         s: (min(m, n),), singular values in falling order.
+
+    Example:
+        >>> nnp.linalg.lstsq(nnp.asarray([[1.0], [1.0]]), nnp.asarray([1.0, 3.0])).rank
+        Array(1, dtype=int64)
     """
 
     x: Array

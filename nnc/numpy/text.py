@@ -31,5 +31,9 @@ def array_str(x: ArrayLike) -> str:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> array_str(nnp.asarray([1.0, 2.5]))
+        '[1.  2.5]'
     """
     return str(to_value(x, "array_str"))

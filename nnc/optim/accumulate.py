@@ -36,6 +36,11 @@ class EmaState(NamedTuple):
     Attributes:
         count: how many updates were made, a 0-d integer.
         ema: running mean, a tree like the updates.
+
+    Example:
+        >>> state = nnc.optim.ema(0.9).init(nnp.ones(2))
+        >>> state.ema
+        Array([0., 0.], dtype=float32)
     """
 
     count: Any
@@ -120,6 +125,11 @@ class MultiStepsState(NamedTuple):
         inner_opt_state: state of the inner optimizer.
         acc_grads: accumulated gradients, a tree like the parameters.
         skip_state: measurements of `should_skip_update_fn`.
+
+    Example:
+        >>> state = nnc.optim.MultiSteps(nnc.optim.sgd(0.1), 4).init(nnp.ones(2))
+        >>> state.mini_step
+        Array(0, dtype=int64)
     """
 
     mini_step: Any
@@ -244,6 +254,10 @@ class LookaheadParams(NamedTuple):
     Attributes:
         fast: parameters at which gradients are taken.
         slow: parameters that are learnt.
+
+    Example:
+        >>> nnc.optim.LookaheadParams.init_synced(nnp.ones(2)).slow
+        Array([1., 1.], dtype=float32)
     """
 
     fast: Any
@@ -265,6 +279,12 @@ class LookaheadState(NamedTuple):
     Attributes:
         fast_state: state of the fast optimizer.
         steps_since_sync: its steps since the last synchronisation.
+
+    Example:
+        >>> optimizer = nnc.optim.lookahead(nnc.optim.sgd(0.1), 5, 0.5)
+        >>> state = optimizer.init(nnc.optim.LookaheadParams.init_synced(nnp.ones(2)))
+        >>> state.steps_since_sync
+        Array(0, dtype=int64)
     """
 
     fast_state: Any

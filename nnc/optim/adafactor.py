@@ -30,6 +30,11 @@ class FactoredState(NamedTuple):
         v_row: means of squares over columns.
         v_col: means of squares over rows.
         v: squares of arrays without factors.
+
+    Example:
+        >>> state = nnc.optim.scale_by_factored_rms().init(nnp.ones(2))
+        >>> state.v
+        Array([0., 0.], dtype=float32)
     """
 
     count: Any
@@ -67,6 +72,12 @@ def scale_by_factored_rms(
 
     Raises:
         ArgumentTypeError (from update): params were not given.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_factored_rms()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)[0]
+        Array([ 1., -1.], dtype=float32)
     """
     where = "scale_by_factored_rms"
     check_scalar(where, "decay_rate", decay_rate)
@@ -146,6 +157,13 @@ def scale_by_param_block_rms(min_scale: Scalar = 1e-3) -> GradientTransformation
 
     Raises:
         ArgumentTypeError (from update): params were not given.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_param_block_rms()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> updates, state = transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)
+        >>> nnp.round(updates, 2)
+        Array([ 3.54, -7.07], dtype=float32)
     """
     where = "scale_by_param_block_rms"
     check_scalar(where, "min_scale", min_scale)

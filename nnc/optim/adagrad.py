@@ -21,6 +21,11 @@ class ScaleByRssState(NamedTuple):
 
     Attributes:
         sum_of_squares: a tree like the parameters.
+
+    Example:
+        >>> state = nnc.optim.scale_by_rss().init(nnp.ones(2))
+        >>> state.sum_of_squares
+        Array([0.1, 0.1], dtype=float32)
     """
 
     sum_of_squares: Any
@@ -38,6 +43,13 @@ def scale_by_rss(
         initial_accumulator_value: sum before the first step.
         eps: added to the sum.
         eps_in_sqrt: False adds eps to the root instead.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_rss()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> updates, state = transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)
+        >>> nnp.round(updates, 2)
+        Array([ 0.95, -0.99], dtype=float32)
     """
     where = "scale_by_rss"
     check_scalar(where, "initial_accumulator_value", initial_accumulator_value)
@@ -99,6 +111,11 @@ class ScaleByAdaDeltaState(NamedTuple):
     Attributes:
         e_g: running means of the squares of gradients.
         e_x: running means of the squares of steps.
+
+    Example:
+        >>> state = nnc.optim.scale_by_adadelta().init(nnp.ones(2))
+        >>> state.e_g
+        Array([0., 0.], dtype=float32)
     """
 
     e_g: Any
@@ -114,6 +131,13 @@ def scale_by_adadelta(rho: Scalar = 0.9, eps: Scalar = 1e-6) -> GradientTransfor
     Args:
         rho: decay of both means, in [0, 1).
         eps: added to both means.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_adadelta()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> updates, state = transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)
+        >>> nnp.round(updates, 5)
+        Array([ 0.00316, -0.00316], dtype=float32)
     """
     where = "scale_by_adadelta"
     check_decays(where, rho=rho)

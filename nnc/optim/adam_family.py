@@ -40,6 +40,11 @@ class ScaleByNadamState(NamedTuple):
         mu_product: product of all momenta so far.
         mu: first moments, a tree like the parameters.
         nu: second moments, a tree like the parameters.
+
+    Example:
+        >>> state = nnc.optim.scale_by_nadam().init(nnp.ones(2))
+        >>> state.mu
+        Array([0., 0.], dtype=float32)
     """
 
     count: Any
@@ -67,6 +72,13 @@ def scale_by_nadam(
         eps: added to the divisor, outside the root.
         momentum_decay: how fast the momentum rises to b1.
         mu_dtype: dtype of m.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_nadam()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> updates, state = transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)
+        >>> nnp.round(updates, 3)
+        Array([ 1.056, -1.056], dtype=float32)
     """
     where = "scale_by_nadam"
     check_decays(where, b1=b1, b2=b2)
@@ -158,6 +170,12 @@ def scale_by_radam(
         eps_root: added inside the root, where the step itself is differentiated.
         threshold: how many samples' worth of v is enough.
         nesterov: look ahead, as in `scale_by_adam`.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_radam()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)[0]
+        Array([ 1., -2.], dtype=float32)
     """
     where = "scale_by_radam"
     check_decays(where, b1=b1, b2=b2)
@@ -235,6 +253,12 @@ def scale_by_adamax(b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8) ->
         b1: decay of the mean of gradients, in [0, 1).
         b2: decay of the maximum, in [0, 1).
         eps: added to |g|.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_adamax()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)[0]
+        Array([ 1., -1.], dtype=float32)
     """
     where = "scale_by_adamax"
     check_decays(where, b1=b1, b2=b2)
@@ -295,6 +319,11 @@ class ScaleByLionState(NamedTuple):
     Attributes:
         count: how many updates were made, a 0-d integer.
         mu: first moments, a tree like the parameters.
+
+    Example:
+        >>> state = nnc.optim.scale_by_lion().init(nnp.ones(2))
+        >>> state.mu
+        Array([0., 0.], dtype=float32)
     """
 
     count: Any
@@ -313,6 +342,12 @@ def scale_by_lion(b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: DTypeLike | Non
         b1: share of the mean in the sign, in [0, 1).
         b2: decay of the mean of gradients, in [0, 1).
         mu_dtype: dtype of m; default the parameter's, float32 for 16-bit floats.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_lion()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)[0]
+        Array([ 1., -1.], dtype=float32)
     """
     where = "scale_by_lion"
     check_decays(where, b1=b1, b2=b2)

@@ -40,6 +40,11 @@ class ScaleByAdanState(NamedTuple):
         n: means of squares.
         g: the last gradient.
         t: how many updates were made, a 0-d integer.
+
+    Example:
+        >>> state = nnc.optim.scale_by_adan().init(nnp.ones(2))
+        >>> state.m
+        Array([0., 0.], dtype=float32)
     """
 
     m: Any
@@ -65,6 +70,12 @@ def scale_by_adan(
         b3: decay of the mean of squares, in [0, 1).
         eps: added to the divisor, outside the root.
         eps_root: added inside the root.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_adan()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)[0]
+        Array([ 1., -1.], dtype=float32)
     """
     where = "scale_by_adan"
     check_decays(where, b1=b1, b2=b2, b3=b3)
@@ -168,6 +179,12 @@ def scale_by_adopt(
 
     Raises:
         ArgumentTypeError: clip_value_fn is no function.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_adopt()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)[0]
+        Array([0., 0.], dtype=float32)
     """
     where = "scale_by_adopt"
     check_decays(where, b1=b1, b2=b2)

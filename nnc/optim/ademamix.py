@@ -32,6 +32,11 @@ class ScaleByAdemamixState(NamedTuple):
         m1: the young means of gradients, a tree like the parameters.
         m2: the old means of gradients.
         nu: means of squares.
+
+    Example:
+        >>> state = nnc.optim.scale_by_ademamix().init(nnp.ones(2))
+        >>> state.m1
+        Array([0., 0.], dtype=float32)
     """
 
     count: Any
@@ -63,6 +68,13 @@ def scale_by_ademamix(
         eps: added to the divisor, outside the root.
         eps_root: added inside the root.
         mu_dtype: dtype of both means; default the parameter's, float32 for 16-bit floats.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_ademamix()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> updates, state = transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)
+        >>> nnp.round(updates, 4)
+        Array([ 1.0006, -1.0006], dtype=float32)
     """
     where = "scale_by_ademamix"
     check_decays(where, b1=b1, b2=b2, **({} if callable(b3) else {"b3": b3}))
@@ -139,6 +151,11 @@ class ScaleBySimplifiedAdEMAMixState(NamedTuple):
         t: how many updates were made, a 0-d integer.
         m: decaying sums of gradients, a tree like the parameters.
         n: means of squares.
+
+    Example:
+        >>> state = nnc.optim.scale_by_simplified_ademamix().init(nnp.ones(2))
+        >>> state.m
+        Array([0., 0.], dtype=float32)
     """
 
     t: Any
@@ -161,6 +178,12 @@ def scale_by_simplified_ademamix(
         alpha: factor of the gradient, or a schedule of it.
         eps: added to the divisor, outside the root.
         eps_root: added inside the root.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_simplified_ademamix()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)[0]
+        Array([ 1., -1.], dtype=float32)
     """
     where = "scale_by_simplified_ademamix"
     check_decays(where, b1=b1, b2=b2)

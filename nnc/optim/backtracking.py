@@ -29,6 +29,11 @@ class BacktrackingLinesearchInfo(NamedTuple):
     Attributes:
         num_linesearch_steps: how many step sizes were tried.
         decrease_error: by how much the last one missed the decrease; 0 where it met it.
+
+    Example:
+        >>> state = nnc.optim.scale_by_backtracking_linesearch(10).init(nnp.ones(2))
+        >>> state.info.num_linesearch_steps
+        Array(0, dtype=int64)
     """
 
     num_linesearch_steps: Any
@@ -43,6 +48,11 @@ class ScaleByBacktrackingLinesearchState(NamedTuple):
         value: value of the function after the step.
         grad: its gradient there; None where it is not stored.
         info: how the search ended.
+
+    Example:
+        >>> state = nnc.optim.scale_by_backtracking_linesearch(10).init(nnp.ones(2))
+        >>> state.learning_rate
+        Array(1., dtype=float32)
     """
 
     learning_rate: Any

@@ -80,6 +80,12 @@ class GradientTransformationExtraArgs(GradientTransformation):
     Args:
         init: params -> state.
         update: (updates, state, params=None, **extra) -> (updates, state).
+
+    Example:
+        >>> update = lambda updates, state, params=None, *, value=1.0: (updates * value, state)
+        >>> transformation = nnc.optim.GradientTransformationExtraArgs(lambda params: (), update)
+        >>> transformation.update(nnp.ones(2), (), value=3.0)[0]
+        Array([3., 3.], dtype=float32)
     """
 
     __slots__ = ()
@@ -129,7 +135,12 @@ def check_transformation(where: str, name: str, value: Any) -> None:
 
 
 class EmptyState(NamedTuple):
-    """The state of a transformation that has none."""
+    """The state of a transformation that has none.
+
+    Example:
+        >>> nnc.optim.scale(2.0).init(nnp.ones(2))
+        EmptyState()
+    """
 
 
 def stateless(where: str, update: Callable[[Any, Any], Any]) -> GradientTransformation:

@@ -34,6 +34,11 @@ class ScaleByBeliefState(NamedTuple):
         count: how many updates were made, a 0-d integer.
         mu: means of gradients, a tree like the parameters.
         nu: means of squared distances from the mean, a tree like the parameters.
+
+    Example:
+        >>> state = nnc.optim.scale_by_belief().init(nnp.ones(2))
+        >>> state.mu
+        Array([0., 0.], dtype=float32)
     """
 
     count: Any
@@ -146,6 +151,12 @@ def scale_by_acprop(
         b2: decay of the mean of squared distances, in [0, 1).
         eps: added to the divisor.
         eps_root: added to s in each update.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_acprop()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)[0]
+        Array([ 1., -2.], dtype=float32)
     """
     where = "scale_by_acprop"
     check_decays(where, b1=b1, b2=b2)

@@ -79,6 +79,12 @@ def scale_by_polyak(
     Raises:
         ArgumentError: the variant is unknown.
         ArgumentTypeError (from update): value was not given.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_polyak(max_learning_rate=10.0)
+        >>> grads = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(grads, transformation.init(grads), grads, value=50.0)[0]
+        Array([6., 8.], dtype=float32)
     """
     where = "scale_by_polyak"
     check_scalar(where, "f_min", f_min, low=-np.inf)
@@ -148,6 +154,11 @@ class MomoState(NamedTuple):
         gamma: mean of the inner products of gradients and parameters, a 0-d array.
         lb: lower bound of the loss, a 0-d array.
         count: how many updates were made, a 0-d integer.
+
+    Example:
+        >>> state = nnc.optim.momo().init(nnp.ones(2))
+        >>> state.barf
+        Array(0., dtype=float32)
     """
 
     exp_avg: Any
@@ -167,6 +178,11 @@ class MomoAdamState(NamedTuple):
         gamma: mean of the inner products of gradients and parameters, a 0-d array.
         lb: lower bound of the loss, a 0-d array.
         count: how many updates were made, a 0-d integer.
+
+    Example:
+        >>> state = nnc.optim.momo_adam().init(nnp.ones(2))
+        >>> state.barf
+        Array(0., dtype=float32)
     """
 
     exp_avg: Any

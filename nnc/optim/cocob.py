@@ -26,6 +26,11 @@ class COCOBState(NamedTuple):
         scale: the greatest gradients so far.
         subgradients: sums of absolute gradients.
         reward: gains of all bets, at least 0.
+
+    Example:
+        >>> state = nnc.optim.scale_by_cocob().init(nnp.ones(2))
+        >>> state.init_particles
+        Array([1., 1.], dtype=float32)
     """
 
     init_particles: Any
@@ -49,6 +54,12 @@ def scale_by_cocob(alpha: Scalar = 100.0, eps: Scalar = 1e-8) -> GradientTransfo
 
     Raises:
         ArgumentTypeError (from update): params were not given.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_cocob()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)[0]
+        Array([-0.01,  0.01], dtype=float32)
     """
     where = "scale_by_cocob"
     check_scalar(where, "alpha", alpha)

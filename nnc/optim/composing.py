@@ -184,6 +184,11 @@ class ApplyEvery(NamedTuple):
     Attributes:
         count: how many updates the sum has, a 0-d integer.
         grad_acc: the sum, a tree like the parameters.
+
+    Example:
+        >>> state = nnc.optim.apply_every(4).init(nnp.ones(2))
+        >>> state.count
+        Array(0, dtype=int64)
     """
 
     count: Any

@@ -55,6 +55,11 @@ class ConditionallyTransformState(NamedTuple):
     Attributes:
         inner_state: state of the inner transformation.
         step: how many updates were made, a 0-d integer.
+
+    Example:
+        >>> state = nnc.optim.conditionally_transform(nnc.optim.scale(2.0), lambda step: step < 3).init(nnp.ones(2))
+        >>> state.step
+        Array(0, dtype=int64)
     """
 
     inner_state: Any
@@ -67,6 +72,11 @@ class ConditionallyMaskState(NamedTuple):
     Attributes:
         step: how many updates were made, a 0-d integer.
         inner_state: state of the inner transformation.
+
+    Example:
+        >>> state = nnc.optim.conditionally_mask(nnc.optim.scale(2.0), lambda step: step < 3).init(nnp.ones(2))
+        >>> state.step
+        Array(0, dtype=int64)
     """
 
     step: Any

@@ -139,6 +139,11 @@ class ZeroNansState(NamedTuple):
 
     Attributes:
         found_nan: a 0-d bool for each parameter.
+
+    Example:
+        >>> state = nnc.optim.zero_nans().init(nnp.ones(2))
+        >>> state.found_nan
+        Array(False, dtype=bool)
     """
 
     found_nan: Any

@@ -44,6 +44,11 @@ class DoGState(NamedTuple):
         init_params: the first parameters.
         max_dist: the greatest distance from them, a 0-d array.
         sum_sq_norm_grads: sum of squared norms of gradients, a 0-d array.
+
+    Example:
+        >>> state = nnc.optim.scale_by_dog(("distance", 0.1)).init(nnp.ones(2))
+        >>> state.max_dist
+        Array(0.1, dtype=float32)
     """
 
     is_init_step: Any
@@ -66,6 +71,13 @@ def scale_by_dog(init_step: InitStep, eps: Scalar = 1e-8) -> GradientTransformat
     Raises:
         ArgumentError: init_step is no such pair.
         ArgumentTypeError (from update): params were not given.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_dog(("distance", 0.1))
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> updates, state = transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)
+        >>> nnp.round(updates, 3)
+        Array([ 0.045, -0.089], dtype=float32)
     """
     where = "scale_by_dog"
     kinds = ("distance", "heuristic", "learning_rate")
@@ -147,6 +159,11 @@ class DoWGState(NamedTuple):
         init_params: the first parameters.
         weighted_sq_norm_grads: weighted sum of squared norms of gradients, a 0-d array.
         estim_sq_dist: the greatest squared distance from the first parameters, a 0-d array.
+
+    Example:
+        >>> state = nnc.optim.scale_by_dowg().init(nnp.ones(2))
+        >>> state.estim_sq_dist
+        Array(0.0001, dtype=float32)
     """
 
     init_params: Any
@@ -166,6 +183,13 @@ def scale_by_dowg(init_estim_sq_dist: Scalar | None = None, eps: Scalar = 1e-4) 
 
     Raises:
         ArgumentTypeError (from update): params were not given.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_dowg()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> updates, state = transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)
+        >>> nnp.round(updates, 4)
+        Array([ 0.0045, -0.0089], dtype=float32)
     """
     where = "scale_by_dowg"
     check_scalar(where, "eps", eps, positive=True)
@@ -229,6 +253,11 @@ class ScaleByDistanceOverGradientsState(NamedTuple):
         max_dist: the greatest distance of each array from its start, 0-d arrays.
         grad_sum_of_squares: sums of squared gradients, 0-d arrays.
         init_params: the first parameters.
+
+    Example:
+        >>> state = nnc.optim.scale_by_distance_over_gradients().init(nnp.ones(2))
+        >>> state.max_dist
+        Array(2.4142137e-06, dtype=float32)
     """
 
     max_dist: Any
@@ -253,6 +282,13 @@ def scale_by_distance_over_gradients(
 
     Raises:
         ArgumentTypeError (from update): params were not given.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_distance_over_gradients()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> updates, state = transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)
+        >>> bool(updates[1] == -2 * updates[0])
+        True
     """
     where = "scale_by_distance_over_gradients"
     for name, value in (("reps_rel", reps_rel), ("eps", eps), ("global_scale", global_scale)):

@@ -28,6 +28,10 @@ class GaLoreDimensionNumbers(NamedTuple):
     Attributes:
         reduction_axis: axes of the rows, inputs of a layer.
         output_axis: axes of the columns, its outputs.
+
+    Example:
+        >>> nnc.optim.GaLoreDimensionNumbers()
+        GaLoreDimensionNumbers(reduction_axis=0, output_axis=1)
     """
 
     reduction_axis: int | Sequence[int] = 0
@@ -41,6 +45,11 @@ class GaLoreState(NamedTuple):
         count: how many updates were made, a 0-d integer.
         base_optimizer_state: state of the base optimizer, of the projected gradients.
         projector: an orthonormal basis for each matrix; without elements for other arrays.
+
+    Example:
+        >>> state = nnc.optim.scale_by_galore(rank=1).init(nnp.ones(2))
+        >>> state.count
+        Array(0, dtype=int64)
     """
 
     count: Any
@@ -111,6 +120,12 @@ def scale_by_galore(
     Raises:
         ArgumentError: rank or update_proj_gap is no positive int.
         ShapeError (from init): axes do not fit an array.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_galore(rank=1)
+        >>> params = nnp.ones((3, 2))
+        >>> transformation.update(params, transformation.init(params), params)[0].shape
+        (3, 2)
     """
     where = "scale_by_galore"
     for name, value in (("rank", rank), ("update_proj_gap", update_proj_gap)):

@@ -26,6 +26,11 @@ class InjectHyperparamsState(NamedTuple):
         hyperparams: 0-d arrays by name.
         hyperparams_states: states of stateful schedules by name.
         inner_state: state of the inner transformation.
+
+    Example:
+        >>> state = nnc.optim.inject_hyperparams(nnc.optim.sgd)(learning_rate=0.5).init(nnp.ones(2))
+        >>> state.hyperparams
+        {'learning_rate': Array(0.5, dtype=float64)}
     """
 
     count: Any

@@ -31,6 +31,11 @@ class ScaleByLBFGSState(NamedTuple):
         diff_params_memory: changes of the parameters, oldest first, as rows.
         diff_updates_memory: changes of the gradient, oldest first, as rows.
         weights_memory: 1 / ⟨change, change⟩ of each.
+
+    Example:
+        >>> state = nnc.optim.scale_by_lbfgs().init(nnp.ones(2))
+        >>> state.count
+        Array(0, dtype=int64)
     """
 
     count: Any
@@ -55,6 +60,13 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Gr
     Raises:
         ArgumentError: memory_size is no positive int.
         ArgumentTypeError (from update): params were not given.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_lbfgs()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> updates, state = transformation.update(2 * params, transformation.init(params), params)
+        >>> int(state.count)
+        1
     """
     where = "scale_by_lbfgs"
     if not isinstance(memory_size, int) or memory_size < 1:

@@ -228,6 +228,11 @@ class ZoomLinesearchInfo(NamedTuple):
         num_linesearch_steps: how many steps were tried.
         decrease_error: by how much the last misses the condition of decrease.
         curvature_error: by how much it misses the condition of curvature.
+
+    Example:
+        >>> state = nnc.optim.scale_by_zoom_linesearch(20).init(nnp.ones(2))
+        >>> state.info.num_linesearch_steps
+        Array(0, dtype=int64)
     """
 
     num_linesearch_steps: Any
@@ -243,6 +248,11 @@ class ScaleByZoomLinesearchState(NamedTuple):
         value: the function at the parameters that it leads to.
         grad: its gradient there.
         info: how the search went.
+
+    Example:
+        >>> state = nnc.optim.scale_by_zoom_linesearch(20).init(nnp.ones(2))
+        >>> state.learning_rate
+        Array(1., dtype=float32)
     """
 
     learning_rate: Any
@@ -277,6 +287,15 @@ def scale_by_zoom_linesearch(
 
     Raises:
         ArgumentError: another initial_guess_strategy, or no steps.
+
+    Example:
+        >>> loss = lambda p: nnp.sum(p**2)
+        >>> transformation = nnc.optim.scale_by_zoom_linesearch(20)
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> value, grad = nnc.value_and_grad(loss)(params)
+        >>> extra = {"value": value, "grad": grad, "value_fn": loss}
+        >>> transformation.update(-grad / 2, transformation.init(params), params, **extra)[0]
+        Array([-3., -4.], dtype=float32)
     """
     where = "scale_by_zoom_linesearch"
     if initial_guess_strategy not in ("one", "keep") or max_linesearch_steps < 1:

@@ -25,6 +25,11 @@ class MadgradState(NamedTuple):
         grad_sum_sq: weighted sums of squares, a tree like the parameters.
         s: weighted sums of gradients.
         x0: the first parameters.
+
+    Example:
+        >>> state = nnc.optim.scale_by_madgrad(0.1).init(nnp.ones(2))
+        >>> state.count
+        Array(0, dtype=int64)
     """
 
     count: Any
@@ -50,6 +55,13 @@ def scale_by_madgrad(
 
     Raises:
         ArgumentTypeError (from update): params were not given.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_madgrad(0.1)
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> updates, state = transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)
+        >>> nnp.round(updates, 3)
+        Array([-0.022,  0.027], dtype=float32)
     """
     where = "scale_by_madgrad"
     check_rate(where, learning_rate)

@@ -37,6 +37,11 @@ class MechanicState(NamedTuple):
         v: sums of squared gains.
         s: scales.
         x0: the first parameters.
+
+    Example:
+        >>> state = nnc.optim.mechanize(nnc.optim.sgd(0.1)).init(nnp.ones(2))
+        >>> state.s
+        Array([1.e-06, 1.e-06, 1.e-06, 1.e-06, 1.e-06, 1.e-06], dtype=float32)
     """
 
     base_optimizer_state: Any

@@ -24,7 +24,13 @@ Function = Callable[..., Any]
 
 
 class AccumulationType(enum.Enum):
-    """The ways to make one result of the results of the parts."""
+    """The ways to make one result of the results of the parts.
+
+    Example:
+        >>> total = microbatch(lambda x: nnp.sum(x), 0, 2, AccumulationType.SUM)
+        >>> total(nnp.arange(4.0))
+        Array(6., dtype=float32)
+    """
 
     MEAN = enum.auto()
     """Their mean."""
@@ -46,6 +52,10 @@ class IndividualOutputs(NamedTuple):
         values: of the function.
         metrics: of the gradients, by `metrics_fn`.
         aux: of the function, None without `has_aux`.
+
+    Example:
+        >>> IndividualOutputs(nnp.ones(2), {}, None).values
+        Array([1., 1.], dtype=float32)
     """
 
     values: Any

@@ -29,6 +29,11 @@ class ScaleByAdamState(NamedTuple):
         count: how many updates were made, a 0-d integer.
         mu: first moments, a tree like the parameters.
         nu: second moments, a tree like the parameters.
+
+    Example:
+        >>> state = nnc.optim.scale_by_adam().init(nnp.ones(2))
+        >>> state.mu
+        Array([0., 0.], dtype=float32)
     """
 
     count: Any
@@ -44,6 +49,11 @@ class ScaleByAmsgradState(NamedTuple):
         mu: first moments, a tree like the parameters.
         nu: second moments, a tree like the parameters.
         nu_max: the greatest second moments so far.
+
+    Example:
+        >>> state = nnc.optim.scale_by_amsgrad().init(nnp.ones(2))
+        >>> state.nu_max
+        Array([0., 0.], dtype=float32)
     """
 
     count: Any
@@ -58,6 +68,11 @@ class ScaleByRmsState(NamedTuple):
     Attributes:
         count: how many updates were made, a 0-d integer.
         nu: second moments, a tree like the parameters.
+
+    Example:
+        >>> state = nnc.optim.scale_by_rms().init(nnp.ones(2))
+        >>> state.nu
+        Array([0., 0.], dtype=float32)
     """
 
     count: Any
@@ -71,6 +86,11 @@ class ScaleByStddevState(NamedTuple):
         count: how many updates were made, a 0-d integer.
         mu: first moments, a tree like the parameters.
         nu: second moments, a tree like the parameters.
+
+    Example:
+        >>> state = nnc.optim.scale_by_stddev().init(nnp.ones(2))
+        >>> state.mu
+        Array([0., 0.], dtype=float32)
     """
 
     count: Any
@@ -173,6 +193,12 @@ def scale_by_adam(
         mu_dtype: dtype of m.
         nesterov: look ahead, m̂ = b1 · m / (1 − b1ᵗ⁺¹) + (1 − b1) · g / (1 − b1ᵗ) (Dozat, "Incorporating Nesterov
             momentum into Adam", 2016).
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_adam()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)[0]
+        Array([ 1., -1.], dtype=float32)
     """
     check_decays("scale_by_adam", b1=b1, b2=b2)
     check_scalar("scale_by_adam", "eps", eps)
@@ -231,6 +257,12 @@ def scale_by_amsgrad(
         bias_correction_nu: False takes v in place of v̂.
         correct_greatest: take the greatest of the second moments as they are kept and correct that, as in torch.optim;
             else of the corrected ones.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_amsgrad()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)[0]
+        Array([ 1., -1.], dtype=float32)
     """
     check_decays("scale_by_amsgrad", b1=b1, b2=b2)
     check_scalar("scale_by_amsgrad", "eps", eps)
@@ -290,6 +322,13 @@ def scale_by_rms(
         initial_scale: v before the first step.
         eps_in_sqrt: False adds eps to the root instead.
         bias_correction: use v / (1 − decayᵗ).
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_rms()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> updates, state = transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)
+        >>> nnp.round(updates, 3)
+        Array([ 3.162, -3.162], dtype=float32)
     """
     check_decays("scale_by_rms", decay=decay)
     check_scalar("scale_by_rms", "eps", eps)
@@ -326,6 +365,13 @@ def scale_by_stddev(
         initial_scale: v before the first step.
         eps_in_sqrt: False adds eps to the root instead.
         bias_correction: divide both means by 1 − decayᵗ.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_stddev()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> updates, state = transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)
+        >>> nnp.round(updates, 3)
+        Array([ 3.333, -3.333], dtype=float32)
     """
     check_decays("scale_by_stddev", decay=decay)
     check_scalar("scale_by_stddev", "eps", eps)

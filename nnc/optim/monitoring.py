@@ -40,6 +40,11 @@ class SnapshotState(NamedTuple):
 
     Attributes:
         measurement: {name: measurement}.
+
+    Example:
+        >>> state = nnc.optim.snapshot("norm", nnc.optim.global_norm).init(nnp.ones(2))
+        >>> state.measurement
+        {'norm': Array(1.4142135, dtype=float32)}
     """
 
     measurement: dict[str, Any]
@@ -77,6 +82,11 @@ class MonitorState(NamedTuple):
     Attributes:
         measurements: {name: measurement}.
         measure_states: states of the measurements, in their order.
+
+    Example:
+        >>> state = nnc.optim.monitor({"norm": nnc.optim.global_norm}).init(nnp.ones(2))
+        >>> state.measurements
+        {'norm': Array(0., dtype=float32)}
     """
 
     measurements: dict[str, Any]

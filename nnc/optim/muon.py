@@ -68,6 +68,11 @@ class MuonState(NamedTuple):
     Attributes:
         count: how many updates were made, a 0-d integer.
         mu: momentum, a tree like the parameters.
+
+    Example:
+        >>> state = nnc.optim.scale_by_muon().init(nnp.ones(2))
+        >>> state.mu
+        Array([0., 0.], dtype=float32)
     """
 
     count: Any
@@ -94,6 +99,13 @@ def scale_by_muon(
 
     Raises:
         ShapeError (from update): a leaf is no matrix.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_muon()
+        >>> params = nnp.asarray([[2.0, 0.0], [0.0, 3.0]])
+        >>> updates, _ = transformation.update(params, transformation.init(params), params)
+        >>> bool(abs(updates[0, 1]) < 1e-6)
+        True
     """
     where = "scale_by_muon"
     check_decays(where, beta=beta)
@@ -133,6 +145,11 @@ def scale_by_shape(consistent_rms: Scalar | None = None, *, output_axis: int = 1
     Args:
         consistent_rms: a number r makes it r · sqrt(max(in, out)) instead; 0.2 gives steps of the size of `adamw`'s.
         output_axis: 1 where matrices lie (in, out), 0 where (out, in).
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_shape()
+        >>> transformation.update(nnp.ones((1, 4)), transformation.init(nnp.ones((1, 4))))[0]
+        Array([[2., 2., 2., 2.]], dtype=float32)
     """
 
     def rescale(u: Array) -> Array:

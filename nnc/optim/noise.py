@@ -69,6 +69,11 @@ class AddNoiseState(NamedTuple):
     Attributes:
         count: how many updates were made, a 0-d integer.
         rng_key: key of the next draw.
+
+    Example:
+        >>> state = nnc.optim.add_noise(0.1, 0.55, nnc.random.key(0)).init(nnp.ones(2))
+        >>> state.count
+        Array(0, dtype=int64)
     """
 
     count: Any
@@ -248,6 +253,11 @@ class DifferentiallyPrivateAggregateState(NamedTuple):
 
     Attributes:
         rng_key: key of the next draw.
+
+    Example:
+        >>> state = nnc.optim.differentially_private_aggregate(1.0, 0.5, nnc.random.key(0)).init(nnp.ones(2))
+        >>> state.rng_key
+        Array([0, 0], dtype=uint32)
     """
 
     rng_key: Any
@@ -271,6 +281,12 @@ def differentially_private_aggregate(
     Raises:
         ArgumentTypeError: key is none.
         ShapeError (from update): leaves have different numbers of examples.
+
+    Example:
+        >>> transformation = nnc.optim.differentially_private_aggregate(1.0, 0.0, nnc.random.key(0))
+        >>> params = nnp.zeros(2)
+        >>> transformation.update(nnp.asarray([[3.0, 4.0], [0.0, 0.0]]), transformation.init(params), params)[0]
+        Array([0.3, 0.4], dtype=float32)
     """
     where = "differentially_private_aggregate"
     check_scalar(where, "l2_norm_clip", l2_norm_clip, positive=True)

@@ -28,6 +28,11 @@ class ScaleByNovogradState(NamedTuple):
         count: how many updates were made, a 0-d integer.
         mu: momentum, a tree like the parameters.
         nu: means of squared norms, a 0-d array for each parameter.
+
+    Example:
+        >>> state = nnc.optim.scale_by_novograd().init(nnp.ones(2))
+        >>> state.mu
+        Array([0., 0.], dtype=float32)
     """
 
     count: Any

@@ -24,6 +24,11 @@ class ScaleByOptimisticGradientState(NamedTuple):
     Attributes:
         is_initial_step: whether no update was made so far, a 0-d bool.
         previous_gradient: the last gradient, a tree like the parameters.
+
+    Example:
+        >>> state = nnc.optim.scale_by_optimistic_gradient().init(nnp.ones(2))
+        >>> state.previous_gradient
+        Array([0., 0.], dtype=float32)
     """
 
     is_initial_step: Any

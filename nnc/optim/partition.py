@@ -22,7 +22,12 @@ from nnc.spelling import spelled
 
 
 class MaskedNode(NamedTuple):
-    """Stands in a tree for a leaf that is left out."""
+    """Stands in a tree for a leaf that is left out.
+
+    Example:
+        >>> nnc.tree.leaves({"kept": nnp.ones(2), "left_out": nnc.optim.MaskedNode()})
+        [Array([1., 1.], dtype=float32)]
+    """
 
 
 class MaskedState(NamedTuple):
@@ -30,6 +35,11 @@ class MaskedState(NamedTuple):
 
     Attributes:
         inner_state: state of the inner transformation.
+
+    Example:
+        >>> state = nnc.optim.masked(nnc.optim.trace(0.9), True).init(nnp.ones(2))
+        >>> state.inner_state
+        TraceState(trace=Array([0., 0.], dtype=float32), count=())
     """
 
     inner_state: Any
@@ -96,6 +106,11 @@ class PartitionState(NamedTuple):
 
     Attributes:
         inner_states: {label: state}.
+
+    Example:
+        >>> optimizer = nnc.optim.multi_transform({"all": nnc.optim.trace(0.9)}, "all")
+        >>> list(optimizer.init(nnp.ones(2)).inner_states)
+        ['all']
     """
 
     inner_states: dict[str, Any]
@@ -215,6 +230,11 @@ class SplitRealAndImaginaryState(NamedTuple):
 
     Attributes:
         inner_state: state of the inner transformation.
+
+    Example:
+        >>> state = nnc.optim.split_real_and_imaginary(nnc.optim.trace(0.9)).init(nnp.ones(2))
+        >>> state.inner_state
+        TraceState(trace=Array([0., 0.], dtype=float32), count=())
     """
 
     inner_state: Any

@@ -35,7 +35,12 @@ class Noise(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """The normal distribution of mean 0 and variance 1."""
+    """The normal distribution of mean 0 and variance 1.
+
+    Example:
+        >>> Normal().log_prob(nnp.asarray(2.0))
+        Array(-2., dtype=float32)
+    """
 
     def sample(self, key: ArrayLike, sample_shape: Sequence[int] = (), dtype: DTypeLike = "float32") -> Array:
         """Draws.
@@ -58,7 +63,12 @@ class Normal:
 
 @dataclass(frozen=True, slots=True)
 class Gumbel:
-    """The standard Gumbel distribution."""
+    """The standard Gumbel distribution.
+
+    Example:
+        >>> Gumbel().log_prob(nnp.asarray(0.0))
+        Array(-1., dtype=float32)
+    """
 
     def sample(self, key: ArrayLike, sample_shape: Sequence[int] = (), dtype: DTypeLike = "float32") -> Array:
         """Draws.

@@ -29,6 +29,11 @@ class ReduceLROnPlateauState(NamedTuple):
         cooldown_count: means for which the scale still stays.
         count: values in the mean.
         avg_value: mean of the values since the last comparison.
+
+    Example:
+        >>> state = nnc.optim.reduce_on_plateau().init(nnp.ones(2))
+        >>> state.scale
+        Array(1., dtype=float32)
     """
 
     scale: Any

@@ -202,6 +202,11 @@ class ApplyIfFiniteState(NamedTuple):
         last_finite: whether the last gradients were finite.
         total_notfinite: all steps left out.
         inner_state: state of the inner transformation.
+
+    Example:
+        >>> state = nnc.optim.apply_if_finite(nnc.optim.sgd(0.1), 5).init(nnp.ones(2))
+        >>> state.notfinite_count
+        Array(0, dtype=int64)
     """
 
     notfinite_count: Any

@@ -57,6 +57,11 @@ class ProdigyState(NamedTuple):
         estim_lr: estimate of the distance to a solution, a 0-d array.
         numerator_weighted: its numerator, a 0-d array.
         count: how many updates were made, a 0-d integer.
+
+    Example:
+        >>> state = nnc.optim.prodigy().init(nnp.ones(2))
+        >>> state.estim_lr
+        Array(1.e-06, dtype=float32)
     """
 
     exp_avg: Any
@@ -176,6 +181,11 @@ class DAdaptAdamWState(NamedTuple):
         estim_lr: estimate of the distance to a solution, a 0-d array.
         numerator_weighted: its numerator, a 0-d array.
         count: how many updates were made, a 0-d integer.
+
+    Example:
+        >>> state = nnc.optim.dadapt_adamw().init(nnp.ones(2))
+        >>> state.estim_lr
+        Array(1.e-06, dtype=float32)
     """
 
     exp_avg: Any

@@ -58,6 +58,11 @@ class SAMState(NamedTuple):
         opt_state: state of the optimizer.
         adv_state: state of the adversarial optimizer.
         cache: parameters before the adversarial steps; None in opaque mode.
+
+    Example:
+        >>> state = nnc.optim.sam(nnc.optim.sgd(0.1), nnc.optim.sgd(0.05)).init(nnp.ones(2))
+        >>> state.steps_since_sync
+        Array(0, dtype=int64)
     """
 
     steps_since_sync: Any

@@ -41,6 +41,11 @@ class ScheduleFreeState(NamedTuple):
         max_lr: the greatest learning rate so far, a 0-d array.
         base_optimizer_state: state of the base optimizer.
         z: the fast iterate, a tree like the parameters.
+
+    Example:
+        >>> state = nnc.optim.schedule_free_sgd(0.1).init(nnp.ones(2))
+        >>> state.z
+        Array([1., 1.], dtype=float32)
     """
 
     b1: Any

@@ -81,6 +81,11 @@ class ScaleByRpropState(NamedTuple):
     Attributes:
         step_sizes: sizes of the steps of all elements, a tree like the parameters.
         prev_updates: the last updates, 0 where the gradient changed its sign.
+
+    Example:
+        >>> state = nnc.optim.scale_by_rprop(0.1).init(nnp.ones(2))
+        >>> state.step_sizes
+        Array([0.1, 0.1], dtype=float32)
     """
 
     step_sizes: Any
@@ -108,6 +113,12 @@ def scale_by_rprop(
 
     Raises:
         ArgumentError: the factors or the limits are out of order.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_rprop(0.1)
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)[0]
+        Array([ 0.1, -0.1], dtype=float32)
     """
     where = "scale_by_rprop"
     numbers = {"learning_rate": learning_rate, "eta_minus": eta_minus, "eta_plus": eta_plus}

@@ -25,6 +25,11 @@ class ScaleBySM3State(NamedTuple):
     Attributes:
         mu: for each array a tuple of vectors, one for each axis; a 0-d array has one number.
         nu: means of updates, a tree like the parameters.
+
+    Example:
+        >>> state = nnc.optim.scale_by_sm3().init(nnp.ones(2))
+        >>> state.nu
+        Array([0., 0.], dtype=float32)
     """
 
     mu: Any
@@ -44,6 +49,12 @@ def scale_by_sm3(b1: Scalar = 0.9, b2: Scalar = 1.0, eps: Scalar = 1e-8) -> Grad
         b1: decay of the mean of updates, in [0, 1).
         b2: decay of the sums of squares, in (0, 1]; 1 keeps all.
         eps: added inside the root.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_sm3()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)[0]
+        Array([ 0.1, -0.1], dtype=float32)
     """
     where = "scale_by_sm3"
     check_decays(where, b1=b1)

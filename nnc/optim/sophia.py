@@ -39,6 +39,11 @@ class HutchinsonState(NamedTuple):
 
     Attributes:
         key: key of the next draw.
+
+    Example:
+        >>> state = nnc.optim.hutchinson_estimator_diag_hessian().init(nnp.ones(2))
+        >>> state.key
+        Array([0, 0], dtype=uint32)
     """
 
     key: Any
@@ -95,6 +100,11 @@ class SophiaState(NamedTuple):
         mu: means of gradients, a tree like the parameters.
         nu: means of the diagonal of the Hessian.
         hessian_fn_state: state of the estimator.
+
+    Example:
+        >>> state = nnc.optim.scale_by_sophia().init(nnp.ones(2))
+        >>> state.mu
+        Array([0., 0.], dtype=float32)
     """
 
     count: Any
@@ -130,6 +140,13 @@ def scale_by_sophia(
     Raises:
         ArgumentError: update_interval is no positive int.
         ArgumentTypeError: hessian_diagonal_fn is no transformation, or (from update) params or obj_fn were not given.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_sophia(gamma=1.0)
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> loss = lambda p: nnp.sum(nnp.asarray([1.0, 3.0]) * p**2)
+        >>> transformation.update(nnc.grad(loss)(params), transformation.init(params), params, obj_fn=loss)[0]
+        Array([1., 1.], dtype=float32)
     """
     where = "scale_by_sophia"
     check_decays(where, b1=b1, b2=b2)

@@ -52,6 +52,11 @@ class ScaleByScheduleState(NamedTuple):
 
     Attributes:
         count: how many updates were made, a 0-d integer.
+
+    Example:
+        >>> state = nnc.optim.scale_by_schedule(lambda count: 0.5**count).init(nnp.ones(2))
+        >>> state.count
+        Array(0, dtype=int64)
     """
 
     count: Any
@@ -67,6 +72,13 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
 
     Args:
         step_size_fn: the count of updates -> factor.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_schedule(lambda count: 0.5**count)
+        >>> state = transformation.init(nnp.ones(1))
+        >>> _, state = transformation.update(nnp.ones(1), state)
+        >>> transformation.update(nnp.ones(1), state)[0]
+        Array([0.5], dtype=float32)
     """
     if not callable(step_size_fn):
         raise user_error(
@@ -94,6 +106,11 @@ def scale_by_learning_rate(learning_rate: Scalar | Schedule, *, flip_sign: bool 
     Args:
         learning_rate: a number, a 0-d array, or a schedule: a function of the count of updates.
         flip_sign: False keeps the sign, for ascent.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_learning_rate(0.1)
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(nnp.zeros(2)))[0]
+        Array([-0.1,  0.2], dtype=float32)
     """
     check_rate("scale_by_learning_rate", learning_rate)
     sign = -1 if flip_sign else 1
@@ -113,6 +130,11 @@ class TraceState(NamedTuple):
     Attributes:
         trace: decaying sum of past updates, a tree like the parameters.
         count: how many updates there were, where they are dampened.
+
+    Example:
+        >>> state = nnc.optim.trace(0.9).init(nnp.ones(2))
+        >>> state.trace
+        Array([0., 0.], dtype=float32)
     """
 
     trace: Any
@@ -134,6 +156,11 @@ def trace(
         nesterov: look ahead.
         accumulator_dtype: dtype of m; default the parameter's, float32 for 16-bit floats.
         dampening: in [0, 1).
+
+    Example:
+        >>> transformation = nnc.optim.trace(0.9)
+        >>> transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(nnp.zeros(2)))[0]
+        Array([ 1., -2.], dtype=float32)
     """
     check_scalar("trace", "decay", decay, below=1.0)
     check_scalar("trace", "dampening", dampening, below=1.0)
@@ -176,6 +203,11 @@ class WeightDecaySchedule(NamedTuple):
 
     Attributes:
         count: how many updates were made, a 0-d integer.
+
+    Example:
+        >>> state = nnc.optim.add_decayed_weights(lambda count: 0.1).init(nnp.ones(2))
+        >>> state.count
+        Array(0, dtype=int64)
     """
 
     count: Any
@@ -252,6 +284,13 @@ def scale_by_trust_ratio(
 
     Raises:
         ArgumentTypeError (from update): params were not given.
+
+    Example:
+        >>> transformation = nnc.optim.scale_by_trust_ratio()
+        >>> params = nnp.asarray([3.0, 4.0])
+        >>> updates, state = transformation.update(nnp.asarray([1.0, -2.0]), transformation.init(params), params)
+        >>> nnp.round(updates, 3)
+        Array([ 2.236, -4.472], dtype=float32)
     """
     for name, value in (("min_norm", min_norm), ("trust_coefficient", trust_coefficient), ("eps", eps)):
         check_scalar("scale_by_trust_ratio", name, value)

@@ -129,6 +129,12 @@ def central_difference(f: Fun, args: tuple[Any, ...], direction: tuple[Any, ...]
         args: where the derivative is taken, a tuple of pytrees.
         direction: along which, a tuple like `args`.
         eps: the step h.
+
+    Example:
+        >>> x = nnp.asarray(np.asarray([1.0, 2.0]))
+        >>> derivative = central_difference(lambda x: x**3, (x,), (nnp.ones_like(x),), 1e-3)
+        >>> np.round(derivative, 6)
+        array([ 3., 12.])
     """
 
     def at(step: float) -> Any:
@@ -159,6 +165,10 @@ def inner_product(a: Any, b: Any) -> float:
     Args:
         a: a pytree.
         b: a pytree of the same structure.
+
+    Example:
+        >>> inner_product([np.asarray([1.0, 2.0])], [np.asarray([3.0, 4.0])])
+        11.0
     """
     total = 0.0
     for x, y in zip(FlatTree(a).dynamic, FlatTree(b).dynamic, strict=True):

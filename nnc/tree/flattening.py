@@ -175,6 +175,11 @@ def paths(treedef: TreeDef) -> list[list[str]]:
 
     Args:
         treedef: a structure.
+
+    Example:
+        >>> _, treedef = nnc.tree.flatten({"a": [1, 2]})
+        >>> paths(treedef)
+        [['["a"]', '[0]'], ['["a"]', '[1]']]
     """
     return [[_written(entry) for entry in accessor] for accessor in optree.treespec_accessors(treedef)]
 

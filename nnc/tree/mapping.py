@@ -136,6 +136,10 @@ def broadcast_prefix(prefix: Any, tree: Any, is_leaf: IsLeaf = None, where: str 
 
     Raises:
         TreeError: `prefix` is no prefix of `tree`.
+
+    Example:
+        >>> broadcast_prefix([1, 2], ["x", ("y", "z")])
+        [1, 2, 2]
     """
     flatten(tree)  # registers the dataclasses in it
     values, treedef = flatten(prefix, is_leaf)

@@ -21,7 +21,12 @@ from nnc.view.schedule import draw_schedule
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Draws pictures; `nnc.view` is the one there is."""
+    """Draws pictures; `nnc.view` is the one there is.
+
+    Example:
+        >>> nnc.view(make_graph(nnp.sin)(1.0))
+        Picture(name='graph sin')
+    """
 
     @api_boundary
     def __call__(self, graph: Any, /, *args: Any, **kwargs: Any) -> Picture:

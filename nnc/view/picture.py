@@ -25,6 +25,10 @@ class Picture:
     Args:
         name: the shown object.
         svg: text of the drawing.
+
+    Example:
+        >>> nnc.view(make_graph(nnp.sin)(1.0)).svg[:4]
+        '<svg'
     """
 
     name: str

@@ -49,6 +49,11 @@ class DenseBlock(Module):
         depth: how many layers there are.
         key: for the weights.
         dtype: dtype of the weights.
+
+    Example:
+        >>> block = DenseBlock(4, 2, 3, key=nnc.random.key(0))
+        >>> block(nnp.ones((1, 4, 6, 6)))[0].shape
+        (1, 10, 6, 6)
     """
 
     layers: tuple[DenseLayer, ...]
@@ -157,5 +162,10 @@ def densenet121(**options: Any) -> DenseNet:
 
     Args:
         **options: of DenseNet.
+
+    Example:
+        >>> model = nnc.eval_shape(lambda key: densenet121(num_classes=10, key=key), nnc.random.key(0))
+        >>> sum(leaf.size for leaf in nnc.tree.leaves(model))
+        7047754
     """
     return DenseNet(32, (6, 12, 24, 16), **options)

@@ -116,6 +116,11 @@ class GoogLeNet(Module):
         wide: width of the third branch of the blocks: 5 in the paper, 3 in torchvision.
         dropout_rate: share of the activations that is dropped before the last layer.
         dtype: dtype of the weights.
+
+    Example:
+        >>> model = nnc.eval_shape(lambda key: GoogLeNet(num_classes=10, key=key), nnc.random.key(0))
+        >>> model.fc.weight.shape
+        (10, 1024)
     """
 
     conv1: ConvNorm

@@ -46,6 +46,11 @@ class BasicBlock(_Block):
         stride: of the first convolution.
         key: for the weights.
         dtype: dtype of the weights.
+
+    Example:
+        >>> block = BasicBlock(4, 8, 2, key=nnc.random.key(0))
+        >>> block(nnp.ones((1, 4, 6, 6)))[0].shape
+        (1, 8, 3, 3)
     """
 
     conv1: Conv
@@ -79,6 +84,11 @@ class Bottleneck(_Block):
         stride: of the middle convolution.
         key: for the weights.
         dtype: dtype of the weights.
+
+    Example:
+        >>> block = Bottleneck(4, 8, 2, key=nnc.random.key(0))
+        >>> block(nnp.ones((1, 4, 6, 6)))[0].shape
+        (1, 32, 3, 3)
     """
 
     conv1: Conv
@@ -175,6 +185,11 @@ def resnet18(**options: Any) -> ResNet:
 
     Args:
         **options: of ResNet.
+
+    Example:
+        >>> model = nnc.eval_shape(lambda key: resnet18(num_classes=10, key=key), nnc.random.key(0))
+        >>> sum(leaf.size for leaf in nnc.tree.leaves(model))
+        11191242
     """
     return ResNet(BasicBlock, (2, 2, 2, 2), **options)
 
@@ -184,6 +199,11 @@ def resnet34(**options: Any) -> ResNet:
 
     Args:
         **options: of ResNet.
+
+    Example:
+        >>> model = nnc.eval_shape(lambda key: resnet34(num_classes=10, key=key), nnc.random.key(0))
+        >>> sum(leaf.size for leaf in nnc.tree.leaves(model))
+        21306826
     """
     return ResNet(BasicBlock, (3, 4, 6, 3), **options)
 
@@ -193,6 +213,11 @@ def resnet50(**options: Any) -> ResNet:
 
     Args:
         **options: of ResNet.
+
+    Example:
+        >>> model = nnc.eval_shape(lambda key: resnet50(num_classes=10, key=key), nnc.random.key(0))
+        >>> sum(leaf.size for leaf in nnc.tree.leaves(model))
+        23581642
     """
     return ResNet(Bottleneck, (3, 4, 6, 3), **options)
 
@@ -202,5 +227,10 @@ def resnet101(**options: Any) -> ResNet:
 
     Args:
         **options: of ResNet.
+
+    Example:
+        >>> model = nnc.eval_shape(lambda key: resnet101(num_classes=10, key=key), nnc.random.key(0))
+        >>> sum(leaf.size for leaf in nnc.tree.leaves(model))
+        42625994
     """
     return ResNet(Bottleneck, (3, 4, 23, 3), **options)

@@ -92,6 +92,11 @@ def vgg11(**options: Any) -> VGG:
 
     Args:
         **options: of VGG.
+
+    Example:
+        >>> model = nnc.eval_shape(lambda key: vgg11(num_classes=10, key=key), nnc.random.key(0))
+        >>> sum(leaf.size for leaf in nnc.tree.leaves(model))
+        128807306
     """
     return VGG(11, **options)
 
@@ -101,6 +106,11 @@ def vgg13(**options: Any) -> VGG:
 
     Args:
         **options: of VGG.
+
+    Example:
+        >>> model = nnc.eval_shape(lambda key: vgg13(num_classes=10, key=key), nnc.random.key(0))
+        >>> sum(leaf.size for leaf in nnc.tree.leaves(model))
+        128991818
     """
     return VGG(13, **options)
 
@@ -110,6 +120,11 @@ def vgg16(**options: Any) -> VGG:
 
     Args:
         **options: of VGG.
+
+    Example:
+        >>> model = nnc.eval_shape(lambda key: vgg16(num_classes=10, key=key), nnc.random.key(0))
+        >>> sum(leaf.size for leaf in nnc.tree.leaves(model))
+        134301514
     """
     return VGG(16, **options)
 
@@ -119,5 +134,10 @@ def vgg19(**options: Any) -> VGG:
 
     Args:
         **options: of VGG.
+
+    Example:
+        >>> model = nnc.eval_shape(lambda key: vgg19(num_classes=10, key=key), nnc.random.key(0))
+        >>> sum(leaf.size for leaf in nnc.tree.leaves(model))
+        139611210
     """
     return VGG(19, **options)

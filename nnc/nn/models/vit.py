@@ -24,6 +24,10 @@ def exact_gelu(x: ArrayLike) -> Array:
 
     Args:
         x: any shape.
+
+    Example:
+        >>> exact_gelu(nnp.asarray([0.0, 1.0]))
+        Array([0.       , 0.8413447], dtype=float32)
     """
     return gelu(x, approximate=False)
 
@@ -111,6 +115,11 @@ def vit_b16(**options: Any) -> ViT:
 
     Args:
         **options: of ViT.
+
+    Example:
+        >>> model = nnc.eval_shape(lambda key: vit_b16(num_classes=10, key=key), nnc.random.key(0))
+        >>> sum(leaf.size for leaf in nnc.tree.leaves(model))
+        85806346
     """
     return ViT(**options)
 
@@ -120,6 +129,11 @@ def vit_b32(**options: Any) -> ViT:
 
     Args:
         **options: of ViT.
+
+    Example:
+        >>> model = nnc.eval_shape(lambda key: vit_b32(num_classes=10, key=key), nnc.random.key(0))
+        >>> sum(leaf.size for leaf in nnc.tree.leaves(model))
+        87462922
     """
     return ViT(**{"patch_size": 32, **options})
 
@@ -129,5 +143,10 @@ def vit_l16(**options: Any) -> ViT:
 
     Args:
         **options: of ViT.
+
+    Example:
+        >>> model = nnc.eval_shape(lambda key: vit_l16(num_classes=10, key=key), nnc.random.key(0))
+        >>> sum(leaf.size for leaf in nnc.tree.leaves(model))
+        303311882
     """
     return ViT(**{"features": 1024, "num_layers": 24, "num_heads": 16, "hidden_features": 4096, **options})

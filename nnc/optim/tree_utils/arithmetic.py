@@ -64,6 +64,10 @@ def tree_sub(tree_x: Any, tree_y: Any) -> Any:
 
     Raises:
         TreeError: structures differ.
+
+    Example:
+        >>> tree_sub({"a": nnp.asarray([6.0])}, {"a": nnp.asarray([2.0])})
+        {'a': Array([4.], dtype=float32)}
     """
     return _map(lambda x, y: x - y, tree_x, tree_y)
 
@@ -78,6 +82,10 @@ def tree_mul(tree_x: Any, tree_y: Any) -> Any:
 
     Raises:
         TreeError: structures differ.
+
+    Example:
+        >>> tree_mul({"a": nnp.asarray([6.0])}, {"a": nnp.asarray([2.0])})
+        {'a': Array([12.], dtype=float32)}
     """
     return _map(lambda x, y: x * y, tree_x, tree_y)
 
@@ -92,6 +100,10 @@ def tree_div(tree_x: Any, tree_y: Any) -> Any:
 
     Raises:
         TreeError: structures differ.
+
+    Example:
+        >>> tree_div({"a": nnp.asarray([6.0])}, {"a": nnp.asarray([2.0])})
+        {'a': Array([3.], dtype=float32)}
     """
     return _map(lambda x, y: x / y, tree_x, tree_y)
 
@@ -168,6 +180,10 @@ def tree_max(tree: Any) -> Any:
 
     Args:
         tree: a pytree.
+
+    Example:
+        >>> tree_max([nnp.asarray([1.0, 5.0]), nnp.asarray(3.0)])
+        Array(5., dtype=float32)
     """
     result: Any = -math.inf
     for x in _arrays(tree):
@@ -181,6 +197,10 @@ def tree_min(tree: Any) -> Any:
 
     Args:
         tree: a pytree.
+
+    Example:
+        >>> tree_min([nnp.asarray([1.0, 5.0]), nnp.asarray(3.0)])
+        Array(1., dtype=float32)
     """
     result: Any = math.inf
     for x in _arrays(tree):
@@ -243,6 +263,10 @@ def tree_allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_
 
     Raises:
         TreeError: structures differ.
+
+    Example:
+        >>> tree_allclose([nnp.asarray([1.0])], [nnp.asarray([1.0 + 1e-7])])
+        Array(True, dtype=bool)
     """
     close = _map(lambda x, y: nnp.allclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan), a, b)
     result: Any = asarray(True)
@@ -261,6 +285,10 @@ def tree_zeros_like(tree: Any, dtype: DTypeLike | None = None) -> Any:
     Args:
         tree: a pytree.
         dtype: of the zeros; default the leaf's.
+
+    Example:
+        >>> tree_zeros_like({"a": nnp.asarray([1.0, 2.0])})
+        {'a': Array([0., 0.], dtype=float32)}
     """
     return tree_full_like(tree, 0, dtype)
 
@@ -272,6 +300,10 @@ def tree_ones_like(tree: Any, dtype: DTypeLike | None = None) -> Any:
     Args:
         tree: a pytree.
         dtype: of the ones; default the leaf's.
+
+    Example:
+        >>> tree_ones_like({"a": nnp.asarray([5.0, 2.0])})
+        {'a': Array([1., 1.], dtype=float32)}
     """
     return tree_full_like(tree, 1, dtype)
 
@@ -320,6 +352,10 @@ def tree_cast_like(tree: Any, other_tree: Any) -> Any:
 
     Raises:
         TreeError: structures differ.
+
+    Example:
+        >>> tree_cast_like([nnp.asarray([1.0])], [nnp.asarray([1])])
+        [Array([1], dtype=int64)]
     """
     return _map(lambda x, y: astype(x, y.dtype), tree, other_tree)
 
@@ -332,6 +368,10 @@ def tree_clip(tree: Any, min_value: Any = None, max_value: Any = None) -> Any:
         tree: a pytree.
         min_value: least value; None: no limit.
         max_value: greatest value; None: no limit.
+
+    Example:
+        >>> tree_clip([nnp.asarray([-3.0, 0.5, 3.0])], -1.0, 1.0)
+        [Array([-1. ,  0.5,  1. ], dtype=float32)]
     """
     return _map(lambda x: nnp.clip(x, min_value, max_value), tree)
 
@@ -342,6 +382,10 @@ def tree_conj(tree: Any) -> Any:
 
     Args:
         tree: a pytree.
+
+    Example:
+        >>> tree_conj([nnp.asarray([1 + 2j])])
+        [Array([1.-2.j], dtype=complex64)]
     """
     return _map(nnp.conj, tree)
 
@@ -352,6 +396,10 @@ def tree_real(tree: Any) -> Any:
 
     Args:
         tree: a pytree.
+
+    Example:
+        >>> tree_real([nnp.asarray([1 + 2j])])
+        [Array([1.], dtype=float32)]
     """
     return _map(nnp.real, tree)
 
@@ -367,6 +415,10 @@ def tree_where(condition: Any, tree_x: Any, tree_y: Any) -> Any:
 
     Raises:
         TreeError: structures differ.
+
+    Example:
+        >>> tree_where(True, [nnp.asarray([1.0])], [nnp.asarray([2.0])])
+        [Array([1.], dtype=float32)]
     """
     return _map(lambda x, y: nnp.where(condition, x, y), tree_x, tree_y)
 
@@ -378,6 +430,11 @@ def tree_split_key_like(rng_key: Any, target_tree: Any) -> Any:
     Args:
         rng_key: a key of `nnc.random`.
         target_tree: a pytree.
+
+    Example:
+        >>> keys = tree_split_key_like(nnc.random.key(0), {"a": nnp.ones(2), "b": nnp.ones(3)})
+        >>> sorted(keys)
+        ['a', 'b']
     """
     leaves, treedef = tree.flatten(target_tree)
     keys = random.split(rng_key, max(len(leaves), 1))

@@ -35,6 +35,12 @@ class OdeSolution:
         terms: (m, k, n), the terms that interpolate each step.
         method: the method of the steps.
         lengths: (m,), the lengths of the steps; the last may reach beyond an event.
+
+    Example:
+        >>> decay = lambda t, y: -y
+        >>> result = nnc.scipy.integrate.solve_ivp(decay, (0.0, 1.0), nnp.asarray([1.0]), dense_output=True)
+        >>> nnp.round(result.sol(0.5), 2)
+        Array([0.61], dtype=float32)
     """
 
     ts: Array
@@ -77,6 +83,11 @@ class OdeResult(NamedTuple):
         nlu: number of LU decompositions.
         status: 0 at the end of the interval, 1 after a terminal event, -1 where a step failed.
         success: whether status is 0 or 1.
+
+    Example:
+        >>> result = nnc.scipy.integrate.solve_ivp(lambda t, y: -y, (0.0, 1.0), nnp.asarray([1.0]))
+        >>> result.message
+        'The solver successfully reached the end of the integration interval.'
     """
 
     t: Any

@@ -40,6 +40,11 @@ class OptimizeResults(NamedTuple):
         nfev: number of evaluations of the function.
         njev: number of evaluations of its gradient or Jacobian.
         nit: number of iterations.
+
+    Example:
+        >>> result = nnc.scipy.optimize.minimize(lambda x: nnp.sum((x - 1) ** 2), nnp.zeros(2), method="BFGS")
+        >>> bool(result.success), nnp.round(result.x, 3)
+        (True, Array([1., 1.], dtype=float32))
     """
 
     x: Any

@@ -1,4 +1,4 @@
-"""Special functions of mathematics and statistics. Operands are real arrays of any shapes, which broadcast.
+"""Special functions of mathematics and statistics. Operands are real arrays of any shapes, which broadcast; of `wofz` complex ones.
 
 Integers become float32, 16-bit floats are accepted. Functions beyond nnc.numpy's are computed in float64 and rounded once.
 """
@@ -25,6 +25,7 @@ from nnc.scipy.special.bessel import bessel_jn
 from nnc.scipy.special.dilogarithm import owens_t, spence
 from nnc.scipy.special.entropies import boxcox, boxcox1p, entr, kl_div, log_softmax, rel_entr, softmax
 from nnc.scipy.special.exponential_integrals import exp1, expi, expn
+from nnc.scipy.special.faddeeva import wofz
 from nnc.scipy.special.gammas import beta, gamma, gammasgn
 from nnc.scipy.special.harmonics import sph_harm_y
 from nnc.scipy.special.hypergeometric import hyp1f1, hyp2f1
@@ -86,6 +87,7 @@ __all__ = [
     "softmax",
     "spence",
     "sph_harm_y",
+    "wofz",
     "xlog1py",
     "xlogy",
     "zeta",

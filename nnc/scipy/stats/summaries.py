@@ -33,6 +33,10 @@ class ModeResult(NamedTuple):
     Args:
         mode: dtype of the data.
         count: integers.
+
+    Example:
+        >>> nnc.scipy.stats.mode(nnp.asarray([1, 2, 2])).count
+        Array(2, dtype=int64)
     """
 
     mode: Array

@@ -110,6 +110,11 @@ def jacrev(
         has_aux: `fun` returns (result, aux).
         holomorphic: argument and result are complex, and so is the derivative.
         chunk_size: rows at a time.
+
+    Example:
+        >>> jacrev(lambda x: nnp.stack([x[0] * x[1], x[0]]))(nnp.asarray([2.0, 3.0]))
+        Array([[3., 2.],
+               [1., 0.]], dtype=float32)
     """
     check_callable(fun, "nnc.jacrev")
 

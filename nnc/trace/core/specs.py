@@ -161,6 +161,10 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Returns:
         the result's pytree with a ShapeDtypeStruct for each array.
+
+    Example:
+        >>> eval_shape(lambda x: x @ x.T, nnp.ones((3, 2)))
+        ShapeDtypeStruct(shape=(3, 3), dtype=dtype('float32'))
     """
     check_callable(fun, "nnc.eval_shape")
     with activity(f"tracing {name_of(fun)} for eval_shape"):
