@@ -219,17 +219,17 @@ def _triangular_reference(
     """Solves by substitution, row after row: rows before one with a NaN stay free of it, other than with LU."""
 
     def run(a: NDArray, b: NDArray) -> NDArray:
-        a = np.tril(a) if lower else np.triu(a)
-        if unit_diagonal:
-            np.einsum("...ii->...i", a)[...] = 1
-        elif np.any(np.einsum("...ii->...i", a) == 0):
+        if not unit_diagonal and (np.diagonal(a, 0, -2, -1) == 0).any():
             raise np.linalg.LinAlgError
         a, n = a.swapaxes(-1, -2) if transpose_a else a, a.shape[-1]
-        x = np.array(b)
+        x = b.copy()
         for i in range(n) if lower != transpose_a else reversed(range(n)):
             known = slice(0, i) if lower != transpose_a else slice(i + 1, n)
             row = slice(i, i + 1)
-            x[..., row, :] = (x[..., row, :] - a[..., row, known] @ x[..., known, :]) / a[..., row, row]
+            if known.start < known.stop:
+                x[..., row, :] -= a[..., row, known] @ x[..., known, :]
+            if not unit_diagonal:
+                x[..., row, :] /= a[..., row, row]
         return x
 
     fix = "make sure that no element on the diagonal is 0."
@@ -251,6 +251,7 @@ triangular_solve: Command = register(
     "triangular_solve",
     2,
     infer=_triangular_infer,
+    any_arrays=True,
     reference=_triangular_reference,
     derivative=_solver("triangular_solve", _triangle, _triangular_opposite),
     batch=_solver_batch("triangular_solve"),
