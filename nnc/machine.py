@@ -43,7 +43,9 @@ def gpu_library_versions() -> dict[str, str]:
     """The versions of the libraries on which programs for NVIDIA's GPUs depend beside the others. None is loaded for it, so a
     library that no package brought is "absent".
     """
-    return {name: version_of(*names) for name, names in (("cupy", CUPY), ("cuBLASLt", CUBLAS), ("nvJitLink", _NVJITLINK))}
+    return {
+        name: version_of(*names) for name, names in (("cupy", CUPY), ("cuBLASLt", CUBLAS), ("nvJitLink", _NVJITLINK))
+    }
 
 
 def _listed_version(distribution: str) -> str:

@@ -83,7 +83,7 @@ def _cofactor_reference(*xs: NDArray) -> Any:
 
 
 def _by_inverse(x: NDArray) -> NDArray:
-    """Evaluates det(x) · x⁻ᵀ of a row of matrices, which takes a tenth of the time of singular values, which it leaves the other matrices to.
+    """Evaluates det(x) · x⁻ᵀ of a row of matrices, in a tenth of the time of singular values, which take the other matrices.
 
     The relative error is a number's rounding error times the condition; it is used up to a condition of a quarter of 1 / √ε. All is
     computed in double precision, so that few matrices are left over.

@@ -16,6 +16,7 @@ from nnc.commands.contract import matmul
 from nnc.commands.elementwise import (
     INEXACT,
     Accepts,
+    as_array,
     complex_,
     conj,
     convert,
@@ -75,7 +76,7 @@ def run_lapack(name: str, function: Callable[..., Any], xs: tuple[NDArray, ...],
     try:
         with np.errstate(all="ignore"):
             result = function(*(x.astype(dtypes.accumulator(dtype), copy=False) for x in xs))
-            found = [_as_array(y) for y in (result if isinstance(result, tuple) else (result,))]
+            found = [as_array(y) for y in (result if isinstance(result, tuple) else (result,))]
             real_parts = dtypes.real_dtype(dtype)
             outputs = [
                 y.astype(dtypes.complex_dtype(dtype) if y.dtype.kind == "c" else real_parts, copy=False) for y in found
@@ -84,11 +85,6 @@ def run_lapack(name: str, function: Callable[..., Any], xs: tuple[NDArray, ...],
         specs = {f"input {i}" if len(xs) > 1 else "x": TensorSpec(x.shape, x.dtype) for i, x in enumerate(xs)}
         raise user_error(LinAlgError, name, problem, operands=specs, fix=fix) from None
     return tuple(outputs) if isinstance(result, tuple) else outputs[0]
-
-
-def _as_array(y: Any) -> Any:
-    """An array for a number of NumPy; arrays of other libraries stay theirs."""
-    return np.asarray(y) if isinstance(y, np.generic) else y
 
 
 def matrix_transpose(x: Value) -> Value:

@@ -135,7 +135,8 @@ def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> 
     if options.cache_folder is None or options.verify_passes or options.guard or added_passes():
         return None
     chosen = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name not in _APART}
-    return Place(Cache(options.cache_folder), graph, {"options": chosen, "native": native, "choice": choice}, kind_of(options.device))
+    facts = {"options": chosen, "native": native, "choice": choice}
+    return Place(Cache(options.cache_folder), graph, facts, kind_of(options.device))
 
 
 def _constants_digest(graph: Graph) -> str:
