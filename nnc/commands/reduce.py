@@ -97,7 +97,7 @@ def _reduction(
             wide = _widened(x)
             return as_array(reduce(wide, axes, dtype=wide.dtype)).astype(x.dtype, copy=False)
 
-    reduce = _OVER_AXES.get(function, function.reduce)
+    reduce: Callable[..., Any] = _OVER_AXES.get(function, function.reduce)
 
     return register(
         name,
@@ -229,7 +229,7 @@ def _cumulative(
             wide = _widened(x)
             return accumulate(wide, axis, dtype=wide.dtype).astype(x.dtype, copy=False)
 
-    accumulate = _ALONG_AXIS.get(function, function.accumulate)
+    accumulate: Callable[..., Any] = _ALONG_AXIS.get(function, function.accumulate)
 
     return register(
         name,
