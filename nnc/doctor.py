@@ -14,12 +14,12 @@ from nnc.backends.cuda.linking import find_linker
 from nnc.devices import devices as usable_devices
 from nnc.lower.program.cache import Cache
 from nnc.lower.text import format_bytes
-from nnc.machine import ABSENT, numpy_blas, processor, read_text, values_of, version_of
+from nnc.machine import ABSENT, CUBLAS, CUPY, numpy_blas, processor, read_text, values_of, version_of
 from nnc.options import Options
 
 REQUIRED = ("numpy", "ml_dtypes", "optree", "safetensors", "llvmlite")
 OPTIONAL = {
-    "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
+    "cupy": CUPY,
     "cuda-bindings": ("cuda-bindings",),
     "mpi4py": ("mpi4py",),
     "onnx": ("onnx",),
@@ -73,7 +73,7 @@ def libraries() -> dict[str, str]:
         "BLAS of numpy": numpy_blas(),
         "oneDNN": onednn(),
         "nvJitLink": linker.version if (linker := find_linker()) is not None else ABSENT,
-        "cuBLASLt": version_of("nvidia-cublas", "nvidia-cublas-cu13", "nvidia-cublas-cu12"),
+        "cuBLASLt": version_of(*CUBLAS),
         **{name: version_of(*distributions) for name, distributions in OPTIONAL.items()},
     }
 

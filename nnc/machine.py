@@ -14,6 +14,9 @@ import numpy as np
 VECTOR_UNITS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
 ABSENT = "absent"
 _LIBRARIES = ("llvmlite", "onednn-cpu-gomp")  # that compiled code and kernels come from
+CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")  # distributions
+CUBLAS = ("nvidia-cublas", "nvidia-cublas-cu13", "nvidia-cublas-cu12")
+_NVJITLINK = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu13", "nvidia-nvjitlink-cu12")
 _DESCRIPTION = ".dist-info"  # how the names of folders end that describe distributions
 
 
@@ -34,6 +37,15 @@ def library_versions() -> dict[str, str]:
     """The versions of the libraries on which programs and measurements depend. None is loaded for it."""
     loaded = {"numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__}
     return loaded | {name: version_of(name) for name in _LIBRARIES}
+
+
+def gpu_library_versions() -> dict[str, str]:
+    """The versions of the libraries on which programs for NVIDIA's GPUs depend beside the others. None is loaded for it, so a
+    library that no package brought is "absent".
+    """
+    return {
+        name: version_of(*names) for name, names in (("cupy", CUPY), ("cuBLASLt", CUBLAS), ("nvJitLink", _NVJITLINK))
+    }
 
 
 def _listed_version(distribution: str) -> str:

@@ -75,18 +75,20 @@ def _cofactor_reference(*xs: NDArray) -> Any:
     """Evaluates `cofactor`: the gradient at matrices far from singular ones by their inverse, all else by singular values."""
 
     def run(x: NDArray, *ts: NDArray) -> NDArray:
-        return _by_singular_values(x, *ts) if ts or not x.size else _by_inverse(x)
+        if not x.size:
+            return x.copy()
+        return _by_singular_values(x, *ts) if ts else _by_inverse(x.reshape(-1, *x.shape[-2:])).reshape(x.shape)
 
     return run_lapack("cofactor", run, xs, NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
 
 
 def _by_inverse(x: NDArray) -> NDArray:
-    """Evaluates det(x) · x⁻ᵀ, which takes a tenth of the time of singular values, which it leaves the other matrices to.
+    """Evaluates det(x) · x⁻ᵀ of a row of matrices, in a tenth of the time of singular values, which take the other matrices.
 
     The relative error is a number's rounding error times the condition; it is used up to a condition of a quarter of 1 / √ε. All is
     computed in double precision, so that few matrices are left over.
     """
-    wide = x.astype(np.result_type(x, np.float64), copy=False)
+    wide = x.astype(np.result_type(x.dtype, np.float64), copy=False)
     try:
         inverse = np.linalg.inv(wide)
     except np.linalg.LinAlgError:  # one of the matrices is singular
@@ -96,7 +98,7 @@ def _by_inverse(x: NDArray) -> NDArray:
     size = np.abs(determinant)
     is_exact = (condition < 0.25 / np.sqrt(info.eps)) & (size > info.tiny / info.eps) & (size < np.inf)
     result: NDArray = (determinant[..., None, None] * inverse.swapaxes(-1, -2)).astype(x.dtype, copy=False)
-    is_exact &= np.isfinite(result).all((-2, -1))
+    is_exact = is_exact & np.isfinite(result).all((-2, -1))
     if not is_exact.all():
         result[~is_exact] = _by_singular_values(x[~is_exact])
     return result
@@ -107,7 +109,7 @@ def _by_singular_values(x: NDArray, *ts: NDArray) -> NDArray:
     u, s, vh = np.linalg.svd(x)
     to_left, to_right = u.conj().swapaxes(-1, -2), vh.conj().swapaxes(-1, -2)
     inner = _derivative_at_diagonal(s, [to_left @ t @ to_right for t in ts])
-    signs = np.asarray(np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+    signs = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
     product: NDArray = signs * (u.conj() @ inner @ vh.conj())
     return product
 
@@ -122,7 +124,7 @@ def _derivative_at_diagonal(s: NDArray, ts: list[NDArray]) -> NDArray:
     n, m = s.shape[-1], len(ts) + 1
     rows = string.ascii_letters[:m]
     others = _products_of_others(s, m)
-    result = np.zeros((*s.shape[:-1], n, n), ts[0].dtype if ts else s.dtype)
+    result = np.zeros_like(s, ts[0].dtype if ts else s.dtype, shape=(*s.shape[:-1], n, n))
     diagonal = result.reshape((*s.shape[:-1], n * n))[..., :: n + 1]
     for order in itertools.permutations(range(m)):
         factors = [f"...{rows[j]}{rows[order[j]]}" for j in range(m - 1)]
@@ -147,15 +149,15 @@ def _products_of_others(s: NDArray, m: int) -> NDArray:
     zeros = s == 0
     mantissas, exponents = np.frexp(np.where(zeros, 1, s.astype(np.float64)))
     whole = (*lead, *(1,) * m)
-    mantissa = np.multiply.reduce(mantissas, -1).reshape(whole)
-    exponent, left = (np.add.reduce(x, -1, dtype=np.int64).reshape(whole) for x in (exponents, zeros))
+    mantissa = np.prod(mantissas, -1).reshape(whole)
+    exponent, left = (np.sum(x, -1, dtype=np.int64).reshape(whole) for x in (exponents, zeros))
     for j in range(m):
         shape = (*lead, *(n if i == j else 1 for i in range(m)))
         mantissa = mantissa / mantissas.reshape(shape)
         exponent, left = exponent - exponents.reshape(shape), left - zeros.reshape(shape)
     nothing = left != 0
     for i, j in itertools.combinations(range(m), 2):
-        nothing = nothing | np.eye(n, dtype=bool).reshape([n if k in (i, j) else 1 for k in range(m)])
+        nothing = nothing | np.eye(n, dtype=bool, like=s).reshape([n if k in (i, j) else 1 for k in range(m)])
     return np.where(nothing, 0, np.ldexp(mantissa, exponent)).astype(s.dtype)
 
 
@@ -210,6 +212,7 @@ cofactor: Command = register(
     "cofactor",
     None,
     infer=_cofactor_infer,
+    any_arrays=True,
     reference=_cofactor_reference,
     derivative=Derivative(_cofactor_jvp, _cofactor_transpose),
     batch=batch_leading("cofactor"),

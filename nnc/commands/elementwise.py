@@ -99,7 +99,7 @@ def elementwise(
         if widen and wide != dtype:
             arrays = tuple(x.astype(wide) for x in arrays)
         with np.errstate(all="ignore"):
-            out = np.asarray(functions[dtypes.is_complex(dtype)](*arrays))
+            out = as_array(functions[dtypes.is_complex(dtype)](*arrays))
             return out.astype(result(dtype) if result is not None else dtype, copy=False)
 
     def call_of(*specs: TensorSpec) -> Callable[..., Any] | None:
@@ -123,6 +123,11 @@ def elementwise(
         cost=lambda *specs: flops * specs[0].size,
         **attributes,
     )
+
+
+def as_array(x: Any) -> Any:
+    """An array for a number of NumPy; arrays of other libraries stay theirs."""
+    return np.asarray(x) if isinstance(x, np.generic) else x
 
 
 def _from_partials(
@@ -178,7 +183,7 @@ mul: Command = elementwise(
 def _safe_product(x: Any, y: Any) -> Any:
     out = np.multiply(x, y)
     if dtypes.is_inexact(x.dtype) and np.isnan(np.dot(out.ravel(), out.ravel())):  # the cheapest look for a NaN
-        return np.where(np.isnan(out) & ((x == 0) | (y == 0)), np.zeros((), out.dtype), out)
+        return np.where(np.isnan(out) & ((x == 0) | (y == 0)), out.dtype.type(0), out)
     return out
 
 
@@ -190,6 +195,7 @@ safe_mul: Command = elementwise(
     derivative=linear_in("safe_mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
     weight=1,
     product=Product(keeps_zero=True),
+    any_arrays=True,
     commutes=True,
 )
 _PRODUCTS = {"mul": mul, "safe_mul": safe_mul}
@@ -273,7 +279,7 @@ def _abs_jvp(x: Value, t: Value, out: Value) -> Value:
 # -- powers, exponentials, logarithms ----------------------------------------------------------------------------------
 
 sqrt: Command = elementwise(
-    "sqrt", np.sqrt, "sqrt(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 0.5 / out,)
+    "sqrt", np.sqrt, "sqrt(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: 0.5 / out,)
 )
 rsqrt: Command = elementwise(
     "rsqrt", lambda x: 1 / np.sqrt(x), "rsqrt(x)", accepts=INEXACT, singular=True,
@@ -283,39 +289,47 @@ cbrt: Command = elementwise(
     "cbrt", np.cbrt, "cbrt(x)", accepts=FLOAT, singular=True, partials=(lambda x, out: 1 / (3 * out * out),)
 )
 # exponentials overflow, which makes their partials infinite
-exp: Command = elementwise("exp", np.exp, "exp(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: out,))
+exp: Command = elementwise(
+    "exp", np.exp, "exp(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: out,)
+)
 exp2: Command = elementwise(
     "exp2", np.exp2, "exp2(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: out * math.log(2),)
 )
 
 
 def _expm1(x: Any) -> Any:
-    """NumPy's complex one is NaN at infinities where exp(x) - 1, which loses no digits there, is none. The real part of a complex
-    result is 0 and never -0, as the Array API standard asks.
+    """exp(x) - 1. Of a complex number by real functions, as NumPy's loses no digits near 0, where CuPy's does.
+
+    NumPy's is NaN at infinities where exp(x) - 1, which loses no digits there, is none. The real part of a complex result is 0 and
+    never -0, as the Array API standard asks.
     """
-    out = np.expm1(x)
     if x.dtype.kind != "c":
-        return out
+        return np.expm1(x)
+    half, out = np.sin(x.imag / 2), np.empty_like(x)
+    out.real[...] = np.expm1(x.real) * np.cos(x.imag) - 2 * half * half
+    out.imag[...] = np.exp(x.real) * np.sin(x.imag)
     out = np.where(np.isfinite(x), out, np.exp(x) - 1)
-    out.real += 0
+    out.real[...] += 0
     return out
 
 
 expm1: Command = elementwise(
-    "expm1", _expm1, "expm1(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: out + 1,)
+    "expm1", _expm1, "expm1(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: out + 1,)
 )
 log: Command = elementwise(
-    "log", np.log, "log(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: reciprocal(x),)
+    "log", np.log, "log(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: reciprocal(x),)
 )
 log2: Command = elementwise(
-    "log2", np.log2, "log2(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (x * math.log(2)),)
-)
+    "log2", np.log2, "log2(x)", accepts=INEXACT, any_arrays=True, singular=True,
+    partials=(lambda x, out: 1 / (x * math.log(2)),),
+)  # fmt: skip
 log10: Command = elementwise(
-    "log10", np.log10, "log10(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (x * math.log(10)),)
-)
+    "log10", np.log10, "log10(x)", accepts=INEXACT, any_arrays=True, singular=True,
+    partials=(lambda x, out: 1 / (x * math.log(10)),),
+)  # fmt: skip
 log1p: Command = elementwise(
-    "log1p", np.log1p, "log1p(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (x + 1),)
-)
+    "log1p", np.log1p, "log1p(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: 1 / (x + 1),)
+)  # fmt: skip
 
 
 def _integer_pow_infer(x: TensorSpec, *, exponent: int) -> TensorSpec:
@@ -409,7 +423,7 @@ def _share(x: Value, y: Value) -> Value:
 floor: Command = elementwise("floor", np.floor, "floor(x)", accepts=REAL, partials=(None,))
 ceil: Command = elementwise("ceil", np.ceil, "ceil(x)", accepts=REAL, partials=(None,))
 trunc: Command = elementwise("trunc", np.trunc, "trunc(x)", accepts=REAL, partials=(None,))
-round_: Command = elementwise("round", np.round, "round_even(x)", accepts=NUMERIC, partials=(None,))
+round_: Command = elementwise("round", np.round, "round_even(x)", accepts=NUMERIC, any_arrays=True, partials=(None,))
 
 
 def _winner(x: Value, y: Value) -> Value:
@@ -455,8 +469,10 @@ greater_equal: Command = elementwise(
     "greater_equal", np.greater_equal, "x >= y", arity=2, accepts=ORDERED, result=_to_bool, weight=2
 )
 isnan: Command = elementwise("isnan", np.isnan, "x != x", accepts=ANY, result=_to_bool, weight=2)
-isinf: Command = elementwise("isinf", np.isinf, "abs(x) == inf", accepts=ANY, result=_to_bool)
-isfinite: Command = elementwise("isfinite", np.isfinite, "abs(x) < inf", accepts=ANY, result=_to_bool, weight=2)
+isinf: Command = elementwise("isinf", np.isinf, "abs(x) == inf", accepts=ANY, result=_to_bool, any_arrays=True)
+isfinite: Command = elementwise(
+    "isfinite", np.isfinite, "abs(x) < inf", accepts=ANY, result=_to_bool, weight=2, any_arrays=True
+)
 signbit: Command = elementwise("signbit", np.signbit, "signbit(x)", accepts=FLOAT, result=_to_bool)
 
 bitwise_not: Command = elementwise("bitwise_not", np.invert, "~x", accepts=BITS, weight=2)

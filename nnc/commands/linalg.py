@@ -16,6 +16,7 @@ from nnc.commands.contract import matmul, matrix_product
 from nnc.commands.elementwise import (
     INEXACT,
     Accepts,
+    as_array,
     complex_,
     conj,
     convert,
@@ -76,7 +77,7 @@ def run_lapack(name: str, function: Callable[..., Any], xs: tuple[NDArray, ...],
     try:
         with np.errstate(all="ignore"):
             result = function(*(x.astype(dtypes.accumulator(dtype), copy=False) for x in xs))
-            found = [_as_array(y) for y in (result if isinstance(result, tuple) else (result,))]
+            found = [as_array(y) for y in (result if isinstance(result, tuple) else (result,))]
             real_parts = dtypes.real_dtype(dtype)
             outputs = [
                 y.astype(dtypes.complex_dtype(dtype) if y.dtype.kind == "c" else real_parts, copy=False) for y in found
@@ -85,11 +86,6 @@ def run_lapack(name: str, function: Callable[..., Any], xs: tuple[NDArray, ...],
         specs = {f"input {i}" if len(xs) > 1 else "x": TensorSpec(x.shape, x.dtype) for i, x in enumerate(xs)}
         raise user_error(LinAlgError, name, problem, operands=specs, fix=fix) from None
     return tuple(outputs) if isinstance(result, tuple) else outputs[0]
-
-
-def _as_array(y: Any) -> Any:
-    """An array for a number of NumPy; arrays of other libraries stay theirs."""
-    return np.asarray(y) if isinstance(y, np.generic) else y
 
 
 def matrix_transpose(x: Value) -> Value:
@@ -221,17 +217,17 @@ def _triangular_reference(
     """Solves by substitution, row after row: rows before one with a NaN stay free of it, other than with LU."""
 
     def run(a: NDArray, b: NDArray) -> NDArray:
-        a = np.tril(a) if lower else np.triu(a)
-        if unit_diagonal:
-            np.einsum("...ii->...i", a)[...] = 1
-        elif np.any(np.einsum("...ii->...i", a) == 0):
+        if not unit_diagonal and (np.diagonal(a, 0, -2, -1) == 0).any():
             raise np.linalg.LinAlgError
         a, n = a.swapaxes(-1, -2) if transpose_a else a, a.shape[-1]
-        x = np.array(b)
+        x = b.copy()
         for i in range(n) if lower != transpose_a else reversed(range(n)):
             known = slice(0, i) if lower != transpose_a else slice(i + 1, n)
             row = slice(i, i + 1)
-            x[..., row, :] = (x[..., row, :] - a[..., row, known] @ x[..., known, :]) / a[..., row, row]
+            if known.start < known.stop:
+                x[..., row, :] -= a[..., row, known] @ x[..., known, :]
+            if not unit_diagonal:
+                x[..., row, :] /= a[..., row, row]
         return x
 
     fix = "make sure that no element on the diagonal is 0."
@@ -280,6 +276,7 @@ triangular_solve: Command = register(
     "triangular_solve",
     2,
     infer=_triangular_infer,
+    any_arrays=True,
     reference=_triangular_reference,
     decomposition=_triangular_decomposed,
     derivative=_solver("triangular_solve", _triangle, _triangular_opposite),

@@ -39,28 +39,35 @@ def _lu_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
 
 def _lu_reference(x: NDArray) -> Any:
     m, n = x.shape[-2:]
-    batch, k = x.shape[:-2], min(m, n)
-    pivots, rows = np.zeros((*batch, k), np.int32), np.broadcast_to(np.arange(m, dtype=np.int32), (*batch, m)).copy()
+    rows = np.zeros_like(x, np.int32, shape=x.shape[:-1])
+    rows += np.arange(m, dtype=np.int32, like=x)
+    pivots = np.zeros_like(x, np.int32, shape=(*x.shape[:-2], min(m, n)))
 
     def run(x: NDArray) -> NDArray:
-        out = np.array(x)
-        for at in np.ndindex(*batch):
-            _eliminate(out[at], pivots[at], rows[at])
+        out = x.copy()
+        _eliminate(out, pivots, rows)
         return out
 
     return run_lapack("lu", run, (x,), "", ""), pivots, rows
 
 
 def _eliminate(a: NDArray, pivots: NDArray, rows: NDArray) -> None:
-    """Overwrites a matrix with its factors; of equal candidates for a pivot the first is taken, as LAPACK does."""
-    for j in range(len(pivots)):
-        at = j + int(np.argmax(np.abs(a[j:, j].real) + np.abs(a[j:, j].imag)))
-        pivots[j] = at
-        if at != j:
-            a[[j, at]], rows[[j, at]] = a[[at, j]], rows[[at, j]]
-        if a[j, j] != 0:
-            a[j + 1 :, j] /= a[j, j]
-        a[j + 1 :, j + 1 :] -= np.outer(a[j + 1 :, j], a[j, j + 1 :])
+    """Overwrites matrices with their factors; of equal candidates for a pivot the first is taken, as LAPACK does.
+
+    All matrices take a step together, and no step waits for the values of the one before: a device has all of them in its queue.
+    """
+    positions = np.arange(a.shape[-2], dtype=np.int32, like=a)
+    for j in range(pivots.shape[-1] if a.size else 0):
+        column = a[..., j:, j]
+        at = np.argmax(np.abs(column.real) + np.abs(column.imag), -1)[..., None].astype(np.int32) + np.int32(j)
+        pivots[..., j] = at[..., 0]
+        order = np.where(positions == np.int32(j), at, np.where(positions == at, np.int32(j), positions))
+        a[...] = np.take_along_axis(a, order[..., None], -2)
+        rows[...] = np.take_along_axis(rows, order, -1)
+        pivot = a[..., j : j + 1, j : j + 1]
+        below = a[..., j + 1 :, j : j + 1]
+        below[...] = np.where(pivot == 0, below, below / pivot)
+        a[..., j + 1 :, j + 1 :] -= below * a[..., j : j + 1, j + 1 :]
 
 
 def unpack(packed: Value) -> tuple[Value, Value]:
@@ -101,6 +108,7 @@ lu: Command = register(
     1,
     3,
     infer=_lu_infer,
+    any_arrays=True,
     reference=_lu_reference,
     derivative=Derivative(_lu_jvp),
     batch=batch_leading("lu"),

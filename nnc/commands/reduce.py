@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from nnc.commands.elementwise import (
     ORDERED,
     Accepts,
     add,
+    as_array,
     bitwise_and,
     bitwise_or,
     convert,
@@ -65,6 +67,11 @@ def _ufunc_of(by: Reduction) -> np.ufunc:
     return function
 
 
+# NumPy's functions, which other libraries have, for methods of ufuncs, which they lack
+_OVER_AXES: Mapping[np.ufunc, Callable[..., Any]] = MappingProxyType({np.add: np.sum, np.multiply: np.prod})
+_ALONG_AXIS: Mapping[np.ufunc, Callable[..., Any]] = MappingProxyType({np.add: np.cumsum, np.multiply: np.cumprod})
+
+
 def _reduction(
     name: str,
     by: Reduction,
@@ -88,11 +95,14 @@ def _reduction(
     def reference(x: Any, *, axes: Shape) -> Any:
         with np.errstate(all="ignore"):
             wide = _widened(x)
-            return np.asarray(function.reduce(wide, axes, dtype=wide.dtype)).astype(x.dtype, copy=False)
+            return as_array(reduce(wide, axes, dtype=wide.dtype)).astype(x.dtype, copy=False)
+
+    reduce: Callable[..., Any] = _OVER_AXES.get(function, function.reduce)
 
     return register(
         name,
         infer=infer,
+        any_arrays=True if function in _OVER_AXES else None,
         reference=reference,
         numpy_call=lambda x, *, axes: partial(function.reduce, axis=axes, dtype=x.dtype),
         reduction=by,
@@ -217,11 +227,14 @@ def _cumulative(
     def reference(x: Any, *, axis: int) -> Any:
         with np.errstate(all="ignore"):
             wide = _widened(x)
-            return function.accumulate(wide, axis, dtype=wide.dtype).astype(x.dtype, copy=False)
+            return accumulate(wide, axis, dtype=wide.dtype).astype(x.dtype, copy=False)
+
+    accumulate: Callable[..., Any] = _ALONG_AXIS.get(function, function.accumulate)
 
     return register(
         name,
         infer=infer,
+        any_arrays=True if function in _ALONG_AXIS else None,
         reference=reference,
         derivative=derivative,
         batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),

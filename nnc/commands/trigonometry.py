@@ -20,53 +20,88 @@ def _complex_tanh(x: NDArray) -> NDArray:
     limit is, where C99 takes the sign of sin(2 y), which goes round and round.
     """
     limit = np.empty_like(x)
-    limit.real, limit.imag = np.copysign(1, x.real), np.copysign(0, x.imag)
+    limit.real[...], limit.imag[...] = np.copysign(1, x.real), np.copysign(0, x.imag)
     return np.where(np.isinf(x.real), limit, np.tanh(x))
 
 
 def _complex_tan(x: NDArray) -> NDArray:
     """-i tanh(i x)."""
     turned = np.empty_like(x)
-    turned.real, turned.imag = -x.imag, x.real
+    turned.real[...], turned.imag[...] = -x.imag, x.real
     result, value = np.empty_like(x), _complex_tanh(turned)
-    result.real, result.imag = value.imag, -value.real
+    result.real[...], result.imag[...] = value.imag, -value.real
     return result
 
 
-sin: Command = elementwise("sin", np.sin, "sin(x)", accepts=INEXACT, partials=(lambda x, out: cos(x),))
-cos: Command = elementwise("cos", np.cos, "cos(x)", accepts=INEXACT, partials=(lambda x, out: -sin(x),))
+sin: Command = elementwise("sin", np.sin, "sin(x)", accepts=INEXACT, any_arrays=True, partials=(lambda x, out: cos(x),))
+cos: Command = elementwise(
+    "cos", np.cos, "cos(x)", accepts=INEXACT, any_arrays=True, partials=(lambda x, out: -sin(x),)
+)
 tan: Command = elementwise(
-    "tan", np.tan, "tan(x)", accepts=INEXACT, partials=(lambda x, out: out * out + 1,), complex_function=_complex_tan
+    "tan",
+    np.tan,
+    "tan(x)",
+    accepts=INEXACT,
+    any_arrays=True,
+    partials=(lambda x, out: out * out + 1,),
+    complex_function=_complex_tan,
 )
 asin: Command = elementwise(
-    "asin", np.arcsin, "asin(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: _slope_of_asin(x),)
+    "asin",
+    np.arcsin,
+    "asin(x)",
+    accepts=INEXACT,
+    any_arrays=True,
+    singular=True,
+    partials=(lambda x, out: _slope_of_asin(x),),
 )
 acos: Command = elementwise(
-    "acos", np.arccos, "acos(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: -_slope_of_asin(x),)
+    "acos",
+    np.arccos,
+    "acos(x)",
+    accepts=INEXACT,
+    any_arrays=True,
+    singular=True,
+    partials=(lambda x, out: -_slope_of_asin(x),),
 )
-atan: Command = elementwise("atan", np.arctan, "atan(x)", accepts=INEXACT, partials=(lambda x, out: 1 / (x * x + 1),))
+atan: Command = elementwise(
+    "atan", np.arctan, "atan(x)", accepts=INEXACT, any_arrays=True, partials=(lambda x, out: 1 / (x * x + 1),)
+)
 sinh: Command = elementwise(
-    "sinh", np.sinh, "sinh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: cosh(x),)
+    "sinh", np.sinh, "sinh(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: cosh(x),)
 )
 cosh: Command = elementwise(
-    "cosh", np.cosh, "cosh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: sinh(x),)
+    "cosh", np.cosh, "cosh(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: sinh(x),)
 )
 tanh: Command = elementwise(
     "tanh",
     np.tanh,
     "tanh(x)",
     accepts=INEXACT,
+    any_arrays=True,
     partials=(lambda x, out: 1 - out * out,),
     complex_function=_complex_tanh,
 )
 asinh: Command = elementwise(
-    "asinh", np.arcsinh, "asinh(x)", accepts=INEXACT, partials=(lambda x, out: _slope_of_asinh(x),)
+    "asinh", np.arcsinh, "asinh(x)", accepts=INEXACT, any_arrays=True, partials=(lambda x, out: _slope_of_asinh(x),)
 )
 acosh: Command = elementwise(
-    "acosh", np.arccosh, "acosh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: _slope_of_acosh(x),)
+    "acosh",
+    np.arccosh,
+    "acosh(x)",
+    accepts=INEXACT,
+    any_arrays=True,
+    singular=True,
+    partials=(lambda x, out: _slope_of_acosh(x),),
 )
 atanh: Command = elementwise(
-    "atanh", np.arctanh, "atanh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (1 - x * x),)
+    "atanh",
+    np.arctanh,
+    "atanh(x)",
+    accepts=INEXACT,
+    any_arrays=True,
+    singular=True,
+    partials=(lambda x, out: 1 / (1 - x * x),),
 )
 atan2: Command = elementwise(
     "atan2", np.arctan2, "atan2(x, y)", arity=2, accepts=FLOAT, singular=True,

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from nnc.context import timed
+from nnc.devices import CUDA, kind_of
 from nnc.errors import GraphError
 from nnc.graph import ATTRIBUTES, Graph, Kernel, structural_hash
 from nnc.graph.passes import added_passes
@@ -30,7 +31,7 @@ from nnc.lower.plan.stages import Bound
 from nnc.lower.program.cache import Cache
 from nnc.lower.program.program import Program
 from nnc.lower.program.stored_form import StoredProgram, encode_program
-from nnc.machine import library_versions, processor
+from nnc.machine import gpu_library_versions, library_versions, processor
 from nnc.options import Options
 from nnc.source import SourceLine
 
@@ -62,11 +63,13 @@ class Place:
 
     Args:
         facts: facts on which the program depends beside the graph and the facts found out here.
+        kind: of the device that the program is for.
     """
 
     cache: Cache
     graph: Graph
     facts: dict[str, Any]
+    kind: str
     constants: str = ""  # a digest that tells them from others, if they were read before anything else of the graph
 
     def read(self) -> StoredProgram | None:
@@ -107,7 +110,7 @@ class Place:
             return None
         sources: dict[SourceLine, int] = {}
         names = hashlib.sha256(json.dumps(_labels(self.graph, sources)).encode()).hexdigest()
-        key = {"graph": digest, "names": names, "files": files, "here": _here(), "foreign": sorted(foreign)}
+        key = {"graph": digest, "names": names, "files": files, "here": _here(self.kind), "foreign": sorted(foreign)}
         return Name(key | self.facts, tuple(sources), foreign)
 
     @staticmethod
@@ -132,7 +135,8 @@ def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> 
     if options.cache_folder is None or options.verify_passes or options.guard or added_passes():
         return None
     chosen = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name not in _APART}
-    return Place(Cache(options.cache_folder), graph, {"options": chosen, "native": native, "choice": choice})
+    facts = {"options": chosen, "native": native, "choice": choice}
+    return Place(Cache(options.cache_folder), graph, facts, kind_of(options.device))
 
 
 def _constants_digest(graph: Graph) -> str:
@@ -191,10 +195,11 @@ def _python_files(folder: os.PathLike[str] | str, without: Set[str] = frozenset(
 
 
 @cache
-def _here() -> dict[str, str]:
-    """The versions and the processor that programs are made for."""
+def _here(kind: str) -> dict[str, str]:
+    """The versions and the processor that programs for a kind of devices are made for."""
     facts = processor(Path("/proc/cpuinfo"))
-    return {**facts, "python": platform.python_version(), **library_versions()}
+    of_gpus = gpu_library_versions() if kind == CUDA else {}
+    return {**facts, "python": platform.python_version(), **library_versions(), **of_gpus}
 
 
 @lru_cache(maxsize=1)

@@ -30,6 +30,7 @@ from nnc.lower.plan.liveness import walk
 from nnc.lower.program.cache import Cache
 from nnc.lower.program.program import Program
 from nnc.lower.program.queued_code import QueuedCode
+from nnc.lower.program.stored import find_place
 from nnc.options import Options
 
 pytestmark = pytest.mark.unguarded
@@ -262,9 +263,34 @@ def test_other_files_of_nnc_and_other_libraries_have_programs_of_their_own(
     bench.lower(graph)
     monkeypatch.setattr(stored, "files_digest", lambda: "other files")
     bench.lower(graph)
-    monkeypatch.setattr(stored, "_here", lambda: {"numpy": "another version"})
+    monkeypatch.setattr(stored, "_here", lambda kind: {"numpy": "another version"})
     bench.lower(graph)
     assert len(bench.files()) == 3
+
+
+@pytest.mark.parametrize("library", ["cupy", "cuBLASLt", "nvJitLink"])
+def test_only_programs_for_gpus_depend_on_the_versions_of_their_libraries(
+    library: str, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = nnc.make_graph(training)(X, W)
+    versions = stored.gpu_library_versions()
+    assert library in versions
+
+    def keys() -> dict[str, Any]:
+        stored._here.cache_clear()
+        found = {}
+        for device in ("cpu", "sim:0", "cuda:0", "ptx:0"):
+            options = Options(cache_folder=bench.folder, device=device)
+            place = find_place(graph, options, native=True, choice="")
+            assert place is not None and place.name is not None
+            found[device] = place.name.key
+        return found
+
+    before = keys()
+    monkeypatch.setattr(stored, "gpu_library_versions", lambda: {**versions, library: "another version"})
+    after = keys()
+    stored._here.cache_clear()
+    assert {device for device, key in after.items() if key != before[device]} == {"cuda:0", "ptx:0"}
 
 
 def test_files_that_changed_while_the_process_ran_keep_it_from_storing(
