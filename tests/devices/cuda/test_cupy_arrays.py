@@ -31,7 +31,10 @@ PARTED = {command.name for command in decomposition}  # by which others are comp
 
 
 def runs_by_itself(row: Sample) -> bool:
-    return row.command in NAMES and not (row.command in PARTED and all(np.size(x) for x in row.operands))
+    is_real = not any(np.iscomplexobj(x) for x in row.operands)
+    if row.command not in NAMES or (row.command == "triangular_solve" and is_real):  # which is printed
+        return False
+    return not (row.command in PARTED and all(np.size(x) for x in row.operands) and is_real)
 
 
 ROWS = [row for row in SAMPLES if runs_by_itself(row)]
@@ -93,7 +96,7 @@ def test_a_triangle_with_a_zero_on_its_diagonal_is_refused(machine: Machine) -> 
     a = np.diag([1.0, 0.0, 2.0])
     f = nnc.compile(lambda a, b: triangular_solve(a, b, lower=True))
     with pytest.raises(LinAlgError, match="triangular_solve: a matrix is singular"):
-        f(*nnc.device_put((a, np.ones((3, 1))), machine.name))
+        nnc.block_until_ready(f(*nnc.device_put((a, np.ones((3, 1))), machine.name)))
 
 
 def test_cofactors_of_singular_matrices_among_others_run_on_the_device(machine: Machine) -> None:
