@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -67,10 +67,10 @@ def own_registries() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def doctests_register_for_themselves(request: pytest.FixtureRequest) -> Iterator[None]:
-    if isinstance(request.node, pytest.DoctestItem):
-        with restored_registries():
-            yield
-    else:
-        yield
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Doctests register for themselves; a hook, since a fixture would be set up for each of the other tests as well."""
+    if not isinstance(item, pytest.DoctestItem):
+        return (yield)
+    with restored_registries():
+        return (yield)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,22 +19,23 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 @pytest.fixture(autouse=True)
-def _as_usual(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _as_usual(request: pytest.FixtureRequest) -> None:
     """Tests of how programs are stored and called are not run on guarded memory, which does both in another way."""
     if request.node.get_closest_marker("unguarded"):
-        monkeypatch.setenv("NNC_GUARD", "0")
+        request.getfixturevalue("monkeypatch").setenv("NNC_GUARD", "0")
 
 
-@pytest.fixture(autouse=True)
-def _collections_are_of_own_objects(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Keeps older objects out of the collections of tests that collect garbage, which would take up to a second each."""
-    code = getattr(getattr(request, "function", None), "__code__", None)
+    code = getattr(getattr(item, "function", None), "__code__", None)
     if code is None or not {"gc", "collect"} <= set(code.co_names) or "freeze" in code.co_names:
-        yield
-        return
+        return (yield)
     gc.freeze()
-    yield
-    gc.unfreeze()
+    try:
+        return (yield)
+    finally:
+        gc.unfreeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
