@@ -1,9 +1,10 @@
 """Trains the network of digits.py, or a small GPT, on several processes, each of which works on its share of every batch.
 
-The step is that of one process; `data_parallel` is the one line more. Every process reads the same data and draws the same batches,
-so the weights are the same on all of them. Rank 0 shows a progress bar, with images or tokens a second, and the share of a step
-that collectives take: `nnc.debug.profile` measures it in one step of fifty, and waiting for other processes is part of it. On the
-last line it prints the accuracy on digits that were held out, or on the next letters of a text: `help("topics")`.
+The step is that of one process; `data_parallel` is the one line more. Every process makes its own rows of each batch alone, in an
+order that the seed decides; the weights are the same on all of them. Rank 0 shows a progress bar, with images or tokens a second,
+and the share of a step that collectives take: `nnc.debug.profile` measures it in one step of fifty, and waiting for other processes
+is part of it. On the last line it prints the accuracy on digits that were held out, or on the next letters of a text:
+`help("topics")`.
 
     pip install 'nnc[examples,mpi]'
     python -m nnc.distributed run -n 2 examples/distributed.py [--model gpt]
@@ -110,6 +111,7 @@ def main() -> None:
     source = data.batches(
         task.train, options.batch_size, nnc.random.key(options.seed), prefetch=2,
         epochs=options.epochs or {"digits": 20, "gpt": 4}[options.model], drop_last=True, transform=task.transform,
+        share=(distributed.rank(), distributed.size()),
     )  # fmt: skip
     steps, counted = len(source), options.batch_size * (LENGTH if options.model == "gpt" else 1)
     schedule = optim.warmup_cosine_decay_schedule(
@@ -122,7 +124,7 @@ def main() -> None:
         updates, state = optimizer.update(grads, state, model)
         return optim.apply_updates(model, updates), state, loss, accuracy
 
-    parallel = nnc.compile(distributed.data_parallel(step, batch_argnums=(2, 3)))
+    parallel = nnc.compile(distributed.data_parallel(step, batch_argnums=(2, 3), local_batch=True))
     model, share = task.model, 0.0
     state = optimizer.init(model)
     shows = distributed.rank() == 0

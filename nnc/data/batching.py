@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Generic, Self, overload
@@ -29,24 +30,24 @@ Transform = Callable[[Any, Any], Any]  # (key of the step, batch) -> batch
 @overload
 def batches(
     arrays: A, batch: int, key: ArrayLike | None = None, prefetch: int = 0, *, epochs: int | None = 1, drop_last: bool = False,
-    step: int = 0, transform: None = None, device: str | None = None,
+    step: int = 0, transform: None = None, device: str | None = None, share: tuple[int, int] | None = None,
 ) -> Batches[A]: ...  # fmt: skip
 @overload
 def batches(
     arrays: A, batch: int, key: ArrayLike | None = None, prefetch: int = 0, *, epochs: int | None = 1, drop_last: bool = False,
-    step: int = 0, transform: Callable[[Any, A], B], device: str | None = None,
+    step: int = 0, transform: Callable[[Any, A], B], device: str | None = None, share: tuple[int, int] | None = None,
 ) -> Batches[B]: ...  # fmt: skip
 @spelled
 def batches(
     arrays: Any, batch: int, key: Any = None, prefetch: int = 0, *, epochs: int | None = 1, drop_last: bool = False,
-    step: int = 0, transform: Transform | None = None, device: str | None = None,
+    step: int = 0, transform: Transform | None = None, device: str | None = None, share: tuple[int, int] | None = None,
 ) -> Batches[Any]:  # fmt: skip
     """Iterates over arrays in batches: rows along the first axis of every leaf, in a new random order for each epoch.
 
     Args:
         arrays: a pytree of arrays of one length. NumPy arrays and arrays of other libraries give NumPy arrays (memory-mapped ones
             are read batch by batch), nnc arrays nnc arrays of the same device.
-        batch: rows in a batch.
+        batch: rows in a batch; with `share`, of all processes together.
         key: of the orders; None: in order.
         prefetch: how many batches a thread makes in advance; 0: no thread.
         epochs: passes over the rows; None: without end.
@@ -56,12 +57,14 @@ def batches(
             is one.
         device: the arrays of a batch are sent to this device when the batch is made: by the thread, if there is one.
             None: they stay where they are.
+        share: `(nnc.distributed.rank(), nnc.distributed.size())` gives each process its own rows of every batch, in the order of
+            the ranks; only these are read. The key must be the same in all processes; keys of `transform` differ. None: all rows.
 
     Returns:
         An iterator with `step`, the number to resume from, and `close()`; as a context manager it closes itself.
 
     Raises:
-        ShapeError: lengths differ.
+        ShapeError: lengths differ, or `share` does not split every batch into equal parts.
         ArgumentError, ArgumentTypeError: no rows or batches, or not of these types.
         UnsupportedError: there is no such device.
 
@@ -74,6 +77,8 @@ def batches(
         [4] [16]
         >>> next(nnc.data.batches(np.arange(6), 3, prefetch=2, device="sim:0"))
         Array([0, 1, 2], dtype=int64, device=sim:0)
+        >>> [list(nnc.data.batches(np.arange(8), 4, share=(rank, 2))) for rank in range(2)]
+        [[array([0, 1]), array([4, 5])], [array([2, 3]), array([6, 7])]]
     """
     arrays = tree.map(lambda leaf: as_numpy(leaf, WHERE), arrays)
     leaves = [leaf for leaf in tree.leaves(arrays) if tree.is_array(leaf)]
@@ -101,7 +106,8 @@ def batches(
             ArgumentError, WHERE, f"{length} rows do not fill a batch of {batch}, and drop_last leaves the rest out.",
             fix="choose a smaller batch, or drop_last=False.",
         )  # fmt: skip
-    return Batches(arrays, batch, key, prefetch, length, per_epoch, epochs, step, transform, device)
+    own = (0, 1) if share is None else _check_share(share, batch, length, drop_last)
+    return Batches(arrays, batch, key, prefetch, length, per_epoch, epochs, step, transform, device, own)
 
 
 class Batches(Generic[B]):
@@ -118,6 +124,7 @@ class Batches(Generic[B]):
         step: how many batches were made before.
         transform: (key, batch) -> batch, or None.
         device: gets the arrays of each batch; None: they stay where they are.
+        share: number of the part of each batch that is made, and how many parts there are.
 
     Example:
         >>> batches = nnc.data.batches(nnp.arange(6), 2)
@@ -127,14 +134,14 @@ class Batches(Generic[B]):
 
     def __init__(
         self, arrays: Any, batch: int, key: Any, prefetch: int, length: int, per_epoch: int, epochs: int | None, step: int,
-        transform: Transform | None, device: str | None,
+        transform: Transform | None, device: str | None, share: tuple[int, int] = (0, 1),
     ) -> None:  # fmt: skip
         self.step, self.per_epoch = step, per_epoch
         self._end = None if epochs is None else epochs * per_epoch
         end = self._end
 
         def make() -> Iterator[Any]:
-            made = _generate(arrays, batch, key, length, per_epoch, step, end, transform)
+            made = _generate(arrays, batch, key, length, per_epoch, step, end, transform, share)
             return made if device is None else (tree.map(lambda leaf: send(leaf, device), part) for part in made)
 
         self._source: Iterator[Any] = Prefetch(make, prefetch, WHERE) if prefetch else make()
@@ -178,24 +185,33 @@ class Batches(Generic[B]):
 
 
 def _generate(
-    arrays: Any, batch: int, key: Any, length: int, per_epoch: int, step: int, end: int | None, transform: Transform | None
+    arrays: Any, batch: int, key: Any, length: int, per_epoch: int, step: int, end: int | None, transform: Transform | None,
+    share: tuple[int, int],
 ) -> Iterator[Any]:  # fmt: skip
-    order, ordered = None, -1
+    order, ordered, (part_number, parts) = None, -1, share
     while end is None or step < end:
         epoch, place = divmod(step, per_epoch)
-        rows: Any = slice(place * batch, min((place + 1) * batch, length))
+        begin, end_of_batch = place * batch, min((place + 1) * batch, length)
+        count = (end_of_batch - begin) // parts
+        rows: Any = slice(begin + part_number * count, begin + (part_number + 1) * count)
         if key is not None:
             if epoch != ordered:
                 order, ordered = permutation(fold_in(key, epoch), length).to_device(CPU).data, epoch
             rows = order[rows]  # type: ignore[index]  # an order was drawn
         part = tree.map(lambda leaf, rows=rows: _take(leaf, rows), arrays)
         if transform is not None:
-            part = transform(None if key is None else fold_in(fold_in(key, step), TRANSFORM), part)
+            part = transform(None if key is None else _key_of_transform(key, step, share), part)
         yield part
         step += 1
 
 
 TRANSFORM = 0x7472616E  # keys of transforms are folded in twice, so that they are none of the keys of orders
+
+
+def _key_of_transform(key: Any, step: int, share: tuple[int, int]) -> Any:
+    """A key for each step, and for each share where there are several: processes draw other numbers for other rows."""
+    own = fold_in(fold_in(key, step), TRANSFORM)
+    return own if share[1] == 1 else fold_in(own, share[0])
 
 
 def _take(leaf: Any, rows: Any) -> Any:
@@ -238,3 +254,32 @@ def _check_arrays(arrays: Any, leaves: list[Any]) -> int:
     if not length:
         raise user_error(ArgumentError, WHERE, "the arrays have no rows.", fix="check how they were read.")
     return int(length)
+
+
+def _check_share(share: Any, batch: int, length: int, drop_last: bool) -> tuple[int, int]:
+    """The number of the part and the number of parts, which split every batch evenly."""
+    if not isinstance(share, tuple) or len(share) != 2:
+        raise user_error(
+            ArgumentTypeError, WHERE, f"share is {share!r}, not a pair (rank, size).",
+            fix="write share=(nnc.distributed.rank(), nnc.distributed.size()).",
+        )  # fmt: skip
+    number, parts = share
+    check_count(WHERE, "share[1]", parts, 1)
+    check_count(WHERE, "share[0]", number, 0)
+    if number >= parts:
+        raise user_error(
+            ArgumentError, WHERE, f"share is {share!r}: there is no rank {number} among {parts}.",
+            fix="write share=(nnc.distributed.rank(), nnc.distributed.size()).",
+        )  # fmt: skip
+    last = 0 if drop_last else length % batch
+    if batch % parts and (drop_last or length >= batch):
+        raise user_error(
+            ShapeError, WHERE, f"a batch of {batch} rows cannot be split evenly among {parts} processes.",
+            fix=f"choose batch={batch // parts * parts or parts}, or another multiple of {parts}.",
+        )  # fmt: skip
+    if last % parts:
+        raise user_error(
+            ShapeError, WHERE, f"the last batch of an epoch has {last} rows, which cannot be split evenly among {parts} processes.",
+            fix="pass drop_last=True, or choose another batch.",
+        )  # fmt: skip
+    return operator.index(number), operator.index(parts)

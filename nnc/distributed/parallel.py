@@ -29,8 +29,9 @@ _WHERE = "nnc.distributed.data_parallel"
 
 @spelled
 def data_parallel(
-    step: Callable[P, R], *, batch_argnums: int | Sequence[int], axis_name: str = "data", mesh: Mesh | None = None
-) -> Callable[P, R]:
+    step: Callable[P, R], *, batch_argnums: int | Sequence[int], axis_name: str = "data", mesh: Mesh | None = None,
+    local_batch: bool = False,
+) -> Callable[P, R]:  # fmt: skip
     """Runs a training step at several places, each with its part of the batch.
 
     The arguments that `batch_argnums` names are split along their first axes, all others are the same at all places. Within
@@ -44,6 +45,9 @@ def data_parallel(
         batch_argnums: positions of the arguments to split.
         axis_name: the axis of the mesh over which they are split, for collectives within `step`.
         mesh: the places; by default all processes, along one axis.
+        local_batch: each process passes its own rows of the batch alone, all of them equally many, as
+            `nnc.data.batches(..., share=(rank, size))` makes them. False: each passes the whole batch. On a simulated mesh, whose
+            places are in one process, the batch is whole either way.
 
     Returns:
         a function of the same arguments.
@@ -89,6 +93,8 @@ def data_parallel(
         leaves, out_specs, sizes = list(flat.leaves), list[PartitionSpec](), list[int]()
         own = sharded_sizes((args, kwargs), axis_name)
         places, parts_in, parts_out = chosen.shape[axis_name], set[int](), set[int]()
+        if local_batch and chosen.strides:
+            parts_in.update(i for i, spec in enumerate(in_specs) if spec.all_names)
         for i, at in enumerate(flat.arguments.where):
             shape = spec_of(as_value(leaves[i])).shape
             if own[at] and shape:

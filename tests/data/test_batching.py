@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,37 @@ def test_transforms_have_a_key_for_each_step_and_resume() -> None:
     assert rows(batches(np.arange(2), 2, transform=lambda key, part: [key is None])) == [[True]]
 
 
+@given(
+    parts=st.integers(1, 4), rows_of_part=st.integers(1, 3), n=st.integers(1, 40), step=st.integers(0, 5), shuffled=st.booleans(),
+    prefetch=st.integers(0, 2),
+)  # fmt: skip
+def test_shares_of_all_processes_put_together_are_the_batches(
+    parts: int, rows_of_part: int, n: int, step: int, shuffled: bool, prefetch: int
+) -> None:
+    batch, key = parts * rows_of_part, KEY if shuffled else None
+    drop_last = bool(n % batch % parts)
+    if drop_last and n < batch:
+        return
+    whole = rows(batches(np.arange(n), batch, key, epochs=2, drop_last=drop_last, step=step))
+    shares = [
+        rows(batches(np.arange(n), batch, key, prefetch, epochs=2, drop_last=drop_last, step=step, share=(k, parts)))
+        for k in range(parts)
+    ]
+    assert [list(chain(*found)) for found in zip(*shares, strict=True)] == whole
+    assert all(len({len(part) for part in found}) == 1 for found in zip(*shares, strict=True))
+
+
+def test_transforms_of_other_shares_have_other_keys_and_one_share_that_of_the_whole() -> None:
+    def draw(key: Any, part: Any) -> Any:
+        return np.asarray(nnc.random.uniform(key, (1,)))
+
+    whole, first, second, only = (
+        rows(batches(np.arange(4), 2, KEY, transform=draw, share=share)) for share in (None, (0, 2), (1, 2), (0, 1))
+    )
+    assert only == whole
+    assert len({value for found in (whole, first, second) for (value,) in found}) == 6
+
+
 # -- the thread --------------------------------------------------------------------------------------------------------
 
 
@@ -165,6 +197,11 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda: batches(np.zeros(3), batch_size=2), ArgumentTypeError, "write batch="),
     (lambda: batches(np.zeros(3), 2, shuffle=True), ArgumentTypeError, "write key="),
     (lambda: batches(np.zeros(3), 2, transform="flip"), ArgumentTypeError, "not a function"),
+    (lambda: batches(np.zeros(9), 3, share=(0, 2)), ShapeError, "batch of 3 rows cannot be split evenly among 2"),
+    (lambda: batches(np.zeros(7), 4, share=(0, 2)), ShapeError, "last batch of an epoch has 3 rows"),
+    (lambda: batches(np.zeros(8), 4, share=(2, 2)), ArgumentError, "no rank 2 among 2"),
+    (lambda: batches(np.zeros(8), 4, share=2), ArgumentTypeError, "not a pair"),
+    (lambda: batches(np.zeros(8), 4, share=(0, 0)), ArgumentError, r"share\[1\] is 0"),
 ]
 
 

@@ -185,6 +185,21 @@ def training_is_training_on_the_whole_batch() -> None:
 
 
 @check
+def training_on_shares_is_training_on_the_whole_batch() -> None:
+    optimizer = nnc.optim.sharded(nnc.optim.adam(1e-2), "data")
+    step, model, key = training_step(nnc.optim.adam(1e-2)), network(), nnc.random.key(1)
+    for wrap in WRAPS:
+        many, one = wrap(data_parallel(training_step(optimizer), batch_argnums=(2, 3), local_batch=True)), wrap(step)
+        a, b = (model, optimizer.init(model)), (model, nnc.optim.adam(1e-2).init(model))
+        shares = nnc.data.batches((X, Y), 8, key, 1, epochs=2, share=(rank(), size()))
+        for own, whole in zip(shares, nnc.data.batches((X, Y), 8, key, epochs=2), strict=True):
+            assert len(own[0]) * size() == len(whole[0])
+            found, expected = many(*a, *own), one(*b, *whole)
+            same((found[0], found[2:]), (expected[0], expected[2:]), 1e-9)
+            a, b = found[:2], expected[:2]
+
+
+@check
 def a_sharded_optimizer_keeps_its_part_in_each_process() -> None:
     optimizer = nnc.optim.adam(1e-2)
     sharded = nnc.optim.sharded(optimizer, "data")

@@ -50,6 +50,13 @@ def training_step(optimizer: Any) -> Callable[..., Any]:
     return step
 
 
+def test_a_local_batch_of_a_simulated_mesh_is_the_whole_batch() -> None:
+    optimizer = nnc.optim.sgd(1e-2)
+    step, model = training_step(optimizer), network()
+    many = data_parallel(step, batch_argnums=(2, 3), mesh=MESH, local_batch=True)
+    close(many(model, optimizer.init(model), X, Y), step(model, optimizer.init(model), X, Y))
+
+
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_training_at_four_places_is_training_on_the_whole_batch(compiled: bool) -> None:
     optimizer = nnc.optim.chain(nnc.optim.clip_by_global_norm(0.5), nnc.optim.adam(1e-2))
