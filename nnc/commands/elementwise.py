@@ -126,8 +126,8 @@ def elementwise(
 
 
 def as_array(x: Any) -> Any:
-    """An array for a number of NumPy; arrays of other libraries stay theirs."""
-    return np.asarray(x) if isinstance(x, np.generic) else x
+    """An array for a number of NumPy or Python; arrays of other libraries stay theirs."""
+    return x if hasattr(x, "__array_function__") else np.asarray(x)
 
 
 def _from_partials(
