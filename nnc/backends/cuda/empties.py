@@ -20,7 +20,7 @@ from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step
 
 _BACKEND = "nothing"
-_PRIORITY = 1  # behind kernels that take operands of any size
+_PRIORITY = 2  # behind kernels that take operands of any size, and before references on arrays of CuPy
 
 
 def _native(step: Step) -> DeviceKernel | None:
