@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -22,7 +21,6 @@ class Context:
         number: of the device among those of CUDA.
         process: the number of the process.
         errors: the types of CuPy's errors.
-        blocks: the number of those that each thread is in.
     """
 
     def __init__(self, name: str, libraries: Libraries) -> None:
@@ -30,7 +28,6 @@ class Context:
         self.number, self.process = int(name.partition(":")[2]), os.getpid()
         cuda = libraries.cupy.cuda
         self.errors = cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError
-        self.blocks = _Blocks()
 
     @property
     def cupy(self) -> Any:
@@ -49,12 +46,6 @@ class Context:
         return _Current(self, who or self.name)
 
 
-class _Blocks(threading.local):
-    """The number of blocks that a thread is in."""
-
-    depth = 0
-
-
 class _Current(AbstractContextManager[None]):
     """The block within which a device is the present one. Each call of a program enters several.
 
@@ -70,9 +61,6 @@ class _Current(AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         context = self._context
-        if context.blocks.depth:
-            context.blocks.depth += 1
-            return
         if os.getpid() != context.process:
             raise user_error(
                 DeviceError, self._who, f"{context.name} belongs to the process that this one was forked from.",
@@ -83,12 +71,8 @@ class _Current(AbstractContextManager[None]):
             self._device.__enter__()
         except context.errors as error:
             raise failure(self._who, str(error)) from None
-        context.blocks.depth = 1
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        blocks = self._context.blocks
-        blocks.depth -= 1
-        if not blocks.depth:
-            self._device.__exit__(kind, error, traceback)
+        self._device.__exit__(kind, error, traceback)
         if isinstance(error, self._context.errors):
             raise failure(self._who, str(error)) from None
