@@ -15,6 +15,11 @@ from nnc.graph import Attribute, Command, Graph, TensorSpec, register
 
 inlines: Attribute[bool] = Attribute("inlines", "the command computes the results of its first sub-graph")
 
+stays_apart: Attribute[bool] = Attribute(
+    "stays_apart",
+    "passes rewrite the sub-graph by itself, whatever stands around the command; only its steps join the program",
+)
+
 
 def _infer(name: str) -> Any:
     def infer(*specs: TensorSpec, graphs: tuple[Graph, ...], **params: Any) -> tuple[TensorSpec, ...]:
@@ -35,6 +40,8 @@ def _register(name: str, **attributes: Any) -> Command:
 call = _register(
     "call", roles=lambda node: branches(node, 0)
 )  # graphs: (function,); barrier=True: it recomputes existing values on purpose
+# Computes the same bits in every program, since no kernel spans its border.
+isolated = _register("isolated", stays_apart=True)
 checkpoint = _register("checkpoint")  # graphs: (function,); reverse mode recomputes it
 # Commands that users' rules run are not known before the rules are asked, so they may raise.
 custom_jvp = _register("custom_jvp", refuses=True)  # rule: (primals, tangents) -> (outputs, tangents)

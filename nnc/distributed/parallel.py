@@ -13,6 +13,7 @@ from nnc.context import activity
 from nnc.distributed.mesh import Mesh, check_mesh, make_mesh
 from nnc.distributed.processes import size
 from nnc.distributed.shard import own_axes, run_places
+from nnc.distributed.shards import Shards, run_shards
 from nnc.distributed.specs import PartitionSpec
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
@@ -30,7 +31,7 @@ _WHERE = "nnc.distributed.data_parallel"
 @spelled
 def data_parallel(
     step: Callable[P, R], *, batch_argnums: int | Sequence[int], axis_name: str = "data", mesh: Mesh | None = None,
-    local_batch: bool = False,
+    local_batch: bool = False, shards: int | None = None,
 ) -> Callable[P, R]:  # fmt: skip
     """Runs a training step at several places, each with its part of the batch.
 
@@ -48,13 +49,17 @@ def data_parallel(
         local_batch: each process passes its own rows of the batch alone, all of them equally many, as
             `nnc.data.batches(..., share=(rank, size))` makes them. False: each passes the whole batch. On a simulated mesh, whose
             places are in one process, the batch is whole either way.
+        shards: the batch is split into this number of parts, however many processes there are. Each runs `step` on its parts one
+            after the other, and sums over the parts are formed in one fixed order, so the results have the same bits on 1, 2, 4, …
+            processes. `shards` is a power of two times their number. None: one part for each place, which is faster.
 
     Returns:
         a function of the same arguments.
 
     Raises:
         ShapeError: an array of the batch cannot be split evenly.
-        ArgumentError: a result that is no float varies over the axis; the mesh has no such axis.
+        ArgumentError: a result that is no float varies over the axis; the mesh has no such axis; `shards` does not fit the places.
+        TraceError: with `shards`, a loop or branch within `step` holds a collective over the axis.
 
     Example:
         >>> def step(w, x, y):
@@ -74,6 +79,8 @@ def data_parallel(
             ArgumentError, _WHERE, f"the mesh has no axis {axis_name!r}; it has {', '.join(map(repr, chosen.axis_names))}.",
             fix="pass axis_name=, or a mesh with that axis.",
         )  # fmt: skip
+    parted = None if shards is None else Shards.of(_WHERE, chosen, shards)
+    layout = chosen if parted is None else parted.mesh
     if not positions:
         raise user_error(
             ArgumentTypeError, _WHERE, "batch_argnums names no argument.", fix="name the arguments that hold the batch."
@@ -92,14 +99,14 @@ def data_parallel(
             _check_example_axis(path, x, spec)
         leaves, out_specs, sizes = list(flat.leaves), list[PartitionSpec](), list[int]()
         own = sharded_sizes((args, kwargs), axis_name)
-        places, parts_in, parts_out = chosen.shape[axis_name], set[int](), set[int]()
+        places, parts_in, parts_out = layout.shape[axis_name], set[int](), set[int]()
         if local_batch and chosen.strides:
             parts_in.update(i for i, spec in enumerate(in_specs) if spec.all_names)
         for i, at in enumerate(flat.arguments.where):
             shape = spec_of(as_value(leaves[i])).shape
             if own[at] and shape:
                 in_specs[i] = PartitionSpec(axis_name)
-                if chosen.strides and shape != (own[at],):
+                if layout.strides and shape != (own[at],):
                     parts_in.add(i)
                 else:
                     leaves[i] = padded(leaves[i], places)
@@ -111,14 +118,19 @@ def data_parallel(
                 own[at] if spec_of(as_value(x)).shape else 0 for at, x in zip(result.where, outputs, strict=True)
             ]
             out_specs[:] = [PartitionSpec(axis_name) if size else PartitionSpec() for size in sizes]
-            if chosen.strides:
+            if layout.strides:
                 parts_out.update(i for i, size in enumerate(sizes) if part_size(size, places) < size)
             pairs = zip(outputs, sizes, strict=True)
-            return [x if size else _mean(flat, i, x, chosen) for i, (x, size) in enumerate(pairs)]
+            return [x if size else _mean(flat, i, x, layout) for i, (x, size) in enumerate(pairs)]
 
         means = frozenset((axis_name,))
         with activity(f"tracing {name_of(step)} for data_parallel"):
-            outputs = run_places(place, chosen, leaves, paths, in_specs, out_specs, _WHERE, means, parts_in, parts_out)
+            if parted is None:
+                outputs = run_places(
+                    place, chosen, leaves, paths, in_specs, out_specs, _WHERE, means, parts_in, parts_out
+                )
+            else:
+                outputs = run_shards(place, parted, leaves, paths, in_specs, out_specs, _WHERE, parts_in)
         pairs = enumerate(zip(outputs, sizes, strict=True))
         return flat.build_result([slice_axis(x, 0, 0, n) if n and i not in parts_out else x for i, (x, n) in pairs])
 

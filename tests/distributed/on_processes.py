@@ -23,6 +23,7 @@ import nnc.numpy as nnp
 from nnc.distributed import PartitionSpec, data_parallel, make_mesh, rank, shard_map, size
 from nnc.errors import NncError, TraceError
 from tests.distributed.test_parallel import X, Y, network, training_step
+from tests.distributed.test_shards import collectives
 from tests.trace.core import collective_cases as cases
 from tests.trace.core.test_collectives import EXPECTED, OPS
 
@@ -239,9 +240,7 @@ def a_checkpoint_of_each_process_resumes_with_the_same_bits() -> None:
         assert np.array_equal(own, np.asarray(part)[: own.size])
     for _ in range(2):
         again = step(*again, X, Y)[:2]
-    for a, b in zip(nnc.tree.leaves(again), nnc.tree.leaves(now), strict=True):
-        if nnc.tree.is_array(b):
-            assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    equal_bits(again, now)
 
 
 @check
@@ -258,6 +257,35 @@ def all_processes_have_the_same_bits() -> None:
         lambda x: nnc.all_gather(nnc.pvary(x, "i"), "i", tiled=True), mesh=mesh, in_specs=P(), out_specs=P("i")
     )(mine)
     assert len(set(np.asarray(found).tolist())) == 1
+
+
+@check
+def shards_have_the_same_bits_on_any_number_of_processes() -> None:
+    narrow: Any = lambda values: nnc.tree.map(lambda x: x.astype("float32") if nnc.tree.is_array(x) else x, values)
+    model, x, y = narrow(network()), np.tile(X, (2, 1)).astype("f"), np.tile(Y, (2, 1)).astype("f")
+    alone = make_mesh((1,), ("data",), simulated=True)
+    for make in (nnc.optim.adam, lambda rate: nnc.optim.sharded(nnc.optim.adam(rate), "data")):
+        optimizer = make(1e-2)
+        step = training_step(optimizer)
+        one = data_parallel(step, batch_argnums=(2, 3), shards=8, mesh=alone)
+        here, everywhere = nnc.compile(one), nnc.compile(data_parallel(step, batch_argnums=(2, 3), shards=8))
+        a = b = (model, optimizer.init(model))
+        for _ in range(100):
+            a, b = everywhere(*a, x, y)[:2], here(*b, x, y)[:2]
+        equal_bits(a, b)
+    rows = slice(rank() * (len(x) // size()), (rank() + 1) * (len(x) // size()))
+    local = data_parallel(step, batch_argnums=(2, 3), shards=8, local_batch=True)
+    for wrap in WRAPS:
+        state = optimizer.init(model)
+        equal_bits(wrap(local)(model, state, x[rows], y[rows]), wrap(one)(model, state, x, y))
+        many, one_place = (data_parallel(collectives, batch_argnums=1, shards=4, mesh=mesh) for mesh in (None, alone))
+        equal_bits(wrap(many)(nnp.asarray(x[0]), x[:4]), wrap(one_place)(nnp.asarray(x[0]), x[:4]))
+
+
+def equal_bits(got: Any, want: Any) -> None:
+    for a, b in zip(nnc.tree.leaves(got), nnc.tree.leaves(want), strict=True):
+        if nnc.tree.is_array(b):
+            assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), (a, b)
 
 
 @check

@@ -8,7 +8,7 @@ import numpy as np
 
 import nnc
 from nnc.distributed import PartitionSpec, data_parallel, make_mesh, shard_map
-from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TraceError, TreeError
 from nnc.nn import BatchNorm, Sequential
 from tests.errors.reports import reports
 
@@ -111,3 +111,20 @@ def test_axes_that_the_mesh_has_not() -> None:
         data_parallel(lambda x: x, batch_argnums=(), mesh=MESH)
     with reports(ArgumentTypeError, "data_parallel", "mesh must be a mesh"):
         data_parallel(lambda x: x, batch_argnums=0, mesh=4)  # type: ignore[arg-type]
+
+
+def test_mistakes_with_shards() -> None:
+    step: Any = lambda x: nnc.pmean(x.sum(), "data")
+    with reports(ArgumentTypeError, "data_parallel", "shards must be an int", "'4'"):
+        data_parallel(step, batch_argnums=0, shards="4")  # type: ignore[arg-type]
+    for shards in (0, 3, -2):
+        with reports(ArgumentError, "data_parallel", f"shards={shards}", "power of two", "shards=4"):
+            data_parallel(step, batch_argnums=0, shards=shards)
+    with reports(ArgumentError, "data_parallel", "a mesh of one axis", "'data', 'model'"):
+        mesh = make_mesh((2, 2), ("data", "model"), simulated=True)
+        data_parallel(step, batch_argnums=0, shards=4, mesh=mesh)
+    with reports(ShapeError, "data_parallel", "12 elements", "8 places"):
+        data_parallel(step, batch_argnums=0, shards=8)(BATCH)
+    looped: Any = lambda x: nnc.fori_loop(0, 2, lambda i, t: t + nnc.pmean(x.sum() * t, "data"), 1.0)
+    with reports(TraceError, "data_parallel", "psum over 'data' within a loop", "outside of the loop"):
+        data_parallel(looped, batch_argnums=0, shards=4)(BATCH)

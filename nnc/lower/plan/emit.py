@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nnc.commands import roles
+from nnc.commands.control import stays_apart
 from nnc.commands.elementwise import copy
 from nnc.commands.loop import split_round
 from nnc.dtypes import TAPE, uint8
@@ -200,6 +201,9 @@ class _Block:
         if shared is not None:
             self.places[node.outputs[0]] = shared
             return
+        if stays_apart.get(node.command, False):
+            self._apart(node, operands)
+            return
         loop = roles.take_apart(node) if node.graphs and not _has_tapes(node, self._planned) else None
         if loop is not None and loop.is_loop:
             self._loop(position, loop, operands)
@@ -221,6 +225,14 @@ class _Block:
             view = self.emitter.tensor(Kind.ARENA, symbol, node.source)
         self.places[symbol] = view
         return view
+
+    def _apart(self, node: Node, operands: Sequence[View]) -> None:
+        """Binds the sub-graph of a node where the node stands."""
+        graph, results = node.graphs[0], [self._result(symbol, node) for symbol in node.outputs]
+        moved: dict[Symbol, list[View]] = {}
+        for symbol, view in zip(graph.outputs, results, strict=True):
+            moved.setdefault(symbol, []).append(view)
+        self.steps += self.emitter.graph(graph, operands, {}, moved)[0]
 
     def _branches(self, node: Node, operands: Sequence[View]) -> None:
         results = [self._result(symbol, node) for symbol in node.outputs]

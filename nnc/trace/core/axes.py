@@ -11,7 +11,7 @@ values do of which it is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -135,13 +135,13 @@ def matched(values: Sequence[Any], axes: Sequence[Axes | None] | None) -> list[A
     return [vary(sum_to(x, over), over) for x, over in zip(values, axes, strict=True)]
 
 
-def align(command: Command, args: Sequence[Any]) -> Sequence[Any]:
+def align(command: Command, args: Sequence[Any], change: Callable[[Any, Axes], Any] = vary) -> Sequence[Any]:
     """The operands of a command, aligned."""
-    return args if len(args) < 2 or command is pvary else aligned(args)
+    return args if len(args) < 2 or command is pvary else aligned(args, change)
 
 
-def aligned(args: Sequence[Any]) -> list[Any]:
-    """Values, each of which varies over all axes over which one of them does, if it may be differentiated."""
+def aligned(args: Sequence[Any], change: Callable[[Any, Axes], Any] = vary) -> list[Any]:
+    """Values, each of which varies over all axes over which one of them does, if it may be differentiated; made by `change`."""
     if not get_context().axes:
         return list(args)
     found = [varying_over(x) for x in args]
@@ -149,7 +149,7 @@ def aligned(args: Sequence[Any]) -> list[Any]:
     if not target or all(axes == target for axes in found):
         return list(args)
     return [
-        vary(x, target) if axes != target and hasattr(x, "owner") and is_differentiable(x.spec) else x
+        change(x, target) if axes != target and hasattr(x, "owner") and is_differentiable(x.spec) else x
         for x, axes in zip(args, found, strict=True)
     ]
 

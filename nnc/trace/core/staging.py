@@ -152,7 +152,8 @@ class NamedStagingTrace(StagingTrace):
         self.outer, self.outer_level, self.entry = context.staging, context.level, entry
         self.constant_axes: Axes = entry | getattr(context.staging, "constant_axes", NOWHERE)
         self._axes: dict[Symbol, Axes | None] = {}
-        self._entered: dict[int, tuple[Any, Any]] = {}  # captured values and the ones that vary, by identity
+        self._varied: dict[tuple[int, Axes], tuple[Any, Any]] = {}  # captured values and the ones that vary
+        self._broadcasts: dict[Symbol, tuple[Any, dict[str, Any]]] = {}  # operands and parameters by results
 
     def named_input(self, spec: TensorSpec, weak: bool, axes: Axes | None) -> StagedTracer:
         """A new explicit input that varies over these axes."""
@@ -180,25 +181,41 @@ class NamedStagingTrace(StagingTrace):
 
     def _enter(self, value: Any) -> Any:
         """A value; in place of a captured one, one that varies over the axes of `entry` and is made outside of this trace."""
-        if not (self.entry and isinstance(value, Tracer) and value.owner is not self and is_differentiable(value.spec)):
-            return value
-        found = self._entered.get(id(value))
-        if found is None:
+        return self._vary(value, self.entry) if self.entry and self._is_captured(value) else value
+
+    def _is_captured(self, value: Any) -> bool:
+        return isinstance(value, Tracer) and value.owner is not self and is_differentiable(value.spec)
+
+    def _vary(self, value: Any, axes: Axes) -> Any:
+        """A value that varies over these axes, too. It is made as early as can be, outside of this trace and before a broadcast, so
+        that the cotangents of all iterations and elements are added before those of the places.
+        """
+        if type(value) is StagedTracer and value.owner is self and value.symbol in self._broadcasts:
+            operand, params = self._broadcasts[value.symbol]
+            return self.process(broadcast_to, [self._vary(operand, axes)], params, ())[0]
+        inner = frozenset(axis for axis in axes if axis.level >= self.level)
+        if inner == axes or not self._is_captured(value):
+            return vary(value, axes)
+        key = id(value), axes - inner
+        if key not in self._varied:
             with set_context(staging=self.outer, level=self.outer_level):
-                found = self._entered[id(value)] = (value, vary(value, self.entry))
-        return found[1]
+                make = self.outer._vary if isinstance(self.outer, NamedStagingTrace) else vary
+                self._varied[key] = (value, make(value, axes - inner))
+        return vary(self._varied[key][1], inner)
 
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
         """Records a command whose operands vary over the same axes; commands with sub-graphs take them as they are."""
         args = list(map(self._enter, args))
-        args = args if graphs else align(command, args)
+        args = args if graphs else align(command, args, self._vary)
         operands = [self.varying_over(self.symbol_of(arg)) for arg in args]
         outputs = super().process(command, args, params, graphs)
         results = operands if command is broadcast_to else axes_of_results(self.builder.last_node, operands)
         for tracer, axes in zip(outputs, results, strict=True):
             self._axes[tracer.symbol] = axes
+        if command is broadcast_to and is_differentiable(outputs[0].spec):
+            self._broadcasts.setdefault(outputs[0].symbol, (args[0], params))
         return outputs
 
     def finish(self, outputs: Sequence[Any]) -> Staged:

@@ -8,7 +8,7 @@ from typing import Any
 
 from nnc import dtypes
 from nnc.array import settled
-from nnc.commands.control import call
+from nnc.commands.control import call, isolated
 from nnc.commands.control import checkpoint as checkpoint_command
 from nnc.commands.promote import is_weak
 from nnc.commands.rules import (
@@ -90,6 +90,16 @@ def _call_batch(
 
 derivative.set(call, Derivative(transpose=_call_transpose, push=_push, linearize=_call_linearize))
 batch.set(call, _call_batch)
+
+
+def _isolated_batch(
+    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...]
+) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+    return bind_for_rows(isolated, size, operands, batched, {}, graphs[0])
+
+
+derivative.set(isolated, Derivative(transpose=_call_transpose, push=_push, linearize=_call_linearize))
+batch.set(isolated, _isolated_batch)
 
 
 # -- checkpoint: reverse mode recomputes -------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nnc.commands.control import inlines
+from nnc.commands.control import inlines, stays_apart
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.once import OncePerGraph
@@ -30,7 +30,7 @@ def inline_calls(graph: Graph, options: Options) -> Graph:
 
 @register_pass("inline_barriers")
 def inline_barriers(graph: Graph, options: Options) -> Graph:
-    """Inlines all calls.
+    """Inlines all calls, but for those that stay apart until steps are made.
 
     Requires: no later pass merges equal nodes.
     Ensures:  no node is a call, at any depth.
@@ -67,7 +67,9 @@ class _Inliner(OncePerGraph):
         return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
 
     def _is_inlined(self, node: Node) -> bool:
-        return inlines.get(node.command, False) and (self.barriers or not node.params.get("barrier", False))
+        if not inlines.get(node.command, False) or stays_apart.get(node.command, False):
+            return False
+        return self.barriers or not node.params.get("barrier", False)
 
 
 def append_copy(
