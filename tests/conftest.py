@@ -1,4 +1,4 @@
-"""Settings of Hypothesis, and the tests that are skipped on machines without a GPU."""
+"""Settings of Hypothesis, and the tests that are left out: in CI parts of long tables, on machines without a GPU those for one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.sampling import left_out
 
 collect_ignore = ["nn/make_oracles.py"]  # a script, which needs PyTorch
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -38,7 +40,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         gc.unfreeze()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    unwanted = left_out(items)
+    if unwanted:
+        config.hook.pytest_deselected(items=[item for item in items if item in unwanted])
+        items[:] = [item for item in items if item not in unwanted]
     if importlib.util.find_spec("cupy") is None:
         for item in items:
             if item.get_closest_marker("gpu"):

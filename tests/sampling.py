@@ -1,19 +1,83 @@
-"""Shortens the longest tables of tests in CI, whose time is bounded; everywhere else they run whole."""
+"""Which tests run in CI, whose time is bounded: parts of the longest tables, another part with each commit.
+
+.ci/run asks for it by NNC_TESTS=part; otherwise all tests run.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TypeVar
+from zlib import crc32
+
+import pytest
 
 T = TypeVar("T")
+ROOT = Path(__file__).parents[1]
+
+SLOW = 3  # of tests marked `slow`, one in so many runs
+PARTS = {  # of the cases of each test function below a path, one in so many runs, and at least one
+    "tests/backends": 4,
+    "tests/backends/cuda": 6,
+    "tests/clients": 2,
+    "tests/commands": 4,
+    "tests/devices": 6,
+    "tests/devices/test_commands_on_": 20,
+    "tests/devices/test_suites_on_sim": 20,
+    "tests/graph": 2,
+    "tests/lower": 4,
+    "tests/nn": 3,
+    "tests/numpy": 3,
+    "tests/optim": 4,
+    "tests/programs": 3,
+    "tests/random": 4,
+    "tests/scipy": 4,
+    "tests/site": 3,
+    "tests/trace": 3,
+}
 
 
 def sampled(values: Sequence[T], step: int) -> Sequence[T]:
-    """Every `step`-th of some values where HYPOTHESIS_PROFILE is "ci", else all of them.
+    """Every `step`-th of some values in CI, else all of them; for cases that one test goes through.
 
     Args:
         values: cases of a test.
         step: 2 or more.
     """
-    return values[::step] if os.environ.get("HYPOTHESIS_PROFILE") == "ci" else values
+    return values[::step] if _in_ci() else values
+
+
+def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """The tests that do not run; none outside of CI."""
+    if not _in_ci():
+        return set()
+    seed = _commit()
+    groups = defaultdict[tuple[str, str], list[pytest.Item]](list)
+    for item in items:
+        groups[item.location[0], getattr(item, "originalname", item.name)].append(item)
+    found = set[pytest.Item]()
+    for (path, name), group in groups.items():
+        kept = -(-len(group) // _part(path))
+        found.update(sorted(group, key=lambda item: crc32(seed + item.nodeid.encode()))[kept:])
+        is_turn = crc32(seed + f"{path}::{name}".encode()) % SLOW == 0
+        found.update(item for item in group if item.get_closest_marker("slow") and not is_turn)
+    return found
+
+
+def _part(path: str) -> int:
+    """One in how many cases of a file runs."""
+    longest = max((start for start in PARTS if path.startswith(start)), key=len, default="")
+    return PARTS.get(longest, 1)
+
+
+def _in_ci() -> bool:
+    return os.environ.get("NNC_TESTS") == "part"
+
+
+def _commit() -> bytes:
+    """The commit that is tested; nothing where the tests are no part of a repository."""
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, check=False)
+    return done.stdout.strip()

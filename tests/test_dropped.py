@@ -101,6 +101,7 @@ def run_script(script: str, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.unguarded  # the guard has memory and code of its own for each program
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much memory is resident")
 def test_dropped_functions_give_memory_and_code_back(tmp_path: Path) -> None:
@@ -110,6 +111,7 @@ def test_dropped_functions_give_memory_and_code_back(tmp_path: Path) -> None:
     assert convolved[1] < 1_000_000  # a primitive of oneDNN has 0.1 MB of code and more
 
 
+@pytest.mark.slow
 @pytest.mark.unguarded  # the guard has memory and code of its own for each program
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much memory is resident")
 def test_dropped_functions_of_many_kinds_leave_bounded_memory(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ print(thread.is_alive(), child())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native", ["1", "0"])
 def test_parent_and_children_compile_and_run_though_another_thread_compiled(tmp_path: Path, native: str) -> None:
     assert printed(COMPILING, tmp_path, NNC_NATIVE=native) == ["5"] * 8 + ["False 5"]

@@ -131,6 +131,7 @@ def test_a_peer_that_is_close_is_timed_longer(jax: float, turns: int, monkeypatc
     assert [figure.steps for figure in outcome.figures] == [turns, turns, 2]
 
 
+@pytest.mark.slow
 def test_rows_run_agree_and_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "figures.json"
     names = ["eager-add", "eager-where", "eager-matmul"]

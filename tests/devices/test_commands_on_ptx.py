@@ -15,7 +15,6 @@ import nnc
 from nnc import dtypes
 from tests.commands.sample import Sample
 from tests.commands.test_contract import SAMPLES, over, rows, run
-from tests.sampling import sampled
 
 TOLERANCE = {2: 1e-2, 4: 3e-6, 8: 1e-12, 16: 1e-12}  # by bytes of a number
 
@@ -81,7 +80,7 @@ def test_a_compiled_command_has_the_results_of_the_cpu(row: Sample) -> None:
     check_near(row, found, wanted)
 
 
-@over(sampled(SAMPLES, 3))
+@over(SAMPLES)
 def test_an_eager_command_has_the_results_of_the_cpu(row: Sample) -> None:
     with nnc.default_device("ptx:0"):
         found = run(row, on_device(row.operands))

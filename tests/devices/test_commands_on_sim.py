@@ -13,7 +13,6 @@ import nnc.numpy as nnp
 from nnc import dtypes
 from tests.commands.sample import Sample
 from tests.commands.test_contract import SAMPLES, differentiable, differentiable_rows, over, rows, run
-from tests.sampling import sampled
 
 
 def on_device(values: Sequence[Any]) -> list[Any]:
@@ -27,7 +26,7 @@ def check_same(found: Sequence[Any], wanted: Sequence[Any], *, device: str = "si
         assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
 
 
-@over(sampled(SAMPLES, 2))
+@over(SAMPLES)
 def test_an_eager_command_has_the_results_of_the_cpu(row: Sample) -> None:
     with nnc.default_device("sim:0"):
         found = run(row, on_device(row.operands))

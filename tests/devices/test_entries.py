@@ -194,6 +194,7 @@ def test_graphs_that_are_launched_again_give_the_results_of_the_cpu(make: Callab
         assert bits(f(*nnc.device_put(arguments, "sim:0"))) == wanted  # other memory in each call
 
 
+@pytest.mark.slow
 def test_a_graph_is_launched_a_thousand_times_with_other_pointers() -> None:
     f = nnc.compile(lambda x, y: (nnp.sort(nnp.cumsum(x, axis=1) @ y), nnp.tanh(x).sum(0), nnp.sort(x)[1:]), streams=3)
     draw, device = np.random.default_rng(3), sim()

@@ -190,6 +190,7 @@ def test_a_forked_process_cannot_use_a_device_with_queued_work(use: Use) -> None
     assert np.array_equal(x, X + 1)  # the parent goes on
 
 
+@pytest.mark.slow
 def test_a_forked_process_can_drop_arrays_and_work_on_the_cpu() -> None:
     held = [there() + 1]
 

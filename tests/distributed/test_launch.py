@@ -73,6 +73,7 @@ def ended() -> dict[str, Ended]:
     return found
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_a_program_runs_on_the_ranks_asked_for_and_its_status_is_0(ended: dict[str, Ended]) -> None:
     assert ended["ends"].status == 0, ended["ends"].text

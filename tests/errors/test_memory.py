@@ -65,6 +65,7 @@ def test_sizes_that_no_memory_holds(name: str) -> None:
     assert "would have" in text and "bytes" in text and "test_memory.py:" in text and "\nFix: " in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOT_TO_BE_HAD)
 def test_results_that_the_system_gives_no_memory_for(name: str) -> None:
     with pytest.raises(MemoryError) as caught:

@@ -21,6 +21,7 @@ def last_number(text: str, words: str) -> float:
     return float(found[1])
 
 
+@pytest.mark.slow
 def test_gp_regression_predicts_patients_held_out(tmp_path: Path) -> None:
     done = run("gp_regression", tmp_path / "out", "--rows", "120", "--steps", "8")
     rows = table_below(done.stdout, "model")
@@ -30,6 +31,7 @@ def test_gp_regression_predicts_patients_held_out(tmp_path: Path) -> None:
     assert drawn["circle"] == 30 and drawn["polygon"] == 1 and drawn["polyline"] == 1
 
 
+@pytest.mark.slow
 def test_hmc_agrees_with_the_normal_approximation(tmp_path: Path) -> None:
     done = run("hmc", tmp_path / "out", "--draws", "150", "--warm-up", "100")
     rows = table_below(done.stdout, "weight")
@@ -49,6 +51,7 @@ def test_maml_adapts_better_than_ordinary_training(tmp_path: Path) -> None:
     assert shapes(tmp_path / "out" / "maml.svg")["polyline"] == 3
 
 
+@pytest.mark.slow
 def test_lora_learns_turned_digits_with_few_parameters(tmp_path: Path) -> None:
     done = run("lora", tmp_path / "out", "--steps", "120", "--adapting-steps", "80")
     before, whole, lora = table_below(done.stdout, "trained").values()
@@ -70,6 +73,7 @@ def test_the_two_gradients_of_an_implicit_layer_agree(tmp_path: Path) -> None:
     assert shapes(tmp_path / "out" / "implicit.svg")["polyline"] == 1
 
 
+@pytest.mark.slow
 def test_a_neural_ode_forecasts_better_than_no_change(tmp_path: Path) -> None:
     done = run("neural_ode", tmp_path / "out", "--steps", "8")
     rows = table_below(done.stdout, "rms error")

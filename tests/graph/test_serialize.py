@@ -138,6 +138,7 @@ def test_nested_and_shared_sub_graphs_come_back_nested_and_shared(squares: Graph
     assert to_json(back) == text
 
 
+@pytest.mark.slow
 def test_a_node_that_reads_seventy_thousand_others_comes_back(gather_all: Command) -> None:
     b = GraphBuilder()
     x = b.input((1,) * 33, "float32")

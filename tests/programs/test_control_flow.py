@@ -124,6 +124,7 @@ def agree(a: Any, b: Any) -> None:
         np.testing.assert_allclose(x, y, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.slow
 @given(program=_program)
 def test_values_and_derivatives_are_those_of_a_plain_run(program: Any) -> None:
     mine, plain = loss(run_nnc, program), loss(run_python, program)
@@ -146,6 +147,7 @@ def test_rows_are_those_of_plain_runs(program: Any) -> None:
     agree(total, wanted[0])
 
 
+@pytest.mark.slow
 @FEWER
 @given(program=_program)
 def test_second_derivatives_are_those_of_a_plain_run_in_every_order_of_modes(program: Any) -> None:

@@ -195,6 +195,7 @@ def differences(k: Any) -> Any:
     return np.stack([(exact(k * (1 + 1e-4 * e)) - exact(k * (1 - 1e-4 * e))) / 2e-4 for e in np.eye(3)], -1) / k
 
 
+@pytest.mark.slow
 def test_derivatives_through_steps_of_a_stiff_problem_are_finite_differences_compiled_and_mapped() -> None:
     want = differences(RATES)
     np.testing.assert_allclose(np.asarray(nnc.compile(nnc.jacfwd(reaction))(RATES)), want, rtol=1e-4)
@@ -223,6 +224,7 @@ def decayed(k: Any, first: Any = FIRST, end: Any = 2.0, begin: Any = 0.0, **opti
     return solve_ivp(lambda t, y: -k * y, (begin, 3), first, "BDF", t_eval=nnp.stack([end]), **options).y.sum()
 
 
+@pytest.mark.slow
 def test_derivatives_of_second_order_by_times_and_of_the_adjoint_equation_are_those_of_the_known_solution() -> None:
     end, begin = np.float64(2), np.float64(0)
     value = FIRST * np.exp(-2 * RATE)

@@ -118,6 +118,7 @@ def test_a_crash_is_found_in_a_process_of_its_own(tmp_path: Path, monkeypatch: p
     assert "crash: the process died" in only_finding(report) and "crashing" in report.findings[0]
 
 
+@pytest.mark.slow
 def test_a_process_that_gives_no_answer_shows_where_it_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "waiting_plugin.py").write_text(
         "import time\n"

@@ -16,7 +16,6 @@ from nnc.commands.windows import window_shape
 from nnc.graph import command, reference
 from tests.backends.cpu.against_reference import values
 from tests.backends.cuda.against_reference import Case, check, check_on_device, placed
-from tests.sampling import sampled
 
 FEW = settings(max_examples=settings.default.max_examples // 4)
 KINDS = ["int8", "uint64", "float16", "bfloat16", "float32", "float64"]
@@ -53,7 +52,7 @@ GEOMETRIES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", sampled(KINDS, 2))
+@pytest.mark.parametrize("kind", KINDS)
 def test_windows_of_every_dtype(kind: str) -> None:
     found = [
         case

@@ -12,10 +12,9 @@ from tests.commands.sample import Sample
 from tests.commands.test_contract import SAMPLES, run
 from tests.devices.cuda.machine import Machine
 from tests.devices.test_commands_on_ptx import check_near
-from tests.sampling import sampled
 
 
-@pytest.mark.parametrize("row", sampled(SAMPLES, 4), ids=str)
+@pytest.mark.parametrize("row", SAMPLES, ids=str)
 def test_a_compiled_command_has_the_results_of_the_cpu(row: Sample, machine: Machine) -> None:
     def function(*operands: Any) -> tuple[Any, ...]:
         return run(row, operands)

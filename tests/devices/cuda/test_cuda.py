@@ -27,12 +27,11 @@ from tests.devices.cuda.machine import Machine
 from tests.devices.test_programs_on_sim import arguments_of
 from tests.devices.test_ptx import check_close, lowered
 from tests.golden.programs import PROGRAMS, Program
-from tests.sampling import sampled
 
 X = np.random.default_rng(0).normal(size=(6, 40)).astype(np.float32)
 
 
-@pytest.mark.parametrize("make", sampled(PROGRAMS, 2), ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", PROGRAMS, ids=lambda make: make.__name__)
 def test_a_program_has_the_results_of_the_cpu_in_every_call(make: Callable[[], Program], machine: Machine) -> None:
     program = make()
     arguments = arguments_of(program)

@@ -41,6 +41,7 @@ def test_orders_broadcast_and_map() -> None:
     np.testing.assert_allclose(nnc.vmap(lambda k: sp.expn(k, x))(n), want, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_derivatives_agree_with_differences() -> None:
     x = np.array([0.3, 1.2, 4.0])
     check_grads(sp.exp1, (x,), order=2)

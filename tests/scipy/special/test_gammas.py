@@ -51,6 +51,7 @@ def test_beta_functions_agree_with_scipy_at_poles_and_infinities() -> None:
     assert sp.betaln is nnp.betaln
 
 
+@pytest.mark.slow
 def test_derivatives_agree_with_differences() -> None:
     x = np.array([0.3, 1.7, 9.2, -0.6])
     check_grads(sp.gamma, (x,), order=2)

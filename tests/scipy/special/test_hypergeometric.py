@@ -13,11 +13,13 @@ from nnc.testing import check_grads
 from tests.scipy.special.checks import check_derivatives, check_stored
 
 
+@pytest.mark.slow
 def test_values_and_derivatives_by_all_operands_have_all_digits() -> None:
     check_stored(sp.hyp1f1, "hyp1f1", 200)
     check_derivatives(sp.hyp1f1, "hyp1f1", {"1,0,0": 60, "0,1,0": 60, "0,0,1": 60, "2,0,0": 300})
 
 
+@pytest.mark.slow
 def test_gausss_function_and_its_derivatives_by_all_operands_have_all_digits() -> None:
     check_stored(sp.hyp2f1, "hyp2f1", 2000)
     orders = {"1,0,0,0": 60, "0,1,0,0": 60, "0,0,1,0": 60, "0,0,0,1": 60}

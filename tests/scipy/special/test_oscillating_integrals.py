@@ -31,6 +31,7 @@ def test_dawsons_function_agrees_with_scipy() -> None:
     check_same(sp.dawsn, scipy.special.dawsn, [*EDGES, 1e200], ulps=4)
 
 
+@pytest.mark.slow
 def test_derivatives_agree_with_differences() -> None:
     x = np.array([0.3, 2.0, 4.5])
     check_grads(sp.sici, (x,), order=2)

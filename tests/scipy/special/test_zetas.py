@@ -13,6 +13,7 @@ from nnc.testing import check_grads
 from tests.scipy.special.checks import check_derivatives, check_stored
 
 
+@pytest.mark.slow
 def test_values_and_derivatives_of_both_functions_have_all_digits() -> None:
     check_stored(sp.zeta, "zeta", 10)
     check_derivatives(sp.zeta, "zeta", {"1,0": 20, "0,1": 20, "2,0": 40})

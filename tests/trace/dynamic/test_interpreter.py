@@ -450,6 +450,7 @@ def test_no_grad_records_nothing(g: nnc.DynamicGraph) -> None:
     assert other.bookkeeping() == (1, 2) and not z.constant
 
 
+@pytest.mark.slow
 def test_a_chain_of_twenty_thousand_operations_comes_and_goes(g: nnc.DynamicGraph) -> None:
     x = g.variable(1.0)
     y = x
@@ -492,6 +493,7 @@ def check_constant_memory(step: Callable[[], object]) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_thousands_of_evaluations_hold_constant_memory(g: nnc.DynamicGraph) -> None:
     w = g.variable(np.ones((8, 40), np.float32))
     rng = np.random.default_rng(0)
@@ -505,6 +507,7 @@ def test_thousands_of_evaluations_hold_constant_memory(g: nnc.DynamicGraph) -> N
     assert g.bookkeeping() == (0, 1)
 
 
+@pytest.mark.slow
 def test_thousands_of_training_steps_hold_constant_memory(g: nnc.DynamicGraph) -> None:
     w = g.variable(np.ones(200, np.float32))
     optimizer = nnc.optim.sgd(0.01)
