@@ -20,23 +20,23 @@ ROOT = Path(__file__).parents[1]
 
 SLOW = 3  # of tests marked `slow`, one in so many runs
 PARTS = {  # of the cases of each test function below a path, one in so many runs, and at least one
-    "tests/backends": 4,
-    "tests/backends/cuda": 6,
+    "tests/backends": 6,
     "tests/clients": 2,
     "tests/commands": 4,
-    "tests/devices": 6,
+    "tests/devices": 10,
     "tests/devices/test_commands_on_": 20,
-    "tests/devices/test_suites_on_sim": 20,
-    "tests/graph": 2,
-    "tests/lower": 4,
-    "tests/nn": 3,
-    "tests/numpy": 3,
+    "tests/devices/test_suites_on_sim": 40,
+    "tests/examples": 3,
+    "tests/graph": 3,
+    "tests/lower": 6,
+    "tests/nn": 4,
+    "tests/numpy": 4,
     "tests/optim": 4,
-    "tests/programs": 3,
+    "tests/programs": 4,
     "tests/random": 4,
-    "tests/scipy": 4,
+    "tests/scipy": 6,
     "tests/site": 3,
-    "tests/trace": 3,
+    "tests/trace": 4,
 }
 
 

@@ -39,6 +39,7 @@ def test_processes_compute_the_results_of_one(name: str, number: int) -> None:
     assert not failures(number)[name], failures(number)[name]
 
 
+@pytest.mark.slow
 def test_a_restart_gives_the_bits_of_an_uninterrupted_run(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     command = [sys.executable, "-m", "nnc.distributed", "run", "-n", "2", "--restarts", "1"]

@@ -23,6 +23,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.
     return out, run("digits", out, "--epochs", "6", check=False)
 
 
+@pytest.mark.slow
 def test_a_few_passes_read_most_held_out_digits(trained: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     _, done = trained
     assert done.returncode == 0, done.stderr

@@ -98,6 +98,7 @@ def test_thirty_three_axes_and_sizes_beyond_32_bits_are_ordinary() -> None:
     assert first_overlap([*rest, Box((2,) * 32 + (2**40 - 1,), (1,) * 33)]) is not None
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_parts_in_a_row_or_a_grid_are_checked_quickly() -> None:
     row = [Box((2**33 * i, 0), (2**33, 5)) for i in reversed(range(100_000))]
     assert first_overlap(row) is None and covers(row, (2**33 * 100_000, 5))

@@ -39,6 +39,7 @@ def test_both_tails_add_up_to_one() -> None:
     np.testing.assert_allclose(sp.betainc(a, b, x) + sp.betainc(b, a, 1 - x), 1, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_the_complement_is_scipys_in_all_regions_and_keeps_its_digits_near_0() -> None:
     rng = np.random.default_rng(6)
     a, b = 10 ** rng.uniform(-3, 4, (2, 600))
