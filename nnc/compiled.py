@@ -93,7 +93,8 @@ def compile(
         memory_budget: bytes, or a text such as "2GiB", that the memory plan must fit into: values are recomputed
             rather than kept until it does.
         streams: how many threads may run steps that do not depend on each other, which takes more memory; "auto" is
-            one, unless long steps that are independent pay for more.
+            one, unless long steps that are independent pay for more. With 2 or more, one thread does nothing but wait for other
+            processes (`nnc.distributed`).
         autotune: where several backends have a kernel, measure them on made-up data and keep the choice, also on disk
             (in NNC_CACHE_DIR).
         contract: products that are only added are rounded once, together with the sum (one instruction, as XLA has it),

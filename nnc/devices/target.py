@@ -64,6 +64,8 @@ class Schedule:
         saved_part: part of a call that several streams must save.
         heavy_seconds: seconds that a step must take to leave the first stream.
         light_seconds: seconds that a step may take to leave it: a longer one fills the whole machine.
+        message_seconds: seconds that the shortest message between processes takes.
+        message_bytes_per_second: bytes that a long one reads and writes in a second.
         streams: streams that a program may have where nobody says how many; 0: one for each processor that kernels leave idle.
     """
 
@@ -75,6 +77,8 @@ class Schedule:
     saved_seconds: float
     saved_part: float
     heavy_seconds: float
+    message_seconds: float
+    message_bytes_per_second: float
     light_seconds: float = math.inf
     streams: int = 0
 

@@ -11,6 +11,7 @@ import re
 import tempfile
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from tests.trace.core.test_collectives import EXPECTED, OPS
 P = PartitionSpec
 CHECKS: dict[str, Callable[[], None]] = {}
 WRAPS: tuple[Any, ...] = (lambda f: f, nnc.compile)
+STREAMS = partial(nnc.compile, streams=2)  # messages have a thread of their own
 
 
 def check(run: Callable[[], None]) -> Callable[[], None]:
@@ -171,7 +173,7 @@ def training_is_training_on_the_whole_batch() -> None:
     optimizer = nnc.optim.chain(nnc.optim.clip_by_global_norm(0.5), nnc.optim.adam(1e-2))
     step = training_step(optimizer)
     model = network()
-    for wrap in WRAPS:
+    for wrap in (STREAMS, *WRAPS):
         many, one = wrap(data_parallel(step, batch_argnums=(2, 3))), wrap(step)
         a = b = (model, optimizer.init(model))
         for _ in range(3):

@@ -36,6 +36,11 @@ class World:
         everyone = mpi.COMM_WORLD
         if everyone.size == 1:
             return World(mpi, 0, 1, None)
+        if mpi.Query_thread() < mpi.THREAD_SERIALIZED:  # programs of several streams send from a thread of their own
+            raise user_error(
+                BackendError, _WHERE, "MPI was initialised for one thread of each process.",
+                fix='leave mpi4py.rc.thread_level as it is, or set it to "serialized".',
+            )  # fmt: skip
         neighbours = everyone.Split_type(mpi.COMM_TYPE_SHARED)
         if not Options.from_environment().kernel_threads:
             threads().set(max(1, first_number() // neighbours.size))

@@ -13,6 +13,8 @@ GPU_SCHEDULE = Schedule(
     saved_seconds=4e-6,  # two kernels: less is not seen beside the launches
     saved_part=0.05,
     heavy_seconds=0.0,  # streams hold no thread and no lock
+    message_seconds=2e-5,  # not measured: the launch of a kernel on each device, and a way through their links
+    message_bytes_per_second=1e11,  # not measured: links between GPUs of one machine
     light_seconds=1e-5,  # 25 MB at full speed: such a kernel has a thread for each that the device can hold
     streams=4,  # small kernels of more chains are rare, and each stream is an event more in each call
 )

@@ -47,6 +47,8 @@ X86 = Target(
         saved_seconds=1e-3,
         saved_part=0.2,
         heavy_seconds=1e-3,  # shorter kernels hold Python's lock for much of their time
+        message_seconds=4e-6,  # a sum of 4 floats of two processes on one machine
+        message_bytes_per_second=5e9,  # a sum of 1 MiB there takes 0.4 ms
     ),
     fusion=Fusion(
         row_elements=1 << 15,  # more would not stay in the cache

@@ -6,7 +6,15 @@ from nnc.commands.control import PRINTED
 from nnc.graph import Graph, register_pass
 from nnc.lower.passes.memory.order import Description
 from nnc.lower.plan.costs import node_cost
-from nnc.lower.plan.schedule.assign import choose_streams, costs_of, estimate_seconds, is_affordable, most_streams
+from nnc.lower.plan.schedule.accesses import is_message
+from nnc.lower.plan.schedule.assign import (
+    MESSAGES,
+    choose_streams,
+    costs_of,
+    estimate_seconds,
+    is_affordable,
+    most_streams,
+)
 from nnc.lower.plan.views import runs
 from nnc.options import Options
 
@@ -36,9 +44,16 @@ def interleave(graph: Graph, options: Options) -> Graph:
 
     device_costs = costs_of(options)
     costs = [node_cost(node) if runs(node, description.views) else None for node in graph.nodes]
-    seconds = [0.0 if cost is None else estimate_seconds(cost.flops, cost.nbytes, device_costs) for cost in costs]
-    must_stay = [bool(node.graphs) and node.command not in PRINTED for node in graph.nodes]
-    schedule = choose_streams(find_before, seconds, must_stay, options)
+    sends = [is_message(node.command, node.params) for node in graph.nodes]
+    seconds = [
+        0.0 if cost is None else estimate_seconds(cost.flops, cost.nbytes, device_costs, to_others)
+        for cost, to_others in zip(costs, sends, strict=True)
+    ]
+    pinned = [
+        MESSAGES if to_others else 0 if node.graphs and node.command not in PRINTED else None
+        for node, to_others in zip(graph.nodes, sends, strict=True)
+    ]
+    schedule = choose_streams(find_before, seconds, pinned, options)
     if len(schedule.streams) == 1:
         return graph
     order = sorted(range(len(graph.nodes)), key=lambda i: schedule.planned[i][0])

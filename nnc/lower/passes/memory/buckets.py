@@ -27,8 +27,8 @@ BUCKET_BYTES = 1 << 21  # bytes of a bucket; see above
 def buckets(graph: Graph, options: Options) -> Graph:
     """Joins sums, or other reductions element by element, over the same processes, as long as they fit a bucket.
 
-    Only reductions that do not depend on one another are joined. A bucket stands where its last operand is made, and the nodes that
-    read earlier ones move behind it; nodes with effects keep their order.
+    Only reductions that do not depend on one another are joined. Each stands where its operand is made, a bucket where the last one
+    is, and the nodes that read earlier ones move behind it; other nodes with effects keep their order.
 
     Requires: `pvary` nodes are gone, else equal operands are not seen to be.
     Ensures:  two reductions of a kind that are independent of each other and fit a bucket together, with those between, are one.
@@ -51,13 +51,29 @@ class _Item:
 
 class _Buckets(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
-        nodes = [self.renew(node, {}) for node in graph.nodes]
+        nodes = _early([self.renew(node, {}) for node in graph.nodes])
         groups = [group for group in _groups(nodes) if len(group) > 1]
         if groups:
             nodes = _in_order(nodes, groups)
         if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
             return graph
         return graph.update(nodes=tuple(nodes))
+
+
+def _is_reduction(node: Node) -> bool:
+    """Whether a node reduces element by element between processes."""
+    return bool(by_elements.get(node.command, False) and node.params.get("stride", 0))
+
+
+def _early(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes with each reduction behind the node that makes its operand."""
+    places: dict[Symbol, int] = {}
+    keys: list[tuple[int, bool]] = []
+    for i, node in enumerate(nodes):
+        sends = _is_reduction(node)
+        keys.append((max((places.get(symbol, -1) for symbol in node.inputs), default=-1) if sends else i, sends))
+        places.update(dict.fromkeys(node.outputs, keys[-1][0]))
+    return [nodes[i] for i in sorted(range(len(nodes)), key=keys.__getitem__)]
 
 
 def _groups(nodes: Sequence[Node]) -> list[list[Node]]:
@@ -70,7 +86,7 @@ def _groups(nodes: Sequence[Node]) -> list[list[Node]]:
     groups: list[list[Node]] = []
     for node in nodes:
         level = max((levels.get(symbol, 0) for symbol in node.inputs), default=0)
-        if by_elements.get(node.command, False) and node.params.get("stride", 0):
+        if _is_reduction(node):
             key = node.command, node.params["size"], node.params["stride"], node.outputs[0].dtype, level
             group = open_groups.get(key)
             if group is None or _bytes([*group, node]) > BUCKET_BYTES:

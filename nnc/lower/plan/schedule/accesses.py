@@ -6,10 +6,12 @@ memory are of this kind. Effects and tapes, which have no address, get a place o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nnc.commands.rules import SILENT_EFFECTS, effect
+from nnc.graph import Command
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Branches, Kind, Loop, Planned, Step, View
 
@@ -42,6 +44,11 @@ def has_effect(step: Step) -> bool:
     inner = (node.command for graph in step.graphs for node in graph.walk())
     kinds = {effect.get(command, None) for command in (step.command, *inner)}
     return bool(kinds - {None, *SILENT_EFFECTS})
+
+
+def is_message(command: Command, params: Mapping[str, Any]) -> bool:
+    """Whether a command waits for other processes."""
+    return effect.get(command, None) == "collective" and bool(params.get("stride", 0))
 
 
 def _touched(planned: Planned, top: Step) -> Iterator[Access]:

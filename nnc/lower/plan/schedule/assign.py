@@ -1,14 +1,16 @@
 """Assigns steps to streams: list scheduling by the longest path that is left, on numbers alone.
 
 The ready step with the longest chain of work behind it goes where it can begin first (heterogeneous earliest finish time: Topcuoglu
-et al., 2002, on equal processors); reading a buffer that another stream wrote costs a signal. Same steps, same schedule,
-everywhere. O((steps + dependencies) · streams).
+et al., 2002, on equal processors); where there are messages to other processes, a step that leads to one comes before all others.
+Reading a buffer that another stream wrote costs a signal. Same steps, same schedule, everywhere. O((steps +
+dependencies) · streams).
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from math import inf
 
 from nnc.devices import CPU
 from nnc.devices.cpu import cpu_target
@@ -25,6 +27,8 @@ _ROOM, _SPARE = (
 )  # the order, and then the lives of buffers, may each take so many times the memory, or bytes more
 
 Before = Sequence[Sequence[int]]
+Pinned = Sequence[int | None]  # for each step the stream in which it must run
+MESSAGES = 1  # the stream of messages to other processes, whose thread waits for them while others compute
 
 
 def costs_of(options: Options) -> Costs:
@@ -32,10 +36,12 @@ def costs_of(options: Options) -> Costs:
     return _SCHEDULE if options.device == CPU else GPU_SCHEDULE
 
 
-def estimate_seconds(flops: int, nbytes: int, costs: Costs = _SCHEDULE) -> float:
+def estimate_seconds(flops: int, nbytes: int, costs: Costs = _SCHEDULE, sends: bool = False) -> float:
     """About how long a kernel of so many operations takes on one core, or on a device with other `costs`, if it reads and writes so
-    many bytes.
+    many bytes; or a message to other processes.
     """
+    if sends:
+        return costs.message_seconds + nbytes / costs.message_bytes_per_second
     return costs.call_seconds + max(flops / costs.flops_per_second, nbytes / costs.bytes_per_second)
 
 
@@ -60,7 +66,7 @@ def is_affordable(options: Options, given: int, wanted: int) -> bool:
 
 
 def choose_streams(
-    find_before: Callable[[], Before], seconds: Sequence[float], must_stay: Sequence[bool], options: Options
+    find_before: Callable[[], Before], seconds: Sequence[float], pinned: Pinned, options: Options
 ) -> Schedule:
     """The schedule that `options.streams` asks for.
 
@@ -71,24 +77,24 @@ def choose_streams(
     Args:
         find_before: finds the steps that each must follow.
         seconds: how long each takes.
-        must_stay: which run in stream 0.
+        pinned: the streams in which steps must run.
     """
     one, count, costs = _recorded(seconds), most_streams(options), costs_of(options)
     if count == 1:
         return one
     if options.streams != "auto":
-        return assign(find_before(), seconds, must_stay, count, costs.signal_seconds)
+        return assign(find_before(), seconds, pinned, count, costs.signal_seconds)
     may_leave = [costs.heavy_seconds <= time <= costs.light_seconds for time in seconds]
-    must_stay = [stays or not leaves for stays, leaves in zip(must_stay, may_leave, strict=True)]
-    if all(must_stay) or sum(seconds) - max(seconds) < costs.saved_seconds:
+    pinned = [0 if at is None and not leaves else at for at, leaves in zip(pinned, may_leave, strict=True)]
+    if set(pinned) <= {0} or sum(seconds) - max(seconds) < costs.saved_seconds:
         return one
-    found = assign(find_before(), seconds, must_stay, count, costs.signal_seconds)
+    found = assign(find_before(), seconds, pinned, count, costs.signal_seconds)
     saved = one.seconds - found.seconds
     return found if saved >= max(costs.saved_seconds, costs.saved_part * one.seconds) else one
 
 
 def assign(
-    before: Before, seconds: Sequence[float], must_stay: Sequence[bool], streams: int,
+    before: Before, seconds: Sequence[float], pinned: Pinned, streams: int,
     signal_seconds: float = _SCHEDULE.signal_seconds,
 ) -> Schedule:  # fmt: skip
     """The list schedule of steps on so many streams at most.
@@ -96,14 +102,17 @@ def assign(
     Args:
         before: the steps that each must follow.
         seconds: how long each takes.
-        must_stay: which run in the first stream.
+        pinned: the streams in which steps must run, 0 or MESSAGES; None: any but the stream of messages.
         streams: how many there may be.
         signal_seconds: how long a stream waits for another one's signal.
     """
     left = _longest_paths(before, seconds)
     planned = [(0.0, 0.0)] * len(before)
     order: list[list[int]] = [[]]  # of the streams that have steps, and one that has none yet
-    free = [0.0]
+    sends = streams > 1 and MESSAGES in pinned
+    if sends:
+        order += [[] for _ in range(MESSAGES, min(streams, MESSAGES + 2))]
+    free = [0.0] * len(order)
     stream_of = [0] * len(before)
 
     def start(step: int, stream: int) -> float:
@@ -111,7 +120,10 @@ def assign(
         return max(free[stream], max(known, default=0.0))
 
     def place(step: int) -> None:
-        begin, stream = min((start(step, k), k) for k in range(1 if must_stay[step] else len(order)))
+        at = pinned[step]
+        fixed = at if sends or at != MESSAGES else 0
+        places = [fixed] if fixed is not None else [k for k in range(len(order)) if not sends or k != MESSAGES]
+        begin, stream = min((start(step, k), k) for k in places)
         stream_of[step], planned[step] = stream, (begin, begin + seconds[step])
         free[stream] = begin + seconds[step]
         order[stream].append(step)
@@ -119,7 +131,8 @@ def assign(
             order.append([])
             free.append(0.0)
 
-    placed = _visit(before, lambda step: (-left[step], step), place)
+    until = _until_messages(before, seconds, pinned) if sends else [0.0] * len(before)
+    placed = _visit(before, lambda step: (until[step], -left[step], step), place)
     used = [steps for k, steps in enumerate(order) if steps or not k]
     return Schedule(tuple(map(tuple, used)), find_signals(before, used, placed), tuple(planned))
 
@@ -143,7 +156,21 @@ def _longest_paths(before: Before, seconds: Sequence[float]) -> list[float]:
     return left
 
 
-def _visit(before: Before, priority: Callable[[int], tuple[float, int]], visit: Callable[[int], None]) -> list[int]:
+def _until_messages(before: Before, seconds: Sequence[float], pinned: Pinned) -> list[float]:
+    """For each step the time of the shortest chain that begins with it and leads to a message; infinite where none does.
+
+    Messages that set out early travel while other steps compute.
+    """
+    until = [0.0 if at == MESSAGES else inf for at in pinned]
+    for step in reversed(range(len(seconds))):
+        for i in before[step]:
+            until[i] = min(until[i], seconds[i] + until[step])
+    return until
+
+
+def _visit(
+    before: Before, priority: Callable[[int], tuple[float, float, int]], visit: Callable[[int], None]
+) -> list[int]:
     """Visits all steps, each after the steps before it, and of the steps that are ready the one of the least priority."""
     waiting = [len(steps) for steps in before]
     following: list[list[int]] = [[] for _ in before]
@@ -154,7 +181,7 @@ def _visit(before: Before, priority: Callable[[int], tuple[float, int]], visit: 
     heapq.heapify(ready)
     visited = []
     while ready:
-        _, step = heapq.heappop(ready)
+        *_, step = heapq.heappop(ready)
         visit(step)
         visited.append(step)
         for j in following[step]:

@@ -9,8 +9,15 @@ from itertools import accumulate
 from nnc.commands.control import PRINTED
 from nnc.lower.plan.costs import step_bytes, step_flops
 from nnc.lower.plan.liveness import Timeline, join, max_live, walk
-from nnc.lower.plan.schedule.accesses import has_effect, step_accesses
-from nnc.lower.plan.schedule.assign import choose_streams, costs_of, estimate_seconds, is_affordable, most_streams
+from nnc.lower.plan.schedule.accesses import has_effect, is_message, step_accesses
+from nnc.lower.plan.schedule.assign import (
+    MESSAGES,
+    choose_streams,
+    costs_of,
+    estimate_seconds,
+    is_affordable,
+    most_streams,
+)
 from nnc.lower.plan.schedule.dependencies import find_dependencies
 from nnc.lower.plan.schedule.types import Schedule
 from nnc.lower.plan.stages import Bound, Intervals, Kind, Loop, Planned, Step
@@ -21,9 +28,15 @@ def make_schedule(planned: Planned, options: Options) -> Schedule:
     """The schedule that `options.streams` asks for; steps that touch the same bytes keep their recorded order."""
     steps = planned.bound.steps
     costs = costs_of(options)
-    seconds = [estimate_seconds(step_flops(step), step_bytes(step), costs) for step in steps]
-    must_stay = list(map(is_pinned, steps))
-    return choose_streams(lambda: find_dependencies(step_accesses(planned)), seconds, must_stay, options)
+    sends = [is_message(step.command, step.params) for step in steps]
+    pinned = [
+        MESSAGES if to_others else 0 if is_pinned(step) else None for step, to_others in zip(steps, sends, strict=True)
+    ]
+    seconds = [
+        estimate_seconds(step_flops(step), step_bytes(step), costs, to_others)
+        for step, to_others in zip(steps, sends, strict=True)
+    ]
+    return choose_streams(lambda: find_dependencies(step_accesses(planned)), seconds, pinned, options)
 
 
 def concurrent_lives(bound: Bound, options: Options) -> tuple[Intervals, ...]:
@@ -60,7 +73,7 @@ def _live_bytes(bound: Bound, intervals: Sequence[Intervals]) -> int:
 
 
 def is_pinned(step: Step) -> bool:
-    """Whether a step must run in the thread that called: it has an effect, or runs users' rules, or may never end.
+    """Whether a step, if no message, must run in the thread that called: it has an effect, or runs users' rules, or may never end.
 
     The caller can be interrupted while it runs; other threads cannot.
     """

@@ -12,14 +12,14 @@ import nnc
 import nnc.numpy as nnp
 from nnc.lower.plan.schedule import assign as assign_module
 from nnc.lower.plan.schedule.accesses import Access
-from nnc.lower.plan.schedule.assign import assign, choose_streams, find_signals
+from nnc.lower.plan.schedule.assign import MESSAGES, assign, choose_streams, find_signals
 from nnc.lower.plan.schedule.dependencies import find_dependencies
 from nnc.lower.plan.schedule.types import Schedule, Signal
 from nnc.options import Options
 from tests.figures import set_figures
 from tests.lower.plan.schedule.tools import compiled, two_chains
 
-FREE = [False] * 20
+FREE: list[int | None] = [None] * 20
 
 
 def fork_and_join(length: int) -> list[tuple[int, ...]]:
@@ -56,9 +56,22 @@ def test_short_steps_are_not_worth_a_signal() -> None:
 
 
 def test_steps_that_must_stay_run_in_the_first_stream() -> None:
-    must_stay = [False, True, True, True, True, True, True, False]
-    schedule = assign(fork_and_join(3), [1.0] * 8, must_stay, 2)
+    pinned = [None, 0, 0, 0, 0, 0, 0, None]
+    schedule = assign(fork_and_join(3), [1.0] * 8, pinned, 2)
     assert all(schedule.stream_of[i] == 0 for i in range(1, 7))
+
+
+def test_messages_travel_in_a_stream_of_their_own_while_the_next_gradient_is_computed() -> None:
+    # a backward pass: errors 0, 1, 2, each with its gradient 3, 4, 5, then messages 6, 7, 8 and updates 9, 10, 11
+    before = [(), (0,), (1,), (0,), (1,), (2,), (3,), (4, 6), (5, 7), (6,), (7,), (8,)]
+    pinned = [None] * 6 + [MESSAGES] * 3 + [None] * 3
+    two = assign(before, [1.0] * 12, pinned, 2)
+    assert two.streams == ((0, 3, 1, 4, 2, 5, 9, 10, 11), (6, 7, 8))
+    assert two.planned[6][0] == pytest.approx(2, abs=0.01) and two.seconds == pytest.approx(9, abs=0.01)
+    assert {(s.before, s.after) for s in two.signals} == {(3, 6), (4, 7), (5, 8), (6, 9), (7, 10), (8, 11)}
+    three = assign(before, [1.0] * 12, pinned, 3)
+    assert three.streams[1] == (6, 7, 8) and len(three.streams) == 3 and three.seconds < two.seconds
+    assert len(assign(before, [1.0] * 12, pinned, 1).streams) == 1
 
 
 @st.composite
@@ -92,7 +105,7 @@ def test_every_step_runs_once_and_follows_those_before_it(
     problem: tuple[list[tuple[int, ...]], list[float]], streams: int
 ) -> None:
     before, seconds = problem
-    schedule = assign(before, seconds, [False] * len(before), streams)
+    schedule = assign(before, seconds, [None] * len(before), streams)
     assert 1 <= len(schedule.streams) <= streams
     assert sorted(i for steps in schedule.streams for i in steps) == list(range(len(before)))
     for step, done in enumerate(reached(schedule)):
@@ -103,7 +116,7 @@ def test_every_step_runs_once_and_follows_those_before_it(
         fewer = Schedule(schedule.streams, signals, schedule.planned)
         assert signal.before not in reached(fewer)[signal.after]
         assert schedule.stream_of[signal.before] != schedule.stream_of[signal.after]
-    assert schedule == assign(before, seconds, [False] * len(before), streams)
+    assert schedule == assign(before, seconds, [None] * len(before), streams)
 
 
 def test_a_signal_that_follows_from_others_is_left_out() -> None:

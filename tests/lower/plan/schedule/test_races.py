@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import hypothesis.strategies as st
@@ -12,11 +12,15 @@ from hypothesis import given
 import nnc
 import nnc.numpy as nnp
 from nnc.errors import InternalError
+from nnc.lower.pipeline import plan
 from nnc.lower.plan.schedule.accesses import Access
+from nnc.lower.plan.schedule.make import make_schedule
 from nnc.lower.plan.schedule.races import check_schedule, find_race, happened_before
 from nnc.lower.plan.schedule.types import Schedule, Signal
 from nnc.lower.plan.stages import Kind, Planned
 from nnc.lower.program.program import Program
+from nnc.options import Options
+from nnc.trace.core.named import stage_named
 from tests.lower.plan.schedule.tools import compiled, random_schedule, two_chains
 
 
@@ -155,3 +159,40 @@ def test_a_race_is_found_where_no_path_of_signals_leads_from_a_step_to_a_conflic
     assert clocks is not None
     found = find_race(accesses, schedule, clocks)
     assert found in racing if racing else found is None
+
+
+def data_parallel_step() -> Planned:
+    """The plan of a step of one of two processes, whose gradients travel one by one."""
+    sizes = [64, 800, 800, 800, 10]
+
+    def step(*values: Any) -> Any:
+        x, y, *w = values
+
+        def loss(w: Any) -> Any:
+            h = x
+            for each in w[:-1]:
+                h = nnp.tanh(h @ each)
+            return nnp.mean((h @ w[-1] - y) ** 2)
+
+        return [a - 0.1 * b for a, b in zip(w, nnc.grad(loss)(w), strict=True)]
+
+    arrays = [nnp.zeros((2, 16, 64)), nnp.zeros((2, 16, 10)), *map(nnp.zeros, pairwise(sizes))]
+    staged, _ = stage_named(step, "data", 2, arrays, [True, True] + [False] * 4, means=True, stride=1)
+    return plan(staged.graph, Options(streams=2, verify_passes=True))
+
+
+def test_messages_travel_while_the_backward_pass_goes_on_and_every_wait_is_needed() -> None:
+    planned = data_parallel_step()
+    schedule = make_schedule(planned, Options(streams=2))
+    check_schedule(planned, schedule)
+    names = [step.command.name for step in planned.bound.steps]
+    messages = [i for i, name in enumerate(names) if name == "psum"]
+    assert schedule.streams[1] == tuple(messages) and len(messages) == 4
+    end = max(schedule.planned[i][1] for i, name in enumerate(names) if name == "dot")
+    assert [schedule.planned[i][0] < end for i in messages[:-1]] == [True] * 3
+    for i in messages:
+        waits = [s for s in schedule.signals if s.before == i]
+        assert waits
+        for dropped in waits:
+            with pytest.raises(InternalError, match="race"):
+                check_schedule(planned, replace(schedule, signals=tuple(s for s in schedule.signals if s != dropped)))
