@@ -1,7 +1,8 @@
 """Kernels of collectives: MPI's functions, called from compiled programs by their addresses, else from Python through mpi4py.
 
-Elements are moved as bytes. Sums are MPI's where it has the dtype. MPI knows neither float16 nor bfloat16, and leaves the maximum
-of NaN open: of these, all values are gathered and joined here, sums in float32 and rounded once, in the order of the places.
+Elements are moved as bytes. Sums are MPI's where it has the dtype, extrema where there is no NaN. MPI knows neither float16 nor
+bfloat16, and leaves the maximum of NaN open: of these, all values are gathered and joined here, sums in float32 and rounded once,
+in the order of the places.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nnc import dtypes
 from nnc.backends.mpi.board import ENTERED, LEFT, SITE, Board, Site
 from nnc.backends.mpi.world import communicator, known_world
 from nnc.commands import collective
@@ -26,6 +28,7 @@ BACKEND = "mpi"
 Params = Mapping[str, Any]
 Arrays = Sequence[NDArray]
 _MOST = 2**31 - 1  # elements or bytes of one call: MPI counts them in 32 bits
+_STATE = 64  # bytes for an MPI_Status, which has 20 to 32
 _BOARD = "nnc_board"  # the name of the first number of this process on the board
 _NAMES = {
     "int8": "INT8_T", "int16": "INT16_T", "int32": "INT32_T", "int64": "INT64_T", "uint8": "UINT8_T", "uint16": "UINT16_T",
@@ -167,30 +170,43 @@ class _Call:
         """The argument for a datatype."""
         return self.handle(getattr(self._mpi, _NAMES[dtype.name]))
 
+    def place(self, number: int | None) -> str:
+        """The argument for a place along the axis; None for none."""
+        return f"i32 {self._mpi.PROC_NULL if number is None else number}"
+
+    @property
+    def rank(self) -> int:
+        """The number of this process along the axis."""
+        return int(self._group.rank)
+
     @property
     def byte(self) -> str:
         """The argument for bytes."""
         return self.handle(self._mpi.BYTE)
 
-    @property
-    def sum(self) -> str:
-        """The argument for the operation."""
-        return self.handle(self._mpi.SUM)
+    def operation(self, name: str) -> str:
+        """The argument for an operation."""
+        return self.handle(getattr(self._mpi, name))
 
-    def native(self, *arguments: str) -> Native | None:
-        """The kernel, which notes on the board that it waits; None where the function has no address that Python can find."""
+    def native(self, *arguments: str, before: str = "") -> Native | None:
+        """The kernel, which notes on the board that it waits; None where the function has no address that Python can find.
+
+        Args:
+            arguments: of MPI's function.
+            before: text that makes values for them.
+        """
         address, board = _address(self._name), known_world().board
         if address is None:
             return None
         if board is not None and effect[self._step.command] == "collective":
-            return self._noting(address, board, arguments)
-        return Native(self._text(arguments), {self._name: address})
+            return self._noting(address, board, arguments, before)
+        return Native(self._text(arguments, before=before), {self._name: address})
 
-    def _noting(self, address: int, board: Board, arguments: Sequence[str]) -> Native:
+    def _noting(self, address: int, board: Board, arguments: Sequence[str], before: str) -> Native:
         """The kernel, which counts its calls on the board, and notes the collective before each."""
         params, line = self._step.params, self._step.source
         site = Site(self._step.command.name, params["size"], params["stride"], "" if line is None else str(line))
-        before = (
+        before += (
             f"  %at = getelementptr i64, ptr @{_BOARD}, i64 {SITE}\n"
             "  store volatile i64 %site, ptr %at\n" + _count("entered", ENTERED)
         )
@@ -201,7 +217,7 @@ class _Call:
         names = [f"%in{i}" for i in range(len(self._step.inputs))] + ["%out"]
         kinds = ", ".join(argument.rsplit(" ", 1)[0] if "(" not in argument else "ptr" for argument in arguments)
         return (
-            f"declare i32 @{self._name}({kinds})\n"
+            f"declare i32 @{self._name}({kinds})\ndeclare void @llvm.memset.p0.i64(ptr, i8, i64, i1)\n"
             f"define i64 {KERNEL}({', '.join(f'ptr {name}' for name in names)}{numbers}) {{\n{before}"
             f"  %status = call i32 @{self._name}({', '.join(arguments)})\n{after}"
             "  %result = sext i32 %status to i64\n"
@@ -236,17 +252,38 @@ def _fits(step: Step) -> bool:
     )
 
 
-def _summing(name: str) -> Callable[[Step], Native | None]:
-    """The kernel of a function that sums as many elements as the result has."""
+def _reducing(name: str, operation: str = "SUM") -> Callable[[Step], Native | None]:
+    """The kernel of a function that reduces as many elements as the result has."""
 
     def native(step: Step) -> Native | None:
         spec = step.outputs[0].spec
-        if not _fits(step) or not _is_summed_by_mpi(spec.dtype):
+        dtype = np.dtype(np.uint8) if dtypes.is_bool(spec.dtype) else spec.dtype  # True is the larger one
+        if not _fits(step) or not _is_reduced_by_mpi(dtype, operation):
             return None
         call = _Call(name, step)
-        return call.native("ptr %in0", "ptr %out", f"i32 {spec.size}", call.kind(spec.dtype), call.sum, call.group)
+        count, group = f"i32 {spec.size}", call.group
+        return call.native("ptr %in0", "ptr %out", count, call.kind(dtype), call.operation(operation), group)
 
     return native
+
+
+def _is_reduced_by_mpi(dtype: DType, operation: str) -> bool:
+    return _is_summed_by_mpi(dtype) and (operation == "SUM" or not dtypes.is_inexact(dtype))
+
+
+def _permuting(step: Step) -> Native | None:
+    """The kernel that sends a value to one place and receives that of another one, or zeros."""
+    if not _fits(step):
+        return None
+    call, spec = _Call("MPI_Sendrecv", step), step.outputs[0].spec
+    nbytes = spec.size * spec.dtype.itemsize
+    source, target = _partners(step.params, call.rank)
+    before = f"  %state = alloca [{_STATE} x i8], align 8\n"
+    if source is None:
+        before += f"  call void @llvm.memset.p0.i64(ptr %out, i8 0, i64 {nbytes}, i1 false)\n"
+    sent = "ptr %in0", f"i32 {nbytes}", call.byte, call.place(target), "i32 0"
+    received = "ptr %out", f"i32 {nbytes}", call.byte, call.place(source), "i32 0"
+    return call.native(*sent, *received, call.group, "ptr %state", before=before)
 
 
 def _moving(name: str, part: Callable[[Step], TensorSpec]) -> Callable[[Step], Native | None]:
@@ -292,14 +329,14 @@ def _add_collective(
     _add(command, _noting(command.name, run), native)
 
 
-_add_collective(collective.psum, _total("Allreduce", _gathered), _summing("MPI_Allreduce"))
-_add_collective(collective.pmax, _extremum(np.maximum))
-_add_collective(collective.pmin, _extremum(np.minimum))
+_add_collective(collective.psum, _total("Allreduce", _gathered), _reducing("MPI_Allreduce"))
+_add_collective(collective.pmax, _extremum(np.maximum), _reducing("MPI_Allreduce", "MAX"))
+_add_collective(collective.pmin, _extremum(np.minimum), _reducing("MPI_Allreduce", "MIN"))
 _add_collective(collective.all_gather, _run_all_gather, _moving("MPI_Allgather", lambda step: step.inputs[0].spec))
 _add_collective(collective.all_gather_same, _run_all_gather, _moving("MPI_Allgather", lambda step: step.inputs[0].spec))
 _add_collective(
-    collective.psum_scatter, _total("Reduce_scatter_block", _exchanged), _summing("MPI_Reduce_scatter_block")
+    collective.psum_scatter, _total("Reduce_scatter_block", _exchanged), _reducing("MPI_Reduce_scatter_block")
 )
 _add_collective(collective.all_to_all, _run_all_to_all, _moving("MPI_Alltoall", _row))
-_add_collective(collective.ppermute, _run_ppermute)
+_add_collective(collective.ppermute, _run_ppermute, _permuting)
 _add(collective.process_index, _run_process_index, _native_process_index)
