@@ -127,6 +127,7 @@ from nnc.optim.composing import (
     stateless_with_tree_map,
     with_extra_args_support,
 )
+from nnc.optim.compressed import compressed
 from nnc.optim.conditions import (
     ConditionallyMaskState,
     ConditionallyTransformState,
@@ -446,6 +447,7 @@ __all__ = [
     "clip_by_global_norm",
     "clip_by_norm",
     "cocob",
+    "compressed",
     "conditionally_mask",
     "conditionally_transform",
     "constant_schedule",

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from nnc import tree
 from nnc.array import as_value
-from nnc.commands.collective import all_gather_same
 from nnc.commands.index import gather
-from nnc.commands.shape import concatenate, reshape, slice_axis
+from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.graph import spec_of
-from nnc.optim.arguments import is_trainable
 from nnc.optim.base import GradientTransformation, check_transformation, extended, run_update
+from nnc.optim.vectors import vectors_of, whole, with_vectors
 from nnc.spelling import spelled
 from nnc.trace.core.axes import NamedAxis
 from nnc.trace.core.named import check_axis_name, find_axes
@@ -60,58 +58,29 @@ def sharded(optimizer: GradientTransformation, axis_name: str) -> GradientTransf
     check_axis_name(_WHERE, axis_name)
 
     def init(params: Any) -> dict[str, Sharded]:
-        vectors = _vectors(params)
+        vectors = vectors_of(params)
         return {name: Sharded(optimizer.init(x), spec_of(x).size, axis_name) for name, x in vectors.items()}
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         (axis,) = find_axes(_WHERE, axis_name)
-        vectors = _vectors(updates)
-        weights = dict.fromkeys(vectors) if params is None else _vectors(params)
+        vectors = vectors_of(updates)
+        weights = dict.fromkeys(vectors) if params is None else vectors_of(params)
         _check_state(state, vectors, weights, axis)
         moved, following = {}, {}
         for name, vector in vectors.items():
             own = None if weights[name] is None else _part(weights[name], axis)
             part, inner = run_update(optimizer, _part(vector, axis), state[name].state, own, extra)
-            moved[name] = _whole(part, spec_of(vector).size, axis)
+            moved[name] = whole(part, spec_of(vector).size, axis)
             following[name] = Sharded(inner, state[name].size, axis_name)
-        return _like(updates, moved), following
+        return with_vectors(updates, moved), following
 
     return extended(init, update, optimizer)
-
-
-def _vectors(params: Any) -> dict[str, Any]:
-    """The trainable leaves of each dtype as one vector."""
-    groups: dict[str, list[Any]] = {}
-    for leaf in filter(is_trainable, tree.leaves(params)):
-        x = as_value(leaf)
-        groups.setdefault(str(x.spec.dtype), []).append(reshape(x, shape=(x.spec.size,)))
-    return {name: concatenate(*parts, axis=0) if len(parts) > 1 else parts[0] for name, parts in groups.items()}
-
-
-def _like(params: Any, vectors: dict[str, Any]) -> Any:
-    """The tree with these vectors in place of the trainable leaves."""
-    at, leaves = dict.fromkeys(vectors, 0), []
-    for leaf in tree.leaves(params):
-        if is_trainable(leaf):
-            spec = as_value(leaf).spec
-            name, count = str(spec.dtype), prod(spec.shape)
-            part = slice_axis(vectors[name], 0, at[name], at[name] + count)
-            at[name] += count
-            leaf = reshape(part, shape=spec.shape)
-        leaves.append(leaf)
-    return tree.unflatten(tree.structure(params), leaves)
 
 
 def _part(x: Any, axis: NamedAxis) -> Any:
     """The place's part of a vector."""
     rows = reshape(padded(x, axis.size), shape=(axis.size, part_size(spec_of(x).size, axis.size)))
     return gather(rows, axis.index, axes=(0,), batch=0, mode="clip")
-
-
-def _whole(part: Any, size: int, axis: NamedAxis) -> Any:
-    """The vector of which each place has a part."""
-    rows = all_gather_same(part, axis.index, **axis.params)
-    return slice_axis(reshape(rows, shape=(spec_of(rows).size,)), 0, 0, size)
 
 
 def _check_state(state: Any, vectors: dict[str, Any], weights: dict[str, Any], axis: NamedAxis) -> None:

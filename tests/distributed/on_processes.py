@@ -25,6 +25,8 @@ from nnc.distributed import PartitionSpec, data_parallel, make_mesh, rank, shard
 from nnc.errors import NncError, TraceError
 from tests.distributed.test_parallel import X, Y, network, training_step
 from tests.distributed.test_shards import collectives
+from tests.optim.test_compressed import PARAMS
+from tests.optim.test_compressed import training_step as compressed_step
 from tests.trace.core import collective_cases as cases
 from tests.trace.core.test_collectives import EXPECTED, OPS
 
@@ -220,13 +222,42 @@ def a_sharded_optimizer_keeps_its_part_in_each_process() -> None:
 
 
 @check
-def a_checkpoint_of_each_process_resumes_with_the_same_bits() -> None:
+def compressed_gradients_have_the_sums_of_a_simulated_mesh() -> None:
+    mesh, simulated = (make_mesh((size(),), ("data",), simulated=on) for on in (False, True))
+    batch = np.c_[X, X[:, :1]], Y
+    for settings in ({"dtype": "bfloat16"}, {"fraction": 0.2}, {"fraction": 0.2, "dtype": "float16"}):
+        optimizer = nnc.optim.compressed(nnc.optim.adam(1e-2), "data", places=size(), **settings)
+        for wrap in WRAPS:
+            many, one = (
+                wrap(data_parallel(compressed_step(optimizer), batch_argnums=(2, 3), mesh=each))
+                for each in (mesh, simulated)
+            )
+            a = b = (PARAMS, optimizer.init(PARAMS))
+            for _ in range(3):
+                a, b = many(*a, *batch)[:2], one(*b, *batch)[:2]
+                same(a[0], b[0], 1e-6)
+    path = Path(shared_folder()) / "last.safetensors"
+    nnc.io.save(path, a, sharded=True)
+    again = nnc.io.load(path, like=(PARAMS, optimizer.init(PARAMS)))
+    whole = again[1]["unsent"]["float64"].state
+    own = np.asarray(a[1]["unsent"]["float64"].state)
+    np.testing.assert_array_equal(np.asarray(whole).reshape(size(), -1)[rank()], own)
+    equal_bits(many(*a, *batch), many(*again, *batch))
+
+
+def shared_folder() -> str:
     from mpi4py import MPI  # noqa: PLC0415
 
+    found: str = MPI.COMM_WORLD.bcast(tempfile.mkdtemp() if rank() == 0 else None)
+    return found
+
+
+@check
+def a_checkpoint_of_each_process_resumes_with_the_same_bits() -> None:
     optimizer = nnc.optim.sharded(nnc.optim.adam(1e-2), "data")
     step = nnc.compile(data_parallel(training_step(optimizer), batch_argnums=(2, 3)))
     model = network()
-    folder = Path(MPI.COMM_WORLD.bcast(tempfile.mkdtemp() if rank() == 0 else None))
+    folder = Path(shared_folder())
     path, now = folder / "last.safetensors", (model, optimizer.init(model))
     for i in range(4):
         if i == 2:
