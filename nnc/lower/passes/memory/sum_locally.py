@@ -1,8 +1,11 @@
-"""Sums within a process before its message, instead of after it: the message has fewer elements."""
+"""Sums within a process before its message, instead of after it: the message has fewer elements, or there are fewer messages."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from nnc.commands.collective import by_elements, psum
+from nnc.commands.elementwise import add
 from nnc.commands.facts import is_sum
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.passes.once import OncePerGraph
@@ -12,16 +15,19 @@ from nnc.options import Options
 
 @register_pass("sum_locally", concerns=by_elements)
 def sum_locally(graph: Graph, options: Options) -> Graph:
-    """Moves sums over axes of a tensor in front of the sum of that tensor over processes, if nothing else reads the latter.
+    """Moves sums over axes, and of two values, in front of the sums of their operands over processes, if nothing else reads these.
 
     The gradient of a bias is the case in point: the bias is spread over the examples before it meets values that vary over the
-    processes, so that the backward pass sums over the processes first.
+    processes, so that the backward pass sums over the processes first. So is the gradient of a value that several weights read
+    whose parts the processes hold: each of them has a sum of its own.
 
     Requires: `pvary` nodes are gone.
-    Ensures:  no sum over axes reads a sum over processes that it alone reads, but for empty ones. The values differ by rounding.
+    Ensures:  no sum over axes reads a sum over processes that it alone reads, and no sum of two reads two of them over the same
+              processes, but for empty ones. The values differ by rounding.
 
     Example:
-        a = psum(x); b = reduce_sum(a)  →  c = reduce_sum(x); b = psum(c)
+        a = psum(x); b = reduce_sum(a)             →  c = reduce_sum(x); b = psum(c)
+        a = psum(x); b = psum(y); c = add(a, b)    →  d = add(x, y); c = psum(d)
     """
     return _SumsLocally().graph(graph)
 
@@ -32,25 +38,31 @@ class _SumsLocally(OncePerGraph):
 
 
 class _Sums(Remake):
-    """`awaited`: the sum over processes that a value has yet to go through, of values that sums over axes alone read."""
+    """`totals` are the sums over processes that values go through, or have yet to; `awaited` those values whose readers go through
+    the sum in their place.
+    """
 
     def __init__(self, passes: OncePerGraph, graph: Graph) -> None:
         super().__init__(passes, graph)
-        self.awaited: dict[Symbol, Node] = {}
-        readers = dict[Symbol, list[Node | None]]()
+        self.totals: dict[Symbol, Node] = {}
+        self.awaited: set[Symbol] = set()
+        readers = Counter(symbol for node in graph.nodes for symbol in node.inputs)
+        readers.update(graph.outputs)
         for node in graph.nodes:
-            for symbol in node.inputs:
-                readers.setdefault(symbol, []).append(node)
-        for symbol in graph.outputs:
-            readers.setdefault(symbol, []).append(None)
-        for node in graph.nodes:
-            total = node if _is_message(node) else self._total(node)
-            read_by = readers.get(node.outputs[0], []) if total is not None else []
-            if total is not None and len(read_by) == 1 and read_by[0] is not None and is_sum(read_by[0].command):
-                self.awaited[node.outputs[0]] = total
+            total = node if _is_message(node) else self._total(node, readers)
+            if total is not None:
+                self.totals[node.outputs[0]] = total
+                self.awaited.update(() if total is node else node.inputs)
 
-    def _total(self, node: Node) -> Node | None:
-        return self.awaited.get(node.inputs[0]) if is_sum(node.command) else None
+    def _total(self, node: Node, readers: Counter[Symbol]) -> Node | None:
+        """The sum over processes that a node can go through in place of its operands."""
+        found = [self.totals.get(symbol) for symbol in node.inputs]
+        first = found[0] if found else None
+        if first is None or not (is_sum(node.command) or node.command is add):
+            return None
+        alone = all(readers[symbol] == 1 for symbol in node.inputs)
+        alike = all(x is not None and x.inputs[1] is first.inputs[1] and x.params == first.params for x in found)
+        return first if alone and alike else None
 
     def add(self, old: Node) -> bool:
         """See the base."""
@@ -59,9 +71,9 @@ class _Sums(Remake):
 
     def new_form(self, node: Node) -> Symbol | None:
         """See the base."""
-        waits = self.old.outputs[0] in self.awaited if self.old.outputs else False
-        total = self._total(self.old)
-        if total is None:
+        total = self.totals.get(self.old.outputs[0]) if self.old.outputs else None
+        waits = total is not None and self.old.outputs[0] in self.awaited
+        if total is self.old or total is None:
             return node.inputs[0] if waits else None
         part = self.make(node.command.name, *node.inputs, **node.params)
         index = self.renamed.get(total.inputs[1], total.inputs[1])
