@@ -2,8 +2,11 @@
 
 from nnc.distributed.mesh import Mesh, make_mesh
 from nnc.distributed.parallel import data_parallel
+from nnc.distributed.partition import gather, partition_specs
 from nnc.distributed.processes import rank, size
 from nnc.distributed.shard import shard_map
 from nnc.distributed.specs import PartitionSpec
 
-__all__ = ["Mesh", "PartitionSpec", "data_parallel", "make_mesh", "rank", "shard_map", "size"]
+__all__ = [
+    "Mesh", "PartitionSpec", "data_parallel", "gather", "make_mesh", "partition_specs", "rank", "shard_map", "size",
+]  # fmt: skip

@@ -11,6 +11,7 @@ from nnc.array import as_value
 from nnc.commands.shape import slice_axis
 from nnc.context import activity
 from nnc.distributed.mesh import Mesh, check_mesh, make_mesh
+from nnc.distributed.partition import spec_of_split
 from nnc.distributed.processes import size
 from nnc.distributed.shard import own_axes, run_places
 from nnc.distributed.shards import Shards, run_shards
@@ -21,7 +22,7 @@ from nnc.spelling import spelled
 from nnc.trace.core.axes import varying_over
 from nnc.trace.core.collectives import mean_over
 from nnc.trace.core.flat import FlatFunction, check_argnums, check_callable, check_positions, name_of
-from nnc.trace.core.parts import padded, part_size, sharded_sizes
+from nnc.trace.core.parts import is_part, padded, part_size, sharded_sizes, weight_splits
 from nnc.tracebacks import api_boundary
 from nnc.typing import P, R
 
@@ -35,11 +36,13 @@ def data_parallel(
 ) -> Callable[P, R]:  # fmt: skip
     """Runs a training step at several places, each with its part of the batch.
 
-    The arguments that `batch_argnums` names are split along their first axes, all others are the same at all places. Within
-    `step`, `nnc.grad` and `nnc.value_and_grad` of a number that varies over the axis differentiate its mean over the places and
-    return that mean: a loss that is a mean over the examples has the gradient of the whole batch. Floats that vary when they are
-    returned, such as metrics and running statistics, are replaced by their means. So the step computes the result of one process on
-    the whole batch, up to rounding, if all that depends on the batch is a mean over its examples.
+    The arguments that `batch_argnums` names are split along their first axes. All others are the same at all places, but for states
+    of `nnc.optim.sharded`, and weights that `nnc.nn.tensor_parallel` splits over another axis of the mesh.
+
+    Within `step`, `nnc.grad` and `nnc.value_and_grad` of a number that varies over the axis differentiate its mean over the places
+    and return that mean: a loss that is a mean over the examples has the gradient of the whole batch. Floats that vary when they
+    are returned, such as metrics and running statistics, are replaced by their means. So the step computes the result of one
+    process on the whole batch, up to rounding, if all that depends on the batch is a mean over its examples.
 
     Args:
         step: function of pytrees.
@@ -98,13 +101,16 @@ def data_parallel(
         for path, x, spec in zip(paths, flat.leaves, in_specs, strict=True):
             _check_example_axis(path, x, spec)
         leaves, out_specs, sizes = list(flat.leaves), list[PartitionSpec](), list[int]()
-        own = sharded_sizes((args, kwargs), axis_name)
+        own, splits = sharded_sizes((args, kwargs), axis_name), weight_splits((args, kwargs), layout.axis_names)
         places, parts_in, parts_out = layout.shape[axis_name], set[int](), set[int]()
         if local_batch and chosen.strides:
             parts_in.update(i for i, spec in enumerate(in_specs) if spec.all_names)
         for i, at in enumerate(flat.arguments.where):
             shape = spec_of(as_value(leaves[i])).shape
-            if own[at] and shape:
+            if splits[at]:
+                in_specs[i] = spec_of_split(splits[at])
+                parts_in.update((i,) if layout.strides and is_part(leaves[i], splits[at]) else ())
+            elif own[at] and shape:
                 in_specs[i] = PartitionSpec(axis_name)
                 if layout.strides and shape != (own[at],):
                     parts_in.add(i)
@@ -113,15 +119,20 @@ def data_parallel(
 
         def place(*values: Any) -> list[Any]:
             outputs, result = flat(*values), flat.result
-            own = sharded_sizes(result.build(result.dynamic), axis_name)
+            whole = result.build(result.dynamic)
+            own, splits = sharded_sizes(whole, axis_name), weight_splits(whole, layout.axis_names)
             sizes[:] = [
                 own[at] if spec_of(as_value(x)).shape else 0 for at, x in zip(result.where, outputs, strict=True)
             ]
-            out_specs[:] = [PartitionSpec(axis_name) if size else PartitionSpec() for size in sizes]
+            out_specs[:] = [
+                PartitionSpec(axis_name) if size else spec_of_split(splits[at])
+                for at, size in zip(result.where, sizes, strict=True)
+            ]
             if layout.strides:
                 parts_out.update(i for i, size in enumerate(sizes) if part_size(size, places) < size)
-            pairs = zip(outputs, sizes, strict=True)
-            return [x if size else _mean(flat, i, x, layout) for i, (x, size) in enumerate(pairs)]
+                parts_out.update(i for i, at in enumerate(result.where) if splits[at])
+            pairs = zip(outputs, out_specs, strict=True)
+            return [_mean(flat, i, x, layout, spec.all_names) for i, (x, spec) in enumerate(pairs)]
 
         means = frozenset((axis_name,))
         with activity(f"tracing {name_of(step)} for data_parallel"):
@@ -145,14 +156,14 @@ def _check_example_axis(path: str, x: Any, spec: PartitionSpec) -> None:
         )  # fmt: skip
 
 
-def _mean(flat: FlatFunction, number: int, x: Any, mesh: Mesh) -> Any:
-    """A result that is the same at all places: the mean where a float varies.
+def _mean(flat: FlatFunction, number: int, x: Any, mesh: Mesh, split_over: frozenset[str]) -> Any:
+    """A result that is the same at all places along axes over which it is not split: the mean where a float varies.
 
     Raises:
         ArgumentError: it varies and is no float.
     """
     found = varying_over(x) or frozenset()
-    axes = [axis for axis in own_axes(mesh) if axis in found]
+    axes = [axis for axis in own_axes(mesh) if axis in found and axis.name not in split_over]
     if not axes or dtypes.is_inexact(spec_of(as_value(x)).dtype):
         return mean_over(as_value(x), axes) if axes else x
     name, path = axes[0].name, flat.result.paths()[number]

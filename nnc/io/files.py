@@ -19,15 +19,18 @@ from nnc.backends.mpi.board import Site
 from nnc.backends.mpi.world import World, world
 from nnc.context import get_context
 from nnc.devices import CPU
-from nnc.errors import FileFormatError, TraceError, UnsupportedError, user_error
+from nnc.errors import ArgumentError, FileFormatError, TraceError, UnsupportedError, user_error
 from nnc.files import Folder
+from nnc.graph import spec_of
 from nnc.io.container import DTYPES, damaged, read, read_header, write
 from nnc.io.layout import Layout, Node, describe, fill, leaf_value, rebuild, walk
 from nnc.io.shards import is_index, own_part, read_index, sizes_of, write_index, write_shard
 from nnc.paths import access, path_to_read, path_to_write
 from nnc.spelling import spelled
+from nnc.trace.core.parts import is_part, weight_splits
 from nnc.trace.core.specs import ShapeDtypeStruct
 from nnc.trace.dynamic.interpreter import Variable
+from nnc.tree import leaves_with_path
 from nnc.typing import A
 
 NDArray = np.ndarray[Any, Any]
@@ -60,7 +63,7 @@ def save(path: PathLike, tree: Any, *, sharded: bool = False) -> None:
 
     Raises:
         ArgumentTypeError: path and tree are swapped.
-        ArgumentError: a part of a sharded state is not of the size that it has on so many processes.
+        ArgumentError: a part of a sharded state is not of the size that it has on so many processes; a weight is a process's part.
         TraceError: a leaf is a tracer.
         UnsupportedError: a dict has keys that are no strings or numbers, or a leaf is neither array, number, string nor
             function.
@@ -75,6 +78,7 @@ def save(path: PathLike, tree: Any, *, sharded: bool = False) -> None:
     """
     target = path_to_write("nnc.io.save", path)
     layout = describe(tree, "nnc.io.save")
+    _refuse_parts(tree)
     arrays, wide = _tensors(layout)
     metadata = {FORMAT: json.dumps({"version": VERSION, "dtypes": wide, "tree": layout.structure})}
     if sharded:
@@ -85,6 +89,16 @@ def save(path: PathLike, tree: Any, *, sharded: bool = False) -> None:
         return
     with access("nnc.io.save", target):
         _write(target, layout, arrays, metadata)
+
+
+def _refuse_parts(value: Any) -> None:
+    """Raises where a module has a part of a weight: the file would lack the parts of other processes."""
+    for (path, x), split in zip(leaves_with_path(value), weight_splits(value), strict=True):
+        if split and is_part(x, split):
+            raise user_error(
+                ArgumentError, "nnc.io.save", f"{path.lstrip('.')} is the part of this process.", operands={path: spec_of(x)},
+                fix="save nnc.distributed.gather(model, mesh=mesh), which all processes call together, on rank 0.",
+            )  # fmt: skip
 
 
 def _tensors(layout: Layout) -> tuple[dict[str, NDArray], dict[str, str]]:

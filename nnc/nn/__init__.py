@@ -84,6 +84,12 @@ from nnc.nn.module import Module, field, inference_mode
 from nnc.nn.multihead import KVCache, MultiHeadAttention
 from nnc.nn.normalization import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
 from nnc.nn.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
+from nnc.nn.parallel import (
+    ColumnParallelLinear,
+    RowParallelLinear,
+    VocabParallelEmbedding,
+    tensor_parallel,
+)
 from nnc.nn.paths import Tied, assign, cast, combine, parameters, partition, tie, trainable
 from nnc.nn.pooling import (
     adaptive_avg_pool,
@@ -121,6 +127,7 @@ __all__ = [
     "AvgPool",
     "BatchNorm",
     "Checkpoint",
+    "ColumnParallelLinear",
     "Conv",
     "ConvTranspose",
     "Dropout",
@@ -146,6 +153,7 @@ __all__ = [
     "RMSNorm",
     "RNNCell",
     "RotaryEmbedding",
+    "RowParallelLinear",
     "Run",
     "Sequential",
     "SpectralNorm",
@@ -155,6 +163,7 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "VocabParallelEmbedding",
     "WeightNorm",
     "adaptive_avg_pool",
     "adaptive_max_pool",
@@ -250,6 +259,7 @@ __all__ = [
     "standardize",
     "summary",
     "tanh",
+    "tensor_parallel",
     "tie",
     "trainable",
     "triplet_margin",

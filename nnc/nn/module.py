@@ -133,7 +133,12 @@ def _field_names(cls: type) -> tuple[str, ...]:
 
 
 def _copy(module: M, changes: Mapping[str, Any]) -> M:
-    twin: M = object.__new__(type(module))
+    return copy_as(type(module), module, **changes)
+
+
+def copy_as(cls: type[M], module: Module, **changes: Any) -> M:
+    """A module of another class with the fields of a module, some of them changed."""
+    twin: M = object.__new__(cls)
     for name, value in {**module.__dict__, **changes}.items():
         object.__setattr__(twin, name, value)
     return twin

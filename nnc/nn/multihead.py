@@ -142,8 +142,9 @@ class MultiHeadAttention(Module):
         """
         keys = query if keys is None else keys
         values = keys if values is None else values
-        q = self._split(self.q_proj(query), self.num_heads)
-        k, v = (self._split(x, self.kv_heads) for x in (self.k_proj(keys), self.v_proj(values)))
+        heads, kv_heads = self._heads()
+        q = self._split(self.q_proj(query), heads)
+        k, v = (self._split(x, kv_heads) for x in (self.k_proj(keys), self.v_proj(values)))
         if cache is not None:
             if mask is not None:
                 raise user_error(
@@ -168,8 +169,12 @@ class MultiHeadAttention(Module):
             size: most steps that it holds.
             dtype: dtype of keys and values.
         """
-        shape = (*batch_shape, size, self.kv_heads, self.k_proj.out_features // self.kv_heads)
+        shape = (*batch_shape, size, self._heads()[1], self.k_proj.out_features // self.kv_heads)
         return KVCache(nnp.zeros(shape, dtype), nnp.zeros(shape, dtype), nnp.asarray(0, dtypes.int32))
+
+    def _heads(self) -> tuple[int, int]:
+        """The numbers of heads of queries, and of keys and values."""
+        return self.num_heads, self.kv_heads
 
     def _split(self, x: Array, heads: int) -> Array:
         return nnp.reshape(x, (*x.shape[:-1], heads, x.shape[-1] // heads))

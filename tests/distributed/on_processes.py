@@ -25,6 +25,8 @@ from nnc.distributed import PartitionSpec, data_parallel, make_mesh, rank, shard
 from nnc.errors import NncError, TraceError
 from tests.distributed.test_parallel import X, Y, network, training_step
 from tests.distributed.test_shards import collectives
+from tests.nn.test_parallel import NEXT, WORDS, LanguageModel
+from tests.nn.test_parallel import training_step as language_step
 from tests.optim.test_compressed import PARAMS
 from tests.optim.test_compressed import training_step as compressed_step
 from tests.trace.core import collective_cases as cases
@@ -219,6 +221,25 @@ def a_sharded_optimizer_keeps_its_part_in_each_process() -> None:
             a, b = found[:2], expected[:2]
             vectors = [x for x in nnc.tree.leaves(a[1]) if nnc.tree.is_array(x) and x.ndim]
             assert {x.size for x in vectors} == {-(-count // size())} and len(vectors) == 2
+
+
+@check
+def a_transformer_whose_weights_are_split_trains_as_in_one_process() -> None:
+    optimizer, model = nnc.optim.adam(1e-2), LanguageModel(nnc.random.key(0))
+    split = nnc.nn.tensor_parallel(model, "model")
+    mesh = make_mesh((size() // 2, 2), ("data", "model"))
+    step = language_step(optimizer)
+    for wrap in WRAPS:
+        many, one = wrap(data_parallel(step, batch_argnums=(2, 3), mesh=mesh)), wrap(step)
+        a, b = (split, optimizer.init(split)), (model, optimizer.init(model))
+        for _ in range(3):
+            found, expected = many(*a, WORDS, NEXT), one(*b, WORDS, NEXT)
+            same(found[2], expected[2])
+            a, b = found[:2], expected[:2]
+        assert a[0].blocks[0].linear1.weight.shape == (6, 8)
+        same(nnc.distributed.gather(a, mesh=mesh), b, 1e-9)
+    with pytest.raises(NncError, match="the part of this process"):
+        nnc.io.save("never.safetensors", a[0])
 
 
 @check

@@ -1,7 +1,10 @@
-"""Values of which each place along a named axis holds a part: `Sharded` marks them in arguments and results."""
+"""Values of which each place along a named axis holds a part, in arguments and results: `Sharded` marks vectors, and the property
+`split_weights` of modules their weights (nnc.nn.parallel).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,3 +50,34 @@ def padded(x: Any, places: int) -> Value:
     (size,) = spec_of(x).shape
     missing = part_size(size, places) * places - size
     return concatenate(x, zeros(spec_of(x).update(shape=(missing,))), axis=0) if missing else x
+
+
+Split = tuple[
+    tuple[str, int] | None, ...
+]  # for each axis of a weight the named axis and the whole size, if it is split
+
+
+def weight_splits(value: Any, axis_names: Sequence[str] | None = None) -> list[Split]:
+    """For each leaf of a pytree how it is split; () where it is whole.
+
+    Args:
+        value: a pytree.
+        axis_names: of a mesh; weights that are split over others are whole on it.
+    """
+    found: list[Split] = []
+    for node in tree.flatten(value, _says)[0]:
+        splits: Mapping[str, Split] = getattr(node, "split_weights", {}) if _says(node) else {}
+        found += [splits.get(path.lstrip("."), ()) for path, _ in tree.leaves_with_path(node)]
+    if axis_names is None:
+        return found
+    return [x if all(axis is None or axis[0] in axis_names for axis in x) else () for x in found]
+
+
+def is_part(x: Any, split: Split) -> bool:
+    """Whether an array is a place's part of a weight, not the whole."""
+    shape = spec_of(as_value(x)).shape
+    return any(axis is not None and n != axis[1] for n, axis in zip(shape, split, strict=False))
+
+
+def _says(value: Any) -> bool:
+    return hasattr(type(value), "split_weights")
