@@ -16,6 +16,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands.rules import any_arrays
 from nnc.devices import CUDA
+from nnc.dtypes import DType
 from nnc.errors import NncError
 from nnc.graph import Command, Kernel, add_kernel, reference
 from nnc.lower.kernels.references import store
@@ -67,10 +68,10 @@ def _run(
     count = len(step.inputs)
 
     def compute(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[str, Any]) -> None:
-        found = function(*(_widened(x, view) for x, view in zip(inputs, step.inputs, strict=True)), **params)
+        found = function(*(widened(x, view.spec.dtype) for x, view in zip(inputs, step.inputs, strict=True)), **params)
         values = found if isinstance(found, tuple) else (found,)
         for view, out, value in zip(results, outputs, values, strict=True):
-            out[...] = _rounded(value) if view.spec.dtype == dtypes.bfloat16 else value
+            out[...] = narrowed(value, view.spec.dtype)
 
     with device.arrays_in(stream):
         arrays = [_array(device, view, at) for view, at in zip((*step.inputs, *results), addresses, strict=False)]
@@ -87,13 +88,15 @@ def _array(device: Any, view: View, address: int) -> Any:
     return device.view(address, spec.shape, "u2" if spec.dtype == dtypes.bfloat16 else spec.dtype, view.strides)
 
 
-def _widened(x: Any, view: View) -> Any:
-    """An operand in a dtype that CuPy computes in."""
-    return (x.astype(np.uint32) << np.uint32(16)).view(np.float32) if view.spec.dtype == dtypes.bfloat16 else x
+def widened(x: Any, dtype: DType) -> Any:
+    """An array of this dtype in one that CuPy computes in."""
+    return (x.astype(np.uint32) << np.uint32(16)).view(np.float32) if dtype == dtypes.bfloat16 else x
 
 
-def _rounded(x: Any) -> Any:
-    """The bits of bfloat16 for float32: of two neighbours the nearer one, else the even one."""
+def narrowed(x: Any, dtype: DType) -> Any:
+    """The elements of a result in memory of this dtype; of bfloat16 the bits: of two neighbours the nearer, else the even one."""
+    if dtype != dtypes.bfloat16:
+        return x
     bits = x.astype(np.float32, order="C", copy=False).view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     return np.where(x == x, rounded, np.uint32(_QUIET_NAN)).astype(np.uint16)

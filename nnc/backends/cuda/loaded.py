@@ -16,6 +16,7 @@ import nnc.backends.cuda.fills
 import nnc.backends.cuda.fused
 import nnc.backends.cuda.gathers
 import nnc.backends.cuda.moves
+import nnc.backends.cuda.nccl
 import nnc.backends.cuda.pools
 import nnc.backends.cuda.products
 import nnc.backends.cuda.scans

@@ -37,7 +37,8 @@ _NAMES = {
 }  # fmt: skip
 
 
-def _is_of_processes(specs: tuple[TensorSpec, ...], params: Params) -> bool:
+def is_of_processes(specs: tuple[TensorSpec, ...], params: Params) -> bool:
+    """Whether a collective joins values of processes, not of rows."""
     return bool(params.get("stride", 0))
 
 
@@ -120,7 +121,7 @@ def _run_all_to_all(inputs: Arrays, outputs: Arrays, params: Params) -> None:
 
 def _run_ppermute(inputs: Arrays, outputs: Arrays, params: Params) -> None:
     group, x = _group(params), _contiguous(inputs[0])
-    source, target = _partners(params, group.rank)
+    source, target = partners(params, group.rank)
     none = known_world().mpi.PROC_NULL
 
     def fill(out: NDArray) -> None:
@@ -133,7 +134,7 @@ def _run_ppermute(inputs: Arrays, outputs: Arrays, params: Params) -> None:
     _write(outputs[0], fill)
 
 
-def _partners(params: Params, place: int) -> tuple[int | None, int | None]:
+def partners(params: Params, place: int) -> tuple[int | None, int | None]:
     """The place from which one gets a value, and the place to which its value goes."""
     sources = {target: source for source, target in params["perm"]}
     return sources.get(place), dict(params["perm"]).get(place)
@@ -277,7 +278,7 @@ def _permuting(step: Step) -> Native | None:
         return None
     call, spec = _Call("MPI_Sendrecv", step), step.outputs[0].spec
     nbytes = spec.size * spec.dtype.itemsize
-    source, target = _partners(step.params, call.rank)
+    source, target = partners(step.params, call.rank)
     before = f"  %state = alloca [{_STATE} x i8], align 8\n"
     if source is None:
         before += f"  call void @llvm.memset.p0.i64(ptr %out, i8 0, i64 {nbytes}, i1 false)\n"
@@ -310,7 +311,7 @@ def _native_process_index(step: Step) -> Native | None:
 
 
 def _add(command: Command, run: Callable[..., None], native: Callable[[Step], Native | None] | None = None) -> None:
-    add_kernel(command, Kernel(BACKEND, run, _is_of_processes, priority=50, native=native, device=CPU))
+    add_kernel(command, Kernel(BACKEND, run, is_of_processes, priority=50, native=native, device=CPU))
 
 
 def _noting(name: str, run: Callable[..., None]) -> Callable[..., None]:

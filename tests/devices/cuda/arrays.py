@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,15 @@ CUPY = frozenset(_NAMES.read_text().split())
 class CupyArray:
     """Elements that the host cannot read."""
 
-    __slots__ = ("held",)
+    __slots__ = ("_memory", "address", "held")
 
-    def __init__(self, held: Any) -> None:
-        self.held = held
+    def __init__(self, held: Any, address: int = 0, memory: Any = None) -> None:
+        self.held, self.address, self._memory = held, address, memory
+
+    @property
+    def data(self) -> Any:
+        assert self.address, "the address of a result is not known"
+        return SimpleNamespace(ptr=self.address)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")

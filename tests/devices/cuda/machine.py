@@ -8,6 +8,7 @@ touch, and kernels the blocks of sent arrays that they are given. Kernels run in
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -271,7 +272,7 @@ class Machine:
     def _array(self, shape: Any, dtype: Any, address: int, strides: Any) -> Any:
         self._stream.synchronize()
         lease, first = self._lease(address)
-        return CupyArray(np.ndarray(shape, dtype, lease.bytes, first, strides))
+        return CupyArray(np.ndarray(shape, dtype, lease.bytes, first, strides), address)
 
 
 class _Pointer:
@@ -295,6 +296,10 @@ class _CuPy:
 
     def ndarray(self, shape: Any, dtype: Any, memory: int, strides: Any = None) -> Any:
         return self.cuda.array(shape, dtype, memory, strides)
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        memory = self.cuda.pool.malloc(max(1, math.prod(shape)) * np.dtype(dtype).itemsize)
+        return CupyArray(self.cuda.array(shape, dtype, memory.ptr, None).held, memory.ptr, memory)
 
     def get_default_memory_pool(self) -> Any:
         return self.cuda.pool

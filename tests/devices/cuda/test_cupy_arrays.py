@@ -10,14 +10,14 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.backends.cuda.cupy_arrays import BACKEND, _rounded, _widened
+from nnc import dtypes
+from nnc.backends.cuda.cupy_arrays import BACKEND, narrowed, widened
 from nnc.commands.determinants import cofactor
 from nnc.commands.linalg import triangular_solve
 from nnc.commands.rules import any_arrays, cumulative, decomposition, reduction, scalar
 from nnc.errors import LinAlgError
-from nnc.graph import TensorSpec, reference
 from nnc.graph import command as get_command
-from nnc.lower.plan.stages import View
+from nnc.graph import reference
 from tests.commands.sample import Sample
 from tests.commands.test_contract import SAMPLES, run
 from tests.devices.cuda.arrays import CUPY, CupyArray
@@ -119,15 +119,17 @@ def test_a_matrix_that_is_refused_is_named_with_its_line(machine: Machine) -> No
 
 def test_bfloat16_is_widened_and_rounded_as_ml_dtypes_does() -> None:
     bits = np.arange(1 << 16, dtype=np.uint16)
-    view = View.whole(0, TensorSpec(bits.shape, "bfloat16"))
     wide = bits.view(ml_dtypes.bfloat16).astype(np.float32)
-    assert np.array_equal(_widened(bits, view), wide, equal_nan=True)
+    assert np.array_equal(widened(bits, dtypes.bfloat16), wide, equal_nan=True)
     rng = np.random.default_rng(0)
     near = (wide.view(np.uint32) + rng.integers(0, 1 << 16, bits.shape, np.uint32)).view(np.float32)
     ties = (wide.view(np.uint32) + np.uint32(1 << 15)).view(np.float32)
     for values in (wide, near, ties):
         with np.errstate(all="ignore"):
-            found, wanted = _rounded(values).view(ml_dtypes.bfloat16), values.astype(ml_dtypes.bfloat16)
+            found, wanted = (
+                narrowed(values, dtypes.bfloat16).view(ml_dtypes.bfloat16),
+                values.astype(ml_dtypes.bfloat16),
+            )
         assert np.array_equal(found.astype(np.float32), wanted.astype(np.float32), equal_nan=True)
         real = ~np.isnan(values)
         assert np.array_equal(found.view(np.uint16)[real], wanted.view(np.uint16)[real])  # signs of zeros, too
