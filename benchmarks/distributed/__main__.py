@@ -6,7 +6,7 @@ Each number of ranks is one run of mpiexec, of one thread a rank; times are thos
 processors they take turns, and times tell little but that it works. Steps are medians. A collective's time is one twentieth of a
 compiled loop of twenty, with the elementwise work that gives the value its first size again, beside twenty calls of mpi4py, both in
 turns; the least of all turns counts. The share of collectives is measured by `nnc.debug.profile`; waiting for other ranks is part
-of it.
+of it. With two streams, messages have a thread of their own beside the rank's one.
 
 The plan is computed, not measured: seconds of a step on one rank, and a model of latency and bandwidth fitted to the sums of two
 ranks, which share memory. A network has other numbers.

@@ -13,7 +13,7 @@ import numpy as np
 
 import nnc
 import nnc.numpy as nnp
-from benchmarks.networks import CLASSES, Network, Perceptron, image_network, struct
+from benchmarks.networks import CLASSES, Encoder, Network, Perceptron, image_network, struct
 from nnc import optim
 from nnc.distributed import PartitionSpec, data_parallel, make_mesh, rank, shard_map, size
 from nnc.nn import models
@@ -30,12 +30,16 @@ def networks(batch: int) -> list[Network]:
     return [
         Network("MLP 784-512-512-10", make, struct(batch, 784), labels, optim.sgd(0.01)),
         image_network("LeNet, 28²", lambda key: models.LeNet(key=key), batch, 28, 1),
-    ]
+        Network(
+            "transformer, 4 layers of 128", lambda key: Encoder(4, 128, 4, key=key), struct(batch, 32, 128), labels,
+            optim.adam(1e-3),
+        ),
+    ]  # fmt: skip
 
 
-def time_step(network: Network, steps: int) -> dict[str, Any]:
+def time_step(network: Network, steps: int, streams: int = 1) -> dict[str, Any]:
     """Seconds of a data parallel step, the share that collectives take of it, and the bytes of the gradients."""
-    step = nnc.compile(data_parallel(network.step, batch_argnums=(2, 3)))
+    step = nnc.compile(data_parallel(network.step, batch_argnums=(2, 3)), streams=streams)
     model = network.make(nnc.random.key(0))
     state = network.optimizer.init(model)
     rng = np.random.default_rng(0)
@@ -125,9 +129,10 @@ def main() -> None:
     options = parser.parse_args()
     steps, rounds = (10, 5) if options.quick else (60, 30)
     n, found = size(), dict[str, Any](steps=[], collectives=[])
-    for mode, batch in (("strong", BATCH), ("weak", BATCH * n)):
+    for mode, batch, streams in (("strong", BATCH, 1), ("weak", BATCH * n, 1), ("weak, two streams", BATCH * n, 2)):
         for network in networks(batch):
-            found["steps"].append({"model": network.name, "mode": mode, "examples": batch, **time_step(network, steps)})
+            times = time_step(network, steps, streams)
+            found["steps"].append({"model": network.name, "mode": mode, "examples": batch, **times})
     for name in COLLECTIVES if n > 1 else ():
         for nbytes in (64, 65536, 2**20) if options.quick else (64, 4096, 65536, 2**20, 2**22):
             ours, theirs = time_collective(name, nbytes, rounds if nbytes < 2**20 else 5)
