@@ -14,7 +14,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # MkDocs may be started as a script, which leaves the working directory out
 
-from docs.links import COPIES, for_site  # noqa: E402  (behind the path)
+from docs.links import COPIES, for_site, in_notebook  # noqa: E402  (behind the path)
 from docs.reference import menu, pages  # noqa: E402
 
 EXAMPLE = re.compile(r"^```python\n(?=>>> )", re.MULTILINE)
@@ -39,3 +39,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) -> str:
     """Mends links, and names the lexer of examples with prompts."""
     return EXAMPLE.sub("```pycon\n", for_site(markdown, page.file.src_uri))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, **_: Any) -> str:
+    """Mends links of notebooks."""
+    return in_notebook(html, page.file.src_uri) if page.file.src_uri.endswith(".ipynb") else html

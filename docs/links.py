@@ -12,6 +12,7 @@ COPIES = {  # files of the repository that are pages of the site, too
     "measurements.md": "benchmarks/RESULTS.md",
 }
 LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+HREF = re.compile(r'href="([^":#]+)\.(?:md|ipynb)(#[^"]*)?"')
 _PAGES = {file: page for page, file in COPIES.items()}
 
 
@@ -31,3 +32,13 @@ def _link(link: re.Match[str], page: str) -> str:
         return text if file in text else f"{text} (`{file}`)"
     there = _PAGES.get(file, file.removeprefix("docs/"))
     return f"[{text}]({posixpath.relpath(there, posixpath.dirname(page) or '.')}{anchor})"
+
+
+def in_notebook(html: str, page: str) -> str:
+    """The HTML of a notebook, whose links MkDocs leaves as they are, with links to pages of the site."""
+
+    def address(link: re.Match[str]) -> str:
+        there = posixpath.normpath(posixpath.join(posixpath.dirname(page), link[1]))
+        return f'href="{posixpath.relpath(there, posixpath.splitext(page)[0])}/{link[2] or ""}"'
+
+    return HREF.sub(address, html)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.links import COPIES, LINK, for_site
+from docs.links import COPIES, LINK, for_site, in_notebook
 from docs.reference import menu, pages
 
 ROOT = Path(__file__).parents[2]
@@ -69,3 +69,17 @@ def test_each_link_leads_to_a_page_or_a_picture(page: str) -> None:
 )
 def test_links_out_of_the_documentation_are_mended(page: str, link: str, mended: str) -> None:
     assert for_site(link, page) == mended
+
+
+@pytest.mark.parametrize(
+    ("link", "mended"),
+    [
+        ("../models.md", "../../models/"),
+        ("tracing.ipynb#shapes", "../tracing/#shapes"),
+        ("../reference/nnc.md", "../../reference/nnc/"),
+        ("https://data-apis.org/x.md", "https://data-apis.org/x.md"),
+        ("#here", "#here"),
+    ],
+)
+def test_links_of_notebooks_lead_to_pages_of_the_site(link: str, mended: str) -> None:
+    assert in_notebook(f'<a href="{link}">', "tutorials/loops.ipynb") == f'<a href="{mended}">'
