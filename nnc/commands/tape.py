@@ -119,7 +119,8 @@ def read_row(tape: NDArray, index: int, spec: TensorSpec) -> NDArray:
 
 def _row(content: Any, index: int, spec: TensorSpec) -> NDArray:
     if isinstance(content, Tape) and index < content.length:
-        return np.broadcast_to(content.read(index), spec.shape)
+        row = content.read(index)
+        return row if row.shape == spec.shape else np.broadcast_to(row, spec.shape)
     return np.zeros(spec.shape, spec.dtype)  # of a tape of zeros, or for a row that is thrown away
 
 

@@ -227,7 +227,7 @@ class _Run:
         """Runs nodes; once for each shard, or once."""
         if not nodes:
             return
-        graph = self._cut(nodes)
+        graph = self.graph.part(nodes)
         if not is_own:
             results = bind(isolated, [self.same[symbol] for symbol in graph.inputs], {}, (graph,))
             self.same.update(zip(graph.outputs, results, strict=True))
@@ -235,20 +235,6 @@ class _Run:
         operands = [self.values(symbol) for symbol in graph.inputs]
         found = [bind(isolated, list(each), {}, (graph,)) for each in zip(*operands, strict=True)]
         self.own.update((symbol, [each[i] for each in found]) for i, symbol in enumerate(graph.outputs))
-
-    def _cut(self, nodes: Sequence[Node]) -> Graph:
-        """The graph of some nodes, which yields all that is read outside of it."""
-        made = {symbol: None for node in nodes for symbol in node.outputs}
-        reads = {symbol: None for node in nodes for symbol in node.inputs if symbol not in made}
-        constants = {symbol: x for symbol, x in self.graph.constants.items() if symbol in reads}
-        inside = set(nodes)
-        outside = {s for node in self.graph.nodes if node not in inside for s in node.inputs} | set(self.graph.outputs)
-        return self.graph.update(
-            inputs=tuple(symbol for symbol in reads if symbol not in constants),
-            outputs=tuple(symbol for symbol in made if symbol in outside),
-            nodes=tuple(nodes),
-            constants=constants,
-        )
 
     # -- joins ---------------------------------------------------------------------------------------------------------
 

@@ -236,6 +236,23 @@ class Graph:
         constants = {symbol: value for symbol, value in self.constants.items() if symbol in needed}
         return Graph(self.inputs, outputs, tuple(reversed(nodes)), constants, self.attrs, self.name)
 
+    def part(self, nodes: Sequence[Node]) -> Graph:
+        """The graph of some of the nodes: it takes the values that they read, and yields those that are read outside.
+
+        Args:
+            nodes: of this graph, in its order.
+        """
+        made = {symbol: None for node in nodes for symbol in node.outputs}
+        reads = {symbol: None for node in nodes for symbol in node.inputs if symbol not in made}
+        inside = set(nodes)
+        outside = {symbol for node in self.nodes if node not in inside for symbol in node.inputs}.union(self.outputs)
+        return self.update(
+            inputs=tuple(symbol for symbol in reads if symbol not in self.constants),
+            outputs=tuple(symbol for symbol in made if symbol in outside),
+            nodes=tuple(nodes),
+            constants={symbol: x for symbol, x in self.constants.items() if symbol in reads},
+        )
+
     @property
     def reads(self) -> frozenset[Symbol]:
         """The symbols that a node or an output reads."""

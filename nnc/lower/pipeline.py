@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import nnc.lower.passes  # noqa: F401  (registers the passes of the pipeline)
-from nnc.commands.loop import run_graph
 from nnc.context import set_context, timed
 from nnc.devices import CPU, kind_of
 from nnc.dtypes import TAPE
@@ -16,7 +15,7 @@ from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
 from nnc.lower.kernels.native import Compiler
-from nnc.lower.kernels.references import RunProgram, sub_graph_kernel
+from nnc.lower.kernels.references import RunProgram, sub_graph_kernel, tape_program
 from nnc.lower.passes.memory.remat import Remat, frugal
 from nnc.lower.phases import (
     DELAY,
@@ -140,8 +139,8 @@ class _Lowering:
         return replace(printed, run=sub_graph_kernel(step, partial(self._sub_program, options=one_by_one)).run)
 
     def _inner_program(self, graph: Graph) -> RunProgram:
-        if any(s.dtype == TAPE for s in (*graph.inputs, *graph.outputs)):  # tapes pass through: nothing to plan
-            return lambda values: run_graph(graph, values)
+        if any(s.dtype == TAPE for s in (*graph.inputs, *graph.outputs)):
+            return tape_program(graph, self._inner_program)
         return self._sub_program(graph, self._inner)
 
     def _sub_program(self, graph: Graph, options: Options) -> RunProgram:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from nnc.context import set_context
+from nnc.dtypes import TAPE
 from nnc.errors import InternalError
-from nnc.graph import Command, Graph, Kernel, reference
+from nnc.graph import Command, Graph, Kernel, Node, reference
 from nnc.lower.plan.stages import NDArray, Step
 
 RunProgram = Callable[[Sequence[NDArray]], list[NDArray]]
@@ -36,6 +38,44 @@ def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram]) -> 
         store(command, results, outputs[: len(results)])  # behind them may lie a workspace, which is not needed here
 
     return Kernel("reference", run)
+
+
+def tape_program(graph: Graph, lower_graph: Callable[[Graph], RunProgram]) -> RunProgram:
+    """Runs a graph that takes or yields tapes, which have no place in a memory plan: nodes between those with tapes as programs,
+    these by their references.
+
+    Args:
+        graph: of an iteration of a loop, for instance.
+        lower_graph: makes the program of a graph. Each is lowered when it is first run.
+    """
+    programs: dict[Graph, RunProgram] = {}
+    runs = [(has_tapes, list(nodes)) for has_tapes, nodes in groupby(graph.nodes, _has_tapes)]
+    parts = [part for has_tapes, nodes in runs for part in (nodes if has_tapes else [graph.part(nodes)])]
+
+    def run_inner(inner: Graph, values: Sequence[Any]) -> list[NDArray]:
+        if inner not in programs:
+            programs[inner] = lower_graph(inner)
+        return programs[inner]([np.asarray(x) for x in values])
+
+    def run_node(node: Node, values: Sequence[NDArray]) -> Sequence[Any]:
+        settings = {**node.params, "graphs": node.graphs, "run": run_inner} if node.graphs else node.params
+        with set_context(source=node.source):
+            results = reference[node.command](*values, **settings)
+        return results if isinstance(results, (tuple, list)) else (results,)
+
+    def run(values: Sequence[NDArray]) -> list[NDArray]:
+        known = {**graph.constants, **dict(zip(graph.inputs, values, strict=True))}
+        for part in parts:
+            operands = [known[symbol] for symbol in part.inputs]
+            results = run_node(part, operands) if isinstance(part, Node) else run_inner(part, operands)
+            known.update(zip(part.outputs, map(np.asarray, results), strict=True))
+        return [known[symbol] for symbol in graph.outputs]
+
+    return run
+
+
+def _has_tapes(node: Node) -> bool:
+    return any(symbol.dtype == TAPE for symbol in (*node.inputs, *node.outputs))
 
 
 def store(command: Command, results: Any, outputs: Sequence[NDArray]) -> None:
