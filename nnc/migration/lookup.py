@@ -102,6 +102,15 @@ class MissingMethod:
 
     Args:
         name: of the method.
+
+    Example:
+        >>> class Vector:
+        ...     detach = MissingMethod("detach")
+        >>> Vector().detach
+        Traceback (most recent call last):
+        ...
+        nnc.errors.MissingNameError: nnc.Array: it has no 'detach'.
+        ...
     """
 
     __slots__ = ("name",)

@@ -26,8 +26,13 @@ TABLES: Mapping[str, Rows] = {
     "torch.nn.init": pytorch_nn.INIT,
     "torch.optim": pytorch.OPTIM,
 }
+"""The tables by the modules of other libraries.
 
-# In this order, before all others.
+Example:
+    >>> TABLES["jax"]["jit"]
+    'nnc.compile(f)'
+"""
+
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "nnc": ("jax", "jax.lax", "torch", "equinox", "jax.tree_util"),
     "nnc.numpy": ("jax.numpy", "jax.lax", "torch", "torch.Tensor"),
@@ -39,3 +44,9 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "nnc.optim": ("torch.optim", "optax"),
     "nnc.Array": ("torch.Tensor",),
 }
+"""The modules whose tables are read first, in this order, for names that a module of nnc lacks.
+
+Example:
+    >>> SOURCES["nnc.random"]
+    ('jax.random', 'torch', 'torch.Tensor')
+"""
