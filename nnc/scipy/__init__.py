@@ -1,8 +1,22 @@
 """SciPy's functions on nnc arrays, under the names of jax.scipy: they trace, differentiate, batch and compile."""
 
-from nnc.scipy import fft, integrate, interpolate, linalg, ndimage, optimize, signal, sparse, special, stats
+from nnc.scipy import (
+    cluster,
+    fft,
+    integrate,
+    interpolate,
+    linalg,
+    ndimage,
+    optimize,
+    signal,
+    sparse,
+    spatial,
+    special,
+    stats,
+)
 
 __all__ = [
+    "cluster",
     "fft",
     "integrate",
     "interpolate",
@@ -11,6 +25,7 @@ __all__ = [
     "optimize",
     "signal",
     "sparse",
+    "spatial",
     "special",
     "stats",
 ]
