@@ -45,6 +45,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "nnc.nn": ("torch.nn.functional", "torch.nn", "jax.nn", "flax", "equinox", "equinox.nn", "optax", "torch"),
     "nnc.nn.initializers": ("torch.nn.init", "jax.nn"),
     "nnc.optim": ("torch.optim", "optax"),
+    "nnc.scipy": ("jax.scipy", "jax.scipy.special", "jax.scipy.linalg"),
     "nnc.Array": ("torch.Tensor",),
 }
 """The modules whose tables are read first, in this order, for names that a module of nnc lacks.
