@@ -46,6 +46,10 @@ JAX: Rows = {
     "Device": "nnc.devices()",
     "live_arrays": "nnc.debug.profile(f)",
     "float0": "np.zeros(shape)",
+    "experimental.ode.odeint": (
+        "nnc.scipy.integrate.solve_ivp(f, (0, 1), y)",
+        "`method=` names RK45, Dopri8 and others",
+    ),
 }
 
 JAX_NUMPY: Rows = {
@@ -272,16 +276,15 @@ JAX_SCIPY: Rows = {
     "stats.mode": "nnc.scipy.stats.mode(x)",
     "stats.gaussian_kde": "nnc.scipy.stats.gaussian_kde(x)",
     "optimize.minimize": ("nnc.scipy.optimize.minimize(f, x)", "by BFGS or L-BFGS"),
-    "ndimage.map_coordinates": "nnc.scipy.ndimage.map_coordinates(x, y, 1)",
+    "ndimage.map_coordinates": (
+        "nnc.scipy.ndimage.map_coordinates(x, y, 1)",
+        "modes are SciPy's: JAX's 'constant' is 'grid-constant', its 'wrap' is 'grid-wrap'",
+    ),
     "interpolate.RegularGridInterpolator": "nnc.scipy.interpolate.RegularGridInterpolator((x, y), z)",
     "cluster.vq.vq": "nnc.scipy.cluster.vq.vq(x, y)",
     "spatial.transform.Rotation": "nnc.scipy.spatial.transform.Rotation.from_rotvec(x)",
     "spatial.transform.Slerp": (
         "nnc.scipy.spatial.transform.Slerp(x, rotations)",
         "for `Slerp.init(times, rotations)`",
-    ),
-    "experimental.ode.odeint": (
-        "nnc.scipy.integrate.solve_ivp(f, (0, 1), y)",
-        "`method=` names RK45, Dopri8 and others",
     ),
 }
