@@ -85,6 +85,10 @@ class ArrayMethods(NamedMethods):
     """NumPy's operators and attributes, for anything that has a `spec`.
 
     Methods that are also functions (`x.sum()`, `x.reshape(...)`) are added by the function's own module with `array_method`.
+
+    Example:
+        >>> isinstance(nnp.ones(2), nnp.ndarray), isinstance(np.ones(2), nnp.ndarray)
+        (True, False)
     """
 
     __slots__ = ()

@@ -18,7 +18,16 @@ WARN, ERROR = "transfers: warn", "transfers: error"  # modes, of nnc.debug.trans
 
 
 class TransferWarning(UserWarning):
-    """An array is copied between the host and a device, which nothing in the program asks for."""
+    """An array is copied between the host and a device, which nothing in the program asks for.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as found, nnc.debug.transfers("warn"):
+        ...     warnings.simplefilter("always")
+        ...     x = nnc.device_put(np.ones(3), "sim:0") + np.ones(3)
+        >>> found[0].category.__name__
+        'TransferWarning'
+    """
 
 
 def note_transfer(spec: TensorSpec, source: str, target: str) -> None:

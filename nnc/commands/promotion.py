@@ -15,7 +15,16 @@ WATCHED = "promotion"  # the mode in which every function looks at its operands,
 
 
 class PromotionWarning(UserWarning):
-    """Operands of float32 meet float64, and the result is float64."""
+    """Operands of float32 meet float64, and the result is float64.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as found, nnc.debug.promotion("warn"):
+        ...     warnings.simplefilter("always")
+        ...     x = nnp.ones(2) * np.ones(2)
+        >>> found[0].category.__name__
+        'PromotionWarning'
+    """
 
 
 class PromotionWatch:

@@ -117,6 +117,11 @@ class Progress:
     Args:
         iterable: iterated over, or None.
         display: draws the bar.
+
+    Example:
+        >>> import io
+        >>> with nnc.debug.progress(total=2, style="plain", file=io.StringIO()) as bar:
+        ...     bar.update(2, loss=0.5)
     """
 
     def __init__(self, iterable: Iterable[Any] | None, display: _Display) -> None:

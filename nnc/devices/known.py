@@ -99,6 +99,9 @@ def set_interpreter(maker: Callable[[Any], Any]) -> None:
 
     Args:
         maker: from a device to its interpreter.
+
+    Example:
+        >>> set_interpreter(_MAKERS[0])  # the one that there is
     """
     _MAKERS[:] = [maker]
 

@@ -20,10 +20,34 @@ import numpy as np
 
 NDArray = np.ndarray[Any, Any]
 
-CPU = "cpu"  # the kind and the name of the device whose memory Python reads; the only place that spells it
-CUDA = "cuda"  # the kind of NVIDIA's graphics processors
-SIMULATED = "sim"  # runs the CPU's kernels
-INTERPRETED = "ptx"  # runs kernels that are printed for CUDA, in an interpreter
+CPU = "cpu"  # the only place that spells it
+"""The kind and the name of the device whose memory Python reads.
+
+Example:
+    >>> nnp.ones(2).device == CPU
+    True
+"""
+CUDA = "cuda"
+"""The kind of NVIDIA's graphics processors.
+
+Example:
+    >>> kind_of("cuda:0") == CUDA
+    True
+"""
+SIMULATED = "sim"
+"""The name, without its number, of a simulated device, which runs the CPU's kernels.
+
+Example:
+    >>> nnc.device_put(nnp.ones(2), f"{SIMULATED}:0").device
+    'sim:0'
+"""
+INTERPRETED = "ptx"
+"""The name, without its number, of a device that interprets kernels printed for CUDA.
+
+Example:
+    >>> kind_of(f"{INTERPRETED}:0") == CUDA
+    True
+"""
 _KINDS = {SIMULATED: CPU, INTERPRETED: CUDA}
 
 SENT_AT_ONCE = 4 << 10  # bytes: the work of a stream that waits for so few does not notice
@@ -37,6 +61,12 @@ class Block:
         address: of the first byte, as the device's own code sees it.
         nbytes: how many bytes.
         owner: keeps the memory as long as it lives.
+
+    Example:
+        >>> from nnc.devices import find_device
+        >>> device = find_device("sim:0", "example")
+        >>> device.pool.allocate(8, device.stream).nbytes
+        8
     """
 
     address: int
@@ -51,6 +81,12 @@ class Elements(NamedTuple):
         block: of a device.
         shape: of the array.
         dtype: of the array.
+
+    Example:
+        >>> from nnc.devices import find_device
+        >>> device = find_device("sim:0", "example")
+        >>> Elements(device.pool.allocate(8, device.stream), (2,), np.dtype("float32")).shape
+        (2,)
     """
 
     block: Block
@@ -74,7 +110,15 @@ def kind_of(device: str) -> str:
 
 
 class Event(Protocol):
-    """A mark in a stream, reached when all the work before it is done."""
+    """A mark in a stream, reached when all the work before it is done.
+
+    Example:
+        >>> from nnc.devices import find_device
+        >>> event = find_device("sim:0", "example").stream.record()
+        >>> event.wait()
+        >>> event.is_done()
+        True
+    """
 
     def is_done(self) -> bool:
         """Returns whether the mark is reached, without waiting."""
@@ -86,7 +130,12 @@ class Event(Protocol):
 
 
 class Stream(Protocol):
-    """A queue of work, done in its order."""
+    """A queue of work, done in its order.
+
+    Example:
+        >>> from nnc.devices import find_device
+        >>> find_device("sim:0", "example").stream.synchronize()
+    """
 
     def record(self) -> Event:
         """Marks the place behind the work that is in the queue now."""
@@ -106,7 +155,13 @@ class Stream(Protocol):
 
 
 class Pool(Protocol):
-    """The memory of a device, in blocks."""
+    """The memory of a device, in blocks.
+
+    Example:
+        >>> from nnc.devices import find_device
+        >>> device = find_device("sim:0", "example")
+        >>> device.pool.free(device.pool.allocate(8, device.stream), device.stream)
+    """
 
     def allocate(self, nbytes: int, stream: Any, label: object = "") -> Block:
         """Returns a block for work in a stream, aligned for any element.
@@ -132,7 +187,17 @@ class Pool(Protocol):
 
 
 class Transfer(Protocol):
-    """Copies between the host and the device. The host's array must stay as it is until the copy is done."""
+    """Copies between the host and the device. The host's array must stay as it is until the copy is done.
+
+    Example:
+        >>> from nnc.devices import find_device
+        >>> device = find_device("sim:0", "example")
+        >>> block, target = device.pool.allocate(8, device.stream), np.empty(1)
+        >>> sent = device.transfer.to_device(np.ones(1), block, device.stream)
+        >>> device.transfer.to_host(block, target, device.stream).wait()
+        >>> target
+        array([1.])
+    """
 
     def to_device(self, source: NDArray, block: Block, stream: Any, first: int = 0) -> Event:
         """Copies the elements of a host array to a block.
@@ -157,7 +222,13 @@ class Transfer(Protocol):
 
 
 class Device(Protocol):
-    """A place where programs run."""
+    """A place where programs run.
+
+    Example:
+        >>> from nnc.devices import find_device
+        >>> find_device("cpu", "example").name
+        'cpu'
+    """
 
     @property
     def name(self) -> str:
@@ -253,7 +324,15 @@ class Driver(Protocol):
 
 
 class Accelerator(Device, Protocol):
-    """A device with memory of its own, on which work is queued."""
+    """A device with memory of its own, on which work is queued.
+
+    Example:
+        >>> from nnc.devices import find_device
+        >>> device = find_device("sim:0", "example")
+        >>> device.host_memory(8).nbytes
+        8
+        >>> device.synchronize()
+    """
 
     @property
     def driver(self) -> Driver:

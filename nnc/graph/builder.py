@@ -48,6 +48,12 @@ class InlineGraph:
         rows: a row for each node; operands are numbers of symbols.
         outputs: numbers of the symbols that stand for results.
         replaced: the command that is replaced in other graphs.
+
+    Example:
+        >>> graph = make_graph(lambda x: x * x)(nnp.ones(2))
+        >>> form = InlineGraph.of(graph.inputs, graph.nodes, graph.outputs, command("call"))
+        >>> len(form.rows), form.outputs
+        (1, (1,))
     """
 
     rows: tuple[Row, ...]

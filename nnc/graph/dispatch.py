@@ -13,7 +13,12 @@ from nnc.graph.registry import _BIND, Command
 
 
 class Interpreter(Protocol):
-    """Gives a meaning to commands: runs them, records them, differentiates or batches them."""
+    """Gives a meaning to commands: runs them, records them, differentiates or batches them.
+
+    Example:
+        >>> find_interpreter([]).level  # of the eager one, below all traces
+        -1
+    """
 
     level: int
     alive: bool
@@ -44,6 +49,9 @@ def set_eager(interpreter: Interpreter) -> None:
 
     Args:
         interpreter: runs commands on arrays.
+
+    Example:
+        >>> set_eager(find_interpreter([]))  # the one that there is
     """
     _EAGER.interpreter = interpreter
 

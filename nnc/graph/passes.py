@@ -81,6 +81,13 @@ class PassRecord:
 
 
 PASSES: dict[str, Pass] = {}
+"""All passes by name.
+
+Example:
+    >>> import nnc.lower.passes  # registers them
+    >>> PASSES["one_hot"].name
+    'one_hot'
+"""
 
 
 def register_pass(

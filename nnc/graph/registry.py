@@ -190,7 +190,19 @@ class Attribute(dict[Command, T]):
 
 
 COMMANDS: dict[str, Command] = {}
+"""All commands by name.
+
+Example:
+    >>> COMMANDS["add"].arity
+    2
+"""
 ATTRIBUTES: dict[str, Attribute[Any]] = {}
+"""All columns by name: one kind of fact about commands each.
+
+Example:
+    >>> command("add") in ATTRIBUTES["reference"]
+    True
+"""
 
 
 def register(name: str, arity: int | None = 1, outputs: int | None = 1, **attributes: Any) -> Command:
@@ -299,6 +311,12 @@ class Kernel:
         expect: announces that the kernel may be asked for, so that its libraries can be loaded meanwhile.
         queue: (step, device, precision) -> the function that queues a step on a device with memory of its own, by a library for
             instance, given the addresses of inputs and outputs and the handle of a stream.
+
+    Example:
+        >>> def run(inputs, outputs, params):
+        ...     np.add(*inputs, out=outputs[0])
+        >>> Kernel("mine", run).priority
+        10
     """
 
     backend: str
@@ -326,6 +344,11 @@ def add_kernel(target: Command | str, new: Kernel) -> None:
 
     Raises:
         RegistryError: the backend has a kernel of the same or a higher priority for this command already.
+
+    Example:
+        >>> add_kernel("add", Kernel("mine", lambda inputs, outputs, params: np.add(*inputs, out=outputs[0]), priority=99))
+        >>> kernel.get(command("add"))[0].backend
+        'mine'
     """
     name = command(target)
     kernels = kernel.get(name, ())
@@ -354,15 +377,33 @@ class _KernelColumn(Attribute[tuple[Kernel, ...]]):
 infer: Attribute[Callable[..., Any]] = Attribute(
     "infer", "(*specs, [graphs,] **params) -> spec or tuple of specs; raises a user error for operands it does not take"
 )
+"""The column of shape rules: the specs of a command's results.
+
+Example:
+    >>> infer[command("neg")](TensorSpec((2,), "float32"))
+    TensorSpec(shape=(2,), dtype=dtype('float32'), layout='strided')
+"""
 reference: Attribute[Callable[..., Any]] = Attribute(
     "reference",
     "(*numpy arrays, **params) -> array or tuple: the definition of the command; a command with sub-graphs also gets `graphs` and "
     "`run(graph, arrays) -> list of arrays`",
 )
+"""The column of references: the meaning of a command, as a function of NumPy arrays.
+
+Example:
+    >>> reference[command("neg")](np.ones(2))
+    array([-1., -1.])
+"""
 rewritten: Attribute[Callable[..., Mapping[str, Any]]] = Attribute(
     "rewritten", "(params, old sub-graphs, new ones) -> params of a node after a pass rewrote its sub-graphs"
 )
 kernel = _KernelColumn("kernel", "the kernels of all devices that run the command, best first")
+"""The column of kernels: all that run a command, the best first.
+
+Example:
+    >>> {each.device for each in kernel.get(command("cumsum"), ())} >= {"cpu"}
+    True
+"""
 
 
 def find_kernel(

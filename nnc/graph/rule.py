@@ -25,7 +25,18 @@ _DEFAULT_SPEC = TensorSpec((2, 3), dtypes.float32)
 
 
 class RuleError(GraphError):
-    """A rewrite rule is no equation, is false, or runs in a circle with others."""
+    """A rewrite rule is no equation, is false, or runs in a circle with others.
+
+    Example:
+        >>> from nnc.commands import elementwise as ew
+        >>> @nnc.graph.rewrite_rule()
+        ... def wrong(x):
+        ...     return ew.neg(x), x
+        >>> nnc.graph.check_rule(wrong)
+        Traceback (most recent call last):
+        ...
+        nnc.graph.rule.RuleError: ...
+    """
 
 
 @dataclass(frozen=True, slots=True)

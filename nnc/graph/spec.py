@@ -14,7 +14,13 @@ from nnc.dtypes import DType, as_dtype
 from nnc.foreign import is_foreign
 from nnc.fork import new_lock
 
-STRIDED = "strided"  # the layout of tensors whose elements lie in row-major order
+STRIDED = "strided"
+"""The layout of tensors whose elements lie in row-major order.
+
+Example:
+    >>> TensorSpec((2,), "float32").layout == STRIDED
+    True
+"""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, init=False)

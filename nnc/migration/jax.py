@@ -46,6 +46,10 @@ JAX: Rows = {
     "Device": "nnc.devices()",
     "live_arrays": "nnc.debug.profile(f)",
     "float0": "np.zeros(shape)",
+    "experimental.ode.odeint": (
+        "nnc.scipy.integrate.solve_ivp(f, (0, 1), y)",
+        "`method=` names RK45, Dopri8 and others",
+    ),
 }
 
 JAX_NUMPY: Rows = {
@@ -238,4 +242,49 @@ JAX_NN: Rows = {
     "squareplus": "(x + nnc.numpy.sqrt(x * x + b)) / 2",
     "sparse_sigmoid": "nnc.numpy.clip((x + 1) / 2, 0, 1)",
     "scaled_dot_product_attention": "nnc.nn.dot_product_attention(q, k, v)",
+}
+
+_SPECIAL = words(  # which nnc.scipy.special has under their names
+    "bernoulli bessel_jn beta betainc betaln boxcox boxcox1p comb dawsn digamma entr erf erfc erfcx erfinv exp1 expi "
+    "expit expn factorial fresnel gamma gammainc gammaincc gammaln gammasgn hyp1f1 hyp2f1 i0 i0e i1 i1e kl_div "
+    "log_ndtr log_softmax loggamma logit logsumexp multigammaln ndtr ndtri owens_t poch polygamma rel_entr sici "
+    "softmax spence sph_harm_y xlog1py xlogy zeta"
+)
+
+JAX_SCIPY_SPECIAL: Rows = {
+    **{name: f"nnc.scipy.special.{name}" for name in _SPECIAL},
+    "wofz": ("nnc.scipy.special.wofz(x)", "of complex numbers; its real part is Voigt's profile"),
+}
+
+_LINALG = words(  # which nnc.scipy.linalg has under their names
+    "block_diag cho_factor cho_solve cholesky circulant companion convolution_matrix det dft eigh eigh_tridiagonal "
+    "expm expm_frechet fiedler fiedler_companion hadamard hankel helmert hessenberg hilbert inv invhilbert invpascal "
+    "leslie lu lu_factor lu_solve pascal polar qr qr_multiply rsf2csf schur solve solve_sylvester solve_triangular "
+    "sqrtm svd toeplitz"
+)
+
+JAX_SCIPY_LINALG: Rows = {
+    **{name: f"nnc.scipy.linalg.{name}" for name in _LINALG},
+    "funm": ("nnc.scipy.linalg.funm(x, f)", "complex, without an estimate of the error"),
+}
+
+_SCIPY_PARTS = words("fft integrate interpolate linalg ndimage optimize signal special stats")
+
+JAX_SCIPY: Rows = {
+    **{name: f"nnc.scipy.{name}" for name in _SCIPY_PARTS},
+    "sparse.linalg": ("nnc.scipy.sparse.linalg", "`cg`, `bicgstab` and `gmres`, with implicit derivatives"),
+    "stats.mode": "nnc.scipy.stats.mode(x)",
+    "stats.gaussian_kde": "nnc.scipy.stats.gaussian_kde(x)",
+    "optimize.minimize": ("nnc.scipy.optimize.minimize(f, x)", "by BFGS or L-BFGS"),
+    "ndimage.map_coordinates": (
+        "nnc.scipy.ndimage.map_coordinates(x, y, 1)",
+        "modes are SciPy's: JAX's 'constant' is 'grid-constant', its 'wrap' is 'grid-wrap'",
+    ),
+    "interpolate.RegularGridInterpolator": "nnc.scipy.interpolate.RegularGridInterpolator((x, y), z)",
+    "cluster.vq.vq": "nnc.scipy.cluster.vq.vq(x, y)",
+    "spatial.transform.Rotation": "nnc.scipy.spatial.transform.Rotation.from_rotvec(x)",
+    "spatial.transform.Slerp": (
+        "nnc.scipy.spatial.transform.Slerp(x, rotations)",
+        "for `Slerp.init(times, rotations)`",
+    ),
 }

@@ -15,6 +15,7 @@ from nnc.migration.tables import SOURCES, TABLES
 
 PUBLIC = (
     "nnc", "nnc.numpy", "nnc.nn", "nnc.optim", "nnc.random", "nnc.tree", "nnc.numpy.linalg", "nnc.numpy.fft", "nnc.scipy.special",
+    "nnc.scipy.linalg", "nnc.scipy.stats", "nnc.scipy.signal", "nnc.scipy.integrate", "nnc.scipy.optimize",
     "nnc.nn.initializers", "nnc.debug", "nnc.io", "nnc.data",
 )  # fmt: skip
 
@@ -102,6 +103,15 @@ class MissingMethod:
 
     Args:
         name: of the method.
+
+    Example:
+        >>> class Vector:
+        ...     detach = MissingMethod("detach")
+        >>> Vector().detach
+        Traceback (most recent call last):
+        ...
+        nnc.errors.MissingNameError: nnc.Array: it has no 'detach'.
+        ...
     """
 
     __slots__ = ("name",)

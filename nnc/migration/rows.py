@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-Row = str | tuple[str, str]  # code of nnc, and a note; x and y are arrays, f a function
+Row = str | tuple[str, str]
+"""Code of nnc, where x and y are arrays and f a function, or such code and a note.
+
+Example:
+    >>> row: Row = ("nnp.sum(x)", "as in NumPy")
+    >>> note_of(row)
+    'as in NumPy'
+"""
 Rows = Mapping[str, Row]
+"""A table: rows by the names of another library.
+
+Example:
+    >>> rows: Rows = {"cat": "nnp.concatenate([x, y])"}
+    >>> code_of(rows["cat"])
+    'nnp.concatenate([x, y])'
+"""
 
 
 def code_of(row: Row) -> str:

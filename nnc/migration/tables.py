@@ -14,6 +14,9 @@ TABLES: Mapping[str, Rows] = {
     "jax.random": jax.JAX_RANDOM,
     "jax.tree_util": jax.JAX_TREE_UTIL,
     "jax.nn": jax.JAX_NN,
+    "jax.scipy": jax.JAX_SCIPY,
+    "jax.scipy.special": jax.JAX_SCIPY_SPECIAL,
+    "jax.scipy.linalg": jax.JAX_SCIPY_LINALG,
     "equinox": libraries.EQUINOX,
     "equinox.nn": libraries.EQUINOX_NN,
     "flax": libraries.FLAX,
@@ -26,8 +29,13 @@ TABLES: Mapping[str, Rows] = {
     "torch.nn.init": pytorch_nn.INIT,
     "torch.optim": pytorch.OPTIM,
 }
+"""The tables by the modules of other libraries.
 
-# In this order, before all others.
+Example:
+    >>> TABLES["jax"]["jit"]
+    'nnc.compile(f)'
+"""
+
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "nnc": ("jax", "jax.lax", "torch", "equinox", "jax.tree_util"),
     "nnc.numpy": ("jax.numpy", "jax.lax", "torch", "torch.Tensor"),
@@ -37,5 +45,12 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "nnc.nn": ("torch.nn.functional", "torch.nn", "jax.nn", "flax", "equinox", "equinox.nn", "optax", "torch"),
     "nnc.nn.initializers": ("torch.nn.init", "jax.nn"),
     "nnc.optim": ("torch.optim", "optax"),
+    "nnc.scipy": ("jax.scipy", "jax.scipy.special", "jax.scipy.linalg"),
     "nnc.Array": ("torch.Tensor",),
 }
+"""The modules whose tables are read first, in this order, for names that a module of nnc lacks.
+
+Example:
+    >>> SOURCES["nnc.random"]
+    ('jax.random', 'torch', 'torch.Tensor')
+"""

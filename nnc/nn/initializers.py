@@ -45,7 +45,13 @@ TRUNCATED_STDDEV = 0.87962566103423978  # of a standard normal distribution cut 
 
 
 class Initializer(Protocol):
-    """Draws an array of `shape` and `dtype`."""
+    """Draws an array of `shape` and `dtype`.
+
+    Example:
+        >>> initializer: Initializer = zeros
+        >>> initializer(nnc.random.key(0), (2,))
+        Array([0., 0.], dtype=float32)
+    """
 
     def __call__(self, key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = dtypes.float32) -> Array:
         """Draws it, with `key`."""

@@ -336,8 +336,37 @@ class _Joined:
 
 
 mgrid = _MeshGrid(sparse=False)
+"""Grids of slices, stacked: start:stop:step, or with an imaginary step so many numbers from start to stop.
+
+Example:
+    >>> nnp.mgrid[0:2, 0:3]
+    Array([[[0, 0, 0],
+            [1, 1, 1]],
+           [[0, 1, 2],
+            [0, 1, 2]]], dtype=int64)
+"""
 ogrid = _MeshGrid(sparse=True)
+"""Grids of slices, one array for each axis, which broadcast together.
+
+Example:
+    >>> nnp.ogrid[0:2, 0:1:3j]
+    (Array([[0],
+           [1]], dtype=int64), Array([[0. , 0.5, 1. ]], dtype=float32))
+"""
 r_ = _Joined(columns=False)
+"""Slices, numbers and arrays, joined along the first axis.
+
+Example:
+    >>> nnp.r_[0:3, 7, nnp.asarray([5, 6])]
+    Array([0, 1, 2, 7, 5, 6], dtype=int64)
+"""
 c_ = _Joined(columns=True)
+"""Vectors as columns, and matrices, joined along the last axis.
+
+Example:
+    >>> nnp.c_[0:2, nnp.asarray([5, 6])]
+    Array([[0, 5],
+           [1, 6]], dtype=int64)
+"""
 s_ = np.s_
 index_exp = np.index_exp

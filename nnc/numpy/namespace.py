@@ -26,6 +26,12 @@ from nnc.spelling import spelled
 __all__ = ["__array_api_version__", "__array_namespace_info__"]
 
 __array_api_version__ = "2024.12"
+"""The version of the Array API standard that all of nnc.numpy follows.
+
+Example:
+    >>> nnp.__array_api_version__
+    '2024.12'
+"""
 set_namespace(sys.modules["nnc.numpy"])
 name_foreign_methods(TABLES["torch.Tensor"])
 await_einops()

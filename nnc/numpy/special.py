@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, overload
 
 from nnc import dtypes
 from nnc.array import Array
@@ -259,8 +259,21 @@ def i1(x: ArrayLike, /) -> Array:
 
 
 @specialised(1)
+@overload
+def logsumexp(
+    x: ArrayLike, /, axis: Axis = None, b: ArrayLike | None = None, *, keepdims: bool = False,
+    return_sign: Literal[False] = False, where: ArrayLike | None = None,
+) -> Array: ...  # fmt: skip
+@overload
+def logsumexp(
+    x: ArrayLike, /, axis: Axis = None, b: ArrayLike | None = None, *, keepdims: bool = False, return_sign: Literal[True],
+    where: ArrayLike | None = None,
+) -> tuple[Array, Array]: ...  # fmt: skip
 @spelled
-def logsumexp(x: ArrayLike, /, axis: Axis = None, b: ArrayLike | None = None, *, keepdims: bool = False) -> Array:
+def logsumexp(
+    x: ArrayLike, /, axis: Axis = None, b: ArrayLike | None = None, *, keepdims: bool = False, return_sign: bool = False,
+    where: ArrayLike | None = None,
+) -> Any:  # fmt: skip
     """Returns log(sum of b · exp(x)) over `axis`, without overflow.
 
     The largest element, which is factored out, is a constant for the derivative.
@@ -270,32 +283,40 @@ def logsumexp(x: ArrayLike, /, axis: Axis = None, b: ArrayLike | None = None, *,
         axis: axis or axes to remove; None all.
         b: factors that broadcast with `x`, by default 1.
         keepdims: keep the axes with size 1.
+        return_sign: return the logarithm of the magnitude of the sum, and its sign: 1, -1 or 0, of complex sums a number of
+            magnitude 1. Without it the logarithm of a negative sum is NaN.
+        where: bools that broadcast with `x`: elements that are False are left out.
 
     Example:
         >>> logsumexp(np.asarray([1000.0, 1000.0]))
         Array(1000.69314718, dtype=float64)
+        >>> logsumexp(np.asarray([0.0, 0.0]), b=np.asarray([1.0, -3.0]), return_sign=True)
+        (Array(0.69314718, dtype=float64), Array(-1., dtype=float64))
     """
     (x,) = promote(x, where="logsumexp", to=dtypes.to_float)
     x = to_value(x, "logsumexp")
     check_dtype("logsumexp", x.spec, *INEXACT)
+    if where is not None:
+        x = el.where(where, x, -float("inf"))
     if b is not None:
         x, b = broadcast(x, astype(to_value(b, "logsumexp", "b"), x.spec.dtype), where="logsumexp")
         x = el.where(el.equal(b, 0), -float("inf"), x)
     axes = to_axes("logsumexp", axis, x.spec.ndim)
-    if any(x.spec.shape[i] == 0 for i in axes):
-        empty = reduce_sum(x, axes=axes)
-        return keep(
-            constants.full(shape=empty.spec.shape, dtype=x.spec.dtype, value=-float("inf")), x.spec, axes, keepdims
-        )
-    magnitude = ew.real(x) if dtypes.is_complex(x.spec.dtype) else x
-    top = keep(reduce_max(ew.stop_gradient(magnitude), axes=axes), x.spec, axes, True)
-    top = astype(el.where(ew.isfinite(top), top, 0), x.spec.dtype)
-    terms = ew.exp(x - top)
+    is_complex = dtypes.is_complex(x.spec.dtype)
+    top = ew.real(x) if is_complex else x
+    if all(x.spec.shape[i] for i in axes):
+        top = keep(reduce_max(ew.stop_gradient(top), axes=axes), x.spec, axes, True)
+        top = el.where(ew.isfinite(top), top, 0)
+    else:
+        top = keep(reduce_sum(top, axes=axes), x.spec, axes, True)
+    terms = ew.exp(x - astype(top, x.spec.dtype))
     total = keep(reduce_sum(terms if b is None else b * terms, axes=axes), x.spec, axes, True)
+    size = ew.abs_(total) if return_sign else total
     nothing = ew.equal(total, constants.full_like(total, 0))  # log 0: its value is -inf, its derivative 0
-    logarithm = ew.log(ew.select(nothing, constants.full_like(total, 1), total)) + top
-    result = el.where(nothing, -float("inf"), logarithm)
-    return result if keepdims else reduce_sum(result, axes=axes)
+    logarithm = ew.log(ew.select(nothing, constants.full_like(size, 1), size)) + astype(top, size.spec.dtype)
+    results = [el.where(nothing, -float("inf"), logarithm), *([ew.sign(total)] if return_sign else [])]
+    results = results if keepdims else [reduce_sum(each, axes=axes) for each in results]
+    return tuple(results) if return_sign else results[0]
 
 
 # -- segments ----------------------------------------------------------------------------------------------------------

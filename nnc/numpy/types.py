@@ -9,17 +9,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numpy import (
-    complexfloating,
-    floating,
-    generic,
-    inexact,
-    integer,
-    iterable,
-    number,
-    signedinteger,
-    unsignedinteger,
-)
+from numpy import iterable
 
 from nnc import dtypes
 from nnc.array import ArrayMethods
@@ -55,8 +45,104 @@ __all__ = [
 ]  # fmt: skip
 
 bool = bool_
-pi, e, inf, nan, euler_gamma = math.pi, math.e, math.inf, math.nan, 0.5772156649015329
+pi = math.pi
+"""The circumference of a circle of diameter 1.
+
+Example:
+    >>> nnp.pi
+    3.141592653589793
+"""
+e = math.e
+"""The base of the natural logarithm.
+
+Example:
+    >>> nnp.e
+    2.718281828459045
+"""
+inf = math.inf
+"""Infinity.
+
+Example:
+    >>> nnp.inf
+    inf
+"""
+nan = math.nan
+"""Not a number: equal to nothing, not even itself.
+
+Example:
+    >>> nnp.nan == nnp.nan
+    False
+"""
+euler_gamma = 0.5772156649015329
+"""Euler's constant: the limit of 1 + 1/2 + … + 1/n - log(n).
+
+Example:
+    >>> -nnc.scipy.special.digamma(1.0)
+    Array(0.5772157, dtype=float32)
+"""
 newaxis = None
+"""In an index, a new axis of size 1.
+
+Example:
+    >>> nnp.ones(3)[:, nnp.newaxis].shape
+    (3, 1)
+"""
+generic = np.generic
+"""The kind of all dtypes.
+
+Example:
+    >>> nnp.issubdtype(nnp.bool_, nnp.generic), nnp.issubdtype(nnp.complex64, nnp.generic)
+    (True, True)
+"""
+number = np.number
+"""The kind of all dtypes but bool.
+
+Example:
+    >>> nnp.issubdtype(nnp.int8, nnp.number), nnp.issubdtype(nnp.bool_, nnp.number)
+    (True, False)
+"""
+integer = np.integer
+"""The kind of all integers.
+
+Example:
+    >>> nnp.issubdtype(nnp.uint8, nnp.integer), nnp.issubdtype(nnp.float32, nnp.integer)
+    (True, False)
+"""
+signedinteger = np.signedinteger
+"""The kind of integers with a sign.
+
+Example:
+    >>> nnp.issubdtype(nnp.int8, nnp.signedinteger), nnp.issubdtype(nnp.uint8, nnp.signedinteger)
+    (True, False)
+"""
+unsignedinteger = np.unsignedinteger
+"""The kind of integers without a sign.
+
+Example:
+    >>> nnp.issubdtype(nnp.uint8, nnp.unsignedinteger), nnp.issubdtype(nnp.int8, nnp.unsignedinteger)
+    (True, False)
+"""
+inexact = np.inexact
+"""The kind of floats and complex numbers.
+
+Example:
+    >>> nnp.issubdtype(nnp.complex64, nnp.inexact), nnp.issubdtype(nnp.int32, nnp.inexact)
+    (True, False)
+"""
+floating = np.floating
+"""The kind of all floats.
+
+Example:
+    >>> nnp.issubdtype(nnp.bfloat16, nnp.floating), nnp.issubdtype(nnp.complex64, nnp.floating)
+    (True, False)
+"""
+complexfloating = np.complexfloating
+"""The kind of complex numbers.
+
+Example:
+    >>> nnp.issubdtype(nnp.complex64, nnp.complexfloating), nnp.issubdtype(nnp.float32, nnp.complexfloating)
+    (True, False)
+"""
 int_, uint, float_, complex_ = int64, uint64, float32, complex64
 half, single, double, csingle, cdouble = float16, float32, float64, complex64, complex128
 dtype = np.dtype

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc import dtypes, tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, shorten, user_error
 from nnc.spelling import spelled
 from nnc.trace.core.differentiate import value_and_grad
 from nnc.trace.core.specs import eval_shape
@@ -18,7 +19,9 @@ from nnc.trace.core.vectorize import vmap
 from nnc.trace.loops.branches import cond
 from nnc.trace.loops.control_flow import scan
 
-__all__ = ["AccumulationType", "IndividualOutputs", "micro_grad", "micro_vmap", "microbatch"]
+__all__ = [
+    "AccumulationType", "Accumulator", "IndividualOutputs", "micro_grad", "micro_vmap", "microbatch", "reshape_batch_axis",
+]  # fmt: skip
 
 Function = Callable[..., Any]
 
@@ -43,6 +46,35 @@ class AccumulationType(enum.Enum):
 
 
 _MEANS = (AccumulationType.MEAN, AccumulationType.RUNNING_MEAN)
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """Another way to make one result of the results of the parts, where no AccumulationType fits: their maximum, say.
+
+    carry = init(spec);    for each part i:  carry = update(carry, result, i);    finalize(carry)
+
+    Args:
+        init: makes the first carry, given a `ShapeDtypeStruct` in place of each array of the result of one part.
+        update: makes the next carry of the carry, the result of a part, and its number.
+        finalize: makes the result of the last carry.
+        aggregate: for `micro_vmap` and `micro_grad`, makes the result of a part of the results of its rows, stacked along axis 0.
+
+    Example:
+        >>> largest = Accumulator(
+        ...     init=lambda spec: nnp.full_like(spec, -nnp.inf),
+        ...     update=lambda carry, value, i: nnp.maximum(carry, value),
+        ...     finalize=lambda carry: carry,
+        ...     aggregate=lambda values: nnp.max(values, axis=0),
+        ... )
+        >>> microbatch(nnp.max, 0, 2, largest)(nnp.asarray([1.0, 4.0, 2.0, 3.0]))
+        Array(4., dtype=float32)
+    """
+
+    init: Callable[[Any], Any]
+    update: Callable[[Any, Any, Any], Any]
+    finalize: Callable[[Any], Any]
+    aggregate: Callable[[Any], Any]
 
 
 class IndividualOutputs(NamedTuple):
@@ -82,7 +114,7 @@ def microbatch(
         fun: any function.
         argnums: places of the arguments that have a batch axis, pytrees.
         microbatch_size: rows in a part; divides the rows of the batch. None: `fun` itself.
-        accumulator: an AccumulationType, or a tree of them that begins as the results of `fun` do.
+        accumulator: an AccumulationType or an Accumulator, or a tree of them that begins as the results of `fun` do.
         argnames: names of keyword arguments that have a batch axis.
         in_axes: where the batch axis is: an int for all, or one for each of argnums and argnames.
         num_real_microbatches: an int or a 0-d array: parts from this number on are not run, and count as 0.
@@ -153,52 +185,120 @@ def _rows(batched: list[tuple[Any, int]], size: int) -> int:
 
 def _part(value: Any, axis: int, i: Any, parts: int) -> Any:
     """The rows i, i + parts … of each leaf along its batch axis."""
+    return tree.map(lambda x: nnp.take(_split(asarray(x), axis, parts), i, axis=axis % asarray(x).ndim + 1), value)
 
-    def rows(x: Any) -> Array:
-        x = asarray(x)
-        at = axis % x.ndim
-        split = nnp.reshape(x, (*x.shape[:at], -1, parts, *x.shape[at + 1 :]))
-        return nnp.take(split, i, axis=at + 1)
 
-    return tree.map(rows, value)
+def _split(x: Array, axis: int, parts: int) -> Array:
+    """`x` with its batch axis as two: the rows of a part, and the parts."""
+    at = axis % x.ndim
+    return nnp.reshape(x, (*x.shape[:at], -1, parts, *x.shape[at + 1 :]))
+
+
+@spelled
+def reshape_batch_axis(batch: Any, microbatch_size: int, axis: int = 0) -> Any:
+    """Splits the batch axis of each leaf into parts and the rows of a part, as `microbatch` does: (parts, microbatch_size).
+
+    Args:
+        batch: arrays with a batch axis, a pytree.
+        microbatch_size: rows in a part; divides the rows of the batch.
+        axis: the batch axis.
+
+    Raises:
+        ShapeError: the batch axes have different lengths, or microbatch_size does not divide them.
+
+    Example:
+        >>> reshape_batch_axis(nnp.arange(4), 2)
+        Array([[0, 2],
+               [1, 3]], dtype=int64)
+    """
+    parts = _rows([(batch, axis)], microbatch_size) // microbatch_size
+
+    def leaf(x: Any) -> Array:
+        at = axis % asarray(x).ndim
+        return nnp.moveaxis(_split(asarray(x), axis, parts), at + 1, at)
+
+    return tree.map(leaf, batch)
 
 
 def _accumulate(part: Function, parts: int, accumulator: Any, real: Any) -> Any:
     """The results of all parts as one."""
-    specs = eval_shape(part, nnp.asarray(0, dtypes.int64))
-    leaves, kinds = tree.leaves(specs), tree.broadcast_prefix(accumulator, specs)
-    structure = tree.structure(specs)
-    for spec, kind in zip(leaves, kinds, strict=True):
-        if kind in _MEANS and not dtypes.is_inexact(spec.dtype):
+    specs: Any = eval_shape(part, nnp.asarray(0, dtypes.int64))
+    kinds, whole = _kinds_of(accumulator, specs)
+    ways = [_accumulator_of(kind, parts, parts if real is None else nnp.clip(real, 1, parts)) for kind in kinds]
+    shapes: list[Any] = whole.flatten_up_to(specs)
+
+    def run(carries: list[Any], i: Any) -> Any:
+        def update() -> Any:
+            values = whole.flatten_up_to(part(i))
+            updated = [None if w is None else w.update(c, x, i) for w, c, x in zip(ways, carries, values, strict=True)]
+            return updated, [x if w is None else None for w, x in zip(ways, values, strict=True)]
+
+        def skip() -> Any:
+            return carries, [_zeros(x) if w is None else None for w, x in zip(ways, shapes, strict=True)]
+
+        return update() if real is None else cond(i < real, update, skip)
+
+    start = [None if w is None else w.init(x) for w, x in zip(ways, shapes, strict=True)]
+    carries, rows = scan(run, start, nnp.arange(parts))
+    ends = zip(ways, carries, rows, strict=True)
+    return whole.unflatten([tree.map(_joined, xs) if w is None else w.finalize(c) for w, c, xs in ends])
+
+
+def _is_kind(x: Any) -> bool:
+    return isinstance(x, (Accumulator, AccumulationType))
+
+
+def _kinds_of(accumulator: Any, results: Any) -> tuple[list[Any], tree.TreeDef]:
+    """The accumulators of a tree, and its structure, with which results begin.
+
+    Raises:
+        TreeError: results have another structure.
+        ArgumentTypeError: a leaf is no accumulator.
+    """
+    tree.broadcast_prefix(accumulator, results, _is_kind, where="microbatch")  # which checks it
+    kinds, whole = tree.flatten(accumulator, _is_kind)
+    for kind in kinds:
+        if not _is_kind(kind):
             raise user_error(
-                DTypeError, "microbatch", f"the mean of a result of {spec.dtype} is no {spec.dtype}.",
-                fix="let the function return floats, or add results up: AccumulationType.SUM.",
+                ArgumentTypeError, "microbatch", f"accumulator has {shorten(kind)}, of type {type(kind).__name__}.",
+                fix="use AccumulationType.SUM, MEAN, RUNNING_MEAN or CONCAT, or an Accumulator.",
             )  # fmt: skip
+    return kinds, whole
 
-    def zeros() -> list[Array]:
-        return [nnp.zeros(spec.shape, spec.dtype) for spec in leaves]
 
-    def run(totals: list[Any], i: Any) -> Any:
-        def values() -> list[Array]:
-            return [asarray(x) for x in tree.leaves(part(i))]
+def _zeros(specs: Any) -> Any:
+    return tree.map(lambda spec: nnp.zeros(spec.shape, spec.dtype), specs)
 
-        found = values() if real is None else cond(i < real, values, zeros)
-        pairs = list(zip(totals, found, kinds, strict=True))
-        sums = [None if kind is AccumulationType.CONCAT else total + x for total, x, kind in pairs]
-        return sums, [x if kind is AccumulationType.CONCAT else None for _, x, kind in pairs]
 
-    start = [None if kind is AccumulationType.CONCAT else x for x, kind in zip(zeros(), kinds, strict=True)]
-    totals, rows = scan(run, start, nnp.arange(parts))
-    ran = parts if real is None else nnp.clip(real, 1, parts)
+def _joined(stacked: Array) -> Array:
+    """The rows of all parts, of which part i has the rows i, i + k, i + 2k and so on."""
+    return nnp.reshape(nnp.moveaxis(stacked, 0, 1), (-1, *stacked.shape[2:]))
 
-    def finish(total: Any, stacked: Any, kind: AccumulationType) -> Array:
-        if kind is AccumulationType.CONCAT:
-            return nnp.reshape(nnp.moveaxis(stacked, 0, 1), (-1, *stacked.shape[2:]))
+
+def _accumulator_of(kind: Any, parts: int, ran: Any) -> Accumulator | None:
+    """The accumulator of a kind; None for CONCAT, whose parts the loop itself stacks."""
+    if isinstance(kind, Accumulator) or kind is AccumulationType.CONCAT:
+        return kind if isinstance(kind, Accumulator) else None
+    count = ran if kind is AccumulationType.RUNNING_MEAN else parts
+
+    def init(specs: Any) -> Any:
+        for spec in tree.leaves(specs):
+            if kind in _MEANS and not dtypes.is_inexact(spec.dtype):
+                raise user_error(
+                    DTypeError, "microbatch", f"the mean of a result of {spec.dtype} is no {spec.dtype}.",
+                    fix="let the function return floats, or add results up: AccumulationType.SUM.",
+                )  # fmt: skip
+        return _zeros(specs)
+
+    def finalize(totals: Any) -> Any:
         if kind is AccumulationType.SUM:
-            return total
-        return total / (parts if kind is AccumulationType.MEAN else astype(asarray(ran), total.dtype))
+            return totals
+        return tree.map(lambda total: total / astype(asarray(count), total.dtype), totals)
 
-    return tree.unflatten(structure, [finish(*each) for each in zip(totals, rows, kinds, strict=True)])
+    def update(totals: Any, values: Any, _: Any) -> Any:
+        return tree.map(lambda total, x: total + x, totals, values)
+
+    return Accumulator(init, update, finalize, lambda values: _reduce(values, kind))
 
 
 @spelled
@@ -222,7 +322,7 @@ def micro_vmap(
         out_axes: 0.
         microbatch_size: rows in a part; None: all at once.
         vmap_fn: maps each part, as `nnc.vmap` does.
-        accumulator: an AccumulationType, or a tree of them that begins as the results of `fun` do.
+        accumulator: an AccumulationType or an Accumulator, or a tree of them that begins as the results of `fun` do.
         num_real_microbatches: parts from this number on are not run.
 
     Raises:
@@ -242,9 +342,8 @@ def micro_vmap(
 
         def of_part(*args: Any, kwargs: Any) -> Any:
             out = vmap_fn(lambda args, kwargs: fun(*args, **kwargs), (axes, 0), 0)(args, kwargs)
-            kinds = tree.broadcast_prefix(accumulator, out)
-            found = [_reduce(x, kind) for x, kind in zip(tree.leaves(out), kinds, strict=True)]
-            return tree.unflatten(tree.structure(out), found)
+            kinds, whole = _kinds_of(accumulator, out)
+            return whole.unflatten([_reduce(x, kind) for x, kind in zip(whole.flatten_up_to(out), kinds, strict=True)])
 
         places = [i for i, axis in enumerate(axes) if axis is not None]
         of_axes = [axis for axis in axes if axis is not None] + [0]
@@ -257,11 +356,14 @@ def micro_vmap(
     return mapped
 
 
-def _reduce(x: Array, kind: AccumulationType) -> Array:
+def _reduce(values: Any, kind: Any) -> Any:
     """The results of the rows of a part as one."""
+    if isinstance(kind, Accumulator):
+        return kind.aggregate(values)
     if kind is AccumulationType.CONCAT:
-        return x
-    return nnp.sum(x, axis=0) if kind is AccumulationType.SUM else nnp.mean(x, axis=0)
+        return values
+    reduction = nnp.sum if kind is AccumulationType.SUM else nnp.mean
+    return tree.map(lambda x: reduction(x, axis=0), values)
 
 
 @spelled
@@ -287,7 +389,7 @@ def micro_grad(
         batch_argnums: places of the arguments with a batch axis, their first.
         keep_batch_dim: `fun` gets batches of one row; False: rows.
         microbatch_size: rows whose gradients are there at once; None: all.
-        accumulator: how the transformed gradients become one, an AccumulationType or a tree of them.
+        accumulator: how the transformed gradients become one, as of `micro_vmap`.
         transform_fn: of the gradient of one row.
         metrics_fn: of the gradient of one row; its results are returned for each row.
         num_real_microbatches: parts from this number on are not run.

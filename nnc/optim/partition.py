@@ -219,6 +219,11 @@ class SplitRealAndImaginaryArrays(NamedTuple):
     Attributes:
         real: real part.
         imaginary: imaginary part.
+
+    Example:
+        >>> state = nnc.optim.split_real_and_imaginary(nnc.optim.trace(0.9)).init(nnp.asarray([1j]))
+        >>> state.inner_state.trace.real
+        Array([0.], dtype=float32)
     """
 
     real: Any

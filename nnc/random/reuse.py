@@ -24,7 +24,17 @@ _FIRST = np.asarray(0, np.uint64)
 
 
 class KeyReuseWarning(UserWarning):
-    """A key is used twice."""
+    """A key is used twice.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as found, nnc.debug.check_keys():
+        ...     warnings.simplefilter("always")
+        ...     key = nnc.random.key(0)
+        ...     x, y = nnc.random.normal(key), nnc.random.uniform(key)
+        >>> found[0].category.__name__
+        'KeyReuseWarning'
+    """
 
 
 class KeyLedger:

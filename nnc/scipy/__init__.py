@@ -1,8 +1,25 @@
 """SciPy's functions on nnc arrays, under the names of jax.scipy: they trace, differentiate, batch and compile."""
 
-from nnc.scipy import fft, integrate, interpolate, linalg, ndimage, optimize, signal, sparse, special, stats
+from typing import TYPE_CHECKING
+
+from nnc.migration import module_getattr
+from nnc.scipy import (
+    cluster,
+    fft,
+    integrate,
+    interpolate,
+    linalg,
+    ndimage,
+    optimize,
+    signal,
+    sparse,
+    spatial,
+    special,
+    stats,
+)
 
 __all__ = [
+    "cluster",
     "fft",
     "integrate",
     "interpolate",
@@ -11,6 +28,7 @@ __all__ = [
     "optimize",
     "signal",
     "sparse",
+    "spatial",
     "special",
     "stats",
 ]
@@ -18,3 +36,7 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
+    __getattr__ = module_getattr("nnc.scipy")

@@ -124,3 +124,9 @@ class View:
 
 
 view = View()
+"""Draws a graph; `view.memory` draws a memory plan, and `view.schedule` a schedule.
+
+Example:
+    >>> nnc.view(lambda x: nnp.sin(x) * x, nnp.ones(3))
+    Picture(name='graph <lambda>')
+"""

@@ -7,6 +7,7 @@ import scipy.special
 import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
+from nnc.testing import check_grads
 
 X = np.random.default_rng(6).normal(size=(3, 4))
 IDS = np.array([2, 0, 2])
@@ -37,6 +38,24 @@ def test_logsumexp_agrees_with_scipy(axis):
                 np.testing.assert_allclose(
                     np.asarray(nnp.logsumexp(x, axis, factors, keepdims=keepdims)), want, rtol=1e-10
                 )
+
+
+@pytest.mark.parametrize("axis", [None, 0, (0, 1)])
+def test_signs_of_sums_and_parts_of_arrays_agree_with_scipy(axis):
+    b, part = np.array([[1.0], [0.0], [-2.0]]), X > 0
+    for x in (X, X + 1e5, X * (1 + 1j)):
+        for factors in (b, -b, None):
+            for run in (nnp.logsumexp, nnc.compile(nnp.logsumexp, static_argnames=("axis", "return_sign"))):
+                got = run(x, axis=axis, b=factors, return_sign=True)
+                want = scipy.special.logsumexp(x, axis=axis, b=factors, return_sign=True)
+                np.testing.assert_allclose(got[0], np.real(want[0]), rtol=1e-10)
+                np.testing.assert_allclose(got[1], want[1], rtol=1e-8)
+                assert got[0].dtype == np.float64 and got[1].dtype == x.dtype
+        want = scipy.special.logsumexp(np.where(part, x, -np.inf), axis=axis)
+        np.testing.assert_allclose(nnp.logsumexp(x, axis, where=part), want, rtol=1e-10)
+    values, signs = nnp.logsumexp(np.zeros((2, 0)), axis=1, keepdims=True, return_sign=True)
+    assert values.tolist() == [[-np.inf]] * 2 and signs.tolist() == [[0.0]] * 2
+    check_grads(lambda x: nnp.logsumexp(x, axis, b, return_sign=True, where=part | (X < -1))[0], (X,), order=2)
 
 
 def test_logsumexp_of_nothing_and_of_infinity():

@@ -16,7 +16,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import optim
-from nnc.errors import ArgumentError, DTypeError, ShapeError
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TreeError
 
 RECORDED = Path(__file__).with_name("recorded_utilities.npz")
 _RNG = np.random.default_rng(11)
@@ -64,6 +64,26 @@ def micro(o: Any, **options: Any) -> Any:
     )  # fmt: skip
 
 
+def accumulator(o: Any, np: Any) -> Any:
+    """The maximum of all parts' values times the number of the part."""
+
+    def each(function: Callable[..., Any]) -> Callable[..., Any]:
+        def of_tree(*values: Any) -> Any:
+            first, *others = values
+            if isinstance(first, tuple):
+                return tuple(of_tree(*xs) for xs in zip(*values, strict=True))
+            return function(first, *others)
+
+        return of_tree
+
+    return o.microbatching.Accumulator(
+        init=each(lambda spec: np.full(spec.shape, -np.inf, spec.dtype)),
+        update=lambda carry, value, i: each(lambda c, v: np.maximum(c, v * (i + 1)))(carry, value),
+        finalize=each(lambda carry: carry / 2),
+        aggregate=each(lambda values: values.max(0)),
+    )
+
+
 def step_function(np: Any) -> Callable[[Any], Any]:
     return lambda p: (p["w"] > 0).sum() * 1.0 + (p["b"] > 0.1).sum()
 
@@ -80,6 +100,22 @@ CASES: dict[str, Callable[[Any, Any, Any], Any]] = {  # from optim, the namespac
         lambda x: x.mean(), 0, 2, o.microbatching.AccumulationType.RUNNING_MEAN, in_axes=0, num_real_microbatches=2
     )(X),
     "microbatch axis": lambda o, np, t: o.microbatch(lambda *, x: x.sum(1), (), 2, argnames="x", in_axes=1)(x=X.T),
+    "microbatch by objects": lambda o, np, t: o.microbatch(
+        lambda x: {"all": (x.max(0), x.min(0)), "sum": x.sum(), "each": x},
+        0,
+        2,
+        {
+            "all": accumulator(o, np),
+            "sum": o.microbatching.AccumulationType.SUM,
+            "each": o.microbatching.AccumulationType.CONCAT,
+        },
+        num_real_microbatches=2,
+    )(X),
+    "micro_grad by objects": lambda o, np, t: o.microbatching.micro_grad(
+        loss, batch_argnums=(1, 2), microbatch_size=3, accumulator={"b": accumulator(o, np), "w": accumulator(o, np)}
+    )(P, X, Y),
+    "reshape_batch_axis": lambda o, np, t: o.microbatching.reshape_batch_axis({"x": X, "t": X + 1}, 2),
+    "reshape_batch_axis of columns": lambda o, np, t: o.microbatching.reshape_batch_axis(np.asarray(X.T), 3, axis=1),
     "micro_grad": lambda o, np, t: micro(o)(P, X, Y),
     "micro_grad of two parts": lambda o, np, t: micro(o, num_real_microbatches=2)(P, X, Y),
     "hvp": lambda o, np, t: o.second_order.hvp(loss, V, P, X, Y),
@@ -166,6 +202,12 @@ def test_mistakes_in_microbatches_and_perturbations_are_told() -> None:
         optim.microbatch(loss, (1, 2), 2)(P, X, Y[:4])
     with pytest.raises(DTypeError, match="the mean of a result of int64"):
         optim.microbatch(lambda x: x.sum(), 0, 2, optim.microbatching.AccumulationType.MEAN)(np.arange(4))
+    with pytest.raises(ArgumentTypeError, match="accumulator has 'sum', of type str"):
+        optim.microbatch(loss, (1, 2), 2, "sum")(P, X, Y)
+    with pytest.raises(TreeError, match="does not fit the tree"):
+        optim.microbatch(loss, (1, 2), 2, {"a": optim.microbatching.AccumulationType.SUM})(P, X, Y)
+    with pytest.raises(ShapeError, match="microbatch_size 4 does not divide the 6 rows"):
+        optim.microbatching.reshape_batch_axis(X, 4)
     with pytest.raises(ArgumentError, match="microbatch_size is 0"):
         optim.microbatch(loss, 1, 0)
     with pytest.raises(ArgumentError, match="out_axes is 1"):

@@ -36,6 +36,30 @@ def test_arithmetic_is_leaf_by_leaf_and_leaves_names_alone() -> None:
         assert np.allclose(flat(ours), wanted) and ours["b"][1] == "name" and ours["w"].dtype == np.float64
 
 
+def test_moving_averages_are_those_of_optax() -> None:
+    """Numbers of optax.tree_utils 0.2.8, of decay 0.9 and 3 updates."""
+    g = {"w": np.array([[1.0, -2.0], [3.0, 0.5]], np.float32), "name": "x"}
+    m = {"w": np.array([[0.5, 1.0], [-1.0, 2.0]], np.float32), "name": "x"}
+    for ours, wanted in (
+        (tu.tree_update_moment(g, m, 0.9, 1), [0.55, 0.7, -0.6, 1.85]),
+        (tu.tree_update_moment(g, m, 0.9, 2), [0.55, 1.3, 0.0, 1.825]),
+        (tu.tree_update_moment_per_elem_norm(g, m, 0.9, 2), [0.55, 1.3, 0.0, 1.825]),
+        (tu.tree_update_infinity_moment(g, m, 0.9, 0.25), [1.25, 2.25, 3.25, 1.8]),
+        (tu.tree_bias_correction(m, 0.9, 3), [1.8450184, 3.6900368, -3.6900368, 7.3800735]),
+    ):
+        np.testing.assert_allclose(np.ravel(ours["w"]), wanted, rtol=1e-6, atol=1e-7)
+        assert ours["name"] == "x" and ours["w"].dtype == np.float32
+    z = {"z": np.array([3 + 4j, 1j], np.complex64)}
+    moved = tu.tree_update_moment_per_elem_norm(z, {"z": np.ones(2, np.float32)}, 0.9, 3)["z"]
+    np.testing.assert_allclose(moved, [13.4, 1.0], rtol=1e-6)
+    assert moved.dtype == np.float32
+    half = tu.tree_bias_correction({"w": nnp.ones(1, "bfloat16")}, 0.999, 1)["w"]  # 0.999 is 1 in bfloat16
+    assert half.dtype == nnp.bfloat16 and float(half[0]) == 1000.0
+    assert [x.shape for x in nnc.tree.leaves(tu.tree_batch_shape([1.0, np.ones(3)], (2, 4)))] == [(2, 4), (2, 4, 3)]
+    with pytest.raises(TreeError):
+        tu.tree_update_moment(g, {"w": m["w"]}, 0.9, 1)
+
+
 def test_sums_run_over_all_leaves() -> None:
     assert np.isclose(tu.tree_sum(A), X.sum()) and np.isclose(tu.tree_vdot(A, B), X @ Y) and tu.tree_size(A) == 5
     assert float(tu.tree_max(A)) == 4.0 and float(tu.tree_min(A)) == -2.0

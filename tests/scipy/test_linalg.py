@@ -10,6 +10,7 @@ import pytest
 import scipy.linalg
 
 import nnc
+import nnc.numpy as nnp
 import nnc.scipy.linalg as la
 from nnc.errors import ArgumentError, LinAlgError, ShapeError
 from nnc.testing import check_grads
@@ -71,9 +72,37 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[np.ndarray,
     "hankel": (la.hankel, scipy.linalg.hankel, (A[:, 0], B[:, 0])),
     "circulant": (la.circulant, scipy.linalg.circulant, (A[:, 0],)),
     "companion": (la.companion, scipy.linalg.companion, (A[:, 0],)),
+    "fiedler": (la.fiedler, scipy.linalg.fiedler, (A[:, 0],)),
+    "fiedler_companion": (la.fiedler_companion, scipy.linalg.fiedler_companion, (TALL[:, :, 0],)),
+    "leslie": (la.leslie, scipy.linalg.leslie, (A[:, 0], A[:, 1, :3])),
+    **{
+        f"convolution_matrix {mode}": (
+            lambda a, mode=mode: la.convolution_matrix(a, 3, mode),
+            lambda a, mode=mode: scipy.linalg.convolution_matrix(a, 3, mode),
+            (A[:, 0],),
+        )
+        for mode in ("full", "same", "valid")
+    },
+    "hessenberg": (
+        lambda a: la.hessenberg(a, calc_q=True),
+        lambda a: scipy.linalg.hessenberg(a, calc_q=True),
+        (A,),
+    ),
+    "qr pivoted": (
+        lambda a: la.qr(a, mode="economic", pivoting=True),
+        lambda a: scipy.linalg.qr(a, mode="economic", pivoting=True),
+        (WIDE,),
+    ),
+    "qr_multiply": (la.qr_multiply, scipy.linalg.qr_multiply, (TALL, WIDE)),
+    "qr_multiply left": (
+        lambda a, c: la.qr_multiply(a, c, "left", pivoting=True),
+        lambda a, c: scipy.linalg.qr_multiply(a, c, "left", pivoting=True),
+        (TALL, WIDE),
+    ),
+    "funm": (lambda a: la.funm(a, nnp.sin), lambda a: scipy.linalg.funm(a, np.sin), (S,)),
 }
 cases = pytest.mark.parametrize("name", CASES)
-NO_DERIVATIVE = {"lu_factor"}  # of integers
+NO_DERIVATIVE = {"lu_factor", "qr pivoted", "qr_multiply left", "funm"}  # of integers, and of Schur factors
 LESS_EXACT = {"logm": 1e-12}  # roots double the rounding errors
 
 
@@ -104,7 +133,7 @@ def test_functions_agree_with_scipy_in_float32(name: str) -> None:
     ours, _, operands = CASES[name]
     got = ours(*(x.astype(np.float32) for x in operands))
     check(got, wanted(name, *operands), 3e-4 if name in ("solve_sylvester", "lu_solve 0") else 1e-4)
-    assert all(x.dtype in (np.float32, np.int32) for x in nnc.tree.leaves(got))
+    assert all(x.dtype in (np.float32, np.complex64, np.int32) for x in nnc.tree.leaves(got))
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in NO_DERIVATIVE])
@@ -220,9 +249,20 @@ def test_the_derivative_of_a_polar_factor_holds_where_singular_values_are_equal(
 def test_matrices_of_few_numbers_agree_with_scipy() -> None:
     for n in (0, 1, 5):
         check(la.hilbert(n), scipy.linalg.hilbert(n), 1e-7) if n else None
+        check(la.invhilbert(n), scipy.linalg.invhilbert(n), 1e-7) if n else None
         for kind in ("symmetric", "lower", "upper"):
             check(la.pascal(n, kind), scipy.linalg.pascal(n, kind).reshape(n, n), 0) if n else None
-    assert la.hilbert(0).shape == la.pascal(0).shape == (0, 0)
+            check(la.invpascal(n, kind), scipy.linalg.invpascal(n, kind).reshape(n, n), 0) if n else None
+    for scale in (None, "sqrtn", "n"):
+        check(la.dft(7, scale, dtype="complex128"), scipy.linalg.dft(7, scale), 1e-14)
+    assert la.dft(3).dtype == np.complex64
+    for full in (False, True):
+        check(la.helmert(5, full), scipy.linalg.helmert(5, full), 1e-7)
+    check(la.hadamard(8), scipy.linalg.hadamard(8), 0)
+    assert la.hadamard(4, dtype="float32").dtype == np.float32
+    assert la.hilbert(0).shape == la.pascal(0).shape == la.invhilbert(0).shape == la.dft(0).shape == (0, 0)
+    for n in (2, 3, 4, 7, 8):
+        check(la.fiedler_companion(np.arange(1.0, n + 1)), scipy.linalg.fiedler_companion(np.arange(1.0, n + 1)), 0)
     one = np.array([1, 2j, 3])
     check(la.toeplitz(one), scipy.linalg.toeplitz(one), 0)
     check(la.hankel(one), scipy.linalg.hankel(one), 0)
@@ -236,6 +276,57 @@ def test_matrices_of_few_numbers_agree_with_scipy() -> None:
 def test_orthogonal_factors_agree_with_scipy_but_for_signs(mode: str) -> None:
     got, want = la.qr(TALL[0], mode=mode), scipy.linalg.qr(TALL[0], mode=mode)
     check(tuple(map(abs, got)), tuple(map(np.abs, want)), 1e-13)
+
+
+def test_pivoted_factors_agree_with_scipy_for_all_modes_and_for_dependent_columns() -> None:
+    dependent = np.stack([TALL[0, :, 0], 2 * TALL[0, :, 0], TALL[0, :, 1]], axis=1)
+    for x in (TALL[0], WIDE[0], dependent, TALL[0] + 1j * TALL[1]):
+        for mode in ("full", "economic", "r"):
+            got, want = la.qr(x, mode=mode, pivoting=True), scipy.linalg.qr(x, mode=mode, pivoting=True)
+            check(got[-2:], want[-2:], 1e-14)
+        q, r, p = map(np.asarray, la.qr(x, pivoting=True))
+        check(q @ r, x[:, p], 1e-14)
+
+
+@pytest.mark.parametrize("conjugate", [False, True])
+def test_products_with_orthogonal_factors_agree_with_scipy(conjugate: bool) -> None:
+    x = TALL[0] + 1j * TALL[1]
+    for c, mode in ((WIDE[0], "right"), (WIDE[0, 0], "right"), (WIDE[0], "left"), (WIDE[0, :, 0], "left")):
+        check(
+            la.qr_multiply(x, c, mode, conjugate=conjugate),
+            scipy.linalg.qr_multiply(x, c, mode, conjugate=conjugate),
+            1e-14,
+        )
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
+def test_hessenberg_matrices_agree_with_scipy(scale: float) -> None:
+    for x in (A[0], A[0] + 1j * S[0], np.triu(A[0]), np.zeros((3, 3)), np.eye(2), np.ones((1, 1))):
+        h, q = la.hessenberg(x * scale, calc_q=True)
+        want = scipy.linalg.hessenberg(x, calc_q=True)
+        check((h / scale, q), want, 1e-13)
+        check(la.hessenberg(x * scale) / scale, want[0], 1e-13)
+    assert la.hessenberg(np.zeros((2, 0, 0))).shape == (2, 0, 0)
+
+
+def test_functions_of_matrices_agree_with_scipy_and_real_schur_factors_become_complex() -> None:
+    x = RNG.normal(size=(2, 5, 5))
+    for ours, function in ((nnp.exp, np.exp), (nnp.sin, np.sin), (lambda w: w**3 - w, lambda w: w**3 - w)):
+        want = np.stack([scipy.linalg.funm(y, function) for y in x])
+        check(nnc.compile(la.funm, static_argnums=1)(x, ours), want, 1e-10)
+    check(la.funm(np.diag([2.0, 2, 3]), nnp.exp).real, np.diag(np.exp([2.0, 2, 3])), 1e-14)
+    t, z = (np.asarray(y) for y in la.rsf2csf(*la.schur(x)))
+    check((z @ t @ z.conj().swapaxes(-1, -2)).real, x, 1e-13)
+    assert not np.tril(t, -1).any()
+
+
+def test_a_range_of_eigenvalues_is_selected() -> None:
+    d, e = A[0, 0], A[0, 1, :3]
+    got = la.eigh_tridiagonal(d, e, select="i", select_range=(1, 2))
+    want = scipy.linalg.eigh_tridiagonal(d, e, select="i", select_range=(1, 2))
+    check(tuple(map(abs, got)), tuple(map(np.abs, want)), 1e-13)
+    lowest = la.eigh_tridiagonal(d, e, eigvals_only=True, select="i", select_range=(0, 0))
+    check(lowest, scipy.linalg.eigvalsh_tridiagonal(d, e)[:1], 1e-13)
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------
@@ -260,6 +351,30 @@ MISTAKES = {
     "frechet shapes": (lambda: la.expm_frechet(A[0], S), ShapeError, "differ in shape"),
     "toeplitz of nothing": (lambda: la.toeplitz(np.ones(0)), ShapeError, "c is empty"),
     "toeplitz batches": (lambda: la.toeplitz(np.ones((2, 3)), np.ones(3)), ShapeError, "leading axes"),
+    "fiedler of nothing": (lambda: la.fiedler(np.ones(0)), ShapeError, "a is empty"),
+    "fiedler_companion of one": (lambda: la.fiedler_companion(np.ones(1)), ShapeError, "one coefficient"),
+    "leslie sizes": (lambda: la.leslie(np.ones(3), np.ones(3)), ShapeError, "one element less than f"),
+    "convolution_matrix mode": (lambda: la.convolution_matrix(np.ones(3), 2, "all"), ArgumentError, "mode is 'all'"),
+    "convolution_matrix size": (lambda: la.convolution_matrix(np.ones(3), 0), ArgumentError, "n is 0"),
+    "hadamard size": (lambda: la.hadamard(6), ArgumentError, "n is 6, which is no power of 2"),
+    "helmert size": (lambda: la.helmert(0), ArgumentError, "n is 0"),
+    "dft scale": (lambda: la.dft(3, "half"), ArgumentError, "scale is 'half'"),
+    "invpascal kind": (lambda: la.invpascal(3, "other"), ArgumentError, "kind is 'other'"),
+    "hessenberg of no square": (lambda: la.hessenberg(TALL), ShapeError, "a must be square"),
+    "funm of nan": (lambda: la.funm(np.full((2, 2), np.nan), np.exp), LinAlgError, "infinite or NaN"),
+    "rsf2csf of no square": (lambda: la.rsf2csf(TALL, TALL), ShapeError, "T must be square"),
+    "qr_multiply mode": (lambda: la.qr_multiply(A, A, "top"), ArgumentError, "mode is 'top'"),
+    "qr_multiply sizes": (lambda: la.qr_multiply(TALL, TALL), ShapeError, "c must have 5 columns"),
+    "tridiagonal choice": (
+        lambda: la.eigh_tridiagonal(np.ones(3), np.ones(2), select="v"),
+        ArgumentError,
+        "select is 'v'",
+    ),
+    "tridiagonal range": (
+        lambda: la.eigh_tridiagonal(np.ones(3), np.ones(2), select="i", select_range=(1, 3)),
+        ArgumentError,
+        "is \\(1, 3\\)",
+    ),
     "companion of one": (lambda: la.companion(np.ones(1)), ShapeError, "one coefficient"),
     "block_diag axes": (lambda: la.block_diag(A), ShapeError, "array 0 has 3 axes"),
 }

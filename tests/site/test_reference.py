@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("griffe")  # the tests that need a GPU run where it is missing
 import griffe
 
+import nnc
 from docs.reference import documented, entry_of, modules, pages, public_names
 from docs.runtime_names import RuntimeNames, has_docstring
 
@@ -62,3 +67,27 @@ def test_names_that_are_made_when_nnc_is_imported_have_parameters_and_texts(pack
 def test_examples_are_read_as_examples(package: griffe.Object) -> None:
     sections = package["trace.core.differentiate.grad"].docstring.parse("google")
     assert "examples" in {section.kind.value for section in sections}
+
+
+def texts(package: griffe.Object) -> Iterator[tuple[str, griffe.Object]]:
+    """Yields the path of each entry, and the object whose docstring the reference shows."""
+    for module in modules().values():
+        for name in documented(module):
+            found = package[entry_of(module, name).partition(".")[2]]
+            yield f"{module.__name__}.{name}", found.final_target if found.is_alias else found
+
+
+def test_each_entry_has_an_example(package: griffe.Object) -> None:
+    assert not [path for path, found in texts(package) if ">>> " not in found.docstring.value]
+
+
+def test_examples_of_constants_and_types_run(package: griffe.Object) -> None:
+    """pytest runs the docstrings of functions and classes; those below an assignment are known to griffe alone."""
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    for path, found in texts(package):
+        if found.is_attribute:
+            names = {"nnc": nnc, "nnp": nnc.numpy, "np": np, **vars(importlib.import_module(found.module.path))}
+            runner.run(parser.get_doctest(found.docstring.value, names, path, None, None))
+    tried = runner.summarize(verbose=False)
+    assert not tried.failed
+    assert tried.attempted > 40

@@ -71,6 +71,11 @@ class CudaDevice:
 
     Raises:
         UnsupportedError: CuPy is not installed, there is no such device, or it is too old.
+
+    Example:
+        >>> from nnc.devices.cuda import number_of_gpus
+        >>> [CudaDevice(f"cuda:{i}").name for i in range(number_of_gpus())]
+        [...]
     """
 
     def __init__(self, name: str, libraries: Libraries | None = None) -> None:

@@ -22,6 +22,11 @@ class CudaDriver:
 
     Args:
         context: of the device.
+
+    Example:
+        >>> from nnc.devices.cuda import CudaDevice, number_of_gpus
+        >>> all(CudaDevice(f"cuda:{i}").driver.new_event() > 0 for i in range(number_of_gpus()))
+        True
     """
 
     def __init__(self, context: Context) -> None:

@@ -28,12 +28,28 @@ _MOST_KEPT = (
     16  # graphs of a program: addresses came back after 12 calls with three batches in turns, and results freed late
 )
 
-StepRun = Callable[[Sequence[int], int], None]  # addresses of the operands, and the handle of the stream
+StepRun = Callable[[Sequence[int], int], None]
+"""Queues a step, given the addresses of its operands and the handle of a stream.
+
+Example:
+    >>> step: StepRun = lambda addresses, stream: print(addresses, stream)
+    >>> step([4096], 0)
+    [4096] 0
+"""
 
 
 @runtime_checkable
 class CapturedCall(Protocol):
-    """Queues a step by a library's call that can be captured."""
+    """Queues a step by a library's call that can be captured.
+
+    Example:
+        >>> class Nothing:
+        ...     def __call__(self, addresses, stream): ...
+        ...     def capture(self, addresses, stream):
+        ...         return True
+        >>> isinstance(Nothing(), CapturedCall), isinstance(print, CapturedCall)
+        (True, False)
+    """
 
     def __call__(self, addresses: Sequence[int], stream: int) -> None:
         """Queues the step.

@@ -28,6 +28,10 @@ class Libraries:
         functions: the driver's functions that compiled code calls, by name.
         graph_functions: the driver's functions for captured graphs, by name.
         text_of: the driver's name and description of an error, given its number.
+
+    Example:
+        >>> Libraries(cupy=None, cupyx=None, functions={}, graph_functions={}, text_of=str).text_of(700)
+        '700'
     """
 
     cupy: Any
@@ -85,7 +89,12 @@ def find_libraries(name: str) -> Libraries:
 
 @cache
 def number_of_gpus() -> int:
-    """Counts the graphics processors that nnc can use: 0 without NVIDIA's driver or without CuPy."""
+    """Counts the graphics processors that nnc can use: 0 without NVIDIA's driver or without CuPy.
+
+    Example:
+        >>> number_of_gpus() >= 0
+        True
+    """
     if importlib.util.find_spec("cupy") is None:
         return 0
     try:

@@ -30,6 +30,12 @@ class Completion:
         event: behind the call, and behind the copy of its status words to the host.
         words: the copy; each is 0 where all is well.
         word_error: makes the error, given the number of the first other word.
+
+    Example:
+        >>> from nnc.devices import find_device
+        >>> event = find_device("cpu", "example").stream.record()
+        >>> Completion(event, np.zeros(2), lambda i: ValueError(f"word {i}")).is_known_fine()
+        True
     """
 
     def __init__(self, event: Event, words: NDArray, word_error: Callable[[int], BaseException]) -> None:
@@ -65,6 +71,10 @@ class Lease:
     Args:
         pointer: CuPy's, which keeps the memory.
         stream: for which it was allocated.
+
+    Example:
+        >>> Lease(None, None).pending()  # nothing has written the block yet
+        ()
     """
 
     __slots__ = ("_completions", "pointer", "stream")

@@ -45,6 +45,11 @@ class CudaStream:
     Args:
         context: of the device.
         stream: CuPy's stream.
+
+    Example:
+        >>> from nnc.devices.cuda import CudaDevice, number_of_gpus
+        >>> all(CudaDevice(f"cuda:{i}").new_stream().handle > 0 for i in range(number_of_gpus()))
+        True
     """
 
     def __init__(self, context: Context, stream: Any) -> None:

@@ -24,6 +24,10 @@ class Counts:
         stored: bytes that threads wrote there.
         sectors: 32 bytes each, that warps touched with all their accesses to global memory.
         conflicts: further passes over shared memory, since threads of a warp named different words of one bank.
+
+    Example:
+        >>> Counts(loaded=128, sectors=8).waste  # each sector of 32 bytes for 16 of them
+        2.0
     """
 
     instructions: int = 0

@@ -36,6 +36,11 @@ class PtxModule:
 
     Raises:
         DeviceError: the text has a statement that the interpreter does not know.
+
+    Example:
+        >>> module = PtxModule(".visible .entry nothing(.param .u32 n) { ret; }")
+        >>> list(module.entries)
+        ['nothing']
     """
 
     def __init__(self, text: str) -> None:
@@ -98,6 +103,11 @@ class Entry:
     Args:
         module: of the kernel.
         function: the kernel.
+
+    Example:
+        >>> entry = PtxModule(".visible .entry nothing(.param .u32 n) { ret; }").entries["nothing"]
+        >>> entry.run((1, 1, 1), (32, 1, 1), 0, [5], []).instructions
+        32
     """
 
     def __init__(self, module: PtxModule, function: Function) -> None:

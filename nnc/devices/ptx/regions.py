@@ -30,6 +30,10 @@ class Region:
         bytes: of the host, dense uint8.
         is_filled: which bytes have been written, dense bool; a launch marks the ones that it writes. None: all of them.
         writable: whether the kernel may write there.
+
+    Example:
+        >>> Region("x", 4096, np.zeros(8, np.uint8)).end
+        4104
     """
 
     name: str

@@ -88,6 +88,14 @@ class SimDevice:
         name: "sim:0", say.
         seed: of the order in which streams run.
         capacity: bytes of its memory.
+
+    Example:
+        >>> device = SimDevice("sim:7", capacity=1024)
+        >>> device.pool.allocate(2048, device.stream)
+        Traceback (most recent call last):
+        ...
+        nnc.errors.OutOfMemoryError: sim:7: 2,048 bytes do not fit: 0 of 1,024 are in use.
+        ...
     """
 
     def __init__(self, name: str = "sim:0", seed: int = 0, capacity: int = CAPACITY) -> None:

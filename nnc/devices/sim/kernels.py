@@ -57,6 +57,10 @@ class Operand:
         first: of its bytes, from the address on: below 0 where a stride is negative.
         end: behind the last of its bytes.
         writes: whether the kernel writes it.
+
+    Example:
+        >>> Operand((2,), np.dtype("float32"), (8,), 0, 12, writes=False).has_gaps
+        True
     """
 
     shape: tuple[int, ...]
@@ -114,6 +118,15 @@ class SimKernel:
         run: computes, on arrays of the host; it gets None for such a parameter.
         more: memory that it uses besides.
         source: the user's line.
+
+    Example:
+        >>> from nnc.devices.sim import SimDevice
+        >>> device = SimDevice()
+        >>> block = device.pool.allocate(8, device.stream)
+        >>> whole = Operand((1,), np.dtype("float64"), (8,), 0, 8, writes=True)
+        >>> run, uses = SimKernel("fill", (whole,), lambda arrays: arrays[0].fill(1)).bind(device.pool, [block.address])
+        >>> uses[0].is_whole
+        True
     """
 
     name: str

@@ -39,6 +39,12 @@ class Lease:
         region: the range of addresses.
         nbytes: how many bytes the block has.
         label: the content of the block, for messages.
+
+    Example:
+        >>> from nnc.devices.sim import SimDevice
+        >>> device = SimDevice()
+        >>> device.pool.allocate(8, device.stream, "weights").owner.describe()
+        'weights (8 bytes on sim:0)'
     """
 
     def __init__(self, pool: SimPool, region: _Region, nbytes: int, label: object) -> None:
@@ -115,6 +121,14 @@ class SimPool:
     Args:
         queues: the streams of the device.
         capacity: bytes of the device.
+
+    Example:
+        >>> from nnc.devices.sim import SimDevice
+        >>> device = SimDevice()
+        >>> block = device.pool.allocate(8, device.stream)
+        >>> device.pool.free(block, device.stream)
+        >>> device.pool.allocate(8, device.stream).address == block.address
+        True
     """
 
     def __init__(self, queues: Queues, capacity: int) -> None:

@@ -33,6 +33,12 @@ class Use(NamedTuple):
         end: behind the last of them.
         writes: whether the work writes them.
         has_gaps: whether some of them are none of the elements, so that they may hold nothing.
+
+    Example:
+        >>> from nnc.devices.sim import SimDevice
+        >>> device = SimDevice()
+        >>> Use.whole(device.pool.allocate(8, device.stream).owner, writes=True).end
+        8
     """
 
     lease: Lease
@@ -84,6 +90,14 @@ class SimEvent:
         queues: the streams of the device.
         clock: of the mark: the work before it.
         outcome: of the work that the host waits for.
+
+    Example:
+        >>> from nnc.devices.sim import SimDevice
+        >>> device = SimDevice()
+        >>> event = device.stream.record()
+        >>> event.wait()
+        >>> event.is_done()
+        True
     """
 
     def __init__(self, queues: Queues, clock: Clock, outcome: Outcome | None = None) -> None:
@@ -116,6 +130,13 @@ class SimStream:
     Args:
         queues: the streams of the device.
         number: of this one.
+
+    Example:
+        >>> from nnc.devices.sim import SimDevice
+        >>> device = SimDevice()
+        >>> work = device.stream.launch("greet", lambda: print("hello"), [])
+        >>> device.stream.synchronize()
+        hello
     """
 
     def __init__(self, queues: Queues, number: int) -> None:

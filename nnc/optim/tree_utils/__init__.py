@@ -4,6 +4,7 @@ from nnc.optim.tree_utils.arithmetic import (
     tree_add,
     tree_add_scale,
     tree_allclose,
+    tree_batch_shape,
     tree_cast,
     tree_cast_like,
     tree_clip,
@@ -26,6 +27,12 @@ from nnc.optim.tree_utils.arithmetic import (
     tree_where,
     tree_zeros_like,
 )
+from nnc.optim.tree_utils.moments import (
+    tree_bias_correction,
+    tree_update_infinity_moment,
+    tree_update_moment,
+    tree_update_moment_per_elem_norm,
+)
 from nnc.optim.tree_utils.parts import (
     tree_get,
     tree_get_all_with_path,
@@ -36,6 +43,8 @@ __all__ = [
     "tree_add",
     "tree_add_scale",
     "tree_allclose",
+    "tree_batch_shape",
+    "tree_bias_correction",
     "tree_cast",
     "tree_cast_like",
     "tree_clip",
@@ -57,6 +66,9 @@ __all__ = [
     "tree_split_key_like",
     "tree_sub",
     "tree_sum",
+    "tree_update_infinity_moment",
+    "tree_update_moment",
+    "tree_update_moment_per_elem_norm",
     "tree_vdot",
     "tree_where",
     "tree_zeros_like",

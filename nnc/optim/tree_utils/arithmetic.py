@@ -6,7 +6,7 @@ All arrays and numbers among the leaves take part; other leaves, such as strings
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import nnc.numpy as nnp
@@ -421,6 +421,21 @@ def tree_where(condition: Any, tree_x: Any, tree_y: Any) -> Any:
         [Array([1.], dtype=float32)]
     """
     return _map(lambda x, y: nnp.where(condition, x, y), tree_x, tree_y)
+
+
+@spelled
+def tree_batch_shape(tree: Any, shape: Sequence[int] = ()) -> Any:
+    """Returns the leaves with new leading axes, along which they are repeated.
+
+    Args:
+        tree: a pytree.
+        shape: sizes of the new axes.
+
+    Example:
+        >>> tree_batch_shape({"w": nnp.ones(3)}, (2,))["w"].shape
+        (2, 3)
+    """
+    return _map(lambda x: nnp.broadcast_to(x, (*shape, *x.shape)), tree)
 
 
 @spelled

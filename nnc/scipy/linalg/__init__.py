@@ -7,14 +7,16 @@ arrays are immutable, and decompositions that need finite numbers refuse others.
 # ruff: noqa: F403  (the lists name all imports)
 
 from nnc.numpy.linalg import det, inv, solve_triangular
-from nnc.scipy.linalg import factorizations, functions, spectral, structured
+from nnc.scipy.linalg import factorizations, fixed, functions, spectral, structured
 from nnc.scipy.linalg.factorizations import *
+from nnc.scipy.linalg.fixed import *
 from nnc.scipy.linalg.functions import *
 from nnc.scipy.linalg.spectral import *
 from nnc.scipy.linalg.structured import *
 
 __all__ = ["det", "inv", "solve_triangular"]
 __all__ += factorizations.__all__
+__all__ += fixed.__all__
 __all__ += functions.__all__
 __all__ += spectral.__all__
 __all__ += structured.__all__

@@ -8,9 +8,11 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array
+from nnc.commands import elementwise as ew
+from nnc.commands.linalg import adjoint
 from nnc.commands.lu import lu as lu_command
 from nnc.commands.lu import unpack
-from nnc.commands.promote import astype
+from nnc.commands.promote import astype, promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
@@ -24,7 +26,7 @@ from nnc.spelling import spelled
 from nnc.trace.loops.control_flow import fori_loop
 from nnc.typing import ArrayLike
 
-__all__ = ["cho_factor", "cho_solve", "cholesky", "lu", "lu_factor", "lu_solve", "qr", "solve"]
+__all__ = ["cho_factor", "cho_solve", "cholesky", "lu", "lu_factor", "lu_solve", "qr", "qr_multiply", "solve"]
 
 cho_factor = la.cho_factor
 cho_solve = la.cho_solve
@@ -206,13 +208,15 @@ def solve(a: ArrayLike, b: ArrayLike, lower: bool = False, *, assume_a: str = "g
 
 
 @spelled
-def qr(a: ArrayLike, *, mode: str = "full") -> Any:
+def qr(a: ArrayLike, *, mode: str = "full", pivoting: bool = False) -> Any:
     """Returns Q with orthonormal columns and the upper triangle R, with Q R = a.
 
     Args:
         a: (..., m, n).
         mode: "full": Q is m by m and R m by n, without a derivative where m > n; "economic": Q is m by k and R k by n,
             k = min(m, n); "r": a tuple of R, m by n, alone.
+        pivoting: order the columns of `a` so that the diagonal of R falls in size, and return their numbers p, int32, as well:
+            Q R = a[:, p].
 
     Raises:
         ArgumentError: there is no such mode.
@@ -221,8 +225,72 @@ def qr(a: ArrayLike, *, mode: str = "full") -> Any:
         >>> q, r = qr(np.ones((3, 2)), mode="economic")
         >>> q.shape, r.shape
         ((3, 2), (2, 2))
+        >>> qr(np.asarray([[1.0, 4.0, 2.0]]), mode="r", pivoting=True)
+        (Array([[4., 1., 2.]], dtype=float64), Array([1, 0, 2], dtype=int32))
     """
     if mode not in ("full", "economic", "r"):
         raise user_error(ArgumentError, "qr", f"mode is {mode!r}.", fix='use "full", "economic" or "r".')
-    q, r = la.qr(a, mode="reduced" if mode == "economic" else "complete")
-    return (r,) if mode == "r" else (q, r)
+    x = to_matrix("qr", a, square=False, name="a")
+    order = [_pivots(x)] if pivoting else []
+    for p in order:
+        x = take_along_axis(x, p[..., None, :], axis=-1)
+    q, r = la.qr(x, mode="reduced" if mode == "economic" else "complete")
+    return (r, *order) if mode == "r" else (q, r, *order)
+
+
+def _pivots(x: Array) -> Array:
+    """The order of columns in which each has the longest part outside the span of those before it (Businger and Golub, 1965)."""
+    m, n = x.spec.shape[-2:]
+    places = arange(n, dtype=dtypes.int32)
+
+    def choose(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        rest, order = carry
+        sizes = el.where(el.less(places, k), -1, la.vector_norm(rest, axis=-2))
+        j = astype(argmax(sizes, axis=-1, keepdims=True), dtypes.int32)
+        exchange = el.where(el.equal(places, k), j, el.where(el.equal(places, j), astype(k, dtypes.int32), places))
+        rest, order = take_along_axis(rest, exchange[..., None, :], axis=-1), take_along_axis(order, exchange, axis=-1)
+        column = take(rest, k, axis=-1)[..., None]
+        size = la.vector_norm(column, axis=-2, keepdims=True)
+        unit = column / el.where(el.equal(size, 0), 1, size)
+        return rest - la.matmul(unit, la.matmul(adjoint(unit), rest)), order
+
+    start = ew.stop_gradient(x), broadcast_to(places, (*x.spec.shape[:-2], n))
+    return fori_loop(0, min(m, n), choose, start)[1]
+
+
+@spelled
+def qr_multiply(
+    a: ArrayLike, c: ArrayLike, mode: str = "right", pivoting: bool = False, conjugate: bool = False
+) -> tuple[Array, ...]:
+    """Returns the product of `c` and the factor Q of `qr(a, mode="economic")`, and R.
+
+    Args:
+        a: (..., m, n).
+        c: (..., k, p) for "left", where k = min(m, n), or (..., p, m) for "right"; a vector is a column or a row, and so is the
+            result.
+        mode: "right" for c Q, "left" for Q c.
+        pivoting: as of `qr`: return the order of columns as well.
+        conjugate: multiply with the complex conjugate of Q.
+
+    Raises:
+        ArgumentError: there is no such mode.
+        ShapeError: the shapes do not fit.
+
+    Example:
+        >>> a, b = np.asarray([[1.0, 1.0], [1.0, 2.0], [1.0, 3.0]]), np.asarray([3.0, 5.0, 7.0])
+        >>> projected, r = qr_multiply(a, b)
+        >>> nnp.linalg.solve_triangular(r, projected).round(6)  # the line through the points
+        Array([1., 2.], dtype=float64)
+    """
+    if mode not in ("right", "left"):
+        raise user_error(ArgumentError, "qr_multiply", f"mode is {mode!r}.", fix='use "right" or "left".')
+    a, c = promote(a, c, where="qr_multiply", to=dtypes.to_float)
+    q, *rest = qr(a, mode="economic", pivoting=pivoting)
+    q, c = el.conj(q) if conjugate else q, to_value(c, "qr_multiply", "c")
+    size, axis = (q.spec.shape[-1], max(c.spec.ndim - 2, 0)) if mode == "left" else (q.spec.shape[-2], c.spec.ndim - 1)
+    if not c.spec.ndim or c.spec.shape[axis] != size:
+        raise user_error(
+            ShapeError, "qr_multiply", f"c must have {size} {'rows' if mode == 'left' else 'columns'}.",
+            operands={"Q": q.spec, "c": c.spec}, fix='transpose c, or use the other mode.',
+        )  # fmt: skip
+    return (la.matmul(q, c) if mode == "left" else la.matmul(c, q), *rest)

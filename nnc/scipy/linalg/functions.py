@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.creation import ones
 from nnc.numpy.joining import stack
+from nnc.numpy.operands import to_value
 from nnc.numpy.reductions import any as any_
 from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.systems import to_matrix
@@ -24,10 +26,10 @@ from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.trace.core.differentiate import jvp
 from nnc.trace.loops.branches import cond
-from nnc.trace.loops.control_flow import scan
+from nnc.trace.loops.control_flow import fori_loop, scan
 from nnc.typing import ArrayLike
 
-__all__ = ["expm", "expm_frechet", "logm", "sqrtm"]
+__all__ = ["expm", "expm_frechet", "funm", "logm", "sqrtm"]
 
 
 @spelled
@@ -172,3 +174,44 @@ def logm(A: ArrayLike) -> Array:  # noqa: N803
         for node, weight in zip(_NODES, _WEIGHTS, strict=True)
     ]
     return astype(sum_(stack(terms), axis=0) * el.where(lost, math.nan, factor), own)
+
+
+@spelled
+def funm(A: ArrayLike, func: Callable[[Array], ArrayLike]) -> Array:  # noqa: N803
+    """Returns a function of a matrix: with eigenvalues w and vectors v, v diag(func(w)) v⁻¹.
+
+    By its Schur decomposition and Parlett's recurrence (Golub and Van Loan, Matrix Computations, 2013, algorithm 9.1.1), which is
+    exact in no digit where eigenvalues are equal or nearly so: use `expm`, `logm` and `sqrtm` where these are wanted. Time is
+    O(n⁴). There is no derivative, since the Schur decomposition has none.
+
+    Args:
+        A: (..., n, n).
+        func: of complex arrays, element by element.
+
+    Returns:
+        (..., n, n), complex; `nnp.real` is the result where that is known to be real.
+
+    Raises:
+        LinAlgError: an element is NaN or infinite.
+        ShapeError: A is not square.
+
+    Example:
+        >>> funm(np.asarray([[2.0, 1.0], [0.0, 3.0]]), lambda x: x**2).real
+        Array([[4., 5.],
+               [0., 9.]], dtype=float64)
+    """
+    x = to_matrix("funm", A, name="A")
+    t, z = commands.schur(astype(x, dtypes.complex_dtype(x.spec.dtype)))
+    n = x.spec.shape[-1]
+    values = la.diagonal(t)
+    start = el.where(np.eye(n, dtype=bool), to_value(func(values), "funm")[..., None], 0)
+    gaps = values[..., None, :] - values[..., :, None]
+    safe = el.where(el.equal(gaps, 0), 1, gaps)
+    offsets = np.arange(n) - np.arange(n)[:, None]
+
+    def fill(offset: Array, f: Array) -> Array:
+        """Fills one diagonal, since f t = t f."""
+        return el.where(el.equal(offsets, offset), (la.matmul(t, f) - la.matmul(f, t)) / safe, f)
+
+    f = fori_loop(1, n, fill, astype(start, t.spec.dtype))
+    return la.matmul(la.matmul(z, f), adjoint(z))

@@ -14,16 +14,21 @@ from nnc.commands.promote import astype, promote
 from nnc.commands.schur import schur as schur_command
 from nnc.commands.schur import sylvester
 from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
-from nnc.numpy.creation import eye, zeros
+from nnc.numpy.creation import eye, triu, zeros
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import broadcast_to
 from nnc.numpy.operands import to_value
+from nnc.numpy.reductions import max as max_
+from nnc.numpy.reductions import sum as sum_
+from nnc.numpy.searching import take
 from nnc.numpy.systems import to_matrix
 from nnc.spelling import spelled
+from nnc.trace.loops.control_flow import fori_loop
 from nnc.typing import ArrayLike
 
-__all__ = ["eigh", "eigh_tridiagonal", "polar", "schur", "solve_sylvester", "svd"]
+__all__ = ["eigh", "eigh_tridiagonal", "hessenberg", "polar", "rsf2csf", "schur", "solve_sylvester", "svd"]
 
 
 @spelled
@@ -85,7 +90,10 @@ def _hermitian(x: Array, lower: bool) -> Array:
 
 
 @spelled
-def eigh_tridiagonal(d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False) -> Any:
+def eigh_tridiagonal(
+    d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False, select: str = "a",
+    select_range: tuple[int, int] | None = None,
+) -> Any:  # fmt: skip
     """Returns the eigenvalues, in rising order, and vectors of a real symmetric matrix with three diagonals.
 
     The matrix is made whole and given to `eigh`, so time is O(n³) and memory O(n²).
@@ -94,10 +102,13 @@ def eigh_tridiagonal(d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False) 
         d: (..., n), the main diagonal.
         e: (..., n - 1), the diagonals beside it.
         eigvals_only: return the eigenvalues alone.
+        select: "a" returns all of them, "i" the ones from the first to the last number of `select_range`.
+        select_range: numbers from 0 to n - 1, both included.
 
     Raises:
         LinAlgError: an element is NaN or infinite.
         ShapeError: the sizes do not fit.
+        ArgumentError: there is no such choice, or the range lies outside of 0 to n - 1.
 
     Example:
         >>> eigh_tridiagonal(np.asarray([2.0, 2.0]), np.asarray([1.0]), eigvals_only=True)
@@ -112,7 +123,32 @@ def eigh_tridiagonal(d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False) 
     n = d.spec.shape[-1]
     below = concatenate([zeros((*e.spec.shape[:-1], min(n, 1)), d.spec.dtype), e], axis=-1)
     matrix = d[..., None] * eye(n, dtype=d.spec.dtype) + below[..., None] * eye(n, k=-1, dtype=d.spec.dtype)
-    return eigh(matrix, eigvals_only=eigvals_only)
+    first, last = _selected(select, select_range, n)
+    values, vectors = eigh(matrix)
+    values, vectors = values[..., first : last + 1], vectors[..., first : last + 1]
+    return values if eigvals_only else (values, vectors)
+
+
+def _selected(select: str, select_range: tuple[int, int] | None, n: int) -> tuple[int, int]:
+    """The first and the last of the eigenvalues that are wanted.
+
+    Raises:
+        ArgumentError: there is no such choice.
+    """
+    if select == "a" and select_range is None:
+        return 0, n - 1
+    if select != "i":
+        raise user_error(
+            ArgumentError, "eigh_tridiagonal", f"select is {select!r} and select_range {select_range!r}.",
+            fix='use "a" for all, or "i" and two numbers; how many lie between two values is not known while tracing.',
+        )  # fmt: skip
+    first, last = (-1, -1) if select_range is None else select_range
+    if not 0 <= first <= last < n:
+        raise user_error(
+            ArgumentError, "eigh_tridiagonal", f"select_range is {select_range!r}.",
+            fix=f"pass two numbers from 0 to {n - 1}, the smaller one first.",
+        )  # fmt: skip
+    return first, last
 
 
 @spelled
@@ -142,6 +178,71 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     x = to_matrix("schur", a, name="a")
     t, z = schur_command(astype(x, dtypes.complex_dtype(x.spec.dtype)) if output == "complex" else x)
     return t, z
+
+
+@spelled
+def rsf2csf(T: ArrayLike, Z: ArrayLike) -> tuple[Array, Array]:  # noqa: N803  (SciPy's names)
+    """Returns the complex Schur factors that real ones, of `schur(a)`, come to: T becomes a triangle.
+
+    Args:
+        T: (..., n, n), with blocks of two rows on its diagonal.
+        Z: (..., n, n), with orthonormal columns.
+
+    Raises:
+        ShapeError: T or Z is not square.
+
+    Example:
+        >>> t, z = rsf2csf(*schur(np.asarray([[0.0, 1.0], [-1.0, 0.0]])))
+        >>> nnp.sort(nnp.linalg.diagonal(t).imag).round(6)
+        Array([-1.,  1.], dtype=float64)
+    """
+    t, z = promote(T, Z, where="rsf2csf", to=dtypes.to_float)
+    triangle, inner = schur(to_matrix("rsf2csf", t, name="T"), output="complex")
+    return triangle, la.matmul(to_matrix("rsf2csf", z, name="Z"), inner)
+
+
+@spelled
+def hessenberg(a: ArrayLike, *, calc_q: bool = False) -> Any:
+    """Returns H with zeros below the diagonal beside the main one, and Q with orthonormal columns, where Q H Qᴴ = a.
+
+    By Householder's reflections (Golub and Van Loan, Matrix Computations, 2013, algorithm 7.4.2), with LAPACK's signs.
+
+    Args:
+        a: (..., n, n).
+        calc_q: return H and Q, rather than H alone.
+
+    Raises:
+        ShapeError: a is not square.
+
+    Example:
+        >>> h, q = hessenberg(np.asarray([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0], [4.0, 6.0, 8.0]]), calc_q=True)
+        >>> h[2, 0], (q @ h @ q.T).round(6)[0]
+        (Array(0., dtype=float64), Array([1., 2., 3.], dtype=float64))
+    """
+    x = to_matrix("hessenberg", a, name="a")
+    n = x.spec.shape[-1]
+    rows = np.arange(n)
+    largest = ew.stop_gradient(max_(el.abs(x), axis=(-2, -1), keepdims=True, initial=0))
+    scale = el.where(el.equal(largest, 0), 1, largest)  # squares neither overflow nor vanish
+
+    def reflect(j: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        h, q = carry
+        column = take(h, j, axis=-1)[..., None]
+        first, rest = (el.where(mask[:, None], column, 0) for mask in (el.equal(rows, j + 1), el.greater(rows, j + 1)))
+        alpha, tail = (sum_(y, axis=-2, keepdims=True) for y in (first, el.abs(rest) ** 2))
+        done = el.logical_and(el.equal(tail, 0), el.equal(el.imag(alpha), 0))
+        size = el.sqrt(el.where(done, 1, tail + el.abs(alpha) ** 2))
+        beta = el.where(el.less(el.real(alpha), 0), size, -size)
+        v = rest / el.where(done, 1, alpha - beta) + astype(el.equal(rows, j + 1), h.spec.dtype)[:, None]
+        tau = el.where(done, 0, (beta - alpha) / beta)
+        h = h - el.conj(tau) * la.matmul(v, la.matmul(adjoint(v), h))
+        return h - tau * la.matmul(la.matmul(h, v), adjoint(v)), q - tau * la.matmul(la.matmul(q, v), adjoint(v))
+
+    start = x / scale, broadcast_to(eye(n, dtype=x.spec.dtype), x.spec.shape)
+    columns = n - 1 if dtypes.is_complex(x.spec.dtype) else n - 2  # the last element beside the diagonal is made real
+    h, q = fori_loop(0, max(columns, 0), reflect, start)
+    h = triu(h, -1) * scale
+    return (h, q) if calc_q else h
 
 
 @spelled

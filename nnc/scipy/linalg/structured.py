@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from nnc import dtypes
@@ -11,14 +9,16 @@ from nnc.array import Array, asarray
 from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
-from nnc.numpy.creation import zeros, zeros_like
+from nnc.numpy.creation import ones_like, zeros, zeros_like
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import flip
 from nnc.numpy.operands import to_size, to_value
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
-__all__ = ["block_diag", "circulant", "companion", "hankel", "hilbert", "pascal", "toeplitz"]
+__all__ = [
+    "block_diag", "circulant", "companion", "convolution_matrix", "fiedler", "fiedler_companion", "hankel", "leslie", "toeplitz",
+]  # fmt: skip
 
 
 def _vector(where: str, x: ArrayLike, name: str) -> Array:
@@ -120,6 +120,21 @@ def circulant(c: ArrayLike) -> Array:
     return column[..., (places[:, None] - places) % len(places)]
 
 
+def _coefficients(where: str, a: ArrayLike) -> Array:
+    """The coefficients of polynomials, as floats.
+
+    Raises:
+        ShapeError: there are fewer than two.
+    """
+    (a,) = promote(a, where=where, to=dtypes.to_float)
+    numbers = _vector(where, a, "a")
+    if numbers.spec.shape[-1] < 2:
+        raise user_error(
+            ShapeError, where, "there is one coefficient.", operands={"a": numbers.spec}, fix="pass two or more."
+        )
+    return numbers
+
+
 @spelled
 def companion(a: ArrayLike) -> Array:
     """Returns the matrix whose characteristic polynomial has the coefficients `a`, divided by the first.
@@ -138,13 +153,8 @@ def companion(a: ArrayLike) -> Array:
         Array([[ 3., -2.],
                [ 1.,  0.]], dtype=float64)
     """
-    (a,) = promote(a, where="companion", to=dtypes.to_float)
-    numbers = _vector("companion", a, "a")
+    numbers = _coefficients("companion", a)
     n = numbers.spec.shape[-1]
-    if n < 2:
-        raise user_error(
-            ShapeError, "companion", "there is one coefficient.", operands={"a": numbers.spec}, fix="pass two or more.",
-        )  # fmt: skip
     first = (-numbers[..., 1:] / numbers[..., :1])[..., None, :]
     below = np.broadcast_to(np.eye(n - 2, n - 1, dtype=numbers.spec.dtype), (*numbers.spec.shape[:-1], n - 2, n - 1))
     return concatenate([first, asarray(below.copy())], axis=-2)
@@ -183,48 +193,120 @@ def block_diag(*arrs: ArrayLike) -> Array:
 
 
 @spelled
-def hilbert(n: int) -> Array:
-    """Returns the matrix of 1 / (i + j + 1), a well-known ill-conditioned one, in float32.
+def fiedler(a: ArrayLike) -> Array:
+    """Returns the symmetric matrices of the distances between numbers: |a[i] − a[j]|.
 
     Args:
-        n: number of rows, known while tracing.
+        a: (..., n).
 
     Raises:
-        ArgumentError: n is negative.
+        ShapeError: a is empty.
 
     Example:
-        >>> hilbert(2)
-        Array([[1.        , 0.5       ],
-               [0.5       , 0.33333334]], dtype=float32)
+        >>> fiedler(np.asarray([1, 4, 9]))
+        Array([[0, 3, 8],
+               [3, 0, 5],
+               [8, 5, 0]], dtype=int64)
     """
-    places = np.arange(to_size(n, "hilbert", "n"))
-    return asarray((1 / (places[:, None] + places + 1)).astype(dtypes.DEFAULT_FLOAT))
+    numbers = _vector("fiedler", a, "a")
+    return el.abs(numbers[..., :, None] - numbers[..., None, :])
 
 
 @spelled
-def pascal(n: int, kind: str = "symmetric") -> Array:
-    """Returns Pascal's triangle of binomial coefficients as a matrix in float32.
+def fiedler_companion(a: ArrayLike) -> Array:
+    """Returns the matrix of five diagonals whose characteristic polynomial has the coefficients `a`, divided by the first.
 
     Args:
-        n: number of rows, known while tracing.
-        kind: "symmetric": the coefficient of i + j over i; "lower": of i over j; "upper": of j over i.
+        a: (..., n), n ≥ 2, from the highest power on; the first is not 0.
+
+    Returns:
+        (..., n - 1, n - 1).
 
     Raises:
-        ArgumentError: n is negative, or there is no such kind.
+        ShapeError: there are fewer than two coefficients.
 
     Example:
-        >>> pascal(3)
-        Array([[1., 1., 1.],
-               [1., 2., 3.],
-               [1., 3., 6.]], dtype=float32)
+        >>> fiedler_companion(np.asarray([1.0, -6.0, 11.0, -6.0]))
+        Array([[  6., -11.,   1.],
+               [  1.,   0.,   0.],
+               [  0.,   6.,   0.]], dtype=float64)
     """
-    coefficient = {
-        "symmetric": lambda i, j: math.comb(i + j, i),
-        "lower": lambda i, j: math.comb(i, j),
-        "upper": lambda i, j: math.comb(j, i),
-    }.get(kind)
-    if coefficient is None:
-        raise user_error(ArgumentError, "pascal", f"kind is {kind!r}.", fix='use "symmetric", "lower" or "upper".')
-    size = to_size(n, "pascal", "n")
-    rows = [[float(coefficient(i, j)) for j in range(size)] for i in range(size)]
-    return asarray(np.array(rows, dtypes.DEFAULT_FLOAT).reshape(size, size))
+    numbers = _coefficients("fiedler_companion", a)
+    n = numbers.spec.shape[-1] - 1
+    places = np.zeros((n, n), np.int64)  # in 0, 1, and the coefficients but for the first
+    places[0, 0], places[1:2, 0] = 2, 1
+    places[np.arange(3, n, 2), np.arange(1, n - 2, 2)] = places[np.arange(0, n - 2, 2), np.arange(2, n, 2)] = 1
+    places[np.arange(2, n, 2), np.arange(1, n - 1, 2)] = np.arange(4, n + 2, 2)
+    places[np.arange(0, n - 1, 2), np.arange(1, n, 2)] = np.arange(3, n + 2, 2)
+    first = numbers[..., :1]
+    return concatenate([zeros_like(first), ones_like(first), -numbers[..., 1:] / first], axis=-1)[..., places]
+
+
+@spelled
+def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
+    """Returns the matrices by which vectors of `n` elements are multiplied to be convolved with `a`.
+
+    Args:
+        a: (..., m).
+        n: size of the vectors, known while tracing.
+        mode: "full", "same" or "valid", as of `nnp.convolve`.
+
+    Returns:
+        (..., m + n - 1, n), or fewer rows: max(m, n) for "same", |m - n| + 1 for "valid".
+
+    Raises:
+        ShapeError: a is empty.
+        ArgumentError: n is below 1, or there is no such mode.
+
+    Example:
+        >>> convolution_matrix(np.asarray([1, 2, 3]), 2)
+        Array([[1, 0],
+               [2, 1],
+               [3, 2],
+               [0, 3]], dtype=int64)
+    """
+    numbers, columns = _vector("convolution_matrix", a, "a"), to_size(n, "convolution_matrix", "n")
+    if not columns:
+        raise user_error(
+            ArgumentError, "convolution_matrix", "n is 0.", fix="pass the size of the vectors, at least 1."
+        )
+    m = numbers.spec.shape[-1]
+    less = min(m, columns) - 1
+    cut = {"full": (0, 0), "same": (less // 2, less - less // 2), "valid": (less, less)}.get(mode)
+    if cut is None:
+        raise user_error(
+            ArgumentError, "convolution_matrix", f"mode is {mode!r}.", fix='use "full", "same" or "valid".'
+        )
+    places = np.arange(cut[0], m + columns - 1 - cut[1])[:, None] - np.arange(columns)
+    padded = concatenate([numbers, zeros_like(numbers[..., :1])], axis=-1)
+    return padded[..., np.where((places >= 0) & (places < m), places, m)]
+
+
+@spelled
+def leslie(f: ArrayLike, s: ArrayLike) -> Array:
+    """Returns Leslie's matrices, by which a population by age becomes that of the next year.
+
+    Args:
+        f: (..., n), n ≥ 2, how many descendants one of each age has: the first row.
+        s: (..., n - 1), which share of each age survives: the diagonal below the main one.
+
+    Raises:
+        ShapeError: f or s is empty, the sizes do not fit, or the leading axes differ.
+
+    Example:
+        >>> leslie(np.asarray([0.0, 2.0, 1.0]), np.asarray([0.5, 0.25]))
+        Array([[0.  , 2.  , 1.  ],
+               [0.5 , 0.  , 0.  ],
+               [0.  , 0.25, 0.  ]], dtype=float64)
+    """
+    rates, survival = promote(f, s, where="leslie")
+    rates, survival = _vector("leslie", rates, "f"), _vector("leslie", survival, "s")
+    n = rates.spec.shape[-1]
+    if survival.spec.shape != (*rates.spec.shape[:-1], n - 1):
+        raise user_error(
+            ShapeError, "leslie", "s must have one element less than f, and the same leading axes.",
+            operands={"f": rates.spec, "s": survival.spec}, fix="leave the share of the highest age out.",
+        )  # fmt: skip
+    places = np.full((n, n), 2 * n - 1)
+    places[0], places[np.arange(1, n), np.arange(n - 1)] = np.arange(n), np.arange(n, 2 * n - 1)
+    return concatenate([rates, survival, zeros_like(rates[..., :1])], axis=-1)[..., places]

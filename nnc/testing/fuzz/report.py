@@ -40,6 +40,12 @@ class Report:
         calls: how often each public function was called.
         unsupported: why programs were left out, and how often.
         findings: tests that fail.
+
+    Example:
+        >>> report = Report(seed=1, programs=2)
+        >>> report.add(Report(seed=3, programs=4))
+        >>> report.programs
+        6
     """
 
     seed: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from nnc import dtypes
+from nnc.commands.special import LOG_GAMMA_NEAR_TWO
 from nnc.lower.kernels.math.angles import sin
 from nnc.lower.kernels.math.error import complement, erf_near
 from nnc.lower.kernels.math.exponential import exp
@@ -24,13 +25,6 @@ _TAIL = (
     9.433365256675238e-08,
 )  # fmt: skip
 
-# log Γ(2 + t) / t on |t| <= ½; 2^-55.6
-_NEAR_TWO = (
-    0.42278433509846713, 0.3224670334241133, -0.06735230105319576, 0.020580808427765954, -0.007385551028925253,
-    0.0028905103318421694, -0.0011927539013269436, 0.0005096694951005841, -0.00022315497230501977,
-    9.945794434296432e-05, -4.4923771542951235e-05, 2.0503542835584944e-05, -9.45608073360824e-06,
-    4.393525455237813e-06, -1.9748219341831106e-06, 8.998919202579534e-07, -5.806167021660153e-07, 2.977144707629322e-07,
-)  # fmt: skip
 # x · (log Γ(x) - (x - ½) log x + x - ½ log 2π) in 1/x² for x >= 8; of the logarithm 2^-61
 _STIRLING = (
     0.0833333333333331, -0.0027777777773586414, 0.0007936505764893221, -0.0005951896854773808, 0.0008364587492375858,
@@ -83,7 +77,7 @@ def _lgamma_positive(x: Term) -> Term:
         product = where(high, product * y, product)
     logarithm = log(where(small | large, x, product))
     t = where(small, x - 1, y - 2)
-    near = fma(t, horner(t, _NEAR_TWO), where(small, -logarithm, logarithm))
+    near = fma(t, horner(t, LOG_GAMMA_NEAR_TWO), where(small, -logarithm, logarithm))
     inverse = 1 / x
     series = fma(inverse, horner(inverse * inverse, _STIRLING), 0.5 * math.log(2 * math.pi) - 0.5)
     far = fma(x - 0.5, logarithm - 1, series)
