@@ -25,7 +25,22 @@ from nnc.trace.core.parts import Split
 from nnc.typing import A, ArrayLike, DTypeLike
 
 
-class ColumnParallelLinear(Linear):
+class _ParallelLinear(Linear):
+    """A Linear whose weight is split over the places along a named axis."""
+
+    axis_name: str
+
+    @spelled
+    def __init__(
+        self, in_features: int, out_features: int, *, axis_name: str, key: ArrayLike, use_bias: bool = True,
+        dtype: DTypeLike = dtypes.float32,
+    ) -> None:  # fmt: skip
+        super().__init__(in_features, out_features, key=key, use_bias=use_bias, dtype=dtype)
+        check_axis_name(type(self).__name__, axis_name)
+        self.axis_name = axis_name
+
+
+class ColumnParallelLinear(_ParallelLinear, init=False):
     """A Linear of which each place along a named axis computes a part of the results.
 
     Args:
@@ -42,17 +57,6 @@ class ColumnParallelLinear(Linear):
         PartitionSpec('model', None)
     """
 
-    axis_name: str
-
-    @spelled
-    def __init__(
-        self, in_features: int, out_features: int, *, axis_name: str, key: ArrayLike, use_bias: bool = True,
-        dtype: DTypeLike = dtypes.float32,
-    ) -> None:  # fmt: skip
-        super().__init__(in_features, out_features, key=key, use_bias=use_bias, dtype=dtype)
-        check_axis_name("ColumnParallelLinear", axis_name)
-        self.axis_name = axis_name
-
     @property
     def split_weights(self) -> Mapping[str, Split]:
         """The axes of weights that are split."""
@@ -60,7 +64,7 @@ class ColumnParallelLinear(Linear):
         return {"weight": (rows, None), "bias": (rows,)}
 
 
-class RowParallelLinear(Linear):
+class RowParallelLinear(_ParallelLinear, init=False):
     """A Linear of which each place along a named axis has a part of the operands; the results are added, and whole at all places.
 
     It comes behind a `ColumnParallelLinear`: the two together add once forwards and once backwards.
@@ -78,17 +82,6 @@ class RowParallelLinear(Linear):
         >>> nnc.distributed.partition_specs(layer).weight
         PartitionSpec(None, 'model')
     """
-
-    axis_name: str
-
-    @spelled
-    def __init__(
-        self, in_features: int, out_features: int, *, axis_name: str, key: ArrayLike, use_bias: bool = True,
-        dtype: DTypeLike = dtypes.float32,
-    ) -> None:  # fmt: skip
-        super().__init__(in_features, out_features, key=key, use_bias=use_bias, dtype=dtype)
-        check_axis_name("RowParallelLinear", axis_name)
-        self.axis_name = axis_name
 
     def __call__(self, x: ArrayLike) -> Array:
         """(..., part of in_features) -> (..., out_features)."""

@@ -123,22 +123,25 @@ def test_collectives_of_the_user_join_places() -> None:
     assert (places, count) == (3, 12)
 
 
+def normalised_step(model: Any, x: Any, y: Any) -> Any:
+    def loss(model: Any) -> Any:
+        hidden, norm = model[1](model[0](x))
+        return nnp.mean((relu(hidden) - y) ** 2), norm
+
+    (value, norm), gradient = nnc.value_and_grad(loss, has_aux=True)(model)
+    return value, norm.mean, norm.variance, gradient
+
+
 def test_batch_norm_has_the_statistics_of_the_whole_batch() -> None:
-    def step(model: Any, x: Any, y: Any) -> Any:
-        def loss(model: Any) -> Any:
-            hidden, norm = model[1](model[0](x))
-            return nnp.mean((relu(hidden) - y) ** 2), norm
-
-        (value, norm), gradient = nnc.value_and_grad(loss, has_aux=True)(model)
-        return value, norm.mean, norm.variance, gradient
-
     linear = Linear(4, 3, key=nnc.random.key(1))
     whole = wide([linear, BatchNorm(3)])
     spread = wide([linear, BatchNorm(3, axis_name="data")])
-    close(data_parallel(step, batch_argnums=(1, 2), mesh=MESH)(spread, X, Y), step(whole, X, Y))
-    local = data_parallel(step, batch_argnums=(1, 2), mesh=MESH)(whole, X, Y)  # means of the places' statistics
-    close(local[1], step(whole, X, Y)[1])
-    assert abs(float(local[0] - step(whole, X, Y)[0])) > 1e-3
+    close(data_parallel(normalised_step, batch_argnums=(1, 2), mesh=MESH)(spread, X, Y), normalised_step(whole, X, Y))
+    local = data_parallel(normalised_step, batch_argnums=(1, 2), mesh=MESH)(
+        whole, X, Y
+    )  # means of the places' statistics
+    close(local[1], normalised_step(whole, X, Y)[1])
+    assert abs(float(local[0] - normalised_step(whole, X, Y)[0])) > 1e-3
 
 
 def test_gradients_outside_of_data_parallel_are_sums() -> None:

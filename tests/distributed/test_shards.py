@@ -12,11 +12,11 @@ import nnc.numpy as nnp
 from nnc.commands.control import isolated
 from nnc.distributed import data_parallel
 from nnc.graph import bind, spec_of
-from nnc.nn import BatchNorm, Linear, relu
+from nnc.nn import BatchNorm, Linear
 from nnc.trace.core.axes import collectives_over
 from nnc.trace.core.named import stage_named
 from nnc.trace.core.staging import stage
-from tests.distributed.test_parallel import MESH, X, Y, close, network, training_step, wide
+from tests.distributed.test_parallel import MESH, X, Y, close, network, normalised_step, training_step, wide
 
 RNG = np.random.default_rng(0)
 GRAPHS: dict[str, Any] = {
@@ -108,18 +108,10 @@ def test_collectives_join_shards_as_places_of_a_mesh() -> None:
 
 
 def test_batch_norm_has_the_statistics_of_the_whole_batch() -> None:
-    def step(model: Any, x: Any, y: Any) -> Any:
-        def loss(model: Any) -> Any:
-            hidden, norm = model[1](model[0](x))
-            return nnp.mean((relu(hidden) - y) ** 2), norm
-
-        (value, norm), gradient = nnc.value_and_grad(loss, has_aux=True)(model)
-        return value, norm.mean, norm.variance, gradient
-
     linear = Linear(4, 3, key=nnc.random.key(1))
     spread = wide([linear, BatchNorm(3, axis_name="data")])
-    found = data_parallel(step, batch_argnums=(1, 2), shards=4)(spread, X, Y)
-    close(found, step(wide([linear, BatchNorm(3)]), X, Y))
+    found = data_parallel(normalised_step, batch_argnums=(1, 2), shards=4)(spread, X, Y)
+    close(found, normalised_step(wide([linear, BatchNorm(3)]), X, Y))
 
 
 def test_derivatives_of_the_whole_step_are_those_of_one_process() -> None:
