@@ -201,7 +201,7 @@ class _Run:
         inputs = self.graph.inputs
         self.own.update(zip(inputs, own, strict=False))
         self.same.update(zip(inputs[len(own) :], captured, strict=True))
-        for nodes, joins in _levels(self.graph):
+        for nodes, joins in _levels(self.graph, self.shards.axis_name):
             differing = self._differing(nodes)
             self.part([node for node in nodes if node not in differing], False)
             self.part([node for node in nodes if node in differing], True)
@@ -294,13 +294,15 @@ class _Run:
             self.same[node.outputs[0]] = result
 
 
-def _levels(graph: Graph) -> list[tuple[list[Node], list[Node]]]:
-    """The nodes of a graph by the number of collectives on the longest way to them, and the collectives that end each level."""
+def _levels(graph: Graph, axis_name: str) -> list[tuple[list[Node], list[Node]]]:
+    """The nodes of a graph by the number of collectives over an axis on the longest way to them, and the collectives that end each
+    level.
+    """
     level: dict[Symbol, int] = {}
     found: list[tuple[list[Node], list[Node]]] = []
     for node in graph.nodes:
         at = max((level.get(symbol, 0) for symbol in node.inputs), default=0)
-        is_join = effect.get(node.command, None) == "collective"
+        is_join = effect.get(node.command, None) == "collective" and node.params["axis_name"] == axis_name
         level.update(dict.fromkeys(node.outputs, at + is_join))
         found += [([], []) for _ in range(at + 1 - len(found))]
         found[at][is_join].append(node)

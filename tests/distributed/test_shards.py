@@ -126,6 +126,16 @@ def test_derivatives_of_the_whole_step_are_those_of_one_process() -> None:
     close(nnc.vmap(lambda w: many(w, X))(rows), nnc.vmap(lambda w: step(w, X))(rows))
 
 
+def test_collectives_over_other_axes_join_their_own_places() -> None:
+    step = lambda w, x: nnc.grad(lambda w: nnp.mean(x @ w) * nnc.psum(w.sum(), "j"))(w)
+    rows = np.stack([X[0], X[1]])
+    found, wanted = (
+        nnc.vmap(lambda w, f=f: f(w, X), axis_name="j")(rows)
+        for f in (data_parallel(step, batch_argnums=1, shards=4), data_parallel(step, batch_argnums=1, mesh=MESH))
+    )
+    close(found, wanted)
+
+
 @pytest.mark.parametrize("wrap", [nnc.checkpoint, nnc.compile, nnc.custom_jvp])
 def test_calls_join_shards_within(wrap: Any) -> None:
     part = wrap(lambda h: nnp.tanh(h - nnc.pmean(h.mean(0), "data")))
