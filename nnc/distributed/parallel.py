@@ -61,7 +61,8 @@ def data_parallel(
 
     Raises:
         ShapeError: an array of the batch cannot be split evenly.
-        ArgumentError: a result that is no float varies over the axis; the mesh has no such axis; `shards` does not fit the places.
+        ArgumentError: a result that is no float varies over the axis, or any over another axis; the mesh has no such axis; `shards`
+            does not fit the places.
         TraceError: with `shards`, a loop or branch within `step` holds a collective over the axis.
 
     Example:
@@ -132,7 +133,7 @@ def data_parallel(
                 parts_out.update(i for i, size in enumerate(sizes) if part_size(size, places) < size)
                 parts_out.update(i for i, at in enumerate(result.where) if splits[at])
             pairs = zip(outputs, out_specs, strict=True)
-            return [_mean(flat, i, x, layout, spec.all_names) for i, (x, spec) in enumerate(pairs)]
+            return [_mean(flat, i, x, layout, axis_name, spec.all_names) for i, (x, spec) in enumerate(pairs)]
 
         means = frozenset((axis_name,))
         with activity(f"tracing {name_of(step)} for data_parallel"):
@@ -156,19 +157,21 @@ def _check_example_axis(path: str, x: Any, spec: PartitionSpec) -> None:
         )  # fmt: skip
 
 
-def _mean(flat: FlatFunction, number: int, x: Any, mesh: Mesh, split_over: frozenset[str]) -> Any:
-    """A result that is the same at all places along axes over which it is not split: the mean where a float varies.
+def _mean(flat: FlatFunction, number: int, x: Any, mesh: Mesh, axis_name: str, split_over: frozenset[str]) -> Any:
+    """A result that is the same at all places, but where it is split: the mean where a float varies over the axis of the batch.
 
     Raises:
-        ArgumentError: it varies and is no float.
+        ArgumentError: it varies and is no float, or over another axis.
     """
     found = varying_over(x) or frozenset()
     axes = [axis for axis in own_axes(mesh) if axis in found and axis.name not in split_over]
-    if not axes or dtypes.is_inexact(spec_of(as_value(x)).dtype):
+    others = [axis.name for axis in axes if axis.name != axis_name]
+    if not axes or (dtypes.is_inexact(spec_of(as_value(x)).dtype) and not others):
         return mean_over(as_value(x), axes) if axes else x
-    name, path = axes[0].name, flat.result.paths()[number]
+    name, path = (others or [axis_name])[0], flat.result.paths()[number]
+    reason = ", over which no mean is taken" if others else " and is no float, so it has no mean"
     raise user_error(
-        ArgumentError, _WHERE, f"result{path} varies over {name!r} and is no float, so it has no mean.",
+        ArgumentError, _WHERE, f"result{path} varies over {name!r}{reason}.",
         operands={f"result{path}": spec_of(as_value(x))},
         fix=f"join the values, for example with nnc.psum(x, {name!r}) or nnc.all_gather, or do not return them.",
     )  # fmt: skip

@@ -129,6 +129,15 @@ def test_the_state_of_a_sharded_optimizer_of_split_weights_is_refused() -> None:
         many(split, optimizer.init(split), WORDS, NEXT)
 
 
+def test_norms_of_parts_are_refused() -> None:
+    optimizer = optim.chain(optim.clip_by_global_norm(1e-3), optim.sgd(0.1))
+    split = nn.tensor_parallel(LanguageModel(KEY), "model")
+    mesh = make_mesh((2, 2), ("data", "model"), simulated=True)
+    many = data_parallel(training_step(optimizer), batch_argnums=(2, 3), mesh=mesh)
+    with pytest.raises(ArgumentError, match="varies over 'model', over which no mean is taken"):
+        many(split, optimizer.init(split), WORDS, NEXT)
+
+
 def test_weights_are_whole_on_a_mesh_without_their_axis() -> None:
     optimizer = optim.sgd(0.1)
     split = nn.tensor_parallel(LanguageModel(KEY), "model")
