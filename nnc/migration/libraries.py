@@ -171,10 +171,6 @@ OPTAX: Rows = {
     "multi_normal": "nnc.random.multivariate_normal(key, mean, cov)",
     "WrappedSchedule": ("nnc.optim.inject_hyperparams(f)", "takes plain schedules and ones with a state"),
     "StatefulSchedule": ("nnc.optim.inject_hyperparams(f)", "takes any object with `init`, `update` and `__call__`"),
-    "MuonDimensionNumbers": (
-        "nnc.optim.muon(1e-3, output_axis=0)",
-        "for matrices that lie (out, in); other axes: reshape",
-    ),
     "tree_dtype": "nnc.numpy.result_type(*nnc.tree.leaves(tree))",
     "OptState": "object",
     "Updates": "object",

@@ -214,6 +214,7 @@ from nnc.optim.monitoring import (
     snapshot,
 )
 from nnc.optim.muon import (
+    MuonDimensionNumbers,
     MuonState,
     muon,
     orthogonalize_via_newton_schulz,
@@ -383,6 +384,7 @@ __all__ = [
     "MonitorState",
     "MultiSteps",
     "MultiStepsState",
+    "MuonDimensionNumbers",
     "MuonState",
     "PartitionState",
     "ProdigyState",
