@@ -207,6 +207,11 @@ def test_large_systems_of_derivatives_are_solved_without_a_matrix() -> None:
 
 MISTAKES = {
     "method": (lambda: opt.minimize(rosenbrock, START, method="Powell"), ArgumentError, "method is 'Powell'"),
+    "method of SciPy": (
+        lambda: opt.minimize(rosenbrock, START, method="L-BFGS-B"),
+        ArgumentError,
+        '(?s)method is \'L-BFGS-B\'.*use "L-BFGS", which takes no bounds',
+    ),
     "option": (lambda: opt.minimize(rosenbrock, START, options={"eps": 1}), ArgumentError, "no option 'eps'"),
     "option of the other": (lambda: opt.minimize(rosenbrock, START, options={"maxcor": 1}), ArgumentError, "'maxcor'"),
     "no memory": (

@@ -94,7 +94,8 @@ def minimize(
     """
     kind = method.lower() if isinstance(method, str) else method
     if kind not in _OPTIONS:
-        raise user_error(ArgumentError, "minimize", f"method is {method!r}.", fix='use "BFGS" or "L-BFGS".')
+        fix = 'use "L-BFGS", which takes no bounds.' if kind == "l-bfgs-b" else 'use "BFGS" or "L-BFGS".'
+        raise user_error(ArgumentError, "minimize", f"method is {method!r}.", fix=fix)
     given = read_options("minimize", options, _OPTIONS[kind])
     if tol is not None:
         given.update((name, tol) for name in ("gtol", "ftol") if name in given and name not in (options or {}))
