@@ -28,7 +28,7 @@ from tests.devices.cuda.arrays import CupyArray
 from tests.devices.cuda.graphs import Bind, Graphs
 
 SENDING = 3  # the stream of copies to the device: the second one that a `CudaDevice` makes
-COUNT = 900  # devices: each test takes one of its own
+COUNT = 10_000  # devices: each test takes one of its own
 
 
 class CUDARuntimeError(RuntimeError):

@@ -23,7 +23,7 @@ from nnc.backends.cuda.linking import find_linker
 from nnc.devices import find_device
 from nnc.devices.cuda import CudaDevice
 from nnc.errors import DeviceError, OutOfBoundsError, OutOfMemoryError, UnsupportedError
-from tests.devices.cuda.machine import Machine
+from tests.devices.cuda.machine import COUNT, Machine
 from tests.devices.test_programs_on_sim import arguments_of
 from tests.devices.test_ptx import check_close, lowered
 from tests.golden.programs import PROGRAMS, Program
@@ -188,8 +188,8 @@ def test_an_error_of_the_runtime_is_worded(machine: Machine, monkeypatch: pytest
 
 
 def test_a_device_that_cuda_does_not_find_is_refused(machine: Machine) -> None:
-    with pytest.raises(UnsupportedError, match="CUDA finds 900 of its devices"):
-        machine.device("cuda:900")
+    with pytest.raises(UnsupportedError, match=f"CUDA finds {COUNT} of its devices"):
+        machine.device(f"cuda:{COUNT}")
 
 
 def test_a_processor_that_is_too_old_is_refused() -> None:
