@@ -48,6 +48,45 @@ def test_an_isolated_graph_computes_the_same_bits_in_every_program(name: str, dt
     assert np.isfinite(float(total))
 
 
+def generated(rng: np.random.Generator) -> Any:
+    """A function of two matrices, (6, 9), that adds, multiplies, reduces and joins them at random."""
+    steps = [(int(rng.integers(9)), int(rng.integers(99)), int(rng.integers(99))) for _ in range(8)]
+
+    def run(x: Any, y: Any) -> list[Any]:
+        known = [x, y]
+        for kind, i, j in steps:
+            a, b = known[i % len(known)], known[j % len(known)]
+            known.append(
+                [
+                    lambda a, b: a * b + 0.5, lambda a, b: a - b / 3, lambda a, b: nnp.tanh(a) + b,
+                    lambda a, b: nnp.exp(-abs(a)) * b, lambda a, b: a - b.mean(1, keepdims=True),
+                    lambda a, b: a * b.sum(), lambda a, b: (a @ b.T) @ a / 50, lambda a, b: nnp.where(a > b, a, b.max(0)),
+                    lambda a, b: nnp.concatenate([a[:3], b[3:]]),
+                ][kind](a, b)
+            )  # fmt: skip
+        return known[-3:]
+
+    return run
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_generated_isolated_graphs_compute_the_same_bits_in_every_program(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = (nnp.asarray(rng.standard_normal((6, 9))).astype(("float32", "bfloat16")[seed % 2]) for _ in range(2))
+    graph = stage(generated(rng), [spec_of(x), spec_of(y)]).graph
+    apart = lambda x, y: bind(isolated, [x, y], {}, (graph,))
+
+    def around(x: Any, y: Any) -> Any:
+        once = apart(x * 2, y + 1)
+        again = apart(x * 2, y - 1)
+        return once, again, sum((a * 3 + b.sum()).sum() for a, b in zip(once, again, strict=True))
+
+    once, again, _ = nnc.compile(around)(x, y)
+    alone = nnc.compile(apart)
+    for found, wanted in ((once, alone(x * 2, y + 1)), (again, alone(x * 2, y - 1))):
+        assert [np.asarray(a).tobytes() for a in found] == [np.asarray(a).tobytes() for a in wanted]
+
+
 def test_an_isolated_graph_is_transparent_to_transforms() -> None:
     graph = stage(lambda x, y: [nnp.sin(x) * y], [spec_of(np.zeros(())), spec_of(np.zeros(()))]).graph
     apart: Any = lambda x, y: bind(isolated, [x, y], {}, (graph,))[0]

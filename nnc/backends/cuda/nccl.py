@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from nnc import dtypes
 from nnc.backends.cuda.cupy_arrays import narrowed, widened
 from nnc.backends.mpi.board import Site
@@ -114,10 +112,6 @@ def group_of(device: Any, params: Params) -> Group:
 Call = Callable[[Group, Step, int, int, int], None]  # (group, step, addresses of operand and result, stream)
 
 
-def _nbytes(view: View) -> int:
-    return view.spec.nbytes
-
-
 def _count(view: View) -> int:
     """NCCL's number of elements: complex ones are two each."""
     return view.spec.size * (2 if dtypes.is_complex(view.spec.dtype) else 1)
@@ -158,24 +152,24 @@ def _join(
     device, spec = group.device, view.spec
     rows = device.cupy.empty((group.size, spec.nbytes), "u1")
     group.gather(x, rows.data.ptr, spec.nbytes, stream)
-    kind = np.dtype(np.uint16) if spec.dtype == dtypes.bfloat16 else spec.dtype
+    kind = _as_bits(view)
     values = device.view(rows.data.ptr, (group.size, *spec.shape), kind)
     shape = spec.shape if result is None else result.spec.shape
     device.view(out, shape, kind)[...] = narrowed(reduce(widened(values, spec.dtype)), spec.dtype)
 
 
 def _gather(group: Group, step: Step, x: int, out: int, stream: int) -> None:
-    group.gather(x, out, _nbytes(step.inputs[0]), stream)
+    group.gather(x, out, step.inputs[0].spec.nbytes, stream)
 
 
 def _exchange(group: Group, step: Step, x: int, out: int, stream: int) -> None:
     parts = {place: place for place in range(group.size)}
-    group.exchange(x, out, _nbytes(step.inputs[0]) // group.size, parts, parts, stream)
+    group.exchange(x, out, step.inputs[0].spec.nbytes // group.size, parts, parts, stream)
 
 
 def _permute(group: Group, step: Step, x: int, out: int, stream: int) -> None:
     source, target = partners(step.params, group.rank)
-    nbytes = _nbytes(step.inputs[0])
+    nbytes = step.inputs[0].spec.nbytes
     if source is None:
         group.device.view(out, (nbytes,), "u1")[...] = 0
     given, sent = ({} if place is None else {place: 0} for place in (source, target))

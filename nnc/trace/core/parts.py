@@ -52,9 +52,8 @@ def padded(x: Any, places: int) -> Value:
     return concatenate(x, zeros(spec_of(x).update(shape=(missing,))), axis=0) if missing else x
 
 
-Split = tuple[
-    tuple[str, int] | None, ...
-]  # for each axis of a weight the named axis and the whole size, if it is split
+# For each axis of a weight the named axis and the whole size, if it is split.
+Split = tuple[tuple[str, int] | None, ...]
 
 
 def weight_splits(value: Any, axis_names: Sequence[str] | None = None) -> list[Split]:
