@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
+import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,13 +20,21 @@ import nnc.numpy as nnp
 from nnc.graph import ATTRIBUTES, COMMANDS, PASSES, GraphBuilder, TensorSpec, command
 from nnc.graph.registry import REGISTRY
 from nnc.graph.serialize import RECORDS
+from nnc.lower.program.background import WRITER
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Kernels that tests compile are kept in a folder of this process, not with the user's; processes that tests start share it."""
     folder = tempfile.TemporaryDirectory(prefix="nnc-tests-", ignore_cleanup_errors=True)  # helpers may still write
-    config.add_cleanup(folder.cleanup)
+    config.add_cleanup(partial(_remove, folder))
     os.environ["NNC_CACHE_DIR"] = folder.name
+
+
+def _remove(folder: tempfile.TemporaryDirectory[str]) -> None:
+    for thread in threading.enumerate():
+        if thread.name == WRITER:
+            thread.join()
+    folder.cleanup()
 
 
 @pytest.fixture(autouse=True, scope="session")

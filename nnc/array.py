@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar, cast
 
@@ -429,10 +430,7 @@ class Array(_Unfinished):
         try:
             memory = self.memory
         except AttributeError:
-            raise user_error(
-                ArgumentTypeError, "donated array", "its memory was given to a compiled function and reused.",
-                operands={"x": self.spec}, fix="use the function's result instead, or drop donate_argnums.",
-            ) from None  # fmt: skip
+            raise donated_error(self.spec) from None
         data = _read_only(memory)
         if data is not memory:  # few results are looked at, so that a view of each would cost more
             _set(self, "memory", data)
@@ -440,13 +438,16 @@ class Array(_Unfinished):
 
     def delete(self) -> None:
         """Releases the memory; any later use raises."""
-        if not self.is_deleted():
+        with suppress(AttributeError):
             object.__delattr__(self, "memory")
 
     def release(self) -> NDArray:
         """Gives the memory up: the elements, writable if nothing else sees them; any later use of the array raises."""
-        memory: Any = self.memory if not self.is_deleted() else self.data  # which raises
-        object.__delattr__(self, "memory")
+        try:
+            memory: Any = self.memory
+            object.__delattr__(self, "memory")  # which only one of several threads can do
+        except AttributeError:
+            raise donated_error(self.spec) from None
         flags = memory.flags
         if flags.owndata and flags.carray and sys.getrefcount(memory) == IN_VARIABLE:
             return cast(NDArray, memory)  # a result that nobody has looked at
@@ -590,6 +591,18 @@ def settled(x: Any) -> Any:
     if base.flags.owndata and (not base.flags.writeable or (depth == 1 and sys.getrefcount(base) == IN_VARIABLE + 1)):
         return x  # a view that `data` made of a result
     return new_array(memory.copy(), x.spec, x.weak)
+
+
+def donated_error(spec: TensorSpec) -> ArgumentTypeError:
+    """The error of any use of an array whose memory was given up.
+
+    Args:
+        spec: of the array.
+    """
+    return user_error(
+        ArgumentTypeError, "donated array", "its memory was given to a compiled function and reused.",
+        operands={"x": spec}, fix="use the function's result instead, or drop donate_argnums.",
+    )  # fmt: skip
 
 
 def _read_only(memory: NDArray) -> NDArray:

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from nnc import dlpack
-from nnc.array import Array, NDArray, new_array
+from nnc.array import Array, NDArray, donated_error, new_array
 from nnc.context import get_context
 from nnc.devices import CPU, Accelerator, find_device, interpreter_of
 from nnc.devices.memory import DeviceMemory
@@ -68,26 +68,29 @@ class DeviceArray(Array):
         return self._fetch()
 
     def _fetch(self) -> NDArray:
-        return self._alive().fetch(self.spec.shape, self.spec.dtype)
+        return self.alive().fetch(self.spec.shape, self.spec.dtype)
 
-    def _alive(self) -> DeviceMemory:
-        """The memory, unless the array was donated."""
-        if self.is_deleted():
-            raise user_error(
-                ArgumentTypeError, "donated array", "its memory was given to a compiled function and reused.",
-                operands={"x": self.spec}, fix="use the function's result instead, or drop donate_argnums.",
-            )  # fmt: skip
-        return self.memory
+    def alive(self) -> DeviceMemory:
+        """The memory.
+
+        Raises:
+            ArgumentTypeError: the array was donated to a compiled function.
+        """
+        try:
+            return self.memory
+        except AttributeError:
+            raise donated_error(self.spec) from None
 
     @property
     def owner(self) -> Any:
         """Runs commands on the array; None once it was donated."""
-        return None if self.is_deleted() else interpreter_of(self.memory.device)
+        memory = getattr(self, "memory", None)  # which another thread may give up
+        return None if memory is None else interpreter_of(memory.device)
 
     @property
     def device(self) -> str:
         """The name of the device that holds the elements."""
-        return self._alive().device.name
+        return self.alive().device.name
 
     def to_device(self, device: Any, /, stream: Any = None) -> Array:
         """The array on another device.
@@ -104,13 +107,16 @@ class DeviceArray(Array):
 
     def release(self) -> Any:
         """Gives the memory up; any later use of the array raises."""
-        memory = self._alive()
-        self.delete()
+        try:
+            memory = self.memory
+            object.__delattr__(self, "memory")  # which only one of several threads can do
+        except AttributeError:
+            raise donated_error(self.spec) from None
         return memory
 
     def as_weak(self) -> Array:
         """The same value, taking the dtype of the array it meets, as a Python scalar does."""
-        return new_device_array(self._alive(), self.spec, weak=True)
+        return new_device_array(self.alive(), self.spec, weak=True)
 
     def block_until_ready(self) -> Array:
         """Waits until the elements are computed.
@@ -118,7 +124,7 @@ class DeviceArray(Array):
         Raises:
             NncError: they cannot be computed, since an index was out of range, say.
         """
-        memory = self._alive()
+        memory = self.alive()
         memory.device.wait(memory.block)
         return self
 
@@ -129,7 +135,7 @@ class DeviceArray(Array):
         return f"{host[:-1]}, device={self.device})"
 
     def __copy__(self) -> Array:
-        return new_device_array(self._alive(), self.spec, self.weak)
+        return new_device_array(self.alive(), self.spec, self.weak)
 
     def __deepcopy__(self, memo: Any) -> Array:
         return self.__copy__()

@@ -130,7 +130,7 @@ class DeviceProgram(QueuedProgram):
     def _place(self, leaf: Any, spec: TensorSpec) -> DeviceMemory:
         """The memory of an argument on the device."""
         if type(leaf) is DeviceArray and leaf.owner is self._interpreter:
-            return leaf.memory
+            return leaf.alive()
         value = as_value(astype(leaf, spec.dtype, "argument") if is_scalar(leaf) else leaf)
         put = self._interpreter.put if isinstance(value, DeviceArray) else self._interpreter.take
         memory: DeviceMemory = put(value).memory

@@ -289,7 +289,11 @@ class CallPattern:
         converted = tuple([i for i in where if read[i] is not leaves[i]])
         types = {*map(type, leaves)}
         facts_of = _FACTS.get(types.pop(), _facts) if len(types) == 1 else _facts
-        return cls(take, take_named, tuple(map(facts_of, read)), facts_of, dynamic, converted)
+        try:
+            facts = tuple(map(facts_of, read))
+        except MISMATCHES:  # another thread donated an array meanwhile
+            return None
+        return cls(take, take_named, facts, facts_of, dynamic, converted)
 
     @property
     def arrays(self) -> tuple[tuple[TensorSpec, bool], ...] | None:
