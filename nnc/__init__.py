@@ -3,34 +3,46 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from nnc import errors, graph, numpy, tree
-from nnc.array import Array, asarray
-from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
-from nnc.devices import devices
-from nnc.migration import module_getattr
-from nnc.trace.core.collectives import (
-    all_gather,
-    all_to_all,
-    axis_index,
-    axis_size,
-    pmax,
-    pmean,
-    pmin,
-    ppermute,
-    psum,
-    psum_scatter,
-    pvary,
-)
-from nnc.trace.core.custom import custom_jvp, custom_vjp
-from nnc.trace.core.differentiate import grad, hvp, jvp, linear_transpose, linearize, stop_gradient, value_and_grad, vjp
-from nnc.trace.core.host import pure_callback
-from nnc.trace.core.jacobian import hessian, jacfwd, jacrev
-from nnc.trace.core.on_device import block_until_ready, default_device, device_put
-from nnc.trace.core.specs import ShapeDtypeStruct, eval_shape, make_graph
-from nnc.trace.core.subgraphs import checkpoint
-from nnc.trace.core.vectorize import vmap
-from nnc.trace.loops.branches import case_of, cond, switch
-from nnc.trace.loops.control_flow import associative_scan, fori_loop, map, scan, while_loop
+from nnc.collection import collection_paused
+
+with collection_paused():  # modules stay, so looking through them for garbage is in vain
+    from nnc import errors, graph, numpy, tree
+    from nnc.array import Array, asarray
+    from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
+    from nnc.devices import devices
+    from nnc.migration import module_getattr
+    from nnc.trace.core.collectives import (
+        all_gather,
+        all_to_all,
+        axis_index,
+        axis_size,
+        pmax,
+        pmean,
+        pmin,
+        ppermute,
+        psum,
+        psum_scatter,
+        pvary,
+    )
+    from nnc.trace.core.custom import custom_jvp, custom_vjp
+    from nnc.trace.core.differentiate import (
+        grad,
+        hvp,
+        jvp,
+        linear_transpose,
+        linearize,
+        stop_gradient,
+        value_and_grad,
+        vjp,
+    )
+    from nnc.trace.core.host import pure_callback
+    from nnc.trace.core.jacobian import hessian, jacfwd, jacrev
+    from nnc.trace.core.on_device import block_until_ready, default_device, device_put
+    from nnc.trace.core.specs import ShapeDtypeStruct, eval_shape, make_graph
+    from nnc.trace.core.subgraphs import checkpoint
+    from nnc.trace.core.vectorize import vmap
+    from nnc.trace.loops.branches import case_of, cond, switch
+    from nnc.trace.loops.control_flow import associative_scan, fori_loop, map, scan, while_loop
 
 if TYPE_CHECKING:
     from nnc import data, debug, distributed, io, nn, optim, random, scipy, testing
@@ -122,7 +134,9 @@ def _find(name: str) -> Any:
     if name not in _LATER:
         _missing(name)
     module = _LATER[name]
-    value = importlib.import_module(f"nnc.{name}") if module is None else getattr(importlib.import_module(module), name)
+    with collection_paused():
+        found = importlib.import_module(module or f"nnc.{name}")
+    value = found if module is None else getattr(found, name)
     globals()[name] = value
     return value
 

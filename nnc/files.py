@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -105,7 +104,7 @@ class Folder:
     def _make_part(self, name: str, mode: int) -> tuple[str, int]:
         """A new file beside a place, which is locked."""
         while True:
-            part = f".{name[:_NAME]}.{secrets.token_hex(4)}.part"
+            part = f".{name[:_NAME]}.{os.urandom(4).hex()}.part"
             descriptor = self.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             try:
                 is_ours = fcntl is None or (_lock(descriptor) and self._is_at(part, descriptor))

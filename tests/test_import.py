@@ -22,6 +22,7 @@ def test_import_leaves_models_lowering_and_backends_for_later() -> None:
         if name.split(".")[1] in ("nn", "optim", "io", "data", "view", "scipy", "lower", "backends", "compiled")
     ]
     assert late == []
+    assert not {"nnc.devices.targets", "nnc.devices.cuda"} & set(loaded)
 
 
 def test_every_public_name_can_be_asked_for_in_a_fresh_process() -> None:
@@ -42,6 +43,20 @@ def test_view_is_a_function_also_where_its_modules_came_first() -> None:
 def test_the_first_command_finds_the_kernels_of_the_backends() -> None:
     code = "import nnc.numpy as nnp, sys; nnp.ones(2) + 1; print('nnc.backends.loaded' in sys.modules)"
     assert run(code).strip() == "True"
+
+
+def test_decorating_a_function_imports_all_modules_of_its_first_call() -> None:
+    code = (
+        "import sys, nnc, nnc.numpy as nnp; f = nnc.compile(nnc.grad(lambda x: nnp.tanh(x @ x.T).sum())); x = nnp.ones((4, 4));"
+        " before = set(sys.modules); f(x); print(*sorted(set(sys.modules) - before))"
+    )
+    assert {name.partition(".")[0] for name in run(code).split()} == {"llvmlite"}
+
+
+def test_importing_leaves_the_collection_of_garbage_as_it_was() -> None:
+    code = "import gc; {}; import nnc; nnc.compile; nnc.scipy; print(gc.isenabled())"
+    assert run(code.format("pass")).strip() == "True"
+    assert run(code.format("gc.disable()")).strip() == "False"
 
 
 def test_numbers_and_lists_load_no_masked_arrays() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
+from nnc.collection import collection_paused
 from nnc.devices import CPU, CUDA, kind_of
 from nnc.lower.pipeline import ChooseKernel
 from nnc.lower.program.autotune import Candidates
@@ -44,5 +45,6 @@ def toolchain(device: str) -> Toolchain:
 @cache
 def _toolchain(kind: str) -> Toolchain:
     """The toolchain for a kind of devices, which is imported when it is first asked for."""
-    module = importlib.import_module(_MODULES[kind])
+    with collection_paused():
+        module = importlib.import_module(_MODULES[kind])
     return Toolchain(module.choose_kernel, module.candidate_kernels, module.expected_compiler)

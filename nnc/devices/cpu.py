@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
 import numpy as np
 
-from nnc import machine
 from nnc.devices.protocol import CPU, Block, Event, NDArray, Stream
-from nnc.devices.target import Target
-from nnc.devices.targets.intel import INTEL
-from nnc.devices.targets.x86 import X86
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
-
-
-@cache
-def cpu_target() -> Target:
-    """Returns the figures of this machine's processor."""
-    return INTEL if "Intel" in machine.processor(Path("/proc/cpuinfo"))["model"] else X86
 
 
 def aligned_bytes(nbytes: int, alignment: int = ALIGNMENT) -> NDArray:

@@ -10,7 +10,6 @@ from typing import Any
 
 from nnc.context import get_context
 from nnc.devices.cpu import Cpu
-from nnc.devices.cuda.libraries import number_of_gpus
 from nnc.devices.protocol import CPU, CUDA, INTERPRETED, SIMULATED, Device
 from nnc.errors import DeviceError, UnsupportedError, user_error
 from nnc.fork import new_lock
@@ -35,7 +34,8 @@ def devices() -> list[str]:
         >>> nnc.devices()
         ['cpu', 'sim:0', 'ptx:0'...]
     """
-    return [CPU, f"{SIMULATED}:0", f"{INTERPRETED}:0", *(f"{CUDA}:{i}" for i in range(number_of_gpus()))]
+    cuda = importlib.import_module("nnc.devices.cuda.libraries")
+    return [CPU, f"{SIMULATED}:0", f"{INTERPRETED}:0", *(f"{CUDA}:{i}" for i in range(cuda.number_of_gpus()))]
 
 
 def find_device(name: Any, where: str) -> Device:

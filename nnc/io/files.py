@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -141,7 +140,7 @@ def _write_sharded(
 ) -> None:  # fmt: skip
     """Writes this process's file; when those of all processes are there, rank 0 writes the index."""
     rank, ranks = 0 if found is None else found.rank, _ranks(found)
-    token = _together(found, secrets.token_hex(4))
+    token = _together(found, os.urandom(4).hex())
     write_shard(target, token, rank, ranks, own_part(arrays, sizes, rank, ranks))
     _together(found, token)
     if not rank:

@@ -15,7 +15,7 @@ from nnc.backends.cpu.printer import Printer, add_native, times
 from nnc.backends.cpu.scores import Block, Form, Tokens, exponential, finite, print_blocks, rows_of
 from nnc.backends.cpu.vectors import write_row
 from nnc.commands.attention import Operands
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Value, has_code
 from nnc.lower.kernels.math.logarithm import log

@@ -24,7 +24,7 @@ from nnc.backends.cpu.printer import Bound, Printer, add_native, times
 from nnc.backends.cpu.scores import Block, Form, Helpers, Tokens, near, rows_of
 from nnc.backends.cpu.vectors import masks_of, read_row, write_row
 from nnc.commands.attention import BIAS, Operands
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import accumulator
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value

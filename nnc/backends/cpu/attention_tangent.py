@@ -18,7 +18,7 @@ from nnc.backends.cpu.printer import Printer, add_native, times
 from nnc.backends.cpu.scores import Block, Extra, Form, Tokens, print_blocks, rows_of
 from nnc.backends.cpu.vectors import write_row
 from nnc.commands.attention import BIAS, Operands
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Slot, Value
 from nnc.lower.kernels.native import Native

@@ -12,7 +12,7 @@ from nnc.backends.cpu.moves import turn
 from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.tiles import TEXTS, alone
 from nnc.backends.cpu.vectors import masks_of, read_row, vector_bytes, write_row
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.masks import first_lanes

@@ -21,7 +21,7 @@ from nnc.backends.cpu.printer import Printer
 from nnc.backends.cpu.row_products import is_row_by_rows, print_row
 from nnc.backends.products import Product, product_of
 from nnc.devices import CPU
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.native import Native, Remembered

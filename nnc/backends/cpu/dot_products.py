@@ -8,7 +8,7 @@ from nnc import dtypes
 from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.vectors import add_product, advance, masks_of, split, vector_bytes
 from nnc.backends.products import Product
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.kernels.builder import Code, Slot, Value
 

@@ -18,7 +18,7 @@ from nnc.backends.cpu.vectors import vector_bytes
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.commands.rules import same_bits
 from nnc.devices import CPU
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.llvm import print_graph

@@ -18,7 +18,7 @@ from nnc.backends.cpu.vectors import read_row, write_row
 from nnc.backends.products import Product, make_product
 from nnc.commands.contract import dot
 from nnc.devices import CPU
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.errors import InternalError
 from nnc.graph import Kernel, Symbol, TensorSpec, add_kernel, find_kernel
 from nnc.lower.kernels.builder import Code, Value

@@ -29,7 +29,7 @@ from nnc.backends.cpu.tiles import (
 )
 from nnc.backends.cpu.vectors import TILE_ROWS, advance, split, vector_bytes, write_row
 from nnc.backends.products import Axis, Product
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from nnc import dtypes
 from nnc.backends.cpu.moves import copy_bytes
 from nnc.backends.cpu.printer import grain_of
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View

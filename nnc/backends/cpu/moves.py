@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from nnc import dtypes
 from nnc.backends.cpu.printer import Bound, Printer, grain_of, in_blocks, longest, minus, over, times
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes, Shape, in_words, word_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from nnc import dtypes
 from nnc.backends.cpu.printer import looping
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
 

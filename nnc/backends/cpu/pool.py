@@ -35,7 +35,7 @@ from types import MappingProxyType
 
 from nnc.backends.cpu.engine import Library
 from nnc.backends.cpu.float_mode import float_mode_text
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 
 _THREADS = cpu_target().threads
 

@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from nnc.array import Array
-from nnc.devices.cpu import aligned_bytes, cpu_target
+from nnc.devices.cpu import aligned_bytes
+from nnc.devices.targets import cpu_target
 from nnc.fork import reset_after_fork
 from nnc.lower.plan.stages import NDArray
 from nnc.lower.program.background import in_background

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from nnc import dtypes
 from nnc.backends.cpu.jit import run_native
 from nnc.devices import CPU
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.graph import Kernel, add_kernel
 from nnc.lower.kernels.axes import Axes, Shape
 from nnc.lower.kernels.builder import Code, Value

@@ -15,7 +15,7 @@ from nnc import dtypes
 from nnc.backends.cpu.order import Layout
 from nnc.backends.cpu.printer import Printer, looping
 from nnc.backends.cpu.shared import Shared
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.lower.kernels.builder import Code, Value
 
 _SORTING = cpu_target().sorting

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.vectors import add_product, advance, cases, masks_of, split, vector_bytes
 from nnc.backends.products import Product
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
 

@@ -18,7 +18,7 @@ from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.vectors import cases, split
 from nnc.commands.attention import Operands
 from nnc.commands.attention_formulas import Reach
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value, known_integer

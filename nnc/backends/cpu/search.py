@@ -8,7 +8,7 @@ from typing import Any
 
 from nnc import dtypes
 from nnc.backends.cpu.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value

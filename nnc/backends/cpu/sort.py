@@ -18,7 +18,7 @@ from nnc.backends.cpu.quicksort import has_quicksort, quicksort
 from nnc.backends.cpu.radix import Radix, can_sort
 from nnc.backends.cpu.rows import Keys, Noted, Rows
 from nnc.backends.cpu.shared import Shared
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.keys import has_keys, is_ambiguous

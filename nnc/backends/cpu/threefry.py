@@ -7,7 +7,7 @@ import math
 from nnc import dtypes
 from nnc.backends.cpu.printer import Printer, add_native, grain_of, over
 from nnc.backends.cpu.rows import count_up
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.masks import first_lanes

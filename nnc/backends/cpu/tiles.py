@@ -17,7 +17,7 @@ from nnc import dtypes
 from nnc.backends.cpu.moves import turn
 from nnc.backends.cpu.printer import Bound, times
 from nnc.backends.cpu.vectors import add_product, masks_of, masks_up_to, read_row, write_row
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.kernels.builder import Carried, Code, Value
 from nnc.lower.kernels.native import Native

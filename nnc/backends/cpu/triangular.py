@@ -16,7 +16,7 @@ from nnc import dtypes
 from nnc.backends.cpu.printer import Bound, Printer, add_native, times
 from nnc.backends.cpu.vectors import TILE_ROWS, advance, cases, masks_of, read_row, split, vector_bytes, write_row
 from nnc.backends.products import Axis, merge_axes
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value

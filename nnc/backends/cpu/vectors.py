@@ -9,7 +9,7 @@ from pathlib import Path
 from nnc import dtypes
 from nnc.backends.cpu.printer import Bound, times
 from nnc.backends.products import Axis
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.masks import first_lanes, known_lanes

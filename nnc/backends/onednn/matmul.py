@@ -18,7 +18,7 @@ from nnc.backends.onednn.calls import Call, Operand, calls_native
 from nnc.backends.onednn.library import Attributes, Binary, Eltwise, MemoryDesc, PostOp, PrimitiveDesc, Sum
 from nnc.backends.onednn.primitives import Primitive
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, product_of
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.errors import BackendError
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.lower.kernels.native import Native

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from nnc.commands.rules import reduction
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType, accumulator
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remember import remembered

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from nnc import dtypes
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.graph import Graph, Symbol
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.domain import is_gather

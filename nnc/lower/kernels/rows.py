@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from nnc import dtypes
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Slot, Value, known_integer
 from nnc.lower.kernels.kernel_ir import Nest

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from nnc import dtypes
 from nnc.commands.index import fill_value
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Code, Value

@@ -15,7 +15,7 @@ from enum import IntEnum
 from itertools import groupby
 
 from nnc import dtypes
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.lower.kernels.builder import Code, Slot, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.costs import step_bytes, step_flops

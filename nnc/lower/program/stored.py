@@ -38,7 +38,7 @@ from nnc.source import SourceLine
 _KIND = "programs"
 _FOLDER = Path(__file__).parents[2]
 # make graphs, and lower none
-_ABOVE = frozenset({"trace", "numpy", "random", "debug", "nn", "optim", "io", "data", "view"})
+_ABOVE = frozenset({"trace", "numpy", "random", "debug", "nn", "optim", "io", "data", "view", "scipy", "migration"})
 _STARTED = time.time()
 _SETTLED = 2.0  # seconds; files that changed later may differ from the files that this process runs
 _APART = frozenset({"cache_folder", "verify_passes"})  # options that programs do not depend on

@@ -19,7 +19,7 @@ import nnc.numpy as nnp
 from nnc.backends.cpu import prefetch
 from nnc.backends.cpu.jit import compiler
 from nnc.backends.cpu.prefetch import Prefetcher, Preparing
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.lower.program.background import WRITER, deferring, in_background
 from nnc.lower.program.cache import Cache, Entry
 from nnc.lower.program.native_frame import CallMemory, NativeFrame

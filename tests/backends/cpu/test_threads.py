@@ -23,7 +23,7 @@ from nnc.backends.cpu.openmp import Openmp, find_openmp, loaded_libraries
 from nnc.backends.cpu.pool import Pool, is_supported
 from nnc.backends.cpu.runtime import Runtime
 from nnc.backends.cpu.threads import Threads, find_blas_setters, most_threads, threads
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.errors import ArgumentError, ArgumentTypeError, BackendError
 from nnc.lower.kernels.costs import estimate_ns, grain_of
 from nnc.lower.kernels.native import Native

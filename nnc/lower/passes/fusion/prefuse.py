@@ -14,7 +14,7 @@ from functools import partial
 from nnc.commands.control import unit
 from nnc.commands.rules import effect, number, scalar
 from nnc.devices import kind_of
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray, new_symbol
 from nnc.lower.kernels.builder import has_code

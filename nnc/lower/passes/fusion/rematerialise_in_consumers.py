@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from nnc.commands.rules import weight
 from nnc.devices import kind_of
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.kernels.domain import can_fuse, is_view
 from nnc.options import Options

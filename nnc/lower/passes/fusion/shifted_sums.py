@@ -7,7 +7,7 @@ import math
 from nnc import dtypes
 from nnc.commands.facts import is_sum, squared
 from nnc.devices import kind_of
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.kernels.domain import can_fuse
 from nnc.lower.passes.fusion.centred import Centred

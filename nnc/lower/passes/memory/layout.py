@@ -15,7 +15,7 @@ from typing import Any
 from nnc.commands.rules import scalar
 from nnc.commands.shape import broadcast_axes, invert_permutation
 from nnc.devices import CPU, kind_of
-from nnc.devices.cpu import cpu_target
+from nnc.devices.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.plan.min_cut import INFINITE, MinCut

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from nnc.devices import CPU
-from nnc.devices.cpu import cpu_target
 from nnc.devices.target import Schedule as Costs
+from nnc.devices.targets import cpu_target
 from nnc.devices.targets.gpu import GPU_SCHEDULE
 from nnc.lower.plan.schedule.types import Schedule, Signal
 from nnc.machine import usable_threads
