@@ -10,7 +10,7 @@ from nnc.array import Array, NDArray, donated_error, new_array
 from nnc.context import get_context
 from nnc.devices import CPU, Accelerator, find_device, interpreter_of
 from nnc.devices.memory import DeviceMemory
-from nnc.errors import ArgumentTypeError, DeviceError, ExportError, user_error
+from nnc.errors import DeviceError, ExportError, user_error
 from nnc.graph import TensorSpec
 
 _set = object.__setattr__

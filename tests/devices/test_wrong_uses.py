@@ -71,7 +71,7 @@ def test_of_two_threads_that_donate_an_array_one_is_told() -> None:
             f(there() * 1)
         x, found, barrier = there() * 1, list[Any](), threading.Barrier(2)
 
-        def work(x: Any = x, found: list[Any] = found, barrier: threading.Barrier = barrier) -> None:
+        def work(f: Any = f, x: Any = x, found: list[Any] = found, barrier: threading.Barrier = barrier) -> None:
             barrier.wait()
             try:
                 found.append(np.asarray(f(x)))
