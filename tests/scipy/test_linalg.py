@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import scipy.linalg
 import nnc
 import nnc.numpy as nnp
 import nnc.scipy.linalg as la
-from nnc.errors import ArgumentError, LinAlgError, ShapeError
+from nnc.errors import ArgumentError, LinAlgError, ShapeError, TraceError
 from nnc.testing import check_grads
 
 RNG = np.random.default_rng(7)
@@ -329,6 +330,21 @@ def test_a_range_of_eigenvalues_is_selected() -> None:
     check(lowest, scipy.linalg.eigvalsh_tridiagonal(d, e)[:1], 1e-13)
 
 
+@pytest.mark.parametrize(("span", "count"), [((-10.0, 10.0), 4), ((0.0, 2.0), 2), ((50.0, 60.0), 0)])
+def test_eigenvalues_of_a_tridiagonal_matrix_between_two_values(span: tuple[float, float], count: int) -> None:
+    d, e = np.arange(-1.0, 3.0), np.asarray([0.3, -0.2, 0.1])
+    got = la.eigh_tridiagonal(d, e, select="v", select_range=span)
+    want = scipy.linalg.eigh_tridiagonal(d, e, select="v", select_range=span)
+    for ours, theirs in zip(got, want, strict=True):
+        assert ours.shape == theirs.shape and ours.shape[-1] == count
+        assert np.allclose(abs(ours), abs(theirs), rtol=1e-13, atol=1e-13)
+
+
+def test_the_upper_one_of_two_values_is_included() -> None:
+    values = la.eigh_tridiagonal(np.arange(4.0), np.zeros(3), eigvals_only=True, select="v", select_range=(1, 3))
+    assert np.array_equal(values, [2.0, 3.0])
+
+
 # -- mistakes ----------------------------------------------------------------------------------------------------------
 
 MISTAKES = {
@@ -369,6 +385,21 @@ MISTAKES = {
         lambda: la.eigh_tridiagonal(np.ones(3), np.ones(2), select="v"),
         ArgumentError,
         "select is 'v'",
+    ),
+    "tridiagonal values of many": (
+        lambda: la.eigh_tridiagonal(A[:, 0], A[:, 1, :3], select="v", select_range=(0, 1)),
+        ShapeError,
+        "takes one matrix",
+    ),
+    "traced tridiagonal values": (
+        lambda: nnc.compile(partial(la.eigh_tridiagonal, select="v", select_range=(0, 1)))(np.ones(3), np.ones(2)),
+        TraceError,
+        "no values yet",
+    ),
+    "tridiagonal range of fractions": (
+        lambda: la.eigh_tridiagonal(np.ones(3), np.ones(2), select="i", select_range=(0.0, 1.5)),
+        ArgumentError,
+        "two numbers from 0 to 2",
     ),
     "tridiagonal range": (
         lambda: la.eigh_tridiagonal(np.ones(3), np.ones(2), select="i", select_range=(1, 3)),

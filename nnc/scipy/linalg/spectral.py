@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -92,7 +94,7 @@ def _hermitian(x: Array, lower: bool) -> Array:
 @spelled
 def eigh_tridiagonal(
     d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False, select: str = "a",
-    select_range: tuple[int, int] | None = None,
+    select_range: tuple[float, float] | None = None,
 ) -> Any:  # fmt: skip
     """Returns the eigenvalues, in rising order, and vectors of a real symmetric matrix with three diagonals.
 
@@ -102,13 +104,15 @@ def eigh_tridiagonal(
         d: (..., n), the main diagonal.
         e: (..., n - 1), the diagonals beside it.
         eigvals_only: return the eigenvalues alone.
-        select: "a" returns all of them, "i" the ones from the first to the last number of `select_range`.
-        select_range: numbers from 0 to n - 1, both included.
+        select: "a" returns all of them, "i" the ones from the first to the last number of `select_range`, "v" the ones between its
+            values. How many these are must be known, so "v" takes one matrix alone, and none that is being traced.
+        select_range: for "i" numbers from 0 to n - 1, both included; for "v" two values, of which the upper one is included.
 
     Raises:
         LinAlgError: an element is NaN or infinite.
         ShapeError: the sizes do not fit.
         ArgumentError: there is no such choice, or the range lies outside of 0 to n - 1.
+        TraceError: the number of eigenvalues between two values is asked for while it is not known.
 
     Example:
         >>> eigh_tridiagonal(np.asarray([2.0, 2.0]), np.asarray([1.0]), eigvals_only=True)
@@ -123,32 +127,43 @@ def eigh_tridiagonal(
     n = d.spec.shape[-1]
     below = concatenate([zeros((*e.spec.shape[:-1], min(n, 1)), d.spec.dtype), e], axis=-1)
     matrix = d[..., None] * eye(n, dtype=d.spec.dtype) + below[..., None] * eye(n, k=-1, dtype=d.spec.dtype)
-    first, last = _selected(select, select_range, n)
+    selected = _selection(select, select_range, d.spec.shape)
     values, vectors = eigh(matrix)
-    values, vectors = values[..., first : last + 1], vectors[..., first : last + 1]
+    wanted = selected(values)
+    values, vectors = values[..., wanted], vectors[..., wanted]
     return values if eigvals_only else (values, vectors)
 
 
-def _selected(select: str, select_range: tuple[int, int] | None, n: int) -> tuple[int, int]:
-    """The first and the last of the eigenvalues that are wanted.
+def _selection(
+    select: str, select_range: tuple[float, float] | None, shape: tuple[int, ...]
+) -> Callable[[Array], slice | Array]:
+    """The function from all eigenvalues to the index of those that are wanted.
 
     Raises:
         ArgumentError: there is no such choice.
+        ShapeError: a number of eigenvalues that depends on values is asked for of many matrices.
     """
     if select == "a" and select_range is None:
-        return 0, n - 1
-    if select != "i":
+        return lambda values: slice(None)
+    if select not in ("i", "v") or select_range is None:
         raise user_error(
             ArgumentError, "eigh_tridiagonal", f"select is {select!r} and select_range {select_range!r}.",
-            fix='use "a" for all, or "i" and two numbers; how many lie between two values is not known while tracing.',
+            fix='use "a" for all, "i" with two numbers, or "v" with two values.',
         )  # fmt: skip
-    first, last = (-1, -1) if select_range is None else select_range
-    if not 0 <= first <= last < n:
+    low, high = select_range
+    if select == "v":
+        if len(shape) > 1:
+            raise user_error(
+                ShapeError, "eigh_tridiagonal", 'select="v" takes one matrix: in each, another number of values may be wanted.',
+                operands={"d": shape}, fix='take one row of d and e, or use select="a" and nnp.where.',
+            )  # fmt: skip
+        return lambda values: el.logical_and(el.greater(values, low), el.less_equal(values, high))
+    if not (isinstance(low, Integral) and isinstance(high, Integral) and 0 <= low <= high < shape[-1]):
         raise user_error(
             ArgumentError, "eigh_tridiagonal", f"select_range is {select_range!r}.",
-            fix=f"pass two numbers from 0 to {n - 1}, the smaller one first.",
+            fix=f"pass two numbers from 0 to {shape[-1] - 1}, the smaller one first.",
         )  # fmt: skip
-    return first, last
+    return lambda values: slice(int(low), int(high) + 1)
 
 
 @spelled
