@@ -126,6 +126,14 @@ lgamma: Command = _special(
 ASYMPTOTIC = 12  # from here on six terms of the asymptotic series are exact in float64
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 LOWEST = -64.0  # where derivatives of digamma are no longer computed
+DIGAMMA_ROOT = (1.4616321449683622, 9.549995429965697e-17)  # two numbers whose sum is where digamma is 0
+# x ψ(x) / (x - root) in x - 3/2, for 1 <= x < 2; 2^-57.8
+DIGAMMA_NEAR_ROOT = (
+    1.4265838140477494, 0.315614744109642, -0.06281369492028008, 0.017935099659936202, -0.005921836374555441,
+    0.002105524543932196, -0.0007808823636548008, 0.0002971387135965835, -0.00011492419795785276, 4.4924967963555466e-05,
+    -1.7687223169837115e-05, 7.00085274570018e-06, -2.778815077217573e-06, 1.0900440594791301e-06, -4.343344704424389e-07,
+    2.086174950945902e-07, -8.330017764155427e-08,
+)  # fmt: skip
 
 
 def _polygamma(x: NDArray, *, n: int) -> NDArray:
@@ -134,9 +142,11 @@ def _polygamma(x: NDArray, *, n: int) -> NDArray:
 
 
 def _digamma(x: NDArray) -> NDArray:
-    """Computes digamma by reflection to x >= 1/2, recurrence to x >= 12, then the asymptotic series."""
+    """Computes digamma by reflection to x >= 1/2, a polynomial near its root, else recurrence to x >= 12 and the asymptotic
+    series.
+    """
     mirrored = x < 0.5
-    z = np.where(mirrored, 1 - x, x)
+    z = start = np.where(mirrored, 1 - x, x)
     total = np.zeros_like(z)
     for _ in range(ASYMPTOTIC):
         low = z < ASYMPTOTIC
@@ -145,7 +155,9 @@ def _digamma(x: NDArray) -> NDArray:
     total = total + np.log(z) - 1 / (2 * z)
     for k, b in enumerate(BERNOULLI, 1):
         total = total - b / (2 * k * z ** (2 * k))
-    reflected = total - np.pi / np.tan(np.pi * x)
+    near = (start - DIGAMMA_ROOT[0] - DIGAMMA_ROOT[1]) * (horner(start - 1.5, DIGAMMA_NEAR_ROOT) / start)
+    total = np.where((start >= 1) & (start < 2), near, total)
+    reflected = total - np.pi / np.tan(np.pi * (x - np.floor(x + 0.5)))
     pole = (x <= 0) & (x == np.floor(x))
     return np.where(pole, np.nan, np.where(mirrored, reflected, total))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from nnc import dtypes
-from nnc.commands.special import ASYMPTOTIC, BERNOULLI, LOWEST
+from nnc.commands.special import ASYMPTOTIC, BERNOULLI, DIGAMMA_NEAR_ROOT, DIGAMMA_ROOT, LOWEST
 from nnc.lower.kernels.math.angles import tan
 from nnc.lower.kernels.math.logarithm import log
 from nnc.lower.kernels.math.terms import Term, any_lane, horner, where
@@ -28,9 +28,9 @@ def polygamma(x: Term, n: int) -> Term:
 
 
 def _digamma(x: Term) -> Term:
-    """digamma by reflection to x >= ½, recurrence to x >= 12, then the asymptotic series."""
+    """digamma by reflection to x >= ½, a polynomial near its root, else recurrence to x >= 12 and the asymptotic series."""
     mirrored = x < 0.5
-    z = where(mirrored, 1 - x, x)
+    z = start = where(mirrored, 1 - x, x)
     total = z.constant(0)
     for _ in range(ASYMPTOTIC):
         low = z < ASYMPTOTIC
@@ -39,7 +39,11 @@ def _digamma(x: Term) -> Term:
     square = inverse * inverse
     series = square * horner(square, [b / (2 * k) for k, b in enumerate(BERNOULLI, 1)])
     total = total + log(z) - inverse * 0.5 - series
-    reflected = total - math.pi / tan(x * math.pi)
+    root, tail = DIGAMMA_ROOT
+    near = (start - root - tail) * (horner(start - 1.5, DIGAMMA_NEAR_ROOT) / start)
+    total = where((start >= 1) & (start < 2), near, total)
+    fraction = x - (x + 0.5).intrinsic("floor")
+    reflected = total - math.pi / tan(fraction * math.pi)
     pole = (x <= 0) & x.equals(x.intrinsic("floor"))
     return where(pole, math.nan, where(mirrored, reflected, total))
 
