@@ -17,7 +17,6 @@ from nnc.numpy import (
     i1e,
     logit,
     logsumexp,
-    polygamma,
     xlog1py,
     xlogy,
 )
@@ -34,7 +33,7 @@ from nnc.scipy.special.incomplete_gamma import gammainc, gammaincc
 from nnc.scipy.special.normal import erfcx, log_ndtr, ndtr, ndtri
 from nnc.scipy.special.oscillating_integrals import dawsn, fresnel, sici
 from nnc.scipy.special.products import comb, factorial, loggamma, multigammaln, poch
-from nnc.scipy.special.zetas import bernoulli, zeta
+from nnc.scipy.special.zetas import bernoulli, polygamma, zeta
 
 __all__ = [
     "bernoulli",

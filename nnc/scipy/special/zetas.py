@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from numbers import Integral
 
 import numpy as np
 
+from nnc import dtypes
 from nnc.array import Array
+from nnc.commands.rules import check_dtype
 from nnc.numpy import elementwise as el
 from nnc.numpy.creation import asarray
+from nnc.numpy.operands import to_value
 from nnc.numpy.reductions import max as max_
-from nnc.numpy.special import lgamma
+from nnc.numpy.special import digamma, lgamma
+from nnc.numpy.special import polygamma as nnp_polygamma
 from nnc.numpy.wide import in_float64, keep, slope
 from nnc.scipy.special.gammas import gamma
 from nnc.scipy.special.operands import order_of
@@ -20,7 +25,7 @@ from nnc.trace.core.custom import custom_jvp
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike
 
-__all__ = ["bernoulli", "zeta"]
+__all__ = ["bernoulli", "polygamma", "zeta"]
 
 _DIRECT = 12  # terms that are summed before the series in Bernoulli's numbers begins
 # B(2j) / (2j)!
@@ -136,6 +141,42 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
         (Array([ 1.64493407, -0.08333333], dtype=float64), Array([4.9348022 , 0.10516634], dtype=float64))
     """
     return in_float64("zeta", _riemann, x) if q is None else in_float64("zeta", _hurwitz, x, q)
+
+
+@custom_jvp
+def _polygamma(n: Array, x: Array) -> Array:
+    """(-1)^(n + 1) n! ζ(n + 1, x); digamma for n = 0."""
+    first = el.equal(n, 0)
+    order = keep(n > 0, n, 1.0)
+    sign = el.where(el.equal(el.remainder(order, 2), 0), -1.0, 1.0)
+    value = el.where(first, digamma(x), sign * gamma(order + 1) * zeta(order + 1, x))
+    return el.where(n < 0, math.nan, value)
+
+
+_polygamma.defjvps(None, lambda t, result, n, x: t * _polygamma(n + 1, x))
+
+
+@spelled
+def polygamma(n: ArrayLike, x: ArrayLike, /) -> Array:
+    """Returns the derivative of order n of `digamma`, which is derivative n + 1 of `gammaln`.
+
+    Args:
+        n: integers of 0 or more, any shape; broadcasts with `x`. NaN for negative ones in an array.
+        x: real, any shape; integers become float32.
+
+    Raises:
+        ArgumentError: n is one negative integer.
+        DTypeError: n holds no integers.
+
+    Example:
+        >>> polygamma(np.asarray([0, 1]), 1.0)
+        Array([-0.5772157,  1.644934 ], dtype=float32)
+    """
+    if isinstance(n, Integral):
+        return nnp_polygamma(int(n), x)
+    order = to_value(n, "polygamma", "n")
+    check_dtype("polygamma", order.spec, dtypes.is_integer, "integers", "n")
+    return in_float64("polygamma", _polygamma, order, x)
 
 
 @spelled

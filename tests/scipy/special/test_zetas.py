@@ -55,3 +55,17 @@ def test_mistakes_are_worded() -> None:
         sp.bernoulli(1.5)
     with pytest.raises(DTypeError, match="zeta: x must be floating-point"):
         sp.zeta(2j)
+
+
+def test_polygamma_takes_arrays_of_orders() -> None:
+    n, x = np.arange(6)[:, None], np.array([0.1, 0.5, 3.0, 100.0, -0.5, -1.5, -1.0, np.inf, np.nan])
+    want = scipy.special.polygamma(n, x)
+    for run in (sp.polygamma, nnc.compile(sp.polygamma)):
+        np.testing.assert_allclose(run(n, x), want, rtol=1e-11)
+    for order, row in enumerate(want):
+        np.testing.assert_allclose(sp.polygamma(order, x), row, rtol=1e-11)
+        np.testing.assert_allclose(nnc.vmap(sp.polygamma, in_axes=(None, 0))(order, x), row, rtol=1e-11)
+    assert np.isnan(np.asarray(sp.polygamma(np.array([-1]), 1.0))).all()
+    check_grads(lambda x: sp.polygamma(n[:3], x), (x[:4],), order=2, rtol=1e-4)
+    with pytest.raises(DTypeError, match="polygamma: n must be integers"):
+        sp.polygamma(1.5, 2.0)
