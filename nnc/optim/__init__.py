@@ -180,6 +180,7 @@ from nnc.optim.lbfgs import (
     lbfgs,
     scale_by_lbfgs,
 )
+from nnc.optim.least_squares import nnls
 from nnc.optim.linesearch import (
     ScaleByZoomLinesearchState,
     ZoomLinesearchInfo,
@@ -494,6 +495,7 @@ __all__ = [
     "nadam",
     "nadamw",
     "named_chain",
+    "nnls",
     "noisy_sgd",
     "normalize",
     "normalize_by_update_norm",

@@ -9,8 +9,8 @@ import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
-from nnc.errors import ArgumentError, ArgumentTypeError, shorten, user_error
-from nnc.optim.arguments import Scalar, check_scalar, check_state
+from nnc.errors import ArgumentTypeError, shorten, user_error
+from nnc.optim.arguments import Scalar, check_count, check_scalar, check_state
 from nnc.optim.base import (
     GradientTransformation,
     check_transformation,
@@ -169,11 +169,9 @@ class MultiSteps:
         should_skip_update_fn: Callable[..., tuple[Any, Any]] | None = None, accumulator_dtype: Any = None,
     ) -> None:  # fmt: skip
         check_transformation("MultiSteps", "opt", opt)
-        if not callable(every_k_schedule) and (not isinstance(every_k_schedule, int) or every_k_schedule < 1):
-            raise user_error(
-                ArgumentError, "MultiSteps", f"every_k_schedule is {every_k_schedule!r}; it must be an int of at least 1.",
-                fix="give the number of gradients of one step, or a function from the count of steps to it.",
-            )  # fmt: skip
+        if not callable(every_k_schedule):
+            fix = "give the number of gradients of one step, or a function from the count of steps to it."
+            check_count("MultiSteps", "every_k_schedule", every_k_schedule, fix)
         self._opt, self._mean, self._dtype = opt, use_grad_mean, accumulator_dtype
         self._every = every_k_schedule
         if should_skip_update_fn is not None and not callable(should_skip_update_fn):
@@ -319,10 +317,7 @@ def lookahead(
     where = "lookahead"
     check_transformation(where, "fast_optimizer", fast_optimizer)
     check_scalar(where, "slow_step_size", slow_step_size)
-    if not isinstance(sync_period, int) or sync_period < 1:
-        raise user_error(
-            ArgumentError, where, f"sync_period is {sync_period!r}; it must be an int of at least 1.", fix="choose 5."
-        )
+    check_count(where, "sync_period", sync_period, "choose 5.")
 
     def check(params: Any) -> None:
         if not isinstance(params, LookaheadParams):

@@ -10,7 +10,7 @@ from nnc import tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, ArgumentTypeError, shorten, user_error
-from nnc.optim.arguments import Mask, check_state, mask_leaves
+from nnc.optim.arguments import Mask, check_count, check_state, mask_leaves
 from nnc.optim.base import (
     EmptyState,
     GradientTransformation,
@@ -217,8 +217,7 @@ def apply_every(k: int = 1) -> GradientTransformation:
         [4.]
     """
     where = "apply_every"
-    if not isinstance(k, int) or k < 1:
-        raise user_error(ArgumentError, where, f"k is {k!r}; it must be an int of at least 1.", fix="choose 4.")
+    check_count(where, "k", k, "choose 4.")
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state(where, state, ApplyEvery)

@@ -10,8 +10,7 @@ import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, user_error
-from nnc.optim.arguments import Scalar, check_params, check_rate, check_state
+from nnc.optim.arguments import Scalar, check_count, check_params, check_rate, check_state
 from nnc.optim.base import GradientTransformation, chain, check_transformation, map_trainable
 from nnc.optim.linesearch import inner, ravel, scale_by_zoom_linesearch, unravel
 from nnc.optim.schedules import Schedule
@@ -69,10 +68,7 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Gr
         1
     """
     where = "scale_by_lbfgs"
-    if not isinstance(memory_size, int) or memory_size < 1:
-        raise user_error(
-            ArgumentError, where, f"memory_size is {memory_size!r}; it must be an int of at least 1.", fix="choose 10."
-        )
+    check_count(where, "memory_size", memory_size, "choose 10.")
 
     def init_fn(params: Any) -> ScaleByLBFGSState:
         check_params(where, params)

@@ -9,8 +9,7 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
-from nnc.errors import ArgumentError, user_error
-from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state
+from nnc.optim.arguments import Scalar, check_count, check_params, check_scalar, check_state
 from nnc.optim.base import (
     GradientTransformation,
     check_transformation,
@@ -90,10 +89,7 @@ def mechanize(
     check_transformation(where, "base_optimizer", base_optimizer)
     for name, value in (("weight_decay", weight_decay), ("eps", eps), ("s_init", s_init)):
         check_scalar(where, name, value, positive=name != "weight_decay")
-    if not isinstance(num_betas, int) or num_betas < 1:
-        raise user_error(
-            ArgumentError, where, f"num_betas is {num_betas!r}; it must be an int of at least 1.", fix="choose 6."
-        )
+    check_count(where, "num_betas", num_betas, "choose 6.")
 
     def init_fn(params: Any) -> MechanicState:
         check_params(where, params)

@@ -9,8 +9,7 @@ from typing import Any, Protocol
 import nnc.numpy as nnp
 from nnc import random, tree
 from nnc.array import Array
-from nnc.errors import ArgumentError, user_error
-from nnc.optim.arguments import Scalar, check_scalar
+from nnc.optim.arguments import Scalar, check_count, check_scalar
 from nnc.optim.base import number
 from nnc.optim.tree_utils import tree_random_like
 from nnc.spelling import spelled
@@ -129,13 +128,7 @@ def make_perturbed_fun(
     """
     where = "make_perturbed_fun"
     check_scalar(where, "sigma", sigma, positive=True)
-    if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < 1:
-        raise user_error(
-            ArgumentError,
-            where,
-            f"num_samples is {num_samples!r}; it must be an int of at least 1.",
-            fix="write num_samples=1000.",
-        )
+    check_count(where, "num_samples", num_samples, "write num_samples=1000.")
 
     def smoothed(key: ArrayLike, x: Any) -> Any:
         baseline = fun(tree.map(stop_gradient, x)) if use_baseline else None

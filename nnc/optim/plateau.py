@@ -10,7 +10,7 @@ import nnc.numpy as nnp
 from nnc.array import Array
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
-from nnc.optim.arguments import Scalar, check_scalar, check_state
+from nnc.optim.arguments import Scalar, check_count, check_scalar, check_state
 from nnc.optim.base import GradientTransformationExtraArgs, number
 from nnc.optim.by_value import loss_value
 from nnc.optim.precision import select_tree
@@ -88,11 +88,7 @@ def reduce_on_plateau(
         ("cooldown", cooldown, 0),
         ("accumulation_size", accumulation_size, 1),
     ):
-        if not isinstance(value, int) or value < low:
-            raise user_error(
-                ArgumentError, where, f"{name} is {value!r}; it must be an int of at least {low}.",
-                fix=f"give {name} as a number of values of the loss.",
-            )  # fmt: skip
+        check_count(where, name, value, f"give {name} as a number of values of the loss.", low)
     if rtol == 0 and atol == 0:
         raise user_error(ArgumentError, where, "rtol and atol are both 0.", fix="make one of them positive.")
 

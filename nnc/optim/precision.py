@@ -21,7 +21,7 @@ from nnc import dtypes, tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
-from nnc.optim.arguments import Scalar, check_scalar, check_state, is_trainable
+from nnc.optim.arguments import Scalar, check_count, check_scalar, check_state, is_trainable
 from nnc.optim.base import (
     GradientTransformation,
     check_transformation,
@@ -230,11 +230,9 @@ def apply_if_finite(inner: GradientTransformation, max_consecutive_errors: int) 
     """
     where = "apply_if_finite"
     check_transformation(where, "inner", inner)
-    if not isinstance(max_consecutive_errors, int) or max_consecutive_errors < 0:
-        raise user_error(
-            ArgumentError, where, f"max_consecutive_errors is {max_consecutive_errors!r}; it must be an int of at least 0.",
-            fix="give how many steps may be left out in a row.",
-        )  # fmt: skip
+    check_count(
+        where, "max_consecutive_errors", max_consecutive_errors, "give how many steps may be left out in a row.", 0
+    )
 
     def init_fn(params: Any) -> ApplyIfFiniteState:
         return ApplyIfFiniteState(zero_count(), asarray(np.array(True)), zero_count(), inner.init(params))

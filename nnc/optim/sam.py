@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import nnc.numpy as nnp
 from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
-from nnc.errors import ArgumentError, ArgumentTypeError, user_error
-from nnc.optim.arguments import check_params, check_state
+from nnc.errors import ArgumentTypeError, user_error
+from nnc.optim.arguments import check_count, check_params, check_state
 from nnc.optim.base import (
     GradientTransformation,
     GradientTransformationExtraArgs,
@@ -112,10 +112,7 @@ def sam(
     where = "sam"
     check_transformation(where, "optimizer", optimizer)
     check_transformation(where, "adv_optimizer", adv_optimizer)
-    if not isinstance(sync_period, int) or sync_period < 1:
-        raise user_error(
-            ArgumentError, where, f"sync_period is {sync_period!r}; it must be an int of at least 1.", fix="choose 2."
-        )
+    check_count(where, "sync_period", sync_period, "choose 2.")
 
     def init_fn(params: Any) -> SAMState:
         cache = None if opaque_mode else copies(where, params)

@@ -9,9 +9,9 @@ import nnc.numpy as nnp
 from nnc import random
 from nnc.array import Array
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, ArgumentTypeError, shorten, user_error
+from nnc.errors import ArgumentTypeError, shorten, user_error
 from nnc.optim.adan import clip_sizes
-from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state
+from nnc.optim.arguments import Mask, Scalar, check_count, check_params, check_rate, check_scalar, check_state
 from nnc.optim.base import (
     GradientTransformation,
     GradientTransformationExtraArgs,
@@ -154,13 +154,7 @@ def scale_by_sophia(
     check_scalar(where, "gamma", gamma, positive=True)
     if clip_threshold is not None:
         check_scalar(where, "clip_threshold", clip_threshold, positive=True)
-    if not isinstance(update_interval, int) or update_interval < 1:
-        raise user_error(
-            ArgumentError,
-            where,
-            f"update_interval is {update_interval!r}; it must be an int of at least 1.",
-            fix="choose 10.",
-        )
+    check_count(where, "update_interval", update_interval, "choose 10.")
     estimator = hutchinson_estimator_diag_hessian() if hessian_diagonal_fn is None else hessian_diagonal_fn
     check_transformation(where, "hessian_diagonal_fn", estimator)
 
