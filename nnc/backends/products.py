@@ -17,7 +17,7 @@ from nnc.lower.plan.stages import Step, Strides, View
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A loop: its length, and how many bytes further each round lies in the left operand, the right one, the result, and in
+    """A loop: its length, and how many bytes further each iteration lies in the left operand, the right one, the result, and in
     `more` tensors that are traversed along with the result.
     """
 

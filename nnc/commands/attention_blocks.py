@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from nnc.commands import constants
 from nnc.commands.attention_formulas import Moving
 from nnc.commands.elementwise import add, mul
-from nnc.commands.loop import ROUND, scan
+from nnc.commands.loop import ITERATION, scan
 from nnc.commands.rules import Value, zeros
 from nnc.commands.shape import pad, reshape, slice_axis, transpose
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec
@@ -50,9 +50,9 @@ class _Blocks:
 
     def run(self) -> list[Value | None]:
         """The results for all queries, and the sums."""
-        _, parts = self._round([])
+        _, parts = self._iteration([])
         summed = [x.spec for x, axis in parts if x is not None and axis is None]
-        body, parts = self._round(summed)
+        body, parts = self._iteration(summed)
         sequences = [self._cut(x, axis) for x, axis in self._values() if axis is not None]
         held = [x for x, axis in self._values() if axis is None]
         starts = [zeros(spec) for spec in summed]
@@ -75,10 +75,10 @@ class _Blocks:
             if x.tangent is not None:
                 yield x.tangent, axis
 
-    def _round(self, summed: Sequence[TensorSpec]) -> tuple[Graph, list[Part]]:
+    def _iteration(self, summed: Sequence[TensorSpec]) -> tuple[Graph, list[Part]]:
         """The formula for one block, and its results there."""
         b = GraphBuilder("block of queries")
-        number = b.input(ROUND)
+        number = b.input(ITERATION)
         elements = iter([b.input(self._element(x.spec, axis)) for x, axis in self._values() if axis is not None])
         carried = [b.input(spec) for spec in summed]
         held = iter([b.input(x.spec) for x, axis in self._values() if axis is None])

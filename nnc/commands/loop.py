@@ -25,7 +25,7 @@ from nnc.graph.remember import remembered
 
 NDArray = np.ndarray[Any, Any]
 Run = Callable[[Graph, Sequence[Any]], list[NDArray]]  # how a reference runs its sub-graphs
-ROUND = TensorSpec((), dtypes.int64)
+ITERATION = TensorSpec((), dtypes.int64)
 
 
 def run_graph(graph: Graph, values: Sequence[Any]) -> list[NDArray]:
@@ -74,7 +74,7 @@ def _while_infer(
     max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
 ) -> tuple[TensorSpec, ...]:  # fmt: skip
     body = graphs[0]
-    check_inputs("while", (ROUND, *specs), body, "the iteration")
+    check_inputs("while", (ITERATION, *specs), body, "the iteration")
     outputs = body.output_specs
     exits = len(outputs) - 1 - carries - tapes
     if exits < 0 or not 0 <= carries <= len(specs) or not 0 <= before <= len(body.nodes):
@@ -99,13 +99,13 @@ def _while_infer(
     return (
         *specs[:carries],
         *outputs[1 + carries : 1 + carries + exits],
-        ROUND,
+        ITERATION,
         *tape_specs(handles, tapes),
     )
 
 
 @remembered
-def split_round(body: Graph, carries: int, before: int, exits: int) -> tuple[Graph, Graph]:
+def split_iteration(body: Graph, carries: int, before: int, exits: int) -> tuple[Graph, Graph]:
     """An iteration as two graphs: up to the test (yields the condition, the exits and values for the second graph), and from there
     on.
 
@@ -126,7 +126,7 @@ def _while_reference(
 ) -> list[NDArray]:  # fmt: skip
     body = graphs[0]
     exits = len(body.outputs) - 1 - carries - tapes
-    head, tail = split_round(body, carries, before, exits)
+    head, tail = split_iteration(body, carries, before, exits)
     rows = [Tape(s.spec.shape, s.spec.dtype, max_steps or 0) for s in body.outputs[1 + carries + exits :]]
     carried, captured, step = list(arrays[:carries]), arrays[carries:], 0
     while True:
@@ -185,7 +185,7 @@ def _while_roles(node: Node) -> Loop:
         carries=carries_of(node.inputs[:carries], body.inputs[1:], body.outputs[1:], node.outputs),
         captured=reads_of(node.inputs[carries:], (body.inputs[1 + carries :],)),
         exits=yields_of((yields[:exits],), results[:exits]),
-        rounds=results[exits : exits + 1],
+        iterations=results[exits : exits + 1],
         rows=yields_of((yields[exits:],), results[exits + 1 :]),
     )
 
@@ -228,7 +228,7 @@ def _scan_infer(
                     fix="give sequences of one length along axis 0.",
                 )  # fmt: skip
         elements = tuple(spec.update(shape=spec.shape[1:]) for spec in sequences)
-    check_inputs("scan", (ROUND, *elements, *carried, *captured), body, "the iteration")
+    check_inputs("scan", (ITERATION, *elements, *carried, *captured), body, "the iteration")
     outputs = body.output_specs
     check_carried("scan", carried, outputs[:carries])
     rows = outputs[carries:]
@@ -287,7 +287,7 @@ scan = register("scan", None, None, infer=_scan_infer, reference=_scan_reference
 def _case_infer(
     index: TensorSpec, *specs: TensorSpec, graphs: tuple[Graph, ...], checked: bool = True
 ) -> tuple[TensorSpec, ...]:
-    if index != ROUND:
+    if index != ITERATION:
         raise user_error(
             ShapeError, "case_of", "the index must be a single int64.", operands={"index": index},
             fix="convert it with .astype('int64').",

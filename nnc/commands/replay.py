@@ -1,4 +1,4 @@
-"""`pull_rounds`: the reverse pass of a loop that kept nothing but where it began.
+"""`pull_iterations`: the reverse pass of a loop that kept nothing but where it began.
 
 The states that the pass needs are recomputed, iteration by iteration, from a few that are kept: the last kept one is advanced
 to just before the iteration to pull, and on the way new ones are kept where room is. Where they go is Griewank and Walther's
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.commands.loop import ROUND, Run, check_inputs
+from nnc.commands.loop import ITERATION, Run, check_inputs
 from nnc.context import get_context
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Graph, TensorSpec, register
@@ -23,7 +23,7 @@ NDArray = np.ndarray[Any, Any]
 State = list[NDArray]
 
 
-def places(checkpoint: str | int, rounds: int) -> int:
+def places(checkpoint: str | int, iterations: int) -> int:
     """The number of states that a strategy keeps for so many iterations.
 
     Example:
@@ -31,9 +31,9 @@ def places(checkpoint: str | int, rounds: int) -> int:
         (33, 11, 3)
     """
     if checkpoint == "sqrt":
-        return math.isqrt(max(rounds - 1, 0)) + 2
+        return math.isqrt(max(iterations - 1, 0)) + 2
     if checkpoint == "binomial":
-        return max(rounds - 1, 0).bit_length() + 1
+        return max(iterations - 1, 0).bit_length() + 1
     return int(checkpoint)
 
 
@@ -48,22 +48,22 @@ def check_strategy(where: str, checkpoint: Any) -> None:
         )  # fmt: skip
 
 
-def split(rounds: int, room: int) -> int:
-    """The number of iterations to advance before keeping a state, with `rounds` left to pull and `room` places."""
+def split(iterations: int, room: int) -> int:
+    """The number of iterations to advance before keeping a state, with `iterations` left to pull and `room` places."""
     repeats = 1
-    while math.comb(room + repeats, room) < rounds:
+    while math.comb(room + repeats, room) < iterations:
         repeats += 1
-    return max(1, min(math.comb(room + repeats - 1, room), rounds - 1))
+    return max(1, min(math.comb(room + repeats - 1, room), iterations - 1))
 
 
 def walk_back(
-    start: State, rounds: int, room: int, advance: Callable[[int, State], State]
+    start: State, iterations: int, room: int, advance: Callable[[int, State], State]
 ) -> Iterator[tuple[int, State]]:
     """(iteration, state before it) for all iterations, last first, keeping at most `room` states at a time."""
     meter = get_context().meter
     kept: list[tuple[int, State]] = [(0, start)]
     size = sum(x.nbytes for x in start)
-    last = rounds
+    last = iterations
     if meter is not None:
         meter.add(size)
     while last:
@@ -99,8 +99,10 @@ def _infer(
     sequences, rest = rest[: xs + rows], rest[xs + rows :]
     elements = tuple(spec.update(shape=spec.shape[1:]) for spec in sequences)
     carried, moved, captured = rest[:carries], rest[carries : carries + pulled + sums], rest[carries + pulled + sums :]
-    check_inputs("pull_rounds", (ROUND, *elements[:xs], *carried, *captured), advance, "the iteration")
-    check_inputs("pull_rounds", (ROUND, *elements, *carried, *moved, *captured), pull, "the pull-back of an iteration")
+    check_inputs("pull_iterations", (ITERATION, *elements[:xs], *carried, *captured), advance, "the iteration")
+    check_inputs(
+        "pull_iterations", (ITERATION, *elements, *carried, *moved, *captured), pull, "the pull-back of an iteration"
+    )
     stacked = pull.output_specs[pulled + sums :]
     return (*moved, *(spec.update(shape=(length or 0, *spec.shape)) for spec in stacked))
 
@@ -135,4 +137,4 @@ def _reference(
 # Operands: [length where dynamic,] sequences read, cotangents of rows, carried values at first, cotangents of the last carried
 # values, sums to start from, captured values. graphs: an iteration, and its pull-back. Results: cotangents, sums, rows for
 # sequences.
-pull_rounds = register("pull_rounds", None, None, infer=_infer, reference=_reference)
+pull_iterations = register("pull_iterations", None, None, infer=_infer, reference=_reference)

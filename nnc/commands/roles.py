@@ -1,7 +1,7 @@
 """Loops and calls taken apart, so that passes see which operand, which input of an iteration and which result belong together.
 
 Commands state the same roles in different places (column `roles`), and branches and calls are iterations that carry nothing; a pass
-edits a `Loop` and joins it to a node again. `pull_rounds` is not among them: it owns two graphs with inputs of their own.
+edits a `Loop` and joins it to a node again. `pull_iterations` is not among them: it owns two graphs with inputs of their own.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Loop:
     carries: tuple[Carry, ...] = ()
     captured: tuple[Read, ...] = ()
     exits: tuple[Yield, ...] = ()
-    rounds: tuple[Symbol, ...] = ()
+    iterations: tuple[Symbol, ...] = ()
     rows: tuple[Yield, ...] = ()
     length: int | None = None
 
@@ -88,7 +88,7 @@ class Loop:
         operands: list[Read | Carry] = [*self.sequences, *self.carries, *self.captured]
         results: list[Carry | Yield] = [*self.carries, *self.exits]
         inputs = (*self.lead, *(x.operand for x in operands))
-        outputs = (*(x.result for x in results), *self.rounds, *(x.result for x in self.rows))
+        outputs = (*(x.result for x in results), *self.iterations, *(x.result for x in self.rows))
         return node.update(inputs=inputs, outputs=outputs, graphs=graphs, params=MappingProxyType(params))
 
     def _ends(self) -> list[tuple[tuple[Symbol, ...], tuple[Symbol, ...]]]:

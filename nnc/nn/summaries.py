@@ -234,10 +234,10 @@ def _work(nodes: Sequence[Node]) -> tuple[int, int]:
     flops = nbytes = 0
     for node in nodes:
         if node.graphs:
-            rounds = node.params.get("length") or 1
+            iterations = node.params.get("length") or 1
             of_graphs = [_work(graph.nodes) for graph in node.graphs]
-            flops += rounds * sum(work[0] for work in of_graphs)
-            nbytes += rounds * sum(work[1] for work in of_graphs)
+            flops += iterations * sum(work[0] for work in of_graphs)
+            nbytes += iterations * sum(work[1] for work in of_graphs)
             continue
         if node.command in cost:
             flops += cost[node.command](*(symbol.spec for symbol in node.inputs), **node.params)

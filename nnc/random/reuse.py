@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnc.array import Array
-from nnc.commands.loop import ROUND
+from nnc.commands.loop import ITERATION
 from nnc.context import ContextChange, get_context, set_context
 from nnc.graph import Symbol
 from nnc.source import SourceLine, user_source
@@ -55,7 +55,11 @@ class KeyLedger:
         before = [where for used_in, where in uses if used_in is None or used_in is trace or used_in.alive]
         if before:
             _warn("the same key is used twice, so the draws are not independent.", before[0], line)
-        elif isinstance(trace, StagingTrace) and _is_round(trace) and not (_is_of(key, trace) or _is_of(start, trace)):
+        elif (
+            isinstance(trace, StagingTrace)
+            and _is_iteration(trace)
+            and not (_is_of(key, trace) or _is_of(start, trace))
+        ):
             _warn("every iteration of a loop uses the same key, so all iterations draw the same.", None, line)
         uses.append((trace, line))
 
@@ -88,10 +92,10 @@ class KeyLedger:
         return self._numbers.setdefault(form, len(self._numbers))
 
 
-def _is_round(trace: StagingTrace) -> bool:
+def _is_iteration(trace: StagingTrace) -> bool:
     """Whether a trace records the iteration of a loop, of which the first input is the count."""
     inputs = trace.builder.inputs
-    return bool(inputs) and inputs[0].spec is ROUND
+    return bool(inputs) and inputs[0].spec is ITERATION
 
 
 def _is_of(x: Array, trace: StagingTrace) -> bool:

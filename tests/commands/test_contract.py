@@ -34,7 +34,7 @@ from tests.commands.sample import FLOATS, Sample, all_samples
 
 # Commands that are called with sub-graphs or live in linear graphs only; tests/trace covers them.
 WITHOUT_ROWS = {"call", "checkpoint", "custom_jvp", "custom_vjp", "isolated", "linear_solve", "pull_only"}
-WITHOUT_ROWS |= {"while", "scan", "case_of", "pull_rounds", "add_tapes", "merge_tapes", "spread_tape", "sum_tape"}
+WITHOUT_ROWS |= {"while", "scan", "case_of", "pull_iterations", "add_tapes", "merge_tapes", "spread_tape", "sum_tape"}
 WITHOUT_ROWS |= {"fused", "with_epilogue", "unit"}  # made by lowering; tests/lower/kernels shows them
 WITHOUT_ROWS |= {"pack"}  # likewise; test_pack shows it
 WITHOUT_ROWS |= {"pure_callback"}  # runs a function of the user; tests/trace/core/test_host.py shows it

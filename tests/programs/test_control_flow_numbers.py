@@ -99,8 +99,8 @@ def test_rows_of_a_loop_stop_each_in_its_own_round() -> None:
     count = lambda a: nnc.while_loop(
         lambda c: abs(c[1] ** 2 - a) > 1e-9 * a, lambda c: (c[0] + 1, (c[1] + a / c[1]) / 2), (0, a)
     )
-    rounds, roots = nnc.vmap(count)(a)
-    assert [int(n) for n in rounds] == [int(count(x)[0]) for x in a]
+    iterations, roots = nnc.vmap(count)(a)
+    assert [int(n) for n in iterations] == [int(count(x)[0]) for x in a]
     np.testing.assert_allclose(roots, np.sqrt(a))
     np.testing.assert_allclose(nnc.vmap(nnc.grad(newton))(a[:3]), 0.5 / np.sqrt(a[:3]), rtol=1e-6)
     h = nnc.hessian(lambda v: nnp.sum(nnc.vmap(newton)(v)))
@@ -193,7 +193,7 @@ def test_carries_of_several_steps_and_carries_that_swap() -> None:
 
 
 def hand_built(limit: int, *, test_last: bool) -> Graph:
-    """z = log(x·y), x ← z; the test count < limit stands before or after the product. Yields the last z (exit) and rounds."""
+    """z = log(x·y), x ← z; the test count < limit stands before or after the product. Yields the last z (exit) and iterations."""
     body = GraphBuilder("round")
     count, x, y = body.input((), "int64"), body.input((), "float32"), body.input((), "float32")
     go = lambda: body.add("less", count, body.constant(np.int64(limit)))
@@ -208,16 +208,16 @@ def hand_built(limit: int, *, test_last: bool) -> Graph:
         before = 1
     parent = GraphBuilder("parent")
     a, b = parent.input((), "float32"), parent.input((), "float32")
-    last, leaving, rounds = parent.add("while", a, b, graphs=(graph,), carries=1, before=before)
-    return parent.build(last, leaving, rounds, a)
+    last, leaving, iterations = parent.add("while", a, b, graphs=(graph,), carries=1, before=before)
+    return parent.build(last, leaving, iterations, a)
 
 
 def test_the_condition_may_stand_anywhere_in_a_round() -> None:
     """Tested last with count < 4, the product runs five times; nodes behind a false test do not run in that iteration."""
     graph = verify(hand_built(4, test_last=True))
-    carried, leaving, rounds, start = graph(1.0, 3.2)
+    carried, leaving, iterations, start = graph(1.0, 3.2)
     np.testing.assert_allclose(0.22 * leaving, 0.348778, atol=1e-5)
-    assert int(rounds) == 4 and float(start) == 1.0
+    assert int(iterations) == 4 and float(start) == 1.0
     first = hand_built(5, test_last=False)(1.0, 3.2)
     np.testing.assert_allclose(first[0], leaving)
     assert int(first[2]) == 5

@@ -201,10 +201,10 @@ def graphs(draw: Any) -> Graph:
     return writer.b.build(*map(writer.pick, writer.specs(1, 4)), writer.known[-1])
 
 
-def arguments(graph: Graph, rounds: int) -> list[Any]:
-    rng = np.random.default_rng(rounds)
+def arguments(graph: Graph, iterations: int) -> list[Any]:
+    rng = np.random.default_rng(iterations)
     return [
-        np.asarray((rounds + i) % 5) if spec == INTEGER else rng.uniform(-1, 1, spec.shape).astype(spec.dtype)
+        np.asarray((iterations + i) % 5) if spec == INTEGER else rng.uniform(-1, 1, spec.shape).astype(spec.dtype)
         for i, spec in enumerate(graph.input_specs)
     ]
 
@@ -213,8 +213,8 @@ def arguments(graph: Graph, rounds: int) -> list[Any]:
 def test_a_program_of_loops_and_branches_agrees_with_its_graph(graph: Graph, donated: set[int]) -> None:
     note(str(graph))
     program = lower(graph, Options(verify_passes=True, donated=tuple(sorted(donated))), choose_kernel)
-    for rounds in (0, 1, 3):
-        inputs = arguments(graph, rounds)
+    for iterations in (0, 1, 3):
+        inputs = arguments(graph, iterations)
         expected = [np.asarray(x) for x in graph.evaluate([Array(x.copy()) for x in inputs])]
         arrays = [x.copy() for x in inputs]
         for result, wanted in zip(program.run(arrays), expected, strict=True):

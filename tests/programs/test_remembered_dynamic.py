@@ -176,11 +176,11 @@ class Session:
             return type(error).__name__
 
 
-def session(script: Sequence[Action], n: int, dtypes: Sequence[str], rounds: int = 3) -> list[Any]:
+def session(script: Sequence[Action], n: int, dtypes: Sequence[str], iterations: int = 3) -> list[Any]:
     """Everything that is seen where a script runs several times on one graph."""
     STATE["scale"] = 0.5
     found = Session(nnc.DynamicGraph(), n, dtypes, [nnc.compile(f, flush_denormals=False) for f in (scaled, shares)])
-    for again in range(rounds):
+    for again in range(iterations):
         found.begin(again // 2)
         for number, action in enumerate(script):
             found.do(action, number)
@@ -252,8 +252,8 @@ def test_functions_that_were_compiled_for_equal_runs_agree_with_the_first_runs(
     script: list[Action], start: tuple[int, list[str]]
 ) -> None:
     with with_mode("unspecialised"):
-        expected = session(script, *start, rounds=5)
-    found = session(script, *start, rounds=5)
+        expected = session(script, *start, iterations=5)
+    found = session(script, *start, iterations=5)
     counts = lambda seen: [
         x for x in seen if not isinstance(x, tuple) or len(x) != 2
     ]  # a compiled function is one operation

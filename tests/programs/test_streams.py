@@ -42,4 +42,4 @@ def test_random_graphs_on_streams_compute_the_same_bits(
 
 @given(test_graphs_of_loops.graphs(), st.sampled_from([2, 3]), st.integers(0, 99))
 def test_random_loops_and_branches_on_streams_compute_the_same_bits(graph: Graph, streams: int, seed: int) -> None:
-    check(graph, [test_graphs_of_loops.arguments(graph, rounds) for rounds in (0, 3)], streams, seed)
+    check(graph, [test_graphs_of_loops.arguments(graph, iterations) for iterations in (0, 3)], streams, seed)

@@ -1,4 +1,4 @@
-"""Values that a linear part reads: no more than it needs is kept of a compiled function, or of a loop's rounds."""
+"""Values that a linear part reads: no more than it needs is kept of a compiled function, or of a loop's iterations."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 import nnc
 import nnc.numpy as nnp
-from nnc.commands.loop import ROUND
+from nnc.commands.loop import ITERATION
 from nnc.graph import TensorSpec
 from nnc.trace.dynamic.linear import split
-from nnc.trace.loops.rounds import Round, linearize_round
+from nnc.trace.loops.iterations import Iteration, linearize_iteration
 
 ROW = np.arange(3, dtype=np.float32) + 1
 SPEC = TensorSpec((3,), "float32")
@@ -45,6 +45,6 @@ def test_iterations_keep_rows_only_of_values_that_depend_on_the_carry() -> None:
         b = a * nnp.exp(held)
         return [b * nnp.cos(nnp.asarray(i, "float32")), b]
 
-    found = linearize_round(Round(run, (ROUND, SPEC, SPEC, SPEC), 1, 1), (True,), (True,), (True,))
+    found = linearize_iteration(Iteration(run, (ITERATION, SPEC, SPEC, SPEC), 1, 1), (True,), (True,), (True,))
     assert found.kept == 3  # sin and cos of the carried value, and their product with the element
     assert found.again == (0,) and found.shared == (0,)

@@ -45,7 +45,7 @@ class _Row:
         """Boxes of `most` bytes, or hardly more; `steps` are the strides of the loops in the result."""
         k = next((k for k, (count, _) in enumerate(self.loops) if count > 1), None)
         count, stride = self.loops[k] if k is not None else (self.nbytes, 1)
-        each = self.nbytes * math.prod(n for n, _ in self.loops) // count  # bytes of a round
+        each = self.nbytes * math.prod(n for n, _ in self.loops) // count  # bytes of an iteration
         piece = max(1, most // each)
         if count <= piece:
             yield self

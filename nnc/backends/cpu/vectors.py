@@ -33,7 +33,7 @@ def vector_bytes() -> int:
 
 
 def cases(full: int, last: int, count: int) -> list[tuple[int, bool | None]]:
-    """The sizes that occur, and whether only the last round has it (None: all rounds)."""
+    """The sizes that occur, and whether only the last iteration has it (None: all iterations)."""
     if count == 1:
         return [(last, None)]
     return [(full, None)] if full == last else [(full, False), (last, True)]
@@ -51,7 +51,7 @@ def split(code: Code, i: Bound, n: int) -> tuple[Bound, Bound]:
 
 
 def advance(code: Code, loops: Sequence[Axis], index: Bound, pointers: Sequence[str]) -> list[str]:
-    """The pointers in one round of all loops."""
+    """The pointers in one iteration of all loops."""
     moved = list(pointers)
     for axis in reversed(loops):
         index, i = split(code, index, axis.size)

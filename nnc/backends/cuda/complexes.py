@@ -53,7 +53,7 @@ def _elements(step: Step) -> DeviceKernel:
 
 def _is_whole(view: View) -> bool:
     """Whether one access reads or writes a complex number."""
-    return math.gcd(view.offset, *view.strides, *(by for _, by in view.rounds)) % view.spec.dtype.itemsize == 0
+    return math.gcd(view.offset, *view.strides, *(by for _, by in view.advances)) % view.spec.dtype.itemsize == 0
 
 
 def _load(code: GpuCode, view: View, place: str) -> Complex | Term:

@@ -36,9 +36,9 @@ class _Elements(ThreadValues):
         block, thread = self.number("ctaid.x", short), self.number("tid.x", short)
         unit = code.add(code.mul(block, code.like(block, threads)), thread)
         with self.under(code.compare("lt", unit, code.like(unit, units)) if units % threads else None):
-            rounds = self.take_apart(unit, nest.outer, counts)
+            iterations = self.take_apart(unit, nest.outer, counts)
             if nest.vector is not None:
-                rounds[nest.vector] = code.mul(rounds[nest.vector], code.integer(self.width))
-            self.store_all(list(enumerate(self.graph.outputs)), Block({}, rounds))
+                iterations[nest.vector] = code.mul(iterations[nest.vector], code.integer(self.width))
+            self.store_all(list(enumerate(self.graph.outputs)), Block({}, iterations))
         code.ret()
         return DeviceKernel(self.text(), (self.launch((blocks, 1), threads),), self.operands.may_fail)

@@ -73,7 +73,7 @@ class Operands:
         if x.buffer != y.buffer or not x.spec.size or not y.spec.size:
             return False
         (first, end), (begin, stop) = x.extent, y.extent
-        return bool(x.rounds or y.rounds or (first < stop and begin < end))
+        return bool(x.advances or y.advances or (first < stop and begin < end))
 
     @cached_property
     def overwrites_rows(self) -> bool:
@@ -94,7 +94,7 @@ class Operands:
     def alignment(self, operand: int, lanes: int = 1) -> int:
         """The bytes of which every address is a multiple at which a thread begins to read `lanes` elements."""
         nest, view, symbol = self.nest, self.views[operand], self.nest.operands[operand]
-        moves: list[int] = [view.offset, *(nbytes for _, nbytes in view.rounds)]
+        moves: list[int] = [view.offset, *(nbytes for _, nbytes in view.advances)]
         moves += [step for loop, step in enumerate(nest.strides[operand]) if loop != nest.vector]
         moves.append(self.step(operand) * max(lanes, 1))
         moves += [view.strides[axis] for axis in self.gathered.get(symbol, ())]

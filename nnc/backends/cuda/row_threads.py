@@ -56,7 +56,7 @@ def choose_row_threads(views: Sequence[View], axis: int, axes: Axes, parts: int 
     across = bool(axes.shape) and abs(axes.strides[0][-1]) < abs(step)
     dense = all(view.strides[axis] == size == view.spec.dtype.itemsize for view in views)
     lanes = 1 if across or not dense else GPU_GRIDS.vector_bytes // size
-    places = [place for view in views for place in (view.offset, *(nbytes for _, nbytes in view.rounds))]
+    places = [place for view in views for place in (view.offset, *(nbytes for _, nbytes in view.advances))]
     alignment = math.gcd(GPU_GRIDS.aligned_bytes, *places, *(s for strides in axes.strides[:count] for s in strides))
     while n % lanes or alignment % (lanes * size):
         lanes //= 2

@@ -104,10 +104,10 @@ class Rows(ThreadValues):
             unit = code.intrinsic("umin", unit, last)
         self.unit = unit
         counts = [nest.sizes[loop] // (layout.width if loop == nest.vector else 1) for loop in nest.outer]
-        rounds = self.take_apart(unit, nest.outer, counts)
+        iterations = self.take_apart(unit, nest.outer, counts)
         if layout.across and nest.vector is not None:
-            rounds[nest.vector] = code.mul(rounds[nest.vector], code.integer(layout.width))
-        return Block({}, rounds)
+            iterations[nest.vector] = code.mul(iterations[nest.vector], code.integer(layout.width))
+        return Block({}, iterations)
 
     def at(self, outer: Block, position: Value) -> Block:
         """The values at a position of the row: a number of a vector or an element."""
@@ -117,10 +117,10 @@ class Rows(ThreadValues):
             position = self.code.convert(position, self.member.dtype)
         elif len(nest.row) > 1:
             position = self.code.convert(position, dtypes.uint64)
-        rounds = self.take_apart(position, nest.row, counts)
-        if nest.vector in rounds:
-            rounds[nest.vector] = self.code.mul(rounds[nest.vector], self.code.integer(width))
-        return Block({}, {**outer.rounds, **rounds}, None, outer)
+        iterations = self.take_apart(position, nest.row, counts)
+        if nest.vector in iterations:
+            iterations[nest.vector] = self.code.mul(iterations[nest.vector], self.code.integer(width))
+        return Block({}, {**outer.iterations, **iterations}, None, outer)
 
     def know_rows(self, outer: Block, phase: int) -> None:
         """Computes values that are constant along the row and known before this phase."""

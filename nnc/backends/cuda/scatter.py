@@ -83,7 +83,7 @@ def _scatter(step: Step) -> DeviceKernel | None:
 
 def _is_same(x: View, out: View) -> bool:
     """Whether a result lies where an operand does."""
-    return (x.buffer, x.offset, x.strides, x.rounds) == (out.buffer, out.offset, out.strides, out.rounds)
+    return (x.buffer, x.offset, x.strides, x.advances) == (out.buffer, out.offset, out.strides, out.advances)
 
 
 def _write_each(series: Series, writes: Writes, op: str) -> None:

@@ -134,14 +134,14 @@ class _Tiles(ThreadValues):
         nest, code = self.nest, self.code
         assert nest.vector is not None
         near, far = (other, inner) if is_turned else (inner, other)
-        rounds = {**self.outer}
+        iterations = {**self.outer}
         mask: Value | None = None
         for loop, number in ((nest.vector, near), (self.along, far)):
-            rounds[loop] = code.add(rounds[loop], number)
+            iterations[loop] = code.add(iterations[loop], number)
             if nest.sizes[loop] % _TILE:
-                inside = code.compare("lt", rounds[loop], code.integer(nest.sizes[loop]))
+                inside = code.compare("lt", iterations[loop], code.integer(nest.sizes[loop]))
                 mask = inside if mask is None else code.and_(mask, inside)
-        return Block({}, rounds, mask), near, far
+        return Block({}, iterations, mask), near, far
 
     def _turns(self) -> Sequence[Value]:
         """The rows of a tile that fall to a warp."""

@@ -81,13 +81,13 @@ class ThreadValues(Values):
     def take_apart(self, unit: Value, loops: Loops, counts: Sequence[int]) -> dict[int, Value]:
         """The iteration of each loop from their joint number; loops run from the outside in."""
         code = self.code
-        rounds: dict[int, Value] = {}
+        iterations: dict[int, Value] = {}
         for loop, count in reversed(list(zip(loops, counts, strict=True))[1:]):
-            rounds[loop] = self.wide(code.rem(unit, code.like(unit, count)))
+            iterations[loop] = self.wide(code.rem(unit, code.like(unit, count)))
             unit = code.div(unit, code.like(unit, count))
         if loops:
-            rounds[loops[0]] = self.wide(unit)
-        return rounds
+            iterations[loops[0]] = self.wide(unit)
+        return iterations
 
     def wide(self, x: Value) -> Value:
         """A number of iterations as an int64."""
@@ -146,7 +146,7 @@ class ThreadValues(Values):
 
     def _read(self, operand: int, pointer: str, block: Block) -> Value:
         code, dtype, step = self.code, self.nest.operands[operand].dtype, self._vector_step(operand)
-        if step == 0 or self.nest.vector not in block.rounds or not self.lanes:
+        if step == 0 or self.nest.vector not in block.iterations or not self.lanes:
             return self.guarded(block.mask, lambda: code.load(pointer, dtype))
         if step == dtype.itemsize:
             alignment = self.operands.alignment(operand, self.lanes)
@@ -162,7 +162,7 @@ class ThreadValues(Values):
         """Writes an output."""
         code, dtype, step = self.code, self.nest.operands[operand].dtype, self._vector_step(operand)
         value, pointer = code.convert(value, dtype), self._pointer(operand, block)
-        if step == 0 or self.nest.vector not in block.rounds or not self.lanes:
+        if step == 0 or self.nest.vector not in block.iterations or not self.lanes:
             code.store(pointer, value)
         elif step == dtype.itemsize:
             code.store(pointer, self.spread(value), align=self.operands.alignment(operand, self.lanes))

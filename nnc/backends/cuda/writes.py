@@ -134,7 +134,7 @@ class Writes:
     def alignment(self) -> int:
         """Bytes that divide the places of rows and updates beside their strides."""
         views, axes = (self.target, self.updates), self.box.axes
-        moves = [nbytes for view in views for nbytes in (view.offset, *(by for _, by in view.rounds))]
+        moves = [nbytes for view in views for nbytes in (view.offset, *(by for _, by in view.advances))]
         return math.gcd(GPU_GRIDS.aligned_bytes, *moves, *(self.target.strides[axis] for axis in axes))
 
     def index(self, number: int) -> str:

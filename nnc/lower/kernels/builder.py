@@ -142,11 +142,13 @@ class Code(Writer):
         values that iterations hand on.
         """
         start, stop = self.integer(first), self.integer(end)
-        rounds = len(range(first, end, step)) if isinstance(first, int) and isinstance(end, int) else None  # if known
-        if rounds == 1:
+        iterations = (
+            len(range(first, end, step)) if isinstance(first, int) and isinstance(end, int) else None
+        )  # if known
+        if iterations == 1:
             yield start
             return
-        runs = bool(rounds)
+        runs = bool(iterations)
         early = self.in_front()
         body, done = self.label("body"), self.label("done")
         top = (

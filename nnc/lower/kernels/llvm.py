@@ -200,16 +200,16 @@ class _Printer(Rows):
             self.row(Block({}, {}))
             return
         with code.loop(first, end) as unit:
-            rounds: dict[int, Value] = {}
+            iterations: dict[int, Value] = {}
             rest = unit
             for loop, count in reversed(steps[1:split]):
-                rounds[loop] = code.rem(rest, code.integer(count))
+                iterations[loop] = code.rem(rest, code.integer(count))
                 rest = code.div(rest, code.integer(count))
-            rounds[steps[0][0]] = rest
+            iterations[steps[0][0]] = rest
             with ExitStack() as stack:
                 for loop, count in steps[split:]:
-                    rounds[loop] = stack.enter_context(code.loop(0, count))
-                if self.nest.vector in rounds:
-                    number = rounds[self.nest.vector]
-                    rounds[self.nest.vector] = code.mul(number, code.integer(self.step))
-                self.row(Block({}, rounds))
+                    iterations[loop] = stack.enter_context(code.loop(0, count))
+                if self.nest.vector in iterations:
+                    number = iterations[self.nest.vector]
+                    iterations[self.nest.vector] = code.mul(number, code.integer(self.step))
+                self.row(Block({}, iterations))

@@ -65,7 +65,7 @@ class Rows(Values):
         code, at = self.code, self.code.integer(0)
         for loop, count in self.steps():
             width = count * (self.step if loop == self.nest.vector else 1)
-            at = code.add(code.mul(at, code.integer(width)), block.rounds[loop])
+            at = code.add(code.mul(at, code.integer(width)), block.iterations[loop])
         region = code.add(code.mul(part, code.integer(len(self.reductions))), code.integer(reduction))
         at = code.add(code.mul(region, code.integer(self.sums_of_all_rows())), at)
         return code.offset(self.partial, code.mul(at, code.integer(8)))
@@ -140,12 +140,12 @@ class Rows(Values):
         totals = [code.room(self.step * kind.dtype.itemsize) for kind in kinds]
         pieces = [code.room(self.step * kind.dtype.itemsize) for kind in kinds]
 
-        def columns(rounds: dict[int, Value], body: Callable[[Block, list[str], list[str]], None]) -> None:
+        def columns(iterations: dict[int, Value], body: Callable[[Block, list[str], list[str]], None]) -> None:
             """Runs `body` for each vector of columns, with the places of its sums."""
             with code.loop(0, self.copies) as c:
-                start = code.add(outer.rounds[vector], code.mul(c, code.integer(self.lanes)))
+                start = code.add(outer.iterations[vector], code.mul(c, code.integer(self.lanes)))
                 at = [code.mul(c, code.integer(self.lanes * kind.dtype.itemsize)) for kind in kinds]
-                block = Block({}, {**outer.rounds, **rounds, vector: start}, self._mask(start))
+                block = Block({}, {**outer.iterations, **iterations, vector: start}, self._mask(start))
                 places = (
                     [code.offset(room, x) for room, x in zip(rooms, at, strict=True)] for rooms in (totals, pieces)
                 )
@@ -179,9 +179,9 @@ class Rows(Values):
             columns({}, lambda block, total, piece: begin(piece))
             with ExitStack() as stack:
                 end = code.intrinsic("smin", code.add(first, code.integer(step)), code.integer(n))
-                rounds = {nest.row[0]: stack.enter_context(code.loop(first, end))}
-                rounds |= {loop: stack.enter_context(code.loop(0, nest.sizes[loop])) for loop in nest.row[1:]}
-                columns(rounds, add)
+                iterations = {nest.row[0]: stack.enter_context(code.loop(first, end))}
+                iterations |= {loop: stack.enter_context(code.loop(0, nest.sizes[loop])) for loop in nest.row[1:]}
+                columns(iterations, add)
             columns({}, put_aside)
         columns({}, finish)
 
@@ -196,7 +196,7 @@ class Rows(Values):
         if self.is_wide:
             self._wide_row(outer)
             return
-        columns = [outer] if nest.in_row else self._copies(outer, outer.rounds[vector])  # type: ignore[index]
+        columns = [outer] if nest.in_row else self._copies(outer, outer.iterations[vector])  # type: ignore[index]
         self.saved = self.room_for_values()
         if self.is_split and self.part is None:
             self._fold(columns)
@@ -228,7 +228,7 @@ class Rows(Values):
         blocks = []
         for c in range(self.copies):
             at = code.add(start, code.integer(c * self.lanes)) if c else start
-            blocks.append(Block({}, {**outer.rounds, vector: at}, self._mask(at), outer))
+            blocks.append(Block({}, {**outer.iterations, vector: at}, self._mask(at), outer))
         return blocks
 
     def _mask(self, start: Value, even: bool | None = None) -> Value | None:
@@ -263,7 +263,7 @@ class Rows(Values):
         memory far from the processor is read and written at half the pace.
         """
         vector, code = self.nest.vector, self.code
-        start = outer.rounds[vector] if vector is not None else None
+        start = outer.iterations[vector] if vector is not None else None
         n = self.nest.sizes[vector] if vector is not None else 0
         if start is None or n % self.step == 0 or known_integer(start) is not None:
             self._compute(self._copies(outer, start), self._all_outputs())
@@ -285,7 +285,7 @@ class Rows(Values):
             self._compute([self._block(outer, start, self._mask(start, even))], self._all_outputs())
 
     def _block(self, outer: Block, start: Value, mask: Value | None) -> Block:
-        return Block({}, {**outer.rounds, self.nest.vector: start}, mask, outer)  # type: ignore[dict-item]
+        return Block({}, {**outer.iterations, self.nest.vector: start}, mask, outer)  # type: ignore[dict-item]
 
     def _all_outputs(self) -> list[tuple[Symbol, int]]:
         return [(symbol, i) for i, symbol in enumerate(self.nest.graph.outputs)]
@@ -339,8 +339,10 @@ class Rows(Values):
         """Iterations of the outermost loop of a row after which sums of columns are put aside, so that they do not lose digits by
         growing long before they end; 0 where rows are short.
         """
-        rounds = [self.nest.sizes[loop] for loop, _, _ in loops]
-        return max(1, _LOOPS.summands // math.prod(rounds[1:])) if math.prod(rounds) > 2 * _LOOPS.summands else 0
+        iterations = [self.nest.sizes[loop] for loop, _, _ in loops]
+        return (
+            max(1, _LOOPS.summands // math.prod(iterations[1:])) if math.prod(iterations) > 2 * _LOOPS.summands else 0
+        )
 
     def _go_through(
         self, columns: Sequence[Block], loops: Sequence[tuple[int, Value | int, Value | int]], reduced: Sequence[Node],
@@ -348,15 +350,15 @@ class Rows(Values):
     ) -> None:  # fmt: skip
         """The loops of a row, each in a range of its own, and the vector loop where that is one of them."""
         with ExitStack() as stack:
-            rounds = {loop: stack.enter_context(self.code.loop(first, end)) for loop, first, end in loops}
+            iterations = {loop: stack.enter_context(self.code.loop(first, end)) for loop, first, end in loops}
             if self.nest.in_row:
-                self._along_row(columns[0], rounds, reduced, sums, full, phase)
+                self._along_row(columns[0], iterations, reduced, sums, full, phase)
             else:
-                blocks = [Block({}, {**b.rounds, **rounds}, b.mask, b) for b in columns]
+                blocks = [Block({}, {**b.iterations, **iterations}, b.mask, b) for b in columns]
                 self._body(blocks, reduced, sums, full, phase)
 
     def _along_row(
-        self, row: Block, rounds: dict[int, Value], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
+        self, row: Block, iterations: dict[int, Value], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
         full: Sequence[tuple[Symbol, int]], phase: int,
     ) -> None:  # fmt: skip
         """Prints the vector loop of a row: whole steps, then the elements left over."""
@@ -367,7 +369,7 @@ class Rows(Values):
         whole = n - n % self.step
 
         def at(start: Value, mask: Value | None) -> Block:
-            return Block({}, {**row.rounds, **rounds, vector: start}, mask, row)
+            return Block({}, {**row.iterations, **iterations, vector: start}, mask, row)
 
         if whole:
             until = whole if isinstance(end, int) else code.intrinsic("smin", end, code.integer(whole))

@@ -45,7 +45,7 @@ class Block:
     """
 
     values: dict[Symbol, Value]
-    rounds: dict[int, Value]
+    iterations: dict[int, Value]
     mask: Value | None = None
     upper: Block | None = None
 
@@ -124,7 +124,7 @@ class Values:
     def saved_at(self, symbol: Symbol, room: str, block: Block) -> str:
         """The address of the present elements of a value."""
         size = self.code.integer(symbol.dtype.itemsize)
-        return self.code.offset(room, self.code.mul(block.rounds[self.nest.row[0]], size))
+        return self.code.offset(room, self.code.mul(block.iterations[self.nest.row[0]], size))
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class Values:
         code = self.code
         if symbol in self.graph.constants:
             return code.constant(self.graph.constants[symbol].reshape(-1)[0], symbol.dtype)
-        if symbol in self.saved and self.nest.vector in block.rounds and self._is_past(symbol, block):
+        if symbol in self.saved and self.nest.vector in block.iterations and self._is_past(symbol, block):
             return code.load(self.saved_at(symbol, self.saved[symbol], block), symbol.dtype, self.lanes)
         node = self.writer.get(symbol)
         if node is None:
@@ -166,7 +166,7 @@ class Values:
         if label < 0:
             return code.constant(0, out.dtype)
         loop = self.nest.loop_of[label]
-        number = block.rounds[loop]
+        number = block.iterations[loop]
         if loop == self.nest.vector:
             number = code.add(code.splat(number, self.lanes), self.ramp(dtypes.int64))
         return code.convert(number, out.dtype)
@@ -200,8 +200,8 @@ class Values:
     def _pointer(self, operand: int, block: Block) -> str:
         code, pointer = self.code, self.pointers[operand]
         for loop, step in self._steps[operand]:
-            if loop in block.rounds:
-                pointer = code.offset(pointer, code.mul(block.rounds[loop], code.integer(step)))
+            if loop in block.iterations:
+                pointer = code.offset(pointer, code.mul(block.iterations[loop], code.integer(step)))
         return pointer
 
     def _vector_step(self, operand: int) -> int:
@@ -213,7 +213,7 @@ class Values:
 
     def _read(self, operand: int, pointer: str, block: Block) -> Value:
         code, symbol, step = self.code, self.nest.operands[operand], self._vector_step(operand)
-        if step == 0 or self.nest.vector not in block.rounds:
+        if step == 0 or self.nest.vector not in block.iterations:
             return code.load(pointer, symbol.dtype)
         if step == symbol.dtype.itemsize:
             return code.load(pointer, symbol.dtype, self.lanes, block.mask)
@@ -224,7 +224,7 @@ class Values:
         code, symbol, step = self.code, self.nest.operands[operand], self._vector_step(operand)
         value = code.convert(value, symbol.dtype)
         pointer = self._pointer(operand, block)
-        if step == 0 or self.nest.vector not in block.rounds:
+        if step == 0 or self.nest.vector not in block.iterations:
             code.store(pointer, value)
         elif step == symbol.dtype.itemsize:
             code.store(pointer, self.spread(value), block.mask)

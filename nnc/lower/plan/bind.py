@@ -10,7 +10,7 @@ from math import lcm
 
 import numpy as np
 
-from nnc.commands.loop import ROUND
+from nnc.commands.loop import ITERATION
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.plan.coalesce import Classes
 from nnc.lower.plan.emit import COPIES, Body, Emitter, Workspace
@@ -162,7 +162,7 @@ class Rings:
         emitter = Emitter(self.size, no_workspace)
         specs = body.tail.input_specs[1 : len(body.head.inputs) if body.head is not None else None]
         sequences = [spec.update(shape=(body.length or 1, *spec.shape)) for spec in specs[: body.xs]]
-        given = [*([ROUND] if body.is_counted else []), *sequences, *specs[body.xs :]]
+        given = [*([ITERATION] if body.is_counted else []), *sequences, *specs[body.xs :]]
         operands = [emitter.tensor(Kind.INPUT, Symbol(spec), index=i) for i, spec in enumerate(given)]
         targets = [None] * body.results
         steps, results = emitter.loop(body, operands, targets, None, ring=ring)

@@ -235,7 +235,7 @@ class Classes:
     def _whole(self, view: View) -> bool:
         """Whether a view is all of its tensor, in row-major order."""
         if view.spec is self.tensors[view.buffer].symbol.spec:
-            return view.is_dense and not view.offset and not view.rounds
+            return view.is_dense and not view.offset and not view.advances
         return view.covers(self._nbytes[view.buffer])
 
     def _alike(self, x: View, y: View) -> bool:
@@ -297,7 +297,7 @@ class Classes:
         free = self.kinds[part] is Kind.ARENA and part not in self._parts and part not in self._joined and part != whole
         if (
             not free
-            or region.rounds
+            or region.advances
             or self.kinds[whole] is Kind.INPUT
             or not tensor.nbytes
             or not view.covers(tensor.nbytes)

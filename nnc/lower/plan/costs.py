@@ -34,12 +34,12 @@ def node_cost(node: Node) -> CostRow:
     memory.
     """
     rows = [node_cost(inner) for graph in node.graphs for inner in graph.nodes]
-    rounds = node.params.get("length") or 1
+    iterations = node.params.get("length") or 1
     specs = [symbol.spec for symbol in node.inputs]
     flops = cost[node.command](*specs, **node.params) if node.command in cost and not node.graphs else 0
-    flops += rounds * sum(row.flops for row in rows)
+    flops += iterations * sum(row.flops for row in rows)
     nbytes = sum(symbol.spec.nbytes for symbol in (*node.inputs, *node.outputs))
-    nbytes += rounds * sum(row.nbytes for row in rows) if node.command not in PRINTED else 0
+    nbytes += iterations * sum(row.nbytes for row in rows) if node.command not in PRINTED else 0
     return CostRow(node.command.name, flops, nbytes, node.source)
 
 
@@ -74,5 +74,5 @@ def _inside(step: Step, measure: Callable[[Step], int]) -> int:
     if step.region is None:
         return 0
     c = step.region.copies[-1]
-    rounds = step.region.length if step.region.length is not None else 1
-    return rounds * sum(map(measure, (*c.head, *c.tail, *c.turn)))
+    iterations = step.region.length if step.region.length is not None else 1
+    return iterations * sum(map(measure, (*c.head, *c.tail, *c.turn)))

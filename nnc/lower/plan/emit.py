@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from nnc.commands import roles
 from nnc.commands.control import stays_apart
 from nnc.commands.elementwise import copy
-from nnc.commands.loop import split_round
+from nnc.commands.loop import split_iteration
 from nnc.dtypes import TAPE, uint8
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
-from nnc.lower.plan.stages import Branches, Buffer, Kind, Loop, Round, Step, Steps, View
+from nnc.lower.plan.stages import Branches, Buffer, Iteration, Kind, Loop, Step, Steps, View
 from nnc.lower.plan.views import shared_view
 from nnc.source import SourceLine
 
@@ -50,7 +50,7 @@ class Body:
         xs, carries, exits, rows = map(len, (loop.sequences, loop.carries, loop.exits, loop.rows))
         if not loop.test:
             return cls(command, None, body, xs, carries, exits, rows, loop.length, params.get("reverse", False))
-        head, tail = split_round(body, carries, params["before"], exits)
+        head, tail = split_iteration(body, carries, params["before"], exits)
         return cls(command, head, tail, xs, carries, exits, rows, None, limit=params.get("max_steps"))
 
     @property
@@ -334,8 +334,8 @@ class _LoopEmitter:
     def _element(self, sequence: View) -> View:
         """The element that an iteration reads or writes."""
         spec = sequence.spec.update(shape=sequence.spec.shape[1:])
-        rounds = (*sequence.rounds, (self.number, sequence.strides[0]))
-        return View(sequence.buffer, spec, sequence.offset, sequence.strides[1:], rounds)
+        advances = (*sequence.advances, (self.number, sequence.strides[0]))
+        return View(sequence.buffer, spec, sequence.offset, sequence.strides[1:], advances)
 
     def _stack(self, row: Symbol, target: View | None) -> View:
         spec = row.spec.update(shape=(self.body.room, *row.spec.shape))
@@ -363,13 +363,13 @@ class _LoopEmitter:
         entering: list[Step] = []
         taken = self.start if first or not wraps else self._enter(self.start, entering)
         entry = taken
-        copies: list[Round] = []
+        copies: list[Iteration] = []
         yielded: list[list[View]] = []
         for k in range(count):
             c, given = self._copy(taken, results)
             yielded.append(given)
-            taken = [self._of_last_round(view) for view in given]
-            if k + 1 == first:  # the peeled round: the ring's places are filled from it
+            taken = [self._of_last_iteration(view) for view in given]
+            if k + 1 == first:  # the peeled iteration: the ring's places are filled from it
                 moves: list[Step] = []
                 taken = entry = self._enter(taken, moves, stay=[view in self.rows for view in given])
                 c = replace(c, turn=tuple(moves))
@@ -430,7 +430,7 @@ class _LoopEmitter:
 
     # -- copies --------------------------------------------------------------------------------------------------------
 
-    def _copy(self, taken: Sequence[View], results: Sequence[View]) -> tuple[Round, list[View]]:
+    def _copy(self, taken: Sequence[View], results: Sequence[View]) -> tuple[Iteration, list[View]]:
         """Emits one copy of the iteration on these carried values; returns the places of the carried values for the next one,
         too.
         """
@@ -454,12 +454,12 @@ class _LoopEmitter:
                 steps.append(move([view], [row], self.source))
         given: list[View] = []
         for view in yielded[: body.carries]:
-            if not self._can_carry(view) or any(view.buffer == other.buffer and not view.rounds for other in given):
+            if not self._can_carry(view) or any(view.buffer == other.buffer and not view.advances for other in given):
                 fresh = self.emitter.scratch(view.spec, self._name(view), self.source)
                 steps.append(move([view], [fresh], self.source))
                 view = fresh
             given.append(view)
-        return Round(head, test, tuple(leave), tuple(steps)), given
+        return Iteration(head, test, tuple(leave), tuple(steps)), given
 
     def _can_carry(self, view: View) -> bool:
         """Whether the next iteration can read a value in place: in memory of the loop's own, alone and whole."""
@@ -470,19 +470,19 @@ class _LoopEmitter:
         tensor = self.emitter.tensors[view.buffer]
         return view.buffer >= self.mine and tensor.kind is Kind.ARENA and view.covers(tensor.nbytes)
 
-    def _of_last_round(self, view: View) -> View:
+    def _of_last_iteration(self, view: View) -> View:
         """The view that holds a value of this iteration, seen from the next one."""
-        step = dict(view.rounds).get(self.number, 0)
+        step = dict(view.advances).get(self.number, 0)
         offset = view.offset + (step if self.body.reverse else -step)
-        return View(view.buffer, view.spec, offset, view.strides, view.rounds)
+        return View(view.buffer, view.spec, offset, view.strides, view.advances)
 
     def _after(self, view: View, last: int) -> View:
         """The view that holds a value of the last iteration, seen from behind the loop."""
-        step = dict(view.rounds).get(self.number, 0)
-        rounds = tuple(pair for pair in view.rounds if pair[0] != self.number)
-        return View(view.buffer, view.spec, view.offset + last * step, view.strides, rounds)
+        step = dict(view.advances).get(self.number, 0)
+        advances = tuple(pair for pair in view.advances if pair[0] != self.number)
+        return View(view.buffer, view.spec, view.offset + last * step, view.strides, advances)
 
-    def _around(self, c: Round, taken: Sequence[View], entry: Sequence[View], keep: bool) -> Round:
+    def _around(self, c: Iteration, taken: Sequence[View], entry: Sequence[View], keep: bool) -> Iteration:
         """The last copy, with the moves to the places of the ring's first.
 
         Args:

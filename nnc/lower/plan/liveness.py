@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import accumulate
 
-from nnc.lower.plan.stages import Branches, Intervals, Loop, Round, Step, Steps, View
+from nnc.lower.plan.stages import Branches, Intervals, Iteration, Loop, Step, Steps, View
 
 Live = dict[int, int]  # tensor -> the end of its present range
 
@@ -207,7 +207,7 @@ class Liveness:
         return entering
 
     def _copy(
-        self, region: Loop, c: Round, stop: int, following: set[int], after: set[int], wanted: set[int]
+        self, region: Loop, c: Iteration, stop: int, following: set[int], after: set[int], wanted: set[int]
     ) -> tuple[int, set[int]]:
         """Returns the point where a copy starts and the tensors that are live there.
 

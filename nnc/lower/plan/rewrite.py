@@ -14,7 +14,7 @@ from nnc.graph import TensorSpec
 from nnc.graph.boxes import uncovered
 from nnc.lower.plan.coalesce import Classes, part_boxes, part_regions, region_of
 from nnc.lower.plan.emit import is_move, move
-from nnc.lower.plan.stages import Branches, Loop, Round, Step, Steps, View
+from nnc.lower.plan.stages import Branches, Iteration, Loop, Step, Steps, View
 
 
 def rewrite(steps: Steps, classes: Classes, numbers: Mapping[int, int]) -> tuple[Steps, list[int]]:
@@ -115,7 +115,7 @@ def _map_region(
     for c in region.copies:
         frame()
         blocks = [block(old) for old in (c.head, c.leave, c.tail, c.turn)]
-        copies.append(Round(blocks[0], place(c.test) if c.test is not None else None, *blocks[1:]))
+        copies.append(Iteration(blocks[0], place(c.test) if c.test is not None else None, *blocks[1:]))
     counter = place(region.counter) if region.counter is not None else None
     count = place(region.count) if region.count is not None else None
     begins = {place(View.whole(tensor, TensorSpec((), int8))).buffer for tensor in region.begins}
@@ -132,6 +132,6 @@ def _in_turn(i: int, waits: Sequence[Sequence[int]], done: set[int]) -> Iterator
 
 
 def _same_bytes(x: View, y: View) -> bool:
-    same = (x.buffer, x.offset, x.rounds, x.spec.shape) == (y.buffer, y.offset, y.rounds, y.spec.shape)
+    same = (x.buffer, x.offset, x.advances, x.spec.shape) == (y.buffer, y.offset, y.advances, y.spec.shape)
     used = [n > 1 for n in x.spec.shape]
     return same and all(a == b or not u for a, b, u in zip(x.strides, y.strides, used, strict=True))

@@ -108,26 +108,26 @@ class Buffer:
 class _UnfinishedView:
     """A view that is being made: its fields can still be set."""
 
-    __slots__ = ("buffer", "offset", "rounds", "spec", "strides")
+    __slots__ = ("advances", "buffer", "offset", "spec", "strides")
 
     buffer: int
     spec: TensorSpec
     offset: int
     strides: Strides
-    rounds: tuple[tuple[int, int], ...]
+    advances: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class View(_UnfinishedView):
-    """A strided tensor within a buffer; offset and strides in bytes. `rounds` lists (loop, bytes): the tensor lies that many bytes
-    further for each iteration that the loop of that number counts.
+    """A strided tensor within a buffer; offset and strides in bytes. `advances` lists (loop, bytes): the tensor lies that many
+    bytes further for each iteration that the loop of that number counts.
     """
 
     buffer: int
     spec: TensorSpec
     offset: int
     strides: Strides
-    rounds: tuple[tuple[int, int], ...] = ()
+    advances: tuple[tuple[int, int], ...] = ()
 
     @staticmethod
     def whole(buffer: int, spec: TensorSpec) -> View:
@@ -136,11 +136,11 @@ class View(_UnfinishedView):
 
     def of(self, buffer: int) -> View:
         """Returns the same view of another buffer."""
-        return self if buffer == self.buffer else new_view(buffer, self.spec, self.offset, self.strides, self.rounds)
+        return self if buffer == self.buffer else new_view(buffer, self.spec, self.offset, self.strides, self.advances)
 
     def show(self, spec: TensorSpec, offset: int, strides: Strides) -> View:
         """Returns a view of another tensor within the same buffer."""
-        return new_view(self.buffer, spec, offset, strides, self.rounds)
+        return new_view(self.buffer, spec, offset, strides, self.advances)
 
     @property
     def is_dense(self) -> bool:
@@ -149,7 +149,7 @@ class View(_UnfinishedView):
 
     def covers(self, nbytes: int) -> bool:
         """Whether the view is all of a buffer of so many bytes, in row-major order."""
-        return self.offset == 0 and not self.rounds and self.spec.nbytes == nbytes and self.is_dense
+        return self.offset == 0 and not self.advances and self.spec.nbytes == nbytes and self.is_dense
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -161,10 +161,12 @@ class View(_UnfinishedView):
         return self.offset + low, self.offset + high + self.spec.dtype.itemsize
 
 
-def new_view(buffer: int, spec: TensorSpec, offset: int, strides: Strides, rounds: tuple[tuple[int, int], ...]) -> View:
+def new_view(
+    buffer: int, spec: TensorSpec, offset: int, strides: Strides, advances: tuple[tuple[int, int], ...]
+) -> View:
     """A view, made in the shortest time: binding makes thousands."""
     view: Any = _UnfinishedView()
-    view.buffer, view.spec, view.offset, view.strides, view.rounds = buffer, spec, offset, strides, rounds
+    view.buffer, view.spec, view.offset, view.strides, view.advances = buffer, spec, offset, strides, advances
     view.__class__ = View
     made: View = view
     return made
@@ -196,7 +198,7 @@ Steps = tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class Iteration:
     """One iteration of a loop: the steps up to the test, the value to test (a bool; None where the length decides), the steps for a
     loop that ends there, the steps of an iteration that is run, and the steps that only run where another iteration follows.
     """
@@ -224,7 +226,7 @@ class Loop:
     """
 
     number: int
-    copies: tuple[Round, ...]
+    copies: tuple[Iteration, ...]
     first: int
     counter: View | None = None
     length: int | None = None

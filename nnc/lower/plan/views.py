@@ -119,7 +119,7 @@ def within(view: View, place: View) -> View | None:
     """
     if place.is_dense:
         return replace(view, buffer=place.buffer, offset=place.offset + view.offset)
-    if view.rounds:
+    if view.advances:
         return None
     if view.covers(place.spec.nbytes):
         moved = _reshape(place.spec, view.spec, place.strides, shape=view.spec.shape)

@@ -160,5 +160,5 @@ class _LaunchCode(StepCode):
     def _take_in(self, step: Step) -> dict[int, tuple[str, int, bool]]:
         return {}
 
-    def _rounds_between_polls(self, step: Step, region: Loop) -> int:
+    def _iterations_between_polls(self, step: Step, region: Loop) -> int:
         return 0

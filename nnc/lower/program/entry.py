@@ -128,7 +128,7 @@ def _part(outline: Outline, name: str, steps: Steps) -> list[StepCode]:
         code.finish()
         return [code]
     words = sorted({FrameLayout.arena_at, *(outline.place(number)[0] for number in touched(steps))})
-    inner = StepCode(outline, f"{name}.rounds", words)
+    inner = StepCode(outline, f"{name}.iterations", words)
     inner.steps(steps)
     inner.finish()
     operands = ", ".join(["ptr %frame", *(f"ptr {code.base(word)}" for word in words)])

@@ -20,7 +20,7 @@ from nnc.lower.kernels.builder import Code, Slot, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.costs import step_bytes, step_flops
 from nnc.lower.plan.liveness import touched, walk
-from nnc.lower.plan.stages import Branches, Kind, Loop, Planned, Round, Step, Steps, View
+from nnc.lower.plan.stages import Branches, Iteration, Kind, Loop, Planned, Step, Steps, View
 from nnc.lower.program.arguments import FrameLayout
 from nnc.lower.program.step_table import MOST, StepTable, runner
 
@@ -30,7 +30,7 @@ _SCHEDULE = cpu_target().schedule
 CALLS = 1 << 20  # a call back is numbered: a multiple of this, new each time, plus the number of the steps to be run
 POLL = CALLS - 1  # no steps: Python only looks for interrupts
 _POLL_SECONDS = 0.25
-_MOST_ROUNDS = 1 << 22  # between two looks for interrupts
+_MOST_ITERATIONS = 1 << 22  # between two looks for interrupts
 KINDS = 8  # at least as many as there are reasons
 
 
@@ -146,7 +146,7 @@ class StepCode(Code):
         """The address of a view in this iteration."""
         base = self._local.get(view.buffer)
         pointer = self.offset(self._memory(view.buffer) if base is None else base, view.offset)
-        for number, nbytes in view.rounds:
+        for number, nbytes in view.advances:
             pointer = self.offset(pointer, self.mul(self._at[number], self.integer(nbytes)))
         return pointer
 
@@ -225,7 +225,7 @@ class StepCode(Code):
             for i, size in enumerate(sizes):
                 self.line(f"store volatile {size}, ptr {self.offset(room, 8 * i)}")
         for i, view in enumerate(views, len(sizes)):
-            with nullcontext() if view.rounds else self._early():
+            with nullcontext() if view.advances else self._early():
                 self.line(f"store volatile ptr {self.address(view)}, ptr {self.offset(room, 8 * i)}")
         return room
 
@@ -292,13 +292,13 @@ class StepCode(Code):
         counted = self.decide(region.count) if region.count is not None else None
         length = counted if region.length is None else self.integer(region.length)
         count = self.slot(self.integer(0))  # iterations that are done
-        labels = [self.label("round") for _ in region.copies]
+        labels = [self.label("iteration") for _ in region.copies]
         after = self.label("after")
-        polls = self._rounds_between_polls(step, region)
+        polls = self._iterations_between_polls(step, region)
         poll = self.slot(self.integer(polls)) if polls else None
         # polls lie in a loop around the ring, which is then free of calls
         begin = self.label("ring") if polls else labels[region.first]
-        kept = self._reads_rounds(step, region)
+        kept = self._reads_iterations(step, region)
         taken = {} if kept or self._local else self._take_in(step)
         self.jump(begin if region.first == 0 else labels[0])
         for k, (label, c) in enumerate(zip(labels, region.copies, strict=True)):
@@ -350,7 +350,7 @@ class StepCode(Code):
             native = self.outline.natives.get(id(inner))
             views = (*inner.inputs, *inner.outputs)
             written.update(view.buffer for view in inner.outputs)
-            outside.update(v.buffer for v in views if v.rounds or native is None or not native.inline)
+            outside.update(v.buffer for v in views if v.advances or native is None or not native.inline)
             if isinstance(inner.region, Loop) and inner.region.counter is not None:
                 written.add(inner.region.counter.buffer)
         numbers = sorted(touched((step,)))
@@ -391,7 +391,7 @@ class StepCode(Code):
         self._call_back(POLL, Failure.INTERRUPT.code(0))
         self.jump(begin)
 
-    def _reads_rounds(self, step: Step, region: Loop) -> bool:
+    def _reads_iterations(self, step: Step, region: Loop) -> bool:
         """Whether the number of the present iteration of a loop may be read: by steps in Python, or for the text of an error."""
         natives = (self.outline.natives.get(id(inner)) for inner in walk((step,)) if inner.region is None)
         inner_regions = sum(inner.region is not None for inner in walk((step,)))
@@ -402,7 +402,7 @@ class StepCode(Code):
         )
 
     def _leave(
-        self, region: Loop, c: Round, condition: Value, done: Value, length: Value | None, after: str
+        self, region: Loop, c: Iteration, condition: Value, done: Value, length: Value | None, after: str
     ) -> None:  # fmt: skip
         """Ends the loop where a bool holds; the last iteration that was entered is the one after `done`."""
         leave, stay = self.label("leave"), self.label("stay")
@@ -430,12 +430,12 @@ class StepCode(Code):
         if region.counter is not None:
             self.count(region.counter, at)
 
-    def _rounds_between_polls(self, step: Step, region: Loop) -> int:
+    def _iterations_between_polls(self, step: Step, region: Loop) -> int:
         """A power of two: after so many iterations Python looks for interrupts; 0 where it is called often enough."""
         if not self.outline.is_native((step,)):
             return 0
         one = max(self.outline.seconds(c.steps) for c in region.copies) + _SCHEDULE.compiled_call_seconds
         if region.length is not None and region.length * one < _POLL_SECONDS:
             return 0
-        rounds = min(max(int(_POLL_SECONDS / one), 1), _MOST_ROUNDS)
-        return 1 << (rounds.bit_length() - 1)
+        iterations = min(max(int(_POLL_SECONDS / one), 1), _MOST_ITERATIONS)
+        return 1 << (iterations.bit_length() - 1)

@@ -86,12 +86,12 @@ class Executor:
     def stays(self, view: View) -> bool:
         """Whether a view has the same address in all calls and iterations."""
         is_tape = self.buffers[view.buffer].kind is Kind.TAPE
-        return is_tape or (not view.rounds and self._fixed[view.buffer] is not None)
+        return is_tape or (not view.advances and self._fixed[view.buffer] is not None)
 
     def moved(self, view: View) -> int:
         """The offset of a view in the present iterations, in bytes."""
         moved = 0
-        for number, step in view.rounds:  # mostly one, for which `sum` of a generator takes three times as long
+        for number, step in view.advances:  # mostly one, for which `sum` of a generator takes three times as long
             moved += self.iterations[number] * step
         return moved
 
@@ -226,7 +226,7 @@ class Block:
             else:
                 self._places.append(_Place(arrays, len(arrays), view))
                 arrays.append(None)
-                if view.rounds:
+                if view.advances:
                     self._moving.append(self._places[-1])
         return arrays
 
@@ -239,7 +239,7 @@ class Block:
             for place in places:
                 place.memory, place.moved = executor.memory(place.view), None
         for place in places:
-            moved = executor.moved(place.view) if place.view.rounds else 0
+            moved = executor.moved(place.view) if place.view.advances else 0
             if moved != place.moved:
                 place.arrays[place.position], place.moved = make_view(place.memory, place.view, moved), moved
         try:

@@ -128,7 +128,7 @@ class KernelQueue:
 def _places(views: Sequence[View]) -> tuple[Any, ...]:
     """The places of operands, on which kernels of devices depend: those that share a buffer, and offsets, for alignment."""
     buffers = [view.buffer for view in views]
-    return tuple([(buffers.index(view.buffer), view.offset, view.rounds) for view in views])
+    return tuple([(buffers.index(view.buffer), view.offset, view.advances) for view in views])
 
 
 def _touches_tape(step: Step, buffers: Sequence[Buffer]) -> bool:

@@ -270,8 +270,8 @@ def _region_text(bound: Bound, region: Loop | Branches, backend: Callable[[Step]
         return lines
     for i, c in enumerate(region.copies):
         following = i + 1 if i + 1 < len(region.copies) else region.first
-        rounds = "" if region.length is None else f" of {region.length} iterations"
-        lines.append(f"{indent}copy {i}{rounds}, then copy {following}:")
+        iterations = "" if region.length is None else f" of {region.length} iterations"
+        lines.append(f"{indent}copy {i}{iterations}, then copy {following}:")
         lines += _steps_text(bound, c.head, backend, indent + "  ")
         if c.test is not None:
             lines.append(f"{indent}  unless {_view_text(bound, c.test)}, leave:")
@@ -290,6 +290,6 @@ def _view_text(bound: Bound, view: View) -> str:
     text = f"{buffer_name(bound, view.buffer)}: {view.spec}"
     if view.offset or not is_contiguous(view.spec, view.strides):
         text += f" +{view.offset} by {view.strides}"
-    for loop, step in view.rounds:
+    for loop, step in view.advances:
         text += f" +{step} an iteration of loop {loop}"
     return text

@@ -32,7 +32,7 @@ from nnc.graph.serialize import (
 from nnc.lower.kernels.launch import DeviceKernel, Launch
 from nnc.lower.kernels.native import Compiler, Native
 from nnc.lower.plan.schedule.types import Schedule, Signal
-from nnc.lower.plan.stages import Bound, Branches, Buffer, Kind, Loop, Planned, Round, Step, Steps, View
+from nnc.lower.plan.stages import Bound, Branches, Buffer, Iteration, Kind, Loop, Planned, Step, Steps, View
 from nnc.lower.program.entry import EntryText
 from nnc.lower.program.native_program import NativeCode, Printed, ProgramAbi, ProgramParts, Result
 from nnc.lower.program.program import Program
@@ -195,12 +195,12 @@ def _read_device_row(text: str, launches: Sequence[Sequence[Any]], may_fail: boo
 
 
 def _view_row(view: View, tables: GraphWriter) -> list[Any]:
-    return [view.buffer, tables.spec(view.spec), view.offset, view.strides, view.rounds]
+    return [view.buffer, tables.spec(view.spec), view.offset, view.strides, view.advances]
 
 
 def _read_view(row: Sequence[Any], spec: Callable[[int], Any]) -> View:
-    buffer, position, offset, strides, rounds = row
-    return View(buffer, spec(position), offset, tuple(strides), _pairs(rounds))
+    buffer, position, offset, strides, advances = row
+    return View(buffer, spec(position), offset, tuple(strides), _pairs(advances))
 
 
 def _arrays(trees: Sequence[Tree]) -> tuple[Any, ...]:
@@ -370,7 +370,7 @@ class _Reader:
         return Loop(
             number=number,
             copies=tuple(
-                Round(self.all(head), self.view_or_none(test), self.all(leave), self.all(tail), self.all(turn))
+                Iteration(self.all(head), self.view_or_none(test), self.all(leave), self.all(tail), self.all(turn))
                 for head, test, leave, tail, turn in copies
             ),
             first=first,

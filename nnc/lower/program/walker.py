@@ -87,7 +87,7 @@ class Walker:
         else:
             find = {Kind.INPUT: layout.input, Kind.OUTPUT: layout.result, Kind.CONSTANT: layout.constant}
             begin = self._words[find[buffer.kind](buffer.index)]
-        return int(begin + view.offset + sum(self._iterations[number] * nbytes for number, nbytes in view.rounds))
+        return int(begin + view.offset + sum(self._iterations[number] * nbytes for number, nbytes in view.advances))
 
     def _kernel(self, step: Step) -> None:
         if self._watch is not None:

@@ -19,7 +19,7 @@ from nnc.testing.grads import inner_product
 
 Fun = Callable[..., Any]
 
-_MOST_ROUNDS = 100  # generated loops have 5; one from which a step was left out may never end
+_MOST_ITERATIONS = 100  # generated loops have 5; one from which a step was left out may never end
 
 
 class Plain:
@@ -79,7 +79,7 @@ class Plain:
         carry, count = init, 0
         while bool(condition(carry)):
             carry, count = body(carry), count + 1
-            if count > _MOST_ROUNDS:
+            if count > _MOST_ITERATIONS:
                 raise TooCostlyError("while_loop does not end")
         return carry
 

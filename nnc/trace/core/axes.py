@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from nnc.commands.collective import equalises, psum, pvary
 from nnc.commands.control import inlines
-from nnc.commands.replay import pull_rounds
+from nnc.commands.replay import pull_iterations
 from nnc.commands.roles import Loop, take_apart
 from nnc.commands.rules import effect, is_differentiable
 from nnc.context import ContextChange, get_context, set_context
@@ -171,7 +171,7 @@ def axes_of_results(node: Node, operands: Sequence[Axes | None]) -> list[Axes | 
     loop = take_apart(node)
     if loop is not None:
         return _of_loop(loop, known)
-    if node.command is pull_rounds:
+    if node.command is pull_iterations:
         return _of_pulled(node, operands)
     if inlines.get(node.command, False):
         graph = node.graphs[0]
@@ -214,12 +214,12 @@ def _of_loop(loop: Loop, known: Known) -> list[Axes | None]:
     for y in (*loop.exits, *loop.rows):
         found = [each.get(s, NOWHERE) for each, s in zip(inside, y.inner, strict=True)]
         results[y.result] = union([*found, test])
-    results.update(dict.fromkeys(loop.rounds, test))
+    results.update(dict.fromkeys(loop.iterations, test))
     return [results[s] for s in loop.node.outputs]
 
 
 def _of_pulled(node: Node, operands: Sequence[Axes | None]) -> list[Axes | None]:
-    """The axes of the results of `pull_rounds`: cotangents that are carried, sums, and cotangents of elements."""
+    """The axes of the results of `pull_iterations`: cotangents that are carried, sums, and cotangents of elements."""
     params, (advance, pull) = node.params, node.graphs
     ambient = operands[0] if params["length"] is None else NOWHERE
     rest = list(operands[1:] if params["length"] is None else operands)

@@ -26,7 +26,15 @@ from nnc.trace.core.backward import push_graph, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import Linearized, run_jvp, run_linearize
 from nnc.trace.core.staging import Staged, stage
-from nnc.trace.loops.rounds import Flags, choose_rows, fill, fill_zeros, flags_of, in_place_of_others, refuses_values
+from nnc.trace.loops.iterations import (
+    Flags,
+    choose_rows,
+    fill,
+    fill_zeros,
+    flags_of,
+    in_place_of_others,
+    refuses_values,
+)
 
 
 def share_captures(parts: Sequence[Staged]) -> tuple[list[Value], tuple[Graph, ...]]:

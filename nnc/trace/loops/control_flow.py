@@ -12,7 +12,7 @@ import numpy as np
 from nnc import dtypes, tree
 from nnc.array import Array, as_value
 from nnc.commands.elementwise import convert
-from nnc.commands.loop import ROUND, while_
+from nnc.commands.loop import ITERATION, while_
 from nnc.commands.loop import scan as scan_command
 from nnc.commands.promote import as_operand
 from nnc.commands.replay import check_strategy
@@ -29,7 +29,7 @@ from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import stage
 from nnc.trace.core.vectorize import vmap
 from nnc.trace.loops.carry import Carry
-from nnc.trace.loops.rounds import nodes_so_far
+from nnc.trace.loops.iterations import nodes_so_far
 from nnc.typing import ArrayLike, C, Leaf, R, X, Y
 
 Fun = Callable[..., Any]
@@ -124,7 +124,12 @@ def while_loop(
         with activity(f"tracing {name_of(body_fun)} for while_loop"):
             axes = None if carry.axes is None else [entry, *carry.axes]
             staged = stage(
-                run, [ROUND, *carry.specs], weak=[False, *carry.weak], name=name_of(body_fun), axes=axes, entry=entry
+                run,
+                [ITERATION, *carry.specs],
+                weak=[False, *carry.weak],
+                name=name_of(body_fun),
+                axes=axes,
+                entry=entry,
             )
         if not box[1] and carry.is_settled and box[2] == entry:
             break
@@ -424,7 +429,7 @@ def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, use
             return [*following, *(as_value(as_operand(leaf, where, "y")) for leaf in rows.dynamic)]
 
         with activity(f"tracing {name} for {where.removeprefix('nnc.')}"):
-            specs = [ROUND, *elements, *carry.specs]
+            specs = [ITERATION, *elements, *carry.specs]
             axes = None if carry.axes is None else [NOWHERE, *[varying_over(x) for x in stacked], *carry.axes]
             staged = stage(run, specs, weak=[False] * (1 + len(elements)) + carry.weak, name=name, axes=axes)
         if not box[0] and carry.is_settled:

@@ -1,4 +1,4 @@
-"""How `pull_rounds`, the reverse pass of a checkpointed loop, is itself differentiated and batched.
+"""How `pull_iterations`, the reverse pass of a checkpointed loop, is itself differentiated and batched.
 
 Its derivatives are taken from the plain computation with the same result: a `scan` that keeps every state, and one that pulls the
 iterations back. So they are right for every order, and only the first reverse pass has the small memory.
@@ -14,7 +14,7 @@ from nnc import dtypes
 from nnc.commands.elementwise import less
 from nnc.commands.loop import scan
 from nnc.commands.reduce import reduce_max
-from nnc.commands.replay import pull_rounds
+from nnc.commands.replay import pull_iterations
 from nnc.commands.rules import Derivative, Linear, Tangents, Value, batch, derivative, lead
 from nnc.commands.shape import broadcast_to
 from nnc.graph import Graph, TensorSpec, bind
@@ -22,7 +22,7 @@ from nnc.trace.core.backward import push_graph, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize
 from nnc.trace.core.staging import stage
-from nnc.trace.loops.rounds import choose_rows, in_place_of_others, refuses_values, rows_first
+from nnc.trace.loops.iterations import choose_rows, in_place_of_others, refuses_values, rows_first
 
 Flags = tuple[bool, ...]
 
@@ -69,7 +69,7 @@ def _linearize(
 
 def _transpose(cotangents: Tangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], **params: Any) -> Tangents:
     flags = [isinstance(x, Linear) for x in operands]
-    staged = stage(lambda *values: _plain(values, graphs, params), [x.spec for x in operands], name="pull_rounds")
+    staged = stage(lambda *values: _plain(values, graphs, params), [x.spec for x in operands], name="pull_iterations")
     linear = list(compress(staged.graph.inputs, flags))
     others = [s for s in staged.graph.inputs if s not in linear]
     known = [x for x in operands if not isinstance(x, Linear)]
@@ -114,10 +114,10 @@ def _batch(
     forward = rows(advance, tuple(flags[:xs]), carries, slice(xs, xs + carries))
     back = rows(pull, tuple(flags[:reads]), carries + moved, slice(reads + carries, first))
     longest = [reduce_max(counts[0], axes=(0,)) if per_row else operands[0]] if length is None else []
-    results = list(bind(pull_rounds, [*longest, *sequences, *led, *captured, *counts], params, (forward, back)))
+    results = list(bind(pull_iterations, [*longest, *sequences, *led, *captured, *counts], params, (forward, back)))
     results[moved:] = [rows_first(y) for y in results[moved:]]
     return tuple(results), (True,) * len(results)
 
 
-derivative.set(pull_rounds, Derivative(transpose=_transpose, push=_push, linearize=_linearize))
-batch.set(pull_rounds, _batch)
+derivative.set(pull_iterations, Derivative(transpose=_transpose, push=_push, linearize=_linearize))
+batch.set(pull_iterations, _batch)

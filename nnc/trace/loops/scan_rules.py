@@ -15,9 +15,9 @@ from typing import Any
 from nnc import dtypes
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import less
-from nnc.commands.loop import ROUND, scan
+from nnc.commands.loop import ITERATION, scan
 from nnc.commands.reduce import reduce_max
-from nnc.commands.replay import pull_rounds
+from nnc.commands.replay import pull_iterations
 from nnc.commands.rules import (
     Derivative,
     Linear,
@@ -37,10 +37,10 @@ from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize
 from nnc.trace.core.staging import Staged, stage
 from nnc.trace.loops.branch_rules import share_captures
-from nnc.trace.loops.rounds import (
+from nnc.trace.loops.iterations import (
     Flags,
+    Iteration,
     Linearization,
-    Round,
     batched_carries,
     batched_handles,
     choose_rows,
@@ -50,7 +50,7 @@ from nnc.trace.loops.rounds import (
     flags_of,
     in_place_of_others,
     interleave,
-    linearize_round,
+    linearize_iteration,
     moving_carries,
     refuses_values,
     rows_first,
@@ -101,7 +101,7 @@ def linear_scan(
 class Replay:
     """The linear map of a loop whose iterations are run again when it is pulled back (`checkpoint=`)."""
 
-    part: Round
+    part: Iteration
     operands: ScanOperands
     length: int | None
     reverse: bool
@@ -124,7 +124,7 @@ class Replay:
                 "xs": part.xs, "rows": len(ct_rows), "carries": part.carries, "pulled": len(ct_carries), "sums": len(sums),
                 "length": self.length, "checkpoint": self.checkpoint, "reverse": self.reverse,
             }  # fmt: skip
-            results = bind(pull_rounds, operands, params, graphs)
+            results = bind(pull_iterations, operands, params, graphs)
             first = dict(zip([i for i, on in enumerate(moving) if on], results, strict=False))
             ct_first = [first[i] for i, on in enumerate(flags[1]) if on]
             return [
@@ -148,7 +148,7 @@ class Replay:
         def forward(*values: Any) -> Sequence[Any]:
             return part.run(*values)[part.first : part.first + part.carries]
 
-        advance = stage(forward, part.specs, name="round")
+        advance = stage(forward, part.specs, name="iteration")
         row_specs: list[TensorSpec] = []
 
         def probe(*values: Any) -> Sequence[Any]:
@@ -173,14 +173,14 @@ class Replay:
             return [*filled[a:b], *(add_tangents(s, v) for s, v in zip(sums, filled[b:], strict=True)), *filled[:a]]
 
         specs = [*elements, *ct_rows, *carried, *compress(carried, carries), *compress(held, captured), *held]
-        return advance, stage(back, [ROUND, *specs], name="round back")
+        return advance, stage(back, [ITERATION, *specs], name="iteration back")
 
 
 # -- scan --------------------------------------------------------------------------------------------------------------
 
 
-def _scan_round(graph: Graph, xs: int, carries: int) -> Round:
-    return Round(lambda *values: graph.evaluate(values), graph.input_specs, xs, carries)
+def _scan_iteration(graph: Graph, xs: int, carries: int) -> Iteration:
+    return Iteration(lambda *values: graph.evaluate(values), graph.input_specs, xs, carries)
 
 
 def _scan_linearize(
@@ -191,10 +191,10 @@ def _scan_linearize(
     if checkpoint is not None:
         plain = {"xs": xs, "carries": carries, "length": length, "reverse": reverse, "checkpoint": checkpoint}
         outputs = list(bind(scan, primals, plain, graphs))
-        loop = Replay(_scan_round(graphs[0], xs, carries), x, length, reverse, checkpoint)
+        loop = Replay(_scan_iteration(graphs[0], xs, carries), x, length, reverse, checkpoint)
         return outputs, tuple(loop.tangents(t, [y.spec for y in outputs]))
-    lin = linearize_round(
-        _scan_round(graphs[0], xs, carries), flags_of(t.xs), flags_of(t.carries), flags_of(t.captured)
+    lin = linearize_iteration(
+        _scan_iteration(graphs[0], xs, carries), flags_of(t.xs), flags_of(t.carries), flags_of(t.captured)
     )
     params: dict[str, Any] = {"length": length, "reverse": reverse, "tangents_only": tangents_only}
     own_handles = handles or ((),) * len(lin.rows)
@@ -216,7 +216,7 @@ def _scan_push(
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     graph = graphs[0]
     x, t = ScanOperands.of(primals, xs, carries, length), ScanOperands.of(tangents, xs, carries, length)
-    part = _scan_round(graph, xs, carries)
+    part = _scan_iteration(graph, xs, carries)
     flags = flags_of(t.xs), flags_of(t.carries), flags_of(t.captured)
     moving, rows = moving_carries(part, *flags)
     kinds = (flags[0], moving, flags[2])
@@ -233,7 +233,7 @@ def _scan_push(
         [v for v in t.captured if v is not None],
     )
     specs = doubled_specs(graph.input_specs, (xs, carries, part.captures), kinds)
-    staged = stage(run, [ROUND, *specs], name=graph.name)
+    staged = stage(run, [ITERATION, *specs], name=graph.name)
     operands = [*x.length, *x.xs, *given[0], *x.carries, *given[1], *x.captured, *given[2], *staged.captured]
     own_handles = handles or ((),) * len(rows)
     params: dict[str, Any] = {
@@ -288,7 +288,7 @@ def _scan_transpose(
         *compress(held, c_on),
         *(s for s, on in zip(held, c_on, strict=True) if not on),
     ]
-    staged = stage(run, [ROUND, *specs], name=f"transposed {graph.name}")
+    staged = stage(run, [ITERATION, *specs], name=f"transposed {graph.name}")
     sums = [zeros(spec) for spec in compress(held, c_on)]
     given = [*parts.length, *reads, *compress(cotangents[carries:], wanted), *cts, *sums, *fixed, *staged.captured]
     params: dict[str, Any] = {

@@ -13,7 +13,7 @@ from typing import Any
 
 from nnc import dtypes
 from nnc.commands.elementwise import add, convert
-from nnc.commands.loop import ROUND, split_round, while_
+from nnc.commands.loop import ITERATION, split_iteration, while_
 from nnc.commands.reduce import reduce_or
 from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, lead, zeros
 from nnc.commands.tape import Handles, tape_handles
@@ -22,9 +22,9 @@ from nnc.trace.core.backward import push_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize
 from nnc.trace.core.staging import stage
-from nnc.trace.loops.rounds import (
+from nnc.trace.loops.iterations import (
     Flags,
-    Round,
+    Iteration,
     batched_carries,
     batched_handles,
     choose_rows,
@@ -34,7 +34,7 @@ from nnc.trace.loops.rounds import (
     flags_of,
     in_place_of_others,
     interleave,
-    linearize_round,
+    linearize_iteration,
     moving_carries,
     nodes_so_far,
     refuses_values,
@@ -57,10 +57,10 @@ class _WhileParts:
     @classmethod
     def of(cls, graph: Graph, carries: int, before: int, tapes: int) -> _WhileParts:
         exits = len(graph.outputs) - 1 - carries - tapes
-        head, tail = split_round(graph, carries, before, exits)
+        head, tail = split_iteration(graph, carries, before, exits)
         return cls(head, tail, graph.input_specs, carries, exits, tapes)
 
-    def round(self, with_exits: bool) -> Round:
+    def iteration(self, with_exits: bool) -> Iteration:
         """(condition, [exits,] carried values, tape rows) of an iteration, noting where the test stands."""
         at: list[int] = []
 
@@ -71,7 +71,7 @@ class _WhileParts:
             return [*first, *self.tail.evaluate([*values, *known[self.exits :]])]
 
         first = 1 + (self.exits if with_exits else 0)
-        return Round(run, self.specs, 0, self.carries, first, lambda: at[-1])
+        return Iteration(run, self.specs, 0, self.carries, first, lambda: at[-1])
 
     def leave(self, *values: Any) -> list[Any]:
         """The exits of an iteration that is left at its test."""
@@ -86,7 +86,7 @@ def _while_linearize(
     if checkpoint is not None:
         return _while_replayed(primals, tangents, graphs, parts, before, max_steps, checkpoint)
     flags = flags_of(tangents[:carries]), flags_of(tangents[carries:])
-    lin = linearize_round(parts.round(True), (), *flags)
+    lin = linearize_iteration(parts.iteration(True), (), *flags)
     condition, *outputs = lin.forward.outputs
     exits, following, rows = outputs[: parts.exits], outputs[parts.exits :][:carries], outputs[parts.exits + carries :]
     forward = lin.forward.update(outputs=(condition, *following, *exits, *rows))
@@ -96,14 +96,15 @@ def _while_linearize(
     params |= {"max_steps": max_steps, "handles": tape_handles((*own_handles, *[()] * lin.kept))}
     results = list(bind(while_, widened, params, (forward,)))
     own = results[: carries + parts.exits + 1 + tapes]
-    kept, rounds = results[len(own) :], own[carries + parts.exits]
+    kept, iterations = results[len(own) :], own[carries + parts.exits]
     t_captured = [t for t in tangents[carries:] if t is not None]
     moved = linear_scan(
-        lin, [rounds], kept, (), primals[carries:], (), seeds_for(primals[:carries], tangents[:carries], lin.carries), t_captured,
+        lin, [iterations], kept, (), primals[carries:], (),
+        seeds_for(primals[:carries], tangents[:carries], lin.carries), t_captured,
         {"length": None, "reverse": False, "handles": tape_handles(compress(own_handles, lin.rows))},
     )  # fmt: skip
     t_carries, t_rows = fill(moved[: sum(lin.carries)], lin.carries), fill(moved[sum(lin.carries) :], lin.rows)
-    t_exits = _exit_tangents(parts, rounds, own[:carries], primals[carries:], t_carries, tangents[carries:])
+    t_exits = _exit_tangents(parts, iterations, own[:carries], primals[carries:], t_carries, tangents[carries:])
     return own, (*t_carries, *t_exits, None, *t_rows)
 
 
@@ -114,17 +115,17 @@ def _while_replayed(
     n = parts.carries
     params = {"carries": n, "before": before, "max_steps": max_steps, "checkpoint": checkpoint}
     outputs = list(bind(while_, primals, params, graphs))
-    rounds = outputs[n + parts.exits]
-    operands = ScanOperands([rounds], (), primals[:n], primals[n:])
-    loop = Replay(parts.round(False), operands, None, False, checkpoint)
+    iterations = outputs[n + parts.exits]
+    operands = ScanOperands([iterations], (), primals[:n], primals[n:])
+    loop = Replay(parts.iteration(False), operands, None, False, checkpoint)
     t_carries = loop.tangents(ScanOperands([], (), tangents[:n], tangents[n:]), [y.spec for y in outputs[:n]])
-    t_exits = _exit_tangents(parts, rounds, outputs[:n], primals[n:], t_carries, tangents[n:])
+    t_exits = _exit_tangents(parts, iterations, outputs[:n], primals[n:], t_carries, tangents[n:])
     return outputs, (*t_carries, *t_exits, None)
 
 
 def _exit_tangents(
     parts: _WhileParts,
-    rounds: Any,
+    iterations: Any,
     carried: Sequence[Any],
     captured: Sequence[Any],
     t_carries: Sequence[Any],
@@ -134,7 +135,7 @@ def _exit_tangents(
     if not parts.exits:
         return []
     tangents = [None, *t_carries, *t_captured]
-    _, linear = run_linearize(parts.leave, [rounds, *carried, *captured], flags_of(tangents))
+    _, linear = run_linearize(parts.leave, [iterations, *carried, *captured], flags_of(tangents))
     moved = push_graph(linear.staged.graph, [*(t for t in tangents if t is not None), *linear.staged.captured])
     return fill(moved, linear.nonzero)
 
@@ -145,7 +146,7 @@ def _while_push(
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     parts = _WhileParts.of(graphs[0], carries, before, tapes)
     flags = flags_of(tangents[:carries]), flags_of(tangents[carries:])
-    part = parts.round(False)
+    part = parts.iteration(False)
     moving, rows = moving_carries(part, (), *flags)
     kinds, counts = (moving, flags[1]), (carries, part.captures)
     box: list[Any] = []
@@ -161,7 +162,7 @@ def _while_push(
         exits = [*known[1 : 1 + parts.exits], *(t for t in t_known[1 : 1 + parts.exits] if t is not None)]
         return [known[0], *outputs[:carries], *filled, *exits, *outputs[carries:], *compress(moved[carries:], rows)]
 
-    staged = stage(run, [ROUND, *doubled_specs(graphs[0].input_specs, counts, kinds)], name=graphs[0].name)
+    staged = stage(run, [ITERATION, *doubled_specs(graphs[0].input_specs, counts, kinds)], name=graphs[0].name)
     seeds = seeds_for(primals[:carries], tangents[:carries], moving)
     t_captured = [t for t in tangents[carries:] if t is not None]
     operands = [*primals[:carries], *seeds, *primals[carries:], *t_captured, *staged.captured]
@@ -231,8 +232,8 @@ def _while_batch(
     }  # fmt: skip
     results = list(bind(while_, [*start, *operands[carries:], *staged.captured], params, (staged.graph,)))
     n = len(start)
-    rounds = results[carries] if per_row else results[n + parts.exits]
-    outputs = (*results[:carries], *results[n : n + parts.exits], rounds, *results[n + parts.exits + 1 :])
+    iterations = results[carries] if per_row else results[n + parts.exits]
+    outputs = (*results[:carries], *results[n : n + parts.exits], iterations, *results[n + parts.exits + 1 :])
     return outputs, (*flags, *(True,) * parts.exits, per_row, *box[1])
 
 

@@ -232,11 +232,11 @@ def test_workers_come_and_go_while_loops_run() -> None:
         sums, stop = sums_in(jit), threading.Event()
 
         def work() -> int:
-            rounds = 0
-            while not stop.is_set() or rounds < 5:
+            iterations = 0
+            while not stop.is_set() or iterations < 5:
                 assert sums(500, 30) == 500 * 435
-                rounds += 1
-            return rounds
+                iterations += 1
+            return iterations
 
         running = caller.submit(work)
         for number in [*range(1, 7), *range(7, 0, -1)] * 10:

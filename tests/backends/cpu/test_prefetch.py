@@ -245,7 +245,7 @@ def test_a_stored_program_is_prepared_for_as_well(blocks: list[Watched]) -> None
 
 
 def test_an_arena_that_may_not_be_needed_is_left_alone(blocks: list[Watched]) -> None:
-    def rounds(x: Any, count: Any) -> Any:
+    def iterations(x: Any, count: Any) -> Any:
         def turn(state: Any) -> Any:
             return state[0] + 1, nnp.sin(state[1])
 
@@ -255,7 +255,7 @@ def test_an_arena_that_may_not_be_needed_is_left_alone(blocks: list[Watched]) ->
         return nnc.cond(count > 0, lambda x: nnp.matmul(nnp.matmul(x, x), x), lambda x: x, x)
 
     x = nnp.ones((600, 600))
-    for function in (nnc.grad(rounds), branches):
+    for function in (nnc.grad(iterations), branches):
         compiled = nnc.compile(function)
         compiled(x, 2)
         assert program_of(compiled).planned.arena_bytes > 1 << 20

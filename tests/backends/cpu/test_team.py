@@ -159,11 +159,11 @@ def test_workers_that_leave_are_not_missed() -> None:
         stop = threading.Event()
 
         def work() -> int:
-            rounds = 0
-            while not stop.is_set() or rounds < 3:
+            iterations = 0
+            while not stop.is_set() or iterations < 3:
                 assert region(2, 20) == [20] * 2
-                rounds += 1
-            return rounds
+                iterations += 1
+            return iterations
 
         running = caller.submit(work)
         for number in [1, 3, 2, 1, 2, 3] * 10:

@@ -66,7 +66,7 @@ SHAPES: dict[
 
 
 def a_while(carries: int, make: Make, size: int = SIZE, again: bool = False) -> Graph:
-    """A loop of as many rounds as its first input says; `again`: the initial carry is returned, too."""
+    """A loop of as many iterations as its first input says; `again`: the initial carry is returned, too."""
     body = GraphBuilder("round")
     number, *carried, limit = (
         body.input(*s) for s in [((), "int64"), *[((size,), "float64")] * carries, ((), "int64")]
@@ -76,12 +76,12 @@ def a_while(carries: int, make: Make, size: int = SIZE, again: bool = False) -> 
     b = GraphBuilder("a while")
     limit, *given = (b.input(*s) for s in [((), "int64"), *[((size,), "float64")] * carries])
     start = [conv(b, x) for x in given]
-    *results, rounds = b.add("while", *start, limit, graphs=(graph,), carries=carries, before=1)
-    return b.build(*(conv(b, x) for x in results), *(start if again else ()), rounds)
+    *results, iterations = b.add("while", *start, limit, graphs=(graph,), carries=carries, before=1)
+    return b.build(*(conv(b, x) for x in results), *(start if again else ()), iterations)
 
 
 def a_scan(carries: int, make: Make, length: int | None, size: int = SIZE, again: bool = False) -> Graph:
-    """A loop of `length` rounds; of as many as its first input says where that is None."""
+    """A loop of `length` iterations; of as many as its first input says where that is None."""
     body = GraphBuilder("round")
     _, *carried = (body.input(*s) for s in [((), "int64"), *[((size,), "float64")] * carries])
     graph = body.build(*make(body, carried))
@@ -107,21 +107,21 @@ def rings(program: Program) -> list[int]:
 
 
 def moved(program: Program) -> list[Step]:
-    """The copies that rounds make, or that stand between two rounds; not those where a loop ends."""
-    rounds = [c for loop in loops(program) for c in loop.copies]
-    last = {id(step) for c in rounds for step in c.leave}
-    return [step for c in rounds for step in walk(c.steps) if step.command.name == "copy" and id(step) not in last]
+    """The copies that iterations make, or that stand between two iterations; not those where a loop ends."""
+    iterations = [c for loop in loops(program) for c in loop.copies]
+    last = {id(step) for c in iterations for step in c.leave}
+    return [step for c in iterations for step in walk(c.steps) if step.command.name == "copy" and id(step) not in last]
 
 
-def arguments(graph: Graph, rounds: int) -> list[Any]:
+def arguments(graph: Graph, iterations: int) -> list[Any]:
     rng = np.random.default_rng(7)
-    return [rng.uniform(-1, 1, s.shape) if s.ndim else np.asarray(rounds) for s in graph.input_specs]
+    return [rng.uniform(-1, 1, s.shape) if s.ndim else np.asarray(iterations) for s in graph.input_specs]
 
 
 def check(graph: Graph, program: Program, *trips: int) -> None:
     """The program agrees with the graph, for loops of so many iterations."""
-    for rounds in trips:
-        inputs = arguments(graph, rounds)
+    for iterations in trips:
+        inputs = arguments(graph, iterations)
         expected = graph.evaluate([Array(x) for x in inputs])
         for result, wanted in zip(program.run(inputs), expected, strict=True):
             np.testing.assert_allclose(result, np.asarray(wanted), rtol=1e-10)
@@ -184,7 +184,7 @@ def body_of(*specs: Any, make: Callable[..., Sequence[Symbol]]) -> Graph:
     return b.build(*make(b, *(b.input(*spec) for spec in specs)))
 
 
-ROUND, VALUE = ((), "int64"), ((SIZE,), "float64")
+ITERATION, VALUE = ((), "int64"), ((SIZE,), "float64")
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -194,7 +194,7 @@ def test_a_carried_value_that_is_also_a_row_is_written_once(length: int, reverse
         h = conv(b, h, x)
         return h, h, conv(b, h)
 
-    body = body_of(ROUND, VALUE, VALUE, make=make)
+    body = body_of(ITERATION, VALUE, VALUE, make=make)
     b = GraphBuilder()
     xs, h = b.input((length, SIZE), "float64"), b.input(*VALUE)
     last, *rows = b.add("scan", xs, h, graphs=(body,), xs=1, carries=1, length=length, reverse=reverse)
@@ -214,7 +214,7 @@ def test_rows_that_are_views_constants_elements_or_one_another_are_written() -> 
         return new, x, new, new, h, w, number, b.constant([1.0, 2.0], "float64")
 
     for length in (1, 2, 5):
-        body = body_of(ROUND, VALUE, VALUE, VALUE, make=make)
+        body = body_of(ITERATION, VALUE, VALUE, VALUE, make=make)
         b = GraphBuilder()
         xs, h, w = b.input((length, SIZE), "float64"), b.input(*VALUE), b.input(*VALUE)
         graph = b.build(*b.add("scan", xs, h, w, graphs=(body,), xs=1, carries=1, length=length))
@@ -228,7 +228,7 @@ def test_a_loop_may_carry_its_number_its_captured_values_elements_and_views() ->
         scale = b.add("broadcast_to", b.add("convert", before, dtype=np.dtype("float64")), shape=(SIZE,))
         return number, b.add("add", other, scale), x, w, b.add("flip", c, axes=(0,))
 
-    body = body_of(ROUND, VALUE, ROUND, VALUE, VALUE, VALUE, VALUE, make=make)
+    body = body_of(ITERATION, VALUE, ITERATION, VALUE, VALUE, VALUE, VALUE, make=make)
     for length in (1, 2, 3, 6):
         b = GraphBuilder()
         xs, *given = b.input((length, SIZE), "float64"), *(b.input(*VALUE) for _ in range(4))
@@ -237,14 +237,14 @@ def test_a_loop_may_carry_its_number_its_captured_values_elements_and_views() ->
         check(graph, compiled(graph), 0)
 
 
-def test_the_number_of_the_round_before_is_not_that_of_this_round() -> None:
+def test_the_number_of_the_iteration_before_is_not_that_of_this_one() -> None:
     def make(b: GraphBuilder, number: Symbol, before: Symbol, x: Symbol, y: Symbol, limit: Symbol) -> Sequence[Symbol]:
         return b.add("less", number, limit), number, y, b.add("add", x, b.add("broadcast_to", before, shape=(3,)))
 
     row = ((3,), "int64")
-    body = body_of(ROUND, ROUND, row, row, ROUND, make=make)
+    body = body_of(ITERATION, ITERATION, row, row, ITERATION, make=make)
     b = GraphBuilder()
-    limit = b.input(*ROUND)
+    limit = b.input(*ITERATION)
     ones = b.add("full", shape=(3,), dtype=np.dtype("int64"), value=1)
     twos = b.add("full", shape=(3,), dtype=np.dtype("int64"), value=2)
     graph = b.build(*b.add("while", b.constant(7, "int64"), ones, twos, limit, graphs=(body,), carries=3, before=1))
@@ -288,15 +288,15 @@ def test_a_long_chain_rotates_as_long_as_copies_suffice(carries: int, ring: int)
 
 
 def test_loops_in_loops_rotate_each_by_itself() -> None:
-    inner = body_of(ROUND, VALUE, VALUE, make=lambda b, number, x, w: [conv(b, x, w)])
+    inner = body_of(ITERATION, VALUE, VALUE, make=lambda b, number, x, w: [conv(b, x, w)])
 
     def make(b: GraphBuilder, number: Symbol, x: Symbol, y: Symbol, limit: Symbol) -> Sequence[Symbol]:
         condition = b.add("less", number, limit)
         return condition, y, *b.add("scan", limit, x, y, graphs=(inner,), xs=0, carries=1, length=None)
 
-    graph = body_of(ROUND, VALUE, VALUE, ROUND, make=make)
+    graph = body_of(ITERATION, VALUE, VALUE, ITERATION, make=make)
     b = GraphBuilder()
-    limit, x, y = b.input(*ROUND), b.input(*VALUE), b.input(*VALUE)
+    limit, x, y = b.input(*ITERATION), b.input(*VALUE), b.input(*VALUE)
     x, y, _ = b.add("while", conv(b, x), conv(b, y), limit, graphs=(graph,), carries=2, before=1)
     outer = b.build(conv(b, x), conv(b, y))
     program = compiled(outer)
@@ -306,7 +306,7 @@ def test_loops_in_loops_rotate_each_by_itself() -> None:
 
 
 def test_a_loop_in_a_branch_in_a_loop_is_right() -> None:
-    inner = body_of(ROUND, VALUE, VALUE, make=lambda b, number, x, w: [conv(b, x, w), b.add("neg", w)])
+    inner = body_of(ITERATION, VALUE, VALUE, make=lambda b, number, x, w: [conv(b, x, w), b.add("neg", w)])
 
     def looped(b: GraphBuilder, x: Symbol, y: Symbol) -> Sequence[Symbol]:
         last, rows = b.add("scan", x, y, graphs=(inner,), xs=0, carries=1, length=3)
@@ -319,22 +319,22 @@ def test_a_loop_in_a_branch_in_a_loop_is_right() -> None:
         which = b.add("remainder", number, b.constant(2, "int64"))
         return condition, *b.add("case_of", which, x, y, graphs=branches)
 
-    graph = body_of(ROUND, VALUE, VALUE, ROUND, make=make)
+    graph = body_of(ITERATION, VALUE, VALUE, ITERATION, make=make)
     b = GraphBuilder()
-    limit, x, y = b.input(*ROUND), b.input(*VALUE), b.input(*VALUE)
+    limit, x, y = b.input(*ITERATION), b.input(*VALUE), b.input(*VALUE)
     outer = b.build(*b.add("while", x, y, limit, graphs=(graph,), carries=2, before=1))
     check(outer, compiled(outer), *range(6))
 
 
-def test_a_test_may_stand_in_the_middle_of_a_round() -> None:
+def test_a_test_may_stand_in_the_middle_of_an_iteration() -> None:
     def make(b: GraphBuilder, number: Symbol, x: Symbol, y: Symbol, limit: Symbol) -> Sequence[Symbol]:
         seen = conv(b, x, y)
         condition = b.add("less", number, limit)
         return condition, conv(b, seen), x, seen
 
-    graph = body_of(ROUND, VALUE, VALUE, ROUND, make=make)
+    graph = body_of(ITERATION, VALUE, VALUE, ITERATION, make=make)
     b = GraphBuilder()
-    limit, x, y = b.input(*ROUND), b.input(*VALUE), b.input(*VALUE)
+    limit, x, y = b.input(*ITERATION), b.input(*VALUE), b.input(*VALUE)
     outer = b.build(*b.add("while", x, y, limit, graphs=(graph,), carries=2, before=2))
     program = compiled(outer)
     assert not moved(program)

@@ -11,7 +11,7 @@ import nnc  # noqa: F401  (registers every command)
 from nnc.dtypes import float32
 from nnc.graph import TensorSpec, command
 from nnc.lower.plan.liveness import Liveness, join
-from nnc.lower.plan.stages import Branches, Intervals, Loop, Round, Step, Steps, View
+from nnc.lower.plan.stages import Branches, Intervals, Iteration, Loop, Step, Steps, View
 
 VALUE, HALF = TensorSpec((4,), float32), TensorSpec((2,), float32)
 NBYTES = VALUE.nbytes
@@ -77,8 +77,8 @@ def loop(*copies: tuple[Steps, Steps, Steps], first: int = 0, length: int | None
          test: int = 7, begins: tuple[int, ...] = (), leave: Steps = ()) -> Step:  # fmt: skip
     """A loop whose copies are (head, tail, turn), that tests tensor `test` if its length is not known."""
     tested = whole(test) if length is None else None
-    rounds = tuple(Round(head, tested, leave, tail, turn) for head, tail, turn in copies)
-    return region(Loop(0, rounds, first, whole(counter) if counter is not None else None, length, begins=begins))
+    iterations = tuple(Iteration(head, tested, leave, tail, turn) for head, tail, turn in copies)
+    return region(Loop(0, iterations, first, whole(counter) if counter is not None else None, length, begins=begins))
 
 
 def test_captured_values_live_all_the_loop_and_carried_ones_until_they_are_read() -> None:
@@ -115,7 +115,7 @@ def test_a_peeled_iteration_alone_reads_the_initial_carry() -> None:
 
 
 def test_the_number_of_rounds_lives_until_the_loop_begins_and_on_where_it_is_wanted() -> None:
-    counted = Loop(0, (Round((), None, (), (step([0], 1),), (step([1], 0),)),), 0, count=whole(2))
+    counted = Loop(0, (Iteration((), None, (), (step([0], 1),), (step([1], 0),)),), 0, count=whole(2))
     found = lives([step([], 2), region(counted), step([], 3)])
     assert found[2] == ((0, 2),)
     found = lives([step([], 2), region(counted), step([2], 3)])
@@ -136,7 +136,7 @@ Event = tuple[int, set[int], set[int]]  # point, tensors that are read there, te
 
 
 class Runner:
-    """One way that steps may run: random branches, random numbers of rounds."""
+    """One way that steps may run: random branches, random numbers of iterations."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -180,14 +180,14 @@ class Runner:
         starts = [at]
         for c in inside.copies:
             starts.append(starts[-1] + 5 + self.span(c.steps))
-        rounds = inside.length if inside.length is not None else self.rng.randrange(3 * len(inside.copies) + 1)
+        iterations = inside.length if inside.length is not None else self.rng.randrange(3 * len(inside.copies) + 1)
         copy = 0
-        for done in range(rounds + 1):
+        for done in range(iterations + 1):
             c, at = inside.copies[copy], starts[copy]
             yield at, set(), {inside.counter.buffer} if inside.counter is not None else set()
             yield from self.block(c.head, at + 1, {c.test.buffer} if c.test is not None else set())
             at += 2 + self.span(c.head)
-            if inside.length is None and done == rounds:
+            if inside.length is None and done == iterations:
                 yield from self.block(c.leave, at, set())
                 return
             at += 1 + self.span(c.leave)
@@ -231,7 +231,7 @@ class Maker:
             copies = []
             for _ in range(count):
                 head, leave = (self.steps(depth - 1) if length is None else () for _ in range(2))
-                copies.append(Round(head, test, leave, self.steps(depth - 1), self.steps(depth - 1)))
+                copies.append(Iteration(head, test, leave, self.steps(depth - 1), self.steps(depth - 1)))
             counter = whole(rng.choice(pick)) if rng.randrange(2) else None
             begins = (rng.choice(pick),) if rng.randrange(3) == 0 else ()
             return region(Loop(0, tuple(copies), rng.randrange(count), counter, length, begins=begins))

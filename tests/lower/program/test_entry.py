@@ -75,12 +75,12 @@ def test_random_loops_and_branches_agree_with_runs_from_python(
     note(str(graph))
     program, oracle = lower_twice(graph, names | {"copy"}, donated=tuple(sorted(donated)), streams=streams)
     assert oracle.code is None
-    for rounds in (0, 1, 3):
-        same(program, oracle, *arguments(graph, rounds))
+    for iterations in (0, 1, 3):
+        same(program, oracle, *arguments(graph, iterations))
 
 
 def test_each_step_by_itself_computes_the_same() -> None:
-    program, oracle = lower_twice(two_chains(rounds=2, size=4), streams=2)
+    program, oracle = lower_twice(two_chains(iterations=2, size=4), streams=2)
     inputs = [np.full((4, 4), 0.1), np.full((4, 4), 0.2)]
     assert len(program.schedule.streams) == 2
     delays = Delays(0)
@@ -103,12 +103,12 @@ def test_a_program_of_many_steps_is_made_of_several_functions() -> None:
 # -- loops ---------------------------------------------------------------------------------------------------------------
 
 
-def counting(rounds: int, **params: Any) -> Graph:
-    """A loop of so many rounds, whose steps all have compiled kernels."""
+def counting(iterations: int, **params: Any) -> Graph:
+    """A loop of so many iterations, whose steps all have compiled kernels."""
 
     def function(x: Any) -> Any:
         return nnc.while_loop(
-            lambda c: c[0] < rounds, lambda c: (c[0] + 1, c[1] * 0.5 + 1.0), (nnp.asarray(0), x), **params
+            lambda c: c[0] < iterations, lambda c: (c[0] + 1, c[1] * 0.5 + 1.0), (nnp.asarray(0), x), **params
         )
 
     return nnc.make_graph(function)(ONE)

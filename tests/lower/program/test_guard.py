@@ -172,10 +172,10 @@ def test_scratch_memory_that_is_read_before_it_is_written() -> None:
 
 
 def test_a_mistake_in_the_body_of_a_loop() -> None:
-    def rounds(x: Any) -> Any:
+    def iterations(x: Any) -> Any:
         return nnc.fori_loop(0, 3, lambda i, c: negative(c), x)
 
-    program = guarded(rounds, planted(lambda code, step: byte(code, "%out", N * SIZE)))
+    program = guarded(iterations, planted(lambda code, step: byte(code, "%out", N * SIZE)))
     fails(program, "0 bytes behind the end", "in negative")
 
 

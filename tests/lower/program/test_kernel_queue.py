@@ -88,11 +88,11 @@ def joined(x: Any, w: Any) -> Any:
     return nnp.concatenate([nnp.exp(x), x * 2, x + w[:, :48].T], axis=1), nnp.tanh(x @ w)
 
 
-def rounds(x: Any, w: Any) -> Any:
+def iterations(x: Any, w: Any) -> Any:
     return nnc.scan(lambda c, row: (nnp.tanh(c @ w @ w.T + row), nnp.sum(c)), x, nnp.stack([x, x + 1]))
 
 
-def short_rounds(x: Any, w: Any) -> Any:
+def short_iterations(x: Any, w: Any) -> Any:
     return nnc.scan(lambda c, row: (c @ row + row[0, 0], nnp.sum(c)), x[:4, :4], nnp.stack([x[:4, :4], w[:4, :4]]))
 
 
@@ -100,7 +100,7 @@ def short(x: Any, w: Any) -> Any:
     return nnp.exp(x[:4, :4]), nnp.sum(w[0, :4]), nnp.sort(x, axis=0)
 
 
-FUNCTIONS = [training, sorted_products, joined, rounds, short_rounds, short]
+FUNCTIONS = [training, sorted_products, joined, iterations, short_iterations, short]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
@@ -157,7 +157,7 @@ def test_joined_and_elementwise_nodes_are_not_settled() -> None:
 
 
 def test_settled_nodes_of_a_loop_are_found_once() -> None:
-    assert settled_steps(rounds) == ["dot"]
+    assert settled_steps(iterations) == ["dot"]
 
 
 def test_settled_steps_read_operands_through_their_strides() -> None:

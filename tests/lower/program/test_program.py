@@ -196,12 +196,12 @@ def test_a_donated_input_in_which_only_a_loop_counts_is_overwritten_too(compile_
     b = GraphBuilder()
     taken, start = b.input((), "int64"), b.input((), "float64")
     graph = inner.build(inner.add("less", x, limit), inner.add("add", x, x))
-    x, rounds = b.add("while", start, b.constant(100.0, "float64"), graphs=(graph,), carries=1, before=1)
-    program = compile_graph(b.build(rounds, x, taken), donated=(0,))
+    x, iterations = b.add("while", start, b.constant(100.0, "float64"), graphs=(graph,), carries=1, before=1)
+    program = compile_graph(b.build(iterations, x, taken), donated=(0,))
     frozen = np.asarray(3)
     frozen.flags.writeable = False
     assert [int(x) for x in program.run([frozen, np.asarray(1.0)])] == [7, 128, 3]
-    program = compile_graph(b.build(rounds, x), donated=(0,))
+    program = compile_graph(b.build(iterations, x), donated=(0,))
     assert program.bound.donated == (0,)
     assert [int(x) for x in program.run([frozen, np.asarray(1.0)])] == [7, 128]
     assert frozen == 3

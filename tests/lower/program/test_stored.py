@@ -48,7 +48,7 @@ def training(x: Any, w: Any) -> Any:
     return w - 0.1 * gradient, value
 
 
-def rounds(x: Any, w: Any) -> Any:
+def iterations(x: Any, w: Any) -> Any:
     return nnc.while_loop(lambda s: nnp.sum(s) < 100, lambda s: s * 1.5 + 1, nnp.abs(x @ w))
 
 
@@ -104,7 +104,7 @@ def describe(program: Program) -> tuple[Any, ...]:
     return program.as_text(), str(plan), plan, program.schedule, str(program.cost), program.planned.bound.donated
 
 
-FUNCTIONS = [training, rounds, rows, branches, sorted_parts, convolved]
+FUNCTIONS = [training, iterations, rows, branches, sorted_parts, convolved]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)

@@ -47,7 +47,7 @@ def nested(x: Any) -> Any:
 
 
 def growing(x: Any) -> Any:
-    """A loop whose number of rounds depends on `x`."""
+    """A loop whose number of iterations depends on `x`."""
     return nnc.while_loop(lambda c: nnp.sum(c[1]) < 10, lambda c: (c[0] + 1, c[1] * 1.3 + x**2), (0, x))
 
 
@@ -193,11 +193,11 @@ def test_integers_in_carries_pass_gradients_by() -> None:
 
 
 @RUN
-@pytest.mark.parametrize("rounds", [0, 1, 4])
-def test_zero_rounds_have_derivatives_of_every_order(run: Callable[..., Any], rounds: int) -> None:
+@pytest.mark.parametrize("iterations", [0, 1, 4])
+def test_zero_iterations_have_derivatives_of_every_order(run: Callable[..., Any], iterations: int) -> None:
     f = lambda x, n: nnc.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * x), (0, x * x))[1]
-    k, x = rounds + 2, 1.3
-    args = np.float64(x), np.int64(rounds)
+    k, x = iterations + 2, 1.3
+    args = np.float64(x), np.int64(iterations)
     assert near(run(nnc.grad(f))(*args), k * x ** (k - 1))
     assert near(run(nnc.grad(nnc.grad(f)))(*args), k * (k - 1) * x ** (k - 2))
     assert near(run(nnc.jacfwd(nnc.grad(f)))(*args), k * (k - 1) * x ** (k - 2))
@@ -311,7 +311,7 @@ def test_rounds_raise_for_rows_that_still_run_alone(run: Callable[..., Any], che
 
 
 def stacking(x: Any) -> Any:
-    """A scan, each round of which runs a `while` of its own length, so that the tapes of the rounds differ."""
+    """A scan, each iteration of which runs a `while` of its own length, so that the tapes of the iterations differ."""
 
     def round(c: Any, k: Any) -> Any:
         y = nnc.while_loop(lambda s: s[0] < k, lambda s: (s[0] + 1, nnp.sin(s[1]) * s[1] + c * 0.3), (0, c))[1]

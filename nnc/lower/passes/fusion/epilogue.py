@@ -48,7 +48,7 @@ class _Attacher:
 
         return _Attached(graph, 0, description, self._joins).result(self._inner)
 
-    def _round(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
+    def _iteration(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
         """Rewrites a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
         key = graph, carried, before
         if key not in self._known:
@@ -64,7 +64,7 @@ class _Attacher:
         first = 1 + node.params["xs"] if "xs" in node.params else 0
         carried = slice(first, first + node.params.get("carries", 0))
         before = node.params.get("before", 0)
-        return node.update(graphs=tuple(self._round(graph, graph.inputs[carried], before) for graph in node.graphs))
+        return node.update(graphs=tuple(self._iteration(graph, graph.inputs[carried], before) for graph in node.graphs))
 
 
 class _Attached:

@@ -11,7 +11,7 @@ from nnc.commands.rules import effect, scalar, weight
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.loops.all_rounds import total_bytes
+from nnc.lower.passes.loops.all_iterations import total_bytes
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.plan.min_cut import INFINITE, MinCut
 from nnc.options import Options

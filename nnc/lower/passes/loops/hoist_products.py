@@ -6,9 +6,9 @@ from nnc.commands.facts import is_view
 from nnc.commands.roles import Loop, Read, roles, take_loop
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.loops.all_rounds import (
-    ROUNDS,
-    AllRounds,
+from nnc.lower.passes.loops.all_iterations import (
+    LEAST_ITERATIONS,
+    AllIterations,
     fits,
     is_thin_product,
     known_length,
@@ -49,7 +49,7 @@ class _Hoister(OncePerGraph):
         for old in graph.nodes:
             node = self.renew(old, {})
             loop = take_loop(node)
-            if loop is not None and (loop.length or 0) >= ROUNDS:
+            if loop is not None and (loop.length or 0) >= LEAST_ITERATIONS:
                 before, node = self._hoist(loop, constants)
                 nodes += before
             nodes.append(node)
@@ -75,11 +75,11 @@ class _Hoister(OncePerGraph):
         made = [s for inner in moved if not is_view(inner) for s in inner.outputs if s in varying]
         if not leaving or not fits(loop, known_length(loop) * total_bytes(made), self.options):
             return (), loop.node
-        rounds = AllRounds(loop, elements)
+        iterations = AllIterations(loop, elements)
         for inner in moved:
-            rounds.run(inner)
-        sequences = (*loop.sequences, *(Read(rounds.rows(symbol), (symbol,)) for symbol in leaving))
-        return rounds.nodes(constants), _reading(loop, sequences, set(leaving)).join()
+            iterations.run(inner)
+        sequences = (*loop.sequences, *(Read(iterations.rows(symbol), (symbol,)) for symbol in leaving))
+        return iterations.nodes(constants), _reading(loop, sequences, set(leaving)).join()
 
 
 def _read_without(body: Graph, products: set[Node]) -> list[Symbol]:

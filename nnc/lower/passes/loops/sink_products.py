@@ -6,7 +6,7 @@ from nnc.commands.facts import is_view
 from nnc.commands.roles import Loop, Yield, roles, take_loop
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.loops.all_rounds import ROUNDS, KnownRows, is_thin_product, may_stack, total_bytes
+from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, KnownRows, is_thin_product, may_stack, total_bytes
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
 from nnc.options import Options
@@ -18,7 +18,8 @@ def sink_products(graph: Graph, options: Options) -> Graph:
 
     Logits of each step, and gradients of the inputs, are the cases in point. Elementwise commands, views and other products that
     lead from the product to the row go with it, unless the next iteration needs them. The product's operand becomes a row, where
-    that takes no more bytes than the rows that leave, and where `all_rounds.fits` allows the memory: never under a memory budget.
+    that takes no more bytes than the rows that leave, and where `all_iterations.fits` allows the memory: never under a memory
+    budget.
 
     Requires: `dce`, so that each row is read; dead code elimination must follow.
     Ensures:  the same values up to the order in which a product of another size sums.
@@ -41,7 +42,7 @@ class _Sinker(OncePerGraph):
         for old in graph.nodes:
             node = self.renew(old, renamed)
             loop = take_loop(node)
-            if loop is not None and (loop.length or 0) >= ROUNDS:
+            if loop is not None and (loop.length or 0) >= LEAST_ITERATIONS:
                 nodes += self._sink(loop, constants, renamed)
             else:
                 nodes.append(node)
@@ -61,16 +62,16 @@ class _Sinker(OncePerGraph):
         if not rows or total_bytes(new) > total_bytes(leaving) or not known.fits([*new, *made], self.options):
             return [loop.node]
         known.add(new)
-        rounds = known.all_rounds()
+        iterations = known.all_iterations()
         for symbol in region.frontier:
             for inner in known.chain(symbol):
-                rounds.run(inner)
+                iterations.run(inner)
         for inner in region.nodes:
-            rounds.run(inner)
+            iterations.run(inner)
         for row in rows:
-            renamed[row.result] = rounds.rows(row.inner[0])
+            renamed[row.result] = iterations.rows(row.inner[0])
         kept = tuple(row for row in loop.rows if all(row is not x for x in rows))
-        return [loop.update(rows=(*kept, *known.added)).join(), *rounds.nodes(constants)]
+        return [loop.update(rows=(*kept, *known.added)).join(), *iterations.nodes(constants)]
 
 
 def _leaving(loop: Loop) -> tuple[list[Yield], set[Symbol]]:

@@ -12,7 +12,7 @@ from nnc.commands.rules import joined, terms
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.loops.all_rounds import ROUNDS, AllRounds, KnownRows, is_short_sum, total_bytes
+from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, AllIterations, KnownRows, is_short_sum, total_bytes
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 from nnc.source import SourceLine
@@ -24,8 +24,8 @@ def sink_sums(graph: Graph, options: Options) -> Graph:
 
     A carried value that each iteration replaces by its sum with products (or sums, or rows) and reads nowhere else leaves the loop,
     if the products sum over few rows each. Their operands are elements or rows already, or become rows; that is done if an
-    iteration writes fewer bytes of new rows than it would read of the sum, and `all_rounds.fits` allows it: never under a memory
-    budget.
+    iteration writes fewer bytes of new rows than it would read of the sum, and `all_iterations.fits` allows it: never under a
+    memory budget.
 
     Requires: `cse` and `dce`, so that each value is there once; dead code elimination must follow.
     Ensures:  values differ by rounding, since the sums are taken in another order, and in the sign of zero.
@@ -75,7 +75,7 @@ class _Sinker(OncePerGraph):
             if is_view(node) and node.inputs[0] in zeros:
                 zeros.add(node.outputs[0])
             loop = take_loop(node)
-            if loop is not None and (loop.length or 0) >= ROUNDS:
+            if loop is not None and (loop.length or 0) >= LEAST_ITERATIONS:
                 nodes += self._sink(loop, zeros, constants, renamed)
             else:
                 nodes.append(node)
@@ -92,17 +92,17 @@ class _Sinker(OncePerGraph):
         taken = self._choose(known)
         if not taken:
             return [loop.node]
-        rounds = known.all_rounds()
+        iterations = known.all_iterations()
         for x in taken:
             start = None if x.carry.operand in zeros else x.carry.operand
-            renamed[x.carry.result] = _total(rounds, known, x, start)
+            renamed[x.carry.result] = _total(iterations, known, x, start)
         (body,) = loop.graphs
         gone = {add for x in taken for add in x.adds}
         kept = tuple(carry for carry in loop.carries if all(carry is not x.carry for x in taken))
         graphs = (body.update(nodes=tuple(node for node in body.nodes if node not in gone)),)
         return [
             loop.update(graphs=graphs, carries=kept, rows=(*loop.rows, *known.added)).join(),
-            *rounds.nodes(constants),
+            *iterations.nodes(constants),
         ]
 
     def _choose(self, known: KnownRows) -> list[_Sum]:
@@ -159,36 +159,36 @@ def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:
     return None
 
 
-def _total(rounds: AllRounds, known: KnownRows, x: _Sum, total: Symbol | None) -> Symbol:
+def _total(iterations: AllIterations, known: KnownRows, x: _Sum, total: Symbol | None) -> Symbol:
     """Adds the terms of all iterations to `total`."""
     source = x.adds[-1].source
     for term, added in x.terms:
-        value = _over_time(rounds, known, term)
+        value = _over_time(iterations, known, term)
         if total is not None:
-            total = rounds.append(command("add" if added else "sub"), (total, value), source)
+            total = iterations.append(command("add" if added else "sub"), (total, value), source)
         else:
-            total = value if added else rounds.append(command("neg"), (value,), source)
+            total = value if added else iterations.append(command("neg"), (value,), source)
     assert total is not None
     return total
 
 
-def _over_time(rounds: AllRounds, known: KnownRows, term: _Term) -> Symbol:
+def _over_time(iterations: AllIterations, known: KnownRows, term: _Term) -> Symbol:
     """The sum of a summand over all iterations."""
     for symbol in term.rows:
         for node in known.chain(symbol):
-            rounds.run(node)
-    rows = tuple(map(rounds.rows, term.rows))
+            iterations.run(node)
+    rows = tuple(map(iterations.rows, term.rows))
     core, source = term.core, term.source
     if core is None:
-        total = rounds.append(command("reduce_sum"), rows, source, axes=(0,))
+        total = iterations.append(command("reduce_sum"), rows, source, axes=(0,))
     elif is_sum(core.command):
-        total = rounds.append(core.command, rows, source, axes=(0, *_behind_time(core.params["axes"])))
+        total = iterations.append(core.command, rows, source, axes=(0, *_behind_time(core.params["axes"])))
     else:
         contract = tuple((0, *_behind_time(axes)) for axes in core.params["contract"])
         batch = tuple(map(_behind_time, core.params["batch"]))
-        total = rounds.append(core.command, rows, source, contract=contract, batch=batch)
+        total = iterations.append(core.command, rows, source, contract=contract, batch=batch)
     for node in term.views:
-        total = rounds.append(node.command, (total,), node.source, **node.params)
+        total = iterations.append(node.command, (total,), node.source, **node.params)
     return total
 
 

@@ -171,7 +171,7 @@ class _Fold:
         if loop is not None:
             loop = self.hand_in(loop)
             if loop.length in (0, 1):
-                self.add_rounds(loop)
+                self.add_iterations(loop)
                 return
             if loop.test and not loop.rows and self.never_runs(loop):
                 self.add_test(loop)
@@ -225,7 +225,7 @@ class _Fold:
         """Appends the nodes of the branch that is taken."""
         self.add_copy(loop.graphs[index], [read.operand for read in loop.captured], [x.result for x in loop.rows])
 
-    def add_rounds(self, loop: Loop) -> None:
+    def add_iterations(self, loop: Loop) -> None:
         """Appends the nodes of a scan of no iteration or of one."""
         if loop.length == 0:
             for row in loop.rows:
@@ -259,7 +259,7 @@ class _Fold:
         (body,) = loop.graphs
         exits = tuple(x.inner[0] for x in loop.exits)
         head = body.update(nodes=body.nodes[: loop.node.params["before"]]).restrict(exits)
-        (step,) = loop.rounds
+        (step,) = loop.iterations
         self.constants[step] = np.zeros((), step.dtype)
         operands = [step, *(x.operand for x in loop.carries), *(x.operand for x in loop.captured)]
         self.add_copy(head, operands, [x.result for x in loop.exits])

@@ -78,7 +78,7 @@ def _access(planned: Planned, view: View, writes: bool) -> Iterator[Access]:
     if buffer.kind is Kind.TAPE:
         yield Access(TAPES, 0, 1, True)  # reading one may move it on
         return
-    first, end = (0, buffer.nbytes) if view.rounds else view.extent
+    first, end = (0, buffer.nbytes) if view.advances else view.extent
     if first < end and offset is not None:
         yield Access(ARENA, offset + first, offset + end, writes)
     elif first < end:

@@ -68,7 +68,7 @@ def test_products_of_carried_values_and_of_two_elements_stay() -> None:
     assert names(body).count("dot") >= 3
 
 
-def test_a_product_of_many_rows_is_fast_in_its_round() -> None:
+def test_a_product_of_many_rows_is_fast_in_its_iteration() -> None:
     x, h = RNG.normal(size=(2, 300, 3)), RNG.normal(size=(300, 4))
     _after, body = hoisted(lambda x, w, h: nnc.scan(lambda h, x: (nnp.tanh(x @ w + h), h), h, x), x, W, h)
     assert "dot" in names(body)

@@ -88,7 +88,7 @@ def test_a_branch_keeps_its_nodes() -> None:
     assert "exp" not in names(after)
 
 
-def test_draws_stay_in_their_round() -> None:
+def test_draws_stay_in_their_iteration() -> None:
     def f(x: Any, key: Any) -> Any:
         return nnc.fori_loop(0, 3, lambda i, c: c + nnc.random.uniform(key, (3,)), x)
 
@@ -114,8 +114,8 @@ def test_a_loop_of_no_round_raises_nothing_where_its_first_node_would() -> None:
 
 
 def test_a_loop_of_no_round_raises_no_powers_that_are_no_integers() -> None:
-    def looped(rounds: Any, x: Any, y: Any) -> Any:
-        return nnc.while_loop(lambda s: s[0] < rounds, lambda s: (s[0] + 1, s[1] + x**y), (nnp.asarray(0), x))[1]
+    def looped(iterations: Any, x: Any, y: Any) -> Any:
+        return nnc.while_loop(lambda s: s[0] < iterations, lambda s: (s[0] + 1, s[1] + x**y), (nnp.asarray(0), x))[1]
 
     assert nnc.compile(looped)(*map(nnp.asarray, (0, 2, -1))) == 2
     assert nnc.compile(looped)(*map(nnp.asarray, (2, 2, 3))) == 18

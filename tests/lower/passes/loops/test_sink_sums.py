@@ -26,7 +26,7 @@ def sunk(function: Any, *inputs: Any) -> tuple[Graph, Node]:
     return after, node
 
 
-def rounds(h: Any, c: Any, x: Any, y: Any) -> Any:
+def iterations(h: Any, c: Any, x: Any, y: Any) -> Any:
     """A loop that carries something of its own, and a sum of products."""
 
     def round_(carried: Any, elements: Any) -> Any:
@@ -38,8 +38,8 @@ def rounds(h: Any, c: Any, x: Any, y: Any) -> Any:
     return nnc.scan(round_, (h, c), (x, y))[0]
 
 
-def test_a_sum_of_products_is_one_product_over_all_rounds() -> None:
-    after, node = sunk(rounds, H, C, X, Y)
+def test_a_sum_of_products_is_one_product_over_all_iterations() -> None:
+    after, node = sunk(iterations, H, C, X, Y)
     assert sorted(names(after)) == ["add", "dot", "scan"]
     assert names(node.graphs[0]) == ["add", "tanh"]
     (dot,) = (x for x in after.nodes if x.command.name == "dot")
@@ -48,7 +48,7 @@ def test_a_sum_of_products_is_one_product_over_all_rounds() -> None:
 
 
 def test_a_sum_that_starts_at_zero_is_not_added_to_zero() -> None:
-    after, _node = sunk(lambda h, x, y: rounds(h, nnp.zeros((3, 4), "float64"), x, y), H, X, Y)
+    after, _node = sunk(lambda h, x, y: iterations(h, nnp.zeros((3, 4), "float64"), x, y), H, X, Y)
     assert sorted(name for name in names(after) if name != "broadcast_to") == ["dot", "scan"]
 
 
@@ -128,7 +128,7 @@ def test_a_sum_that_is_smaller_than_its_operand_stays() -> None:
 
 
 def test_a_product_that_sums_over_many_rows_in_each_round_stays() -> None:
-    _after, node = sunk(rounds, np.ones((70, 4)), C, RNG.normal(size=(2, 70, 3)), RNG.normal(size=(2, 70, 4)))
+    _after, node = sunk(iterations, np.ones((70, 4)), C, RNG.normal(size=(2, 70, 3)), RNG.normal(size=(2, 70, 4)))
     assert node.params["carries"] == 2
 
 

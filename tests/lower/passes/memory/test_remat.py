@@ -234,8 +234,8 @@ def test_random_graphs_within_random_budgets_give_the_same_bits(graph: Graph, do
 @EXAMPLES
 @given(test_graphs_of_loops.graphs(), st.integers(0, 4), st.sets(st.integers(0, 6)), st.floats(0.1, 1.0))
 def test_random_loops_within_random_budgets_give_the_same_bits(
-    graph: Graph, rounds: int, donated: set[int], part: float
+    graph: Graph, iterations: int, donated: set[int], part: float
 ) -> None:
     note(str(graph))
-    inputs = [np.asarray(x) for x in test_graphs_of_loops.arguments(graph, rounds)]
+    inputs = [np.asarray(x) for x in test_graphs_of_loops.arguments(graph, iterations)]
     check_within(graph, inputs, part, tuple(sorted(i for i in donated if i < len(inputs))))

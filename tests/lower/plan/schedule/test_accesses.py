@@ -15,8 +15,8 @@ from nnc.lower.plan.schedule.accesses import ARENA, step_accesses
 from nnc.lower.plan.stages import Kind, Loop, Planned, View
 from tests.lower.plan.schedule.tools import compiled
 
-ROUNDS = 6
-X = nnc.ShapeDtypeStruct((ROUNDS, 4), np.float32)
+LEAST_ITERATIONS = 6
+X = nnc.ShapeDtypeStruct((LEAST_ITERATIONS, 4), np.float32)
 
 
 def step(carry: Any, row: Any) -> Any:
@@ -27,7 +27,7 @@ def step(carry: Any, row: Any) -> Any:
 def rows_in_and_out(x: Any) -> Any:
     """Each round reads one row and writes one; the last ones are read behind the loop."""
     last, rows = nnc.scan(step, x[0], nnp.sin(x))
-    return nnp.sum(rows[ROUNDS - 2 :], axis=0) + last
+    return nnp.sum(rows[LEAST_ITERATIONS - 2 :], axis=0) + last
 
 
 def backwards(x: Any) -> Any:
@@ -51,7 +51,7 @@ def test_views_that_move_stay_within_the_bytes_that_their_loop_touches(function:
         found = [(view, False) for inner in walk((top,)) for view in inner.inputs]
         found += [(view, True) for inner in walk((top,)) for view in inner.outputs]
         for view, writes in found:
-            if not view.rounds or planned.bound.buffers[view.buffer].kind is Kind.INPUT:
+            if not view.advances or planned.bound.buffers[view.buffer].kind is Kind.INPUT:
                 continue
             moving += 1
             memory, first, end = place(planned, view)
@@ -61,12 +61,12 @@ def test_views_that_move_stay_within_the_bytes_that_their_loop_touches(function:
 
 
 def place(planned: Planned, view: View) -> tuple[int, int, int]:
-    """The memory of a view, and the bytes of its buffer that it touches in all rounds: one that is read a round later than it is
-    written begins in front of the buffer."""
+    """The memory of a view, and the bytes of its buffer that it touches in all iterations: one that is read an iteration later
+    than it is written begins in front of the buffer."""
     (first, end), buffer = view.extent, planned.bound.buffers[view.buffer]
     loops = [step.region for step in walk(planned.bound.steps) if isinstance(step.region, Loop)]
     lengths = {loop.number: loop.length for loop in loops if loop.length is not None}
-    for number, distance in view.rounds:
+    for number, distance in view.advances:
         reach = (lengths[number] - 1) * distance
         first, end = first + min(reach, 0), end + max(reach, 0)
     first, end, offset = max(first, 0), min(end, buffer.nbytes), planned.offsets[view.buffer]

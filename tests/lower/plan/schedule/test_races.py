@@ -37,7 +37,7 @@ def training_step() -> Program:
 
 
 def test_without_any_signal_the_race_is_named() -> None:
-    program = compiled(two_chains(rounds=1), 2)
+    program = compiled(two_chains(iterations=1), 2)
     assert len(program.schedule.streams) == 2
     check_schedule(program.planned, program.schedule)
     with pytest.raises(
@@ -64,7 +64,7 @@ def moved(planned: Planned, number: int, offset: int) -> Planned:
 
 
 def test_a_buffer_moved_onto_another_streams_memory_is_a_race() -> None:
-    program = compiled(two_chains(rounds=2), 2)
+    program = compiled(two_chains(iterations=2), 2)
     planned, schedule = program.planned, program.schedule
     used: list[set[int]] = [
         {v.buffer for i in stream for v in (*planned.bound.steps[i].inputs, *planned.bound.steps[i].outputs)}

@@ -148,7 +148,7 @@ def test_of_several_errors_the_first_in_the_recorded_order_is_raised() -> None:
 
 
 def test_steps_behind_a_failed_one_do_not_run() -> None:
-    program = compiled(two_chains(rounds=4), 2)
+    program = compiled(two_chains(iterations=4), 2)
     failing = program.schedule.streams[1][0]
     ran, failed = [], threading.Event()
 
@@ -169,7 +169,7 @@ def test_steps_behind_a_failed_one_do_not_run() -> None:
 
 @pytest.mark.parametrize("stream", [0, 1])
 def test_an_interrupt_stops_all_streams(stream: int) -> None:
-    program = compiled(two_chains(rounds=4), 2)
+    program = compiled(two_chains(iterations=4), 2)
 
     def interrupt(k: int, position: int, run: Callable[[], None]) -> None:
         if k == stream:

@@ -39,13 +39,13 @@ class Delays:
         self.ran.append((stream, position))
 
 
-def two_chains(rounds: int = 3, size: int = 64) -> Graph:
+def two_chains(iterations: int = 3, size: int = 64) -> Graph:
     """Two independent chains of products, joined at the end."""
     b = GraphBuilder("two_chains")
     x, y = b.input((size, size), "float64"), b.input((size, size), "float64")
 
     def chain(z: Symbol) -> Symbol:
-        for _ in range(rounds):
+        for _ in range(iterations):
             z = b.add("tanh", b.add("dot", z, z, contract=((1,), (0,))))
         return z
 

@@ -19,7 +19,7 @@ from nnc.array import as_value
 from nnc.commands.constants import iota
 from nnc.commands.elementwise import convert, equal, select
 from nnc.commands.index import dynamic_slice
-from nnc.commands.loop import ROUND
+from nnc.commands.loop import ITERATION
 from nnc.commands.reduce import argmax
 from nnc.commands.rules import Tangents, Value, may_raise, zeros
 from nnc.commands.shape import broadcast_to, transpose
@@ -77,7 +77,7 @@ class Linearization:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class Iteration:
     """An iteration's function and the parts of its inputs and outputs.
 
     `run(*inputs)` yields the first results (a condition), carried values, rows. `mark()` gives the node count at the test.
@@ -96,7 +96,7 @@ class Round:
         return len(self.specs) - 1 - self.xs - self.carries
 
 
-def moving_carries(part: Round, xs: Flags, carries: Flags, captured: Flags) -> tuple[Flags, Flags]:
+def moving_carries(part: Iteration, xs: Flags, carries: Flags, captured: Flags) -> tuple[Flags, Flags]:
     """Returns which carried values and rows get tangents in some iteration: the least fixed point."""
     while True:
         active = (False, *xs, *carries, *captured)
@@ -114,7 +114,7 @@ def moving_carries(part: Round, xs: Flags, carries: Flags, captured: Flags) -> t
         carries = following
 
 
-def linearize_round(part: Round, xs: Flags, carries: Flags, captured: Flags) -> Linearization:
+def linearize_iteration(part: Iteration, xs: Flags, carries: Flags, captured: Flags) -> Linearization:
     """Linearises an iteration in the inputs that are marked."""
     moving = Moving(xs, *moving_carries(part, xs, carries, captured), captured)
     box: list[tuple[int, Flags, Graph]] = []
@@ -130,7 +130,7 @@ def linearize_round(part: Round, xs: Flags, carries: Flags, captured: Flags) -> 
         box.append((part.mark(), linear.nonzero[part.first :], graph.update(inputs=inputs)))
         return [*outputs, *(v for _, v in residuals)]
 
-    staged = stage(run, part.specs, name="round")
+    staged = stage(run, part.specs, name="iteration")
     before, nonzero, linear = box[0]
     count = part.first + len(nonzero)
     residuals = staged.graph.outputs[count:]
@@ -170,7 +170,7 @@ class Moving:
 @dataclass(frozen=True, slots=True)
 class _Sources:
     """The sources of the linear part's residuals: kept rows, sequences read again (by position), or `compute`, a graph of the
-    round's number and the captured values `shared` (by position) that yields `fixed`.
+    iteration's number and the captured values `shared` (by position) that yields `fixed`.
     """
 
     kept: tuple[Symbol, ...]
@@ -180,7 +180,7 @@ class _Sources:
     compute: Graph
 
 
-def _sort(part: Round, forward: Graph, residuals: tuple[Symbol, ...]) -> _Sources:
+def _sort(part: Iteration, forward: Graph, residuals: tuple[Symbol, ...]) -> _Sources:
     inputs = forward.inputs
     elements, held = inputs[1 : 1 + part.xs], inputs[1 + part.xs + part.carries :]
     varying = set(inputs[1 : 1 + part.xs + part.carries])
@@ -201,7 +201,7 @@ def _sort(part: Round, forward: Graph, residuals: tuple[Symbol, ...]) -> _Source
 
 
 def _linear_body(
-    part: Round,
+    part: Iteration,
     forward: Graph,
     sources: _Sources,
     residuals: tuple[Symbol, ...],
@@ -230,11 +230,11 @@ def _linear_body(
     specs = [s.spec for s in sources.kept] + [elements[i].spec for i in sources.again]
     specs += [*compress((s.spec for s in elements), moving.xs), *carried, *(held[i].spec for i in sources.shared)]
     specs += compress((s.spec for s in held[: part.captures]), moving.captured)
-    return stage(run, [ROUND, *specs], name="linear round")
+    return stage(run, [ITERATION, *specs], name="linear iteration")
 
 
 def _captures_as_shared(body: Staged, tangents: int) -> Graph:
-    """The linear round with its captured values among the shared inputs, before the tangents of captured values."""
+    """The linear iteration with its captured values among the shared inputs, before the tangents of captured values."""
     explicit, hidden = body.graph.inputs[: body.num_explicit], body.graph.inputs[body.num_explicit :]
     at = len(explicit) - tangents
     return body.graph.update(inputs=(*explicit[:at], *hidden, *explicit[at:]))

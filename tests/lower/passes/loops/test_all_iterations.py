@@ -137,10 +137,10 @@ def test_under_a_budget_of_memory_loops_keep_their_products_and_sums() -> None:
     assert after.nodes == before.nodes
 
 
-@pytest.mark.parametrize(("rounds", "stays"), [(2, False), (40, True)])
-def test_rows_of_all_rounds_take_at_most_a_few_times_the_memory_of_the_loop(rounds: int, stays: bool) -> None:
-    """Each number of a sequence becomes a hundred, so the products of many rounds take much more than the weights."""
-    x, wide = RNG.normal(size=(rounds, 1, 1)), RNG.normal(size=(1, 100))
+@pytest.mark.parametrize(("iterations", "stays"), [(2, False), (40, True)])
+def test_rows_of_all_iterations_take_at_most_a_few_times_the_memory_of_the_loop(iterations: int, stays: bool) -> None:
+    """Each number of a sequence becomes a hundred, so the products of many iterations take much more than the weights."""
+    x, wide = RNG.normal(size=(iterations, 1, 1)), RNG.normal(size=(1, 100))
 
     def f(x: Any, wide: Any) -> Any:
         return nnc.scan(lambda c, x: (nnp.tanh(x @ wide + c).sum(), None), nnp.zeros((), "float64"), x)[0]
@@ -151,8 +151,8 @@ def test_rows_of_all_rounds_take_at_most_a_few_times_the_memory_of_the_loop(roun
 
 
 @given(graphs(), st.integers(0, 3))
-def test_random_loops_keep_their_values(graph: Graph, rounds: int) -> None:
+def test_random_loops_keep_their_values(graph: Graph, iterations: int) -> None:
     after = run_passes(graph, ("dce", "cse", "licm", "dce", *PASSES), Options(), verify=True)
-    inputs = arguments(graph, rounds)
+    inputs = arguments(graph, iterations)
     for x, y in zip(evaluate(graph, inputs), evaluate(after, inputs), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9)

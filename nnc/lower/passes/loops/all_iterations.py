@@ -21,7 +21,7 @@ from nnc.graph.graph import NDArray
 from nnc.options import Options
 from nnc.source import SourceLine
 
-ROUNDS = 2  # a loop of fewer is left alone
+LEAST_ITERATIONS = 2  # a loop of fewer is left alone
 _GROWTH = 2  # times the bytes that a loop reads and yields may be added for rows of all iterations
 _ROWS = 64  # a product with so many rows, or a sum over so many, gains little in one piece (measured: 1 row 4x, 16 rows a third)
 
@@ -32,7 +32,7 @@ def known_length(loop: Loop) -> int:
     return loop.length
 
 
-class AllRounds:
+class AllIterations:
     """Copies of nodes of an iteration, for all iterations at once, on symbols of the graph around the loop.
 
     Args:
@@ -42,7 +42,7 @@ class AllRounds:
 
     def __init__(self, loop: Loop, tensors: Mapping[Symbol, Symbol]) -> None:
         self.length = known_length(loop)
-        self.builder = GraphBuilder("all rounds")
+        self.builder = GraphBuilder("all iterations")
         self._constants = loop.graphs[0].constants
         self._values: dict[Symbol, tuple[Any, bool]] = {inner: (outer, True) for inner, outer in tensors.items()}
         self._values.update((x.inner[0], (x.operand, False)) for x in loop.captured)
@@ -148,9 +148,9 @@ class KnownRows:
         rows = [*symbols, *(x.inner[0] for x in self.added)]
         return fits(self.loop, known_length(self.loop) * total_bytes(rows), options)
 
-    def all_rounds(self) -> AllRounds:
+    def all_iterations(self) -> AllIterations:
         """Copies of nodes on the tensors that are known."""
-        return AllRounds(self.loop, self.tensors)
+        return AllIterations(self.loop, self.tensors)
 
 
 def may_stack(node: Node) -> bool:
