@@ -119,8 +119,9 @@ def specialised(operands: int) -> Callable[[F], F]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
-                context = get_context()
+                context, device = get_context(), None
                 if context is not AT_REST:
+                    device = context.device
                     if context.staging is not None:
                         return _LAYERS.record(function, False, args, kwargs)
                     if context.modes and observes_commands(context):
@@ -171,7 +172,7 @@ def specialised(operands: int) -> Callable[[F], F]:
                         return function(*args, **kwargs)
                 if table.version != REGISTRY.version:
                     known = None
-                if context is not AT_REST and context.device not in (None, owner):
+                if device is not None and device != owner:
                     with where_arguments_are(args, kwargs):
                         return function(*args, **kwargs)
                 if known is None and owner is not None and owner.specialises_at_once and table.is_due(form, 0):
