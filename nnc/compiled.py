@@ -15,7 +15,7 @@ from nnc.bounded import BoundedCache
 from nnc.commands.promotion import promotion_watch
 from nnc.context import AT_REST, get_context
 from nnc.devices import CPU, find_device
-from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, check_count, user_error
 from nnc.executable import Executable, Lowered, Run, prefetching
 from nnc.fork import new_rlock
 from nnc.lower.program.background import deferring
@@ -137,10 +137,8 @@ def compile(
             raise user_error(
                 ArgumentTypeError, "nnc.compile", f"{name} is {value!r}.", fix=f"pass {name}=True or False."
             )
-    if max_traces is not None and (not isinstance(max_traces, int) or max_traces < 1):
-        raise user_error(
-            ArgumentError, "nnc.compile", f"max_traces is {max_traces!r}.", fix="give a number of 1 or more."
-        )
+    if max_traces is not None:
+        check_count("nnc.compile", "max_traces", max_traces, "give a number of 1 or more.")
     options = Options.from_environment().update(
         device=place or CPU,
         streams=streams,

@@ -6,7 +6,7 @@ activity of nnc and the fix. `InternalError` means a bug in nnc.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from nnc.context import get_context, set_context
@@ -411,6 +411,48 @@ def user_error(
     if fix:
         lines.append(f"Fix: {fix}")
     return kind("\n".join(lines))
+
+
+def check_choice(where: str, name: str, value: Any, choices: Iterable[Any]) -> None:
+    """Raises unless a value is one of a few.
+
+    Args:
+        where: the function the user called.
+        name: of its argument.
+        value: of the argument.
+        choices: all values that it may have.
+
+    Raises:
+        ArgumentError: it is none of them.
+
+    Example:
+        >>> check_choice("resize", "method", "linear", ("linear", "nearest"))
+    """
+    known = list(choices)
+    if value not in known:
+        *others, last = [f'"{each}"' if isinstance(each, str) else repr(each) for each in known]
+        words = f"{', '.join(others)} or {last}" if others else last
+        raise user_error(ArgumentError, where, f"{name} is {value!r}.", fix=f"use {words}.")
+
+
+def check_count(where: str, name: str, value: Any, fix: str, least: int = 1) -> None:
+    """Raises unless a value is a Python int that is large enough.
+
+    Args:
+        where: the function the user called.
+        name: of its argument.
+        value: of the argument.
+        fix: the remedy, a sentence.
+        least: the smallest number that it may be.
+
+    Raises:
+        ArgumentError: it is not.
+
+    Example:
+        >>> check_count("sort", "k", 3, "give k=1.")
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise user_error(ArgumentError, where, f"{name} is {value!r}; it must be an int of at least {least}.", fix=fix)
 
 
 def word_anew(run: Callable[[], Any], source: SourceLine | None) -> None:

@@ -18,25 +18,25 @@ import pytest
 T = TypeVar("T")
 ROOT = Path(__file__).parents[1]
 
-SLOW = 3  # of tests marked `slow`, one in so many runs
+SLOW = 4  # of tests marked `slow`, one in so many runs
 PARTS = {  # of the cases of each test function below a path, one in so many runs, and at least one
-    "tests/backends": 6,
+    "tests/backends": 8,
     "tests/clients": 2,
-    "tests/commands": 4,
-    "tests/devices": 10,
+    "tests/commands": 6,
+    "tests/devices": 14,
     "tests/devices/test_commands_on_": 20,
     "tests/devices/test_suites_on_sim": 40,
     "tests/examples": 3,
     "tests/graph": 3,
-    "tests/lower": 6,
-    "tests/nn": 4,
-    "tests/numpy": 4,
-    "tests/optim": 4,
-    "tests/programs": 4,
-    "tests/random": 4,
-    "tests/scipy": 6,
+    "tests/lower": 8,
+    "tests/nn": 6,
+    "tests/numpy": 6,
+    "tests/optim": 6,
+    "tests/programs": 5,
+    "tests/random": 5,
+    "tests/scipy": 8,
     "tests/site": 3,
-    "tests/trace": 4,
+    "tests/trace": 6,
 }
 
 

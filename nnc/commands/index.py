@@ -22,7 +22,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands.constants import full, iota
 from nnc.commands.elementwise import add, convert, equal, maximum, minimum, mul, reciprocal, select
-from nnc.commands.modes import GATHER_MODES, SCATTER_MODES, SLICE_MODES, check_mode, is_strict
+from nnc.commands.modes import GATHER_MODES, SCATTER_MODES, SLICE_MODES, is_strict
 from nnc.commands.reduce import expand
 from nnc.commands.rules import (
     Derivative,
@@ -37,7 +37,7 @@ from nnc.commands.rules import (
     zeros,
 )
 from nnc.commands.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
-from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
+from nnc.errors import OutOfBoundsError, ShapeError, check_choice, user_error
 from nnc.graph import TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
 
@@ -62,7 +62,7 @@ def _check_indices(
     """Checks the common operands of gather and scatter; returns B + I + rest, the shape of the elements that are read or
     written.
     """
-    check_mode(where, mode, modes)
+    check_choice(where, "mode", mode, modes)
     check_axes(where, axes, x.ndim)
     if not indices or len(indices) != len(axes) or not 0 <= batch <= min((*axes, *(i.ndim for i in indices))):
         raise user_error(
@@ -259,10 +259,7 @@ def _scatter_infer(
     op: str,
     unique: bool = False,
 ) -> TensorSpec:
-    if op not in ("set", *_UFUNCS):
-        raise user_error(
-            ArgumentError, "scatter", f"op={op!r} is unknown.", fix="use 'set', 'add', 'mul', 'min' or 'max'."
-        )
+    check_choice("scatter", "op", op, ("set", *_UFUNCS))
     shape = _check_indices("scatter", x, indices, axes, batch, mode, SCATTER_MODES)
     check_same_dtype("scatter", (x, updates))
     if op in ("min", "max"):
@@ -432,7 +429,7 @@ scatter = register(
 
 
 def _check_starts(where: str, x: TensorSpec, starts: Sequence[TensorSpec], sizes: Shape, mode: str) -> None:
-    check_mode(where, mode, SLICE_MODES)
+    check_choice(where, "mode", mode, SLICE_MODES)
     if len(starts) != x.ndim or len(sizes) != x.ndim or any(start.shape for start in starts):
         raise user_error(
             ShapeError, where, f"{len(starts)} starts and {len(sizes)} sizes for {x.ndim} axes.",

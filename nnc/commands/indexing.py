@@ -14,17 +14,17 @@ from nnc.commands.index import dynamic_slice as dynamic_slice_command
 from nnc.commands.index import dynamic_update_slice as dynamic_update_slice_command
 from nnc.commands.index import expand_last, gather, move_axis, scatter
 from nnc.commands.index_plan import Picked, Plan, bad_type, from_front, make_plan, read_entry
-from nnc.commands.modes import GATHER_MODES, SCATTER_MODES, SLICE_MODES, check_mode
+from nnc.commands.modes import GATHER_MODES, SCATTER_MODES, SLICE_MODES
 from nnc.commands.promote import Operand, as_operand, astype, broadcast_to_shape, dtype_of, is_weak
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import flip, reshape, slice_, transpose
 from nnc.errors import (
-    ArgumentError,
     ArgumentTypeError,
     DTypeError,
     IndexingError,
     OutOfBoundsError,
     ShapeError,
+    check_choice,
     user_error,
 )
 from nnc.graph import TensorSpec, spec_of
@@ -57,7 +57,7 @@ def getitem(x: Value, index: Any, mode: str = "error") -> Value:
         IndexingError: too many indices, floats, a mask of another size.
         TraceError: a mask or slice bound is traced.
     """
-    check_mode("getitem", mode, GATHER_MODES)
+    check_choice("getitem", "mode", mode, GATHER_MODES)
     plan = make_plan(spec_of(x), index, mode, "getitem")
     view = _read_view(x, plan)
     if not plan.arrays:
@@ -151,11 +151,8 @@ def set_at(
         DTypeError: the values do not fit into the dtype of x. Otherwise as `getitem`.
     """
     where = f"x.at[...].{_METHODS.get(op, op)}"
-    if op not in _COMBINE:
-        raise user_error(
-            ArgumentError, where, f"op={op!r} is unknown.", fix=f"use one of {', '.join(map(repr, _COMBINE))}."
-        )
-    check_mode(where, mode, SCATTER_MODES)
+    check_choice(where, "op", op, _COMBINE)
+    check_choice(where, "mode", mode, SCATTER_MODES)
     news = fit_values(x, values, where)
     masked = _masked(x, index, news)
     if masked is not None:
@@ -247,7 +244,7 @@ def take(x: Any, indices: Any, axis: int | None = None, mode: str = "error") -> 
         x, axis = reshape(x, shape=(spec_of(x).size,)), 0
     axis = check_axis("take", axis, spec_of(x).ndim)
     index = integer_indices(indices, "take")
-    check_mode("take", mode, GATHER_MODES)
+    check_choice("take", "mode", mode, GATHER_MODES)
     return getitem(x, (slice(None),) * axis + (index,), mode)
 
 
@@ -287,7 +284,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1, mode: str = "er
     x = _array(x, "take_along_axis")
     if axis is None:
         x, axis = reshape(x, shape=(spec_of(x).size,)), 0
-    check_mode("take_along_axis", mode, GATHER_MODES)
+    check_choice("take_along_axis", "mode", mode, GATHER_MODES)
     index, axis = _along_axis(x, indices, axis, mode, "take_along_axis")
     outer = _outer_shape("take_along_axis", axis, x=x, indices=index)
     x = _last(broadcast_to_shape(x, _put(outer, axis, np.shape(x)[axis])), axis)
@@ -310,7 +307,7 @@ def put_along_axis(
     shape = spec_of(x).shape
     if axis is None:
         return reshape(put_along_axis(reshape(x, shape=(spec_of(x).size,)), indices, values, 0, mode, op), shape=shape)
-    check_mode(where, mode, SCATTER_MODES)
+    check_choice(where, "mode", mode, SCATTER_MODES)
     index, axis = _along_axis(x, indices, axis, mode, where)
     outer = _put(shape, axis, 1)
     if _outer_shape(where, axis, x=x, indices=index) != outer:
@@ -349,7 +346,7 @@ def dynamic_slice(x: ArrayLike, starts: ArrayLike, sizes: Sequence[int], *, mode
     """
     where = "dynamic_slice"
     x = _array(x, where)
-    check_mode(where, mode, SLICE_MODES)
+    check_choice(where, "mode", mode, SLICE_MODES)
     box = _box_sizes(sizes, spec_of(x), where)
     return dynamic_slice_command(x, *_read_starts(starts, spec_of(x), box, mode, where), sizes=box, mode=mode)
 
@@ -374,7 +371,7 @@ def dynamic_update_slice(x: ArrayLike, update: ArrayLike, starts: ArrayLike, *, 
     """
     where = "dynamic_update_slice"
     x = _array(x, where)
-    check_mode(where, mode, SLICE_MODES)
+    check_choice(where, "mode", mode, SLICE_MODES)
     news = fit_values(x, _array(update, where), where)
     box = _box_sizes(np.shape(news), spec_of(x), where)
     return dynamic_update_slice_command(x, news, *_read_starts(starts, spec_of(x), box, mode, where), mode=mode)

@@ -17,7 +17,6 @@ from nnc import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.index import gather
-from nnc.commands.modes import check_mode
 from nnc.commands.reduce import expand, reduce_max, reduce_sum
 from nnc.commands.rules import (
     Derivative,
@@ -31,7 +30,7 @@ from nnc.commands.rules import (
     expansion,
     lead,
 )
-from nnc.errors import ShapeError, user_error
+from nnc.errors import ShapeError, check_choice, user_error
 from nnc.graph import TensorSpec, infer, reference, register
 
 Axes = tuple[int, ...]
@@ -151,7 +150,7 @@ def _gather_params(x: Any, mode: str) -> dict[str, Any]:
 def _pick_infer(x: TensorSpec, index: TensorSpec, *, mode: str) -> TensorSpec:
     check_dtype("pick_log_softmax", x, *ew.FLOAT)
     check_axes("pick_log_softmax", (-1,), x.ndim)
-    check_mode("pick_log_softmax", mode, PICK_MODES)
+    check_choice("pick_log_softmax", "mode", mode, PICK_MODES)
     if index.ndim != x.ndim:
         raise user_error(
             ShapeError, "pick_log_softmax", f"the index has {index.ndim} axes, x has {x.ndim}.",

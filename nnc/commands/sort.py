@@ -13,7 +13,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands.index import gather, move_axis
 from nnc.commands.rules import Derivative, Tangents, Value, batch_with, behind_batch, check_axis, lead
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ShapeError, check_choice, user_error
 from nnc.graph import TensorSpec, check_same_dtype, register
 
 NDArray = np.ndarray[Any, Any]
@@ -115,8 +115,7 @@ top_k = register(
 def _searchsorted_infer(steps: TensorSpec, values: TensorSpec, *, side: str) -> TensorSpec:
     """Sorted rows B + (n,) and values B + S give the place, B + S, where each value would be inserted in its row."""
     check_same_dtype("searchsorted", (steps, values))
-    if side not in ("left", "right"):
-        raise user_error(ArgumentError, "searchsorted", f"side={side!r} is unknown.", fix="use 'left' or 'right'.")
+    check_choice("searchsorted", "side", side, ("left", "right"))
     if not steps.ndim or values.shape[: steps.ndim - 1] != steps.shape[:-1]:
         raise user_error(
             ShapeError, "searchsorted", f"sorted rows of shape {steps.shape} do not fit values of shape {values.shape}.",

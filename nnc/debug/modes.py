@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nnc.commands.promotion import WATCHED, PromotionWatch
 from nnc.context import ContextChange, get_context, set_context, with_mode
-from nnc.errors import ArgumentError, user_error
+from nnc.errors import check_choice
 from nnc.random.reuse import KeyLedger
 
 
@@ -82,10 +82,7 @@ def promotion(action: str = "warn") -> ContextChange:
         nnc.errors.DTypeError: mul: operands of fewer bits meet float64, so the result is float64...
         ...
     """
-    if action not in ("warn", "error"):
-        raise user_error(
-            ArgumentError, "nnc.debug.promotion", f"there is no action {action!r}.", fix='pass "warn" or "error".'
-        )
+    check_choice("nnc.debug.promotion", "action", action, ("warn", "error"))
     others = {mode for mode in get_context().modes if not isinstance(mode, PromotionWatch)}
     return set_context(modes=frozenset({*others, PromotionWatch(action), WATCHED}))
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from nnc.context import ContextChange, with_mode
 from nnc.device_array import ERROR, WARN, TransferWarning
-from nnc.errors import ArgumentError, user_error
+from nnc.errors import check_choice
 
 __all__ = ["TransferWarning", "transfers"]
 
@@ -35,6 +35,5 @@ def transfers(action: Literal["warn", "error"]) -> ContextChange:
         nnc.errors.DeviceError: transfer: 12 bytes (float32[3]) are copied from the host to sim:0.
         ...
     """
-    if action not in ("warn", "error"):
-        raise user_error(ArgumentError, "nnc.debug.transfers", f"action is {action!r}.", fix='pass "warn" or "error".')
+    check_choice("nnc.debug.transfers", "action", action, ("warn", "error"))
     return with_mode(WARN if action == "warn" else ERROR)

@@ -9,7 +9,7 @@ import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.promote import astype, dtype_of, promote
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ShapeError, check_choice, user_error
 from nnc.graph import spec_of
 
 Reduction = Literal["mean", "sum", "none"]
@@ -54,10 +54,7 @@ def reduce_terms(
     Raises:
         ArgumentError: there is no such reduction.
     """
-    if reduction not in ("mean", "sum", "none"):
-        raise user_error(
-            ArgumentError, where, f"reduction={reduction!r} is unknown.", fix='use "mean", "sum" or "none".'
-        )
+    check_choice(where, "reduction", reduction, ("mean", "sum", "none"))
     if reduction == "none":
         return nnp.astype(terms, dtype)
     if reduction == "sum":

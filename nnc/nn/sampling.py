@@ -10,7 +10,7 @@ import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.promote import promote
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.graph import spec_of
 from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
@@ -54,11 +54,8 @@ def grid_sample(
         >>> grid_sample(image, np.array([[[[0.0, 0.0], [-0.5, 0.5]]]], np.float32))
         Array([[[[2.5, 3. ]]]], dtype=float32)
     """
-    for name, value, known in (("mode", mode, MODES), ("padding_mode", padding_mode, PADDING_MODES)):
-        if value not in known:
-            raise user_error(
-                ArgumentError, WHERE, f"{name}={value!r} is unknown.", fix=f"use {', '.join(map(repr, known))}."
-            )
+    check_choice(WHERE, "mode", mode, MODES)
+    check_choice(WHERE, "padding_mode", padding_mode, PADDING_MODES)
     x, grid = (nnp.asarray(promote(value, where=WHERE, to=dtypes.to_float)[0]) for value in (x, grid))
     _check_shapes(x, grid, mode)
     wide = dtypes.accumulator(nnp.result_type(x.dtype, grid.dtype))

@@ -11,7 +11,7 @@ from nnc.commands.indexing import take_along_axis
 from nnc.commands.linalg import adjoint, keep
 from nnc.commands.promote import broadcast_to_shape
 from nnc.commands.sort import argsort
-from nnc.errors import ArgumentError, user_error
+from nnc.errors import ArgumentError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.systems import to_matrix
 from nnc.spelling import spelled
@@ -128,8 +128,7 @@ def qr(x: ArrayLike, /, mode: str = "reduced") -> Any:
         >>> q.shape, r.shape
         ((3, 2), (2, 2))
     """
-    if mode not in ("reduced", "complete", "r"):
-        raise user_error(ArgumentError, "qr", f"mode is {mode!r}.", fix='use "reduced", "complete" or "r".')
+    check_choice("qr", "mode", mode, ("reduced", "complete", "r"))
     result = QRResult(*factor.qr(to_matrix("qr", x, square=False), full_matrices=mode == "complete"))
     return result.R if mode == "r" else result
 

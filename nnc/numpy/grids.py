@@ -11,7 +11,7 @@ from nnc import dtypes
 from nnc.array import Array, as_value
 from nnc.commands import constants
 from nnc.commands.promote import broadcast_to_shape, to_dtype
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.numpy.creation import arange, linspace
 from nnc.numpy.joining import concatenate, stack
 from nnc.numpy.manipulation import reshape
@@ -39,8 +39,7 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy", sparse: bool = False) -> 
         >>> [g.shape for g in meshgrid(np.ones(2), np.ones(3))]
         [(3, 2), (3, 2)]
     """
-    if indexing not in ("xy", "ij"):
-        raise user_error(ArgumentError, "meshgrid", f"indexing is {indexing!r}.", fix='use "xy" or "ij".')
+    check_choice("meshgrid", "indexing", indexing, ("xy", "ij"))
     values = [to_value(x, "meshgrid", f"array {i}") for i, x in enumerate(arrays)]
     for i, x in enumerate(values):
         if x.spec.ndim > 1:

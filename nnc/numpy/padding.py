@@ -9,7 +9,7 @@ from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype, broadcast_to_shape
 from nnc.commands.shape import slice_axis
-from nnc.errors import ArgumentError, user_error
+from nnc.errors import ArgumentError, check_choice, user_error
 from nnc.graph.specialise import specialised
 from nnc.numpy import reductions as red
 from nnc.numpy import repetition
@@ -65,8 +65,7 @@ def pad(
     if mode not in (*PAD_MODES, *STATISTICS, "linear_ramp"):
         modes = ", ".join((*PAD_MODES, *STATISTICS, "linear_ramp"))
         raise user_error(ArgumentError, "pad", f"there is no mode {mode!r}.", fix=f"use one of {modes}.")
-    if reflect_type not in ("even", "odd"):
-        raise user_error(ArgumentError, "pad", f"reflect_type is {reflect_type!r}.", fix='use "even" or "odd".')
+    check_choice("pad", "reflect_type", reflect_type, ("even", "odd"))
     mirrored = mode in ("reflect", "symmetric") and reflect_type == "odd"
     if mode in PAD_MODES and not mirrored:
         return repetition.pad(x, pad_width, mode, constant_values=constant_values)

@@ -15,7 +15,7 @@ from nnc.commands import parts as commands
 from nnc.commands.elementwise import FLOAT, INTEGER
 from nnc.commands.promote import astype, broadcast, promote
 from nnc.commands.rules import check_dtype
-from nnc.errors import ArgumentError, DTypeError, user_error
+from nnc.errors import DTypeError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import moveaxis
 from nnc.numpy.operands import ravel_for, static_int, to_axis, to_value
@@ -160,8 +160,7 @@ _ORDERS = ("big", "little")
 
 def _weights(bitorder: str, where: str) -> np.ndarray[Any, Any]:
     """The shift of the bit at each place of a byte."""
-    if bitorder not in _ORDERS:
-        raise user_error(ArgumentError, where, f"bitorder is {bitorder!r}.", fix='use "big" or "little".')
+    check_choice(where, "bitorder", bitorder, _ORDERS)
     shifts = np.arange(8, dtype=np.uint8)
     return shifts if bitorder == "little" else shifts[::-1].copy()
 

@@ -16,7 +16,7 @@ from nnc.commands.elementwise import NUMERIC
 from nnc.commands.promote import promote
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import slice_axis
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import flip, moveaxis, ravel
@@ -50,8 +50,7 @@ def _vectors(where: str, x: Any, y: Any) -> list[Array]:
 
 def _slide(where: str, x: Array, weights: Array, mode: str) -> Array:
     """Sums of products of `weights` with the part of `x` below them; x is the longer one."""
-    if mode not in _MODES:
-        raise user_error(ArgumentError, where, f"mode is {mode!r}.", fix=f"use one of {', '.join(map(repr, _MODES))}.")
+    check_choice(where, "mode", mode, _MODES)
     n = weights.spec.size
     low, high = {"full": (n - 1, n - 1), "same": (n // 2, (n - 1) // 2), "valid": (0, 0)}[mode]
     rows, kernel = x.reshape(1, 1, x.spec.size), weights.reshape(1, 1, n)
@@ -128,8 +127,7 @@ def gradient(f: ArrayLike, *varargs: Any, axis: Axis = None, edge_order: int = 1
             ArgumentError, "gradient", f"{len(spacings)} distances go with {len(axes)} axes.", operands={"f": f.spec},
             fix="give one number for all axes, or one number or vector for each.",
         )  # fmt: skip
-    if edge_order not in (1, 2):
-        raise user_error(ArgumentError, "gradient", f"edge_order is {edge_order!r}.", fix="use 1 or 2.")
+    check_choice("gradient", "edge_order", edge_order, (1, 2))
     slopes = tuple(_slope(f, at, spacing, edge_order) for at, spacing in zip(axes, spacings, strict=True))
     return slopes[0] if len(slopes) == 1 else slopes
 

@@ -13,7 +13,7 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import as_operand, astype, broadcast_to_shape, promote
 from nnc.commands.sort import sort
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as red
 from nnc.numpy.contractions import matmul
@@ -192,10 +192,7 @@ def _quantile(
 
     Places are float64, so that they are exact for long axes, too.
     """
-    if method not in METHODS:
-        raise user_error(
-            ArgumentError, name, f"there is no method {method!r}.", fix=f"use one of {', '.join(METHODS)}."
-        )
+    check_choice(name, "method", method, METHODS)
     (x,) = promote(x, where=name, to=dtypes.to_float)
     x = to_value(x, name)
     if not dtypes.is_float(x.spec.dtype):

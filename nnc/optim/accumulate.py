@@ -9,8 +9,8 @@ import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
-from nnc.errors import ArgumentTypeError, shorten, user_error
-from nnc.optim.arguments import Scalar, check_count, check_scalar, check_state
+from nnc.errors import ArgumentTypeError, check_count, shorten, user_error
+from nnc.optim.arguments import Scalar, check_scalar, check_state
 from nnc.optim.base import (
     GradientTransformation,
     check_transformation,

@@ -49,12 +49,6 @@ def check_scalar(
         )
 
 
-def check_count(where: str, name: str, value: Any, fix: str, least: int = 1) -> None:
-    """Raises unless `value` is a Python int of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise user_error(ArgumentError, where, f"{name} is {value!r}; it must be an int of at least {least}.", fix=fix)
-
-
 def check_rate(where: str, learning_rate: Any) -> None:
     """Raises unless `learning_rate` is a scalar or a schedule."""
     if not callable(learning_rate):

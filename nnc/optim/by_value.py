@@ -10,7 +10,7 @@ import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
-from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, check_choice, user_error
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state
 from nnc.optim.base import (
     EmptyState,
@@ -90,10 +90,7 @@ def scale_by_polyak(
     check_scalar(where, "f_min", f_min, low=-np.inf)
     check_scalar(where, "max_learning_rate", max_learning_rate)
     check_scalar(where, "eps", eps)
-    if variant not in ("sps", "sps+"):
-        raise user_error(
-            ArgumentError, where, f"variant is {variant!r}, it must be 'sps' or 'sps+'.", fix="choose one of them."
-        )
+    check_choice(where, "variant", variant, ("sps", "sps+"))
 
     def update_fn(updates: Any, state: Any, params: Any = None, *, value: Any = None, **extra: Any) -> tuple[Any, Any]:
         check_state(where, state, EmptyState)

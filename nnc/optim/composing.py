@@ -9,8 +9,8 @@ import nnc.numpy as nnp
 from nnc import tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, ArgumentTypeError, shorten, user_error
-from nnc.optim.arguments import Mask, check_count, check_state, mask_leaves
+from nnc.errors import ArgumentError, ArgumentTypeError, check_count, shorten, user_error
+from nnc.optim.arguments import Mask, check_state, mask_leaves
 from nnc.optim.base import (
     EmptyState,
     GradientTransformation,

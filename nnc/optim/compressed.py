@@ -11,7 +11,7 @@ from nnc.array import as_value
 from nnc.backends.mpi.world import world
 from nnc.commands.collective import all_gather_same, psum_scatter
 from nnc.commands.shape import reshape
-from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, check_count, user_error
 from nnc.graph import spec_of
 from nnc.optim.arguments import is_trainable
 from nnc.optim.base import GradientTransformation, check_transformation, extended, run_update
@@ -72,10 +72,7 @@ def compressed(
     check_axis_name(_WHERE, axis_name)
     sent_in = _check_sizes(dtype, fraction)
     count = _number_of_processes() if places is None else places
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise user_error(
-            ArgumentError, _WHERE, f"places is {count!r}.", fix="pass the number of places along the axis, an int of at least 1."
-        )  # fmt: skip
+    check_count(_WHERE, "places", count, "pass the number of places along the axis.")
 
     def init(params: Any) -> Any:
         inner = optimizer.init(params)

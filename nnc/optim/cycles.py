@@ -9,7 +9,7 @@ from typing import Any, Literal
 import nnc.numpy as nnp
 from nnc.array import Array
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, user_error
+from nnc.errors import check_choice
 from nnc.optim.arguments import Scalar, check_scalar
 from nnc.optim.schedules import (
     RATE,
@@ -46,10 +46,7 @@ def piecewise_interpolate_schedule(
         [1.0, 1.5, 2.0, 1.5, 1.0, 1.0]
     """
     where = "piecewise_interpolate_schedule"
-    if interpolate_type not in ("linear", "cosine"):
-        raise user_error(
-            ArgumentError, where, f"interpolate_type is {interpolate_type!r}.", fix='choose "linear" or "cosine".'
-        )
+    check_choice(where, "interpolate_type", interpolate_type, ("linear", "cosine"))
     check_scalar(where, "init_value", init_value, low=-math.inf)
     for boundary, factor in (boundaries_and_scales or {}).items():
         check_steps(where, "a boundary", boundary, low=0)

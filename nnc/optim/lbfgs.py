@@ -10,7 +10,8 @@ import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype
-from nnc.optim.arguments import Scalar, check_count, check_params, check_rate, check_state
+from nnc.errors import check_count
+from nnc.optim.arguments import Scalar, check_params, check_rate, check_state
 from nnc.optim.base import GradientTransformation, chain, check_transformation, map_trainable
 from nnc.optim.linesearch import inner, ravel, scale_by_zoom_linesearch, unravel
 from nnc.optim.schedules import Schedule

@@ -10,9 +10,9 @@ from nnc.array import Array
 from nnc.commands.elementwise import FLOAT
 from nnc.commands.promote import promote
 from nnc.commands.rules import check_dtype
-from nnc.errors import ShapeError, user_error
+from nnc.errors import ShapeError, check_count, user_error
 from nnc.numpy.operands import to_value
-from nnc.optim.arguments import Scalar, check_count, check_scalar
+from nnc.optim.arguments import Scalar, check_scalar
 from nnc.spelling import spelled
 from nnc.trace.loops.control_flow import fori_loop
 from nnc.typing import ArrayLike

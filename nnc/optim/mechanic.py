@@ -9,7 +9,8 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
-from nnc.optim.arguments import Scalar, check_count, check_params, check_scalar, check_state
+from nnc.errors import check_count
+from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state
 from nnc.optim.base import (
     GradientTransformation,
     check_transformation,

@@ -13,7 +13,7 @@ from nnc import dtypes, tree
 from nnc.array import Array
 from nnc.commands.promote import astype
 from nnc.commands.rules import check_axis
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state, spread
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, stateless, widen
 from nnc.optim.clipping import norm
@@ -86,11 +86,7 @@ def orthogonalize_via_newton_schulz(
     """
     where = "orthogonalize_via_newton_schulz"
     rows = _checked_coefficients(where, ns_coeffs, ns_steps)
-    if preconditioning not in _PRECONDITIONINGS:
-        raise user_error(
-            ArgumentError, where, f"preconditioning={preconditioning!r} is unknown.",
-            fix=f"use one of {', '.join(map(repr, _PRECONDITIONINGS))}.",
-        )  # fmt: skip
+    check_choice(where, "preconditioning", preconditioning, _PRECONDITIONINGS)
     if dimension_numbers is not None:
         order, shape = _as_matrices(where, x, dimension_numbers)
         turned = nnp.transpose(x, order)
@@ -317,13 +313,8 @@ def muon(
                [-0. , -0.1]], dtype=float32)
     """
     check_rate("muon", learning_rate)
-    if isinstance(ns_coeffs, str) and ns_coeffs not in _PRESETS:
-        raise user_error(
-            ArgumentError,
-            "muon",
-            f"ns_coeffs={ns_coeffs!r} is unknown.",
-            fix=f"use one of {', '.join(map(repr, _PRESETS))}.",
-        )
+    if isinstance(ns_coeffs, str):
+        check_choice("muon", "ns_coeffs", ns_coeffs, _PRESETS)
     coefficients = _PRESETS[ns_coeffs] if isinstance(ns_coeffs, str) else ns_coeffs
 
     def matrices(numbers: MuonDimensionNumbers | None) -> GradientTransformation:

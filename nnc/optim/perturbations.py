@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import nnc.numpy as nnp
 from nnc import random, tree
 from nnc.array import Array
-from nnc.optim.arguments import Scalar, check_count, check_scalar
+from nnc.errors import check_count
+from nnc.optim.arguments import Scalar, check_scalar
 from nnc.optim.base import number
 from nnc.optim.tree_utils import tree_random_like
 from nnc.spelling import spelled

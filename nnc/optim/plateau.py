@@ -9,8 +9,8 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc.array import Array
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, user_error
-from nnc.optim.arguments import Scalar, check_count, check_scalar, check_state
+from nnc.errors import ArgumentError, check_count, user_error
+from nnc.optim.arguments import Scalar, check_scalar, check_state
 from nnc.optim.base import GradientTransformationExtraArgs, number
 from nnc.optim.by_value import loss_value
 from nnc.optim.precision import select_tree

@@ -20,8 +20,8 @@ import nnc.numpy as nnp
 from nnc import dtypes, tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, user_error
-from nnc.optim.arguments import Scalar, check_count, check_scalar, check_state, is_trainable
+from nnc.errors import ArgumentError, check_count, user_error
+from nnc.optim.arguments import Scalar, check_scalar, check_state, is_trainable
 from nnc.optim.base import (
     GradientTransformation,
     check_transformation,

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import nnc.numpy as nnp
 from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
-from nnc.errors import ArgumentTypeError, user_error
-from nnc.optim.arguments import check_count, check_params, check_state
+from nnc.errors import ArgumentTypeError, check_count, user_error
+from nnc.optim.arguments import check_params, check_state
 from nnc.optim.base import (
     GradientTransformation,
     GradientTransformationExtraArgs,

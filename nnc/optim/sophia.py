@@ -9,9 +9,9 @@ import nnc.numpy as nnp
 from nnc import random
 from nnc.array import Array
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentTypeError, shorten, user_error
+from nnc.errors import ArgumentTypeError, check_count, shorten, user_error
 from nnc.optim.adan import clip_sizes
-from nnc.optim.arguments import Mask, Scalar, check_count, check_params, check_rate, check_scalar, check_state
+from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state
 from nnc.optim.base import (
     GradientTransformation,
     GradientTransformationExtraArgs,

@@ -9,7 +9,7 @@ from nnc.commands import factor
 from nnc.commands.contract import matmul
 from nnc.commands.linalg import matrix_transpose
 from nnc.commands.promote import broadcast_to_shape, promote
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import diagonal
 from nnc.numpy.operands import static_int, to_shape, to_value
@@ -55,8 +55,7 @@ def multivariate_normal(
         (5, 2)
     """
     where = "nnc.random.multivariate_normal"
-    if method not in ("cholesky", "eigh", "svd"):
-        raise user_error(ArgumentError, where, f"method is {method!r}.", fix='use "cholesky", "eigh" or "svd".')
+    check_choice(where, "method", method, ("cholesky", "eigh", "svd"))
     mean, cov = (to_value(x, where) for x in promote(mean, cov, where=where, to=dtypes.to_float))
     dtype = float_dtype(mean.spec.dtype if dtype is None else dtype, where)
     if not mean.spec.ndim or cov.spec.ndim < 2 or cov.spec.shape[-2:] != (mean.spec.shape[-1],) * 2:

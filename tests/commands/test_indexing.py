@@ -205,7 +205,7 @@ def test_modes_set_the_value_read_out_of_range() -> None:
         np.testing.assert_array_equal(np.asarray(x.at[place].get(mode="fill")), [10, np.nan, 12, np.nan])
     assert np.isnan(float(x.at[7].get(mode="fill")))
     assert float(x.at[7].get(mode="clip")) == 12
-    with pytest.raises(ArgumentError, match="mode='clamp'"):
+    with pytest.raises(ArgumentError, match="mode is 'clamp'"):
         x.at[0].get(mode="clamp")
 
 

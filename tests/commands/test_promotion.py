@@ -113,5 +113,5 @@ def test_an_inner_block_takes_the_place_of_the_outer_one():
 
 
 def test_an_action_that_does_not_exist():
-    with pytest.raises(ArgumentError, match='pass "warn" or "error"'):
+    with pytest.raises(ArgumentError, match="action is .raise."):
         promotion("raise")

@@ -82,7 +82,7 @@ def test_wrong_arguments_are_refused() -> None:
         top_k(np.zeros(()), k=1)
     with pytest.raises(ShapeError, match="axis 1"):
         sort(np.zeros(3), axis=1, descending=False)
-    with pytest.raises(ArgumentError, match="side='middle'"):
+    with pytest.raises(ArgumentError, match="side is 'middle'"):
         searchsorted(np.zeros(3), np.zeros(2), side="middle")
     with pytest.raises(ShapeError, match="do not fit"):
         searchsorted(np.zeros((2, 3)), np.zeros(3), side="left")

@@ -88,7 +88,7 @@ def test_wrong_arguments_are_errors() -> None:
         nnc.pure_callback(simulate, "float32", X)
     with reports(ArgumentTypeError, "1.0, which has no shape", "nnc.ShapeDtypeStruct"):
         nnc.pure_callback(simulate, (SCALAR, 1.0), X)
-    with reports(ArgumentError, "vmap_method is 'vectorized'", "'broadcast_all'"):
+    with reports(ArgumentError, "vmap_method is 'vectorized'", '"broadcast_all"'):
         nnc.pure_callback(simulate, SCALAR, X, vmap_method="vectorized")
     with reports(ArgumentTypeError, "simulate", "signature"):
         nnc.pure_callback(simulate, SCALAR, X, X)

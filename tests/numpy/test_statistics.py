@@ -111,7 +111,7 @@ def test_a_quantile_lies_between_the_extremes(xs, q):
     ("call", "kind", "message"),
     [
         (lambda: nnp.quantile(X, 1.5), ArgumentError, "quantile: q lies outside"),
-        (lambda: nnp.quantile(X, 0.5, method="cubic"), ArgumentError, "quantile: there is no method"),
+        (lambda: nnp.quantile(X, 0.5, method="cubic"), ArgumentError, "quantile: method is 'cubic'"),
         (lambda: nnp.median(X[:0]), ShapeError, "median: it has no value"),
         (lambda: nnp.average(X, weights=[1, 2]), ShapeError, "average: the weights"),
         (lambda: nnp.cov(X), ShapeError, "cov: there are more than two axes"),

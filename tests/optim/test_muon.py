@@ -77,9 +77,9 @@ def test_mistakes_are_named() -> None:
         optim.orthogonalize_via_newton_schulz(x)
     with pytest.raises(ArgumentError, match="names an axis twice"):
         optim.orthogonalize_via_newton_schulz(x, dimension_numbers=optim.MuonDimensionNumbers((0, 1), -2))
-    with pytest.raises(ArgumentError, match="'max' is unknown"):
+    with pytest.raises(ArgumentError, match="is 'max'"):
         optim.orthogonalize_via_newton_schulz(x[0], preconditioning="max")
-    with pytest.raises(ArgumentError, match="'quick' is unknown"):
+    with pytest.raises(ArgumentError, match="is 'quick'"):
         optim.muon(0.1, ns_coeffs="quick")
     with pytest.raises(TreeError, match="muon_weight_dimension_numbers"):
         optim.muon(0.1, muon_weight_dimension_numbers={"w": None}).init({"v": nnp.ones((2, 2))})

@@ -11,7 +11,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array, as_value
 from nnc.commands.promote import promote
-from nnc.errors import ArgumentError, user_error
+from nnc.errors import ArgumentError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import fft
 from nnc.numpy.joining import concatenate, stack
@@ -105,10 +105,8 @@ def _transform(where: str, x: Array, kind: int, n: int | None, axis: int, norm: 
 
 
 def _read(where: str, x: Any, kind: Any, norm: Any) -> tuple[Array, str]:
-    if kind not in _TYPES:
-        raise user_error(ArgumentError, where, f"type is {kind!r}.", fix="use 1, 2, 3 or 4.")
-    if norm not in _NORMS:
-        raise user_error(ArgumentError, where, f"norm is {norm!r}.", fix='use "backward", "ortho" or "forward".')
+    check_choice(where, "type", kind, _TYPES)
+    check_choice(where, "norm", norm, _NORMS)
     (x,) = promote(x, where=where, to=lambda dtype: dtypes.accumulator(dtypes.to_float(dtype)))
     return to_value(x, where), _NORMS[norm]
 

@@ -12,7 +12,7 @@ from nnc.array import Array
 from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.commands.replay import check_strategy
 from nnc.compiled import compile as compile_
-from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError, check_choice, user_error
 from nnc.graph import TensorSpec
 from nnc.numpy import elementwise as el
 from nnc.numpy.creation import asarray
@@ -138,10 +138,7 @@ def _read(
     """The problem, the method, the beginning, the times of the result and the first step, all of one precision."""
     where = "solve_ivp"
     check_callable(fun, where)
-    if method not in METHODS:
-        raise user_error(
-            ArgumentError, where, f"method is {method!r}.", fix=f"use {', '.join(map(repr, METHODS))}."
-        )  # fmt: skip
+    check_choice(where, "method", method, METHODS)
     if args is not None and not isinstance(args, (tuple, list)):
         raise user_error(ArgumentTypeError, where, f"args is {args!r}.", fix="pass a tuple: args=(k,).")
     if (not isinstance(t_span, (tuple, list, np.ndarray)) and not hasattr(t_span, "spec")) or len(t_span) != 2:

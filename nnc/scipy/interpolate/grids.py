@@ -11,7 +11,7 @@ import numpy as np
 from nnc import dtypes, tree
 from nnc.array import Array
 from nnc.commands.promote import promote
-from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
+from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import broadcast_arrays, reshape
@@ -153,8 +153,7 @@ class RegularGridInterpolator:
 
 
 def _check_method(method: Any) -> None:
-    if method not in ("linear", "nearest"):
-        raise user_error(ArgumentError, _NAME, f"method is {method!r}.", fix='use "linear" or "nearest".')
+    check_choice(_NAME, "method", method, ("linear", "nearest"))
 
 
 def _nodes(points: Array, x: Array, method: str) -> list[tuple[Any, Any]]:

@@ -13,7 +13,7 @@ from nnc.commands.linalg import adjoint
 from nnc.commands.lu import lu as lu_command
 from nnc.commands.lu import unpack
 from nnc.commands.promote import astype, promote
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.creation import arange
@@ -126,8 +126,7 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int =
         >>> lu_solve(lu_factor(np.asarray([[2.0, 4.0], [4.0, 2.0]])), np.asarray([10.0, 8.0]))
         Array([1., 2.], dtype=float64)
     """
-    if trans not in (0, 1, 2):
-        raise user_error(ArgumentError, "lu_solve", f"trans is {trans!r}.", fix="pass 0, 1 or 2.")
+    check_choice("lu_solve", "trans", trans, (0, 1, 2))
     packed = to_matrix("lu_solve", lu_and_piv[0], name="lu")
     rows, right = _rows_of(packed, to_value(lu_and_piv[1], "lu_solve", "piv")), to_value(b, "lu_solve", "b")
     n, vector = packed.spec.shape[-1], right.spec.ndim == 1
@@ -202,8 +201,7 @@ def solve(a: ArrayLike, b: ArrayLike, lower: bool = False, *, assume_a: str = "g
         >>> solve(np.asarray([[4.0, 2.0], [2.0, 5.0]]), np.asarray([8.0, 12.0]), assume_a="pos")
         Array([1., 2.], dtype=float64)
     """
-    if assume_a not in ("gen", "sym", "her", "pos"):
-        raise user_error(ArgumentError, "solve", f"assume_a is {assume_a!r}.", fix='use "gen", "sym", "her" or "pos".')
+    check_choice("solve", "assume_a", assume_a, ("gen", "sym", "her", "pos"))
     return cho_solve(cho_factor(a, lower=lower), b) if assume_a == "pos" else la.solve(a, b)
 
 
@@ -228,8 +226,7 @@ def qr(a: ArrayLike, *, mode: str = "full", pivoting: bool = False) -> Any:
         >>> qr(np.asarray([[1.0, 4.0, 2.0]]), mode="r", pivoting=True)
         (Array([[4., 1., 2.]], dtype=float64), Array([1, 0, 2], dtype=int32))
     """
-    if mode not in ("full", "economic", "r"):
-        raise user_error(ArgumentError, "qr", f"mode is {mode!r}.", fix='use "full", "economic" or "r".')
+    check_choice("qr", "mode", mode, ("full", "economic", "r"))
     x = to_matrix("qr", a, square=False, name="a")
     order = [_pivots(x)] if pivoting else []
     for p in order:
@@ -282,8 +279,7 @@ def qr_multiply(
         >>> nnp.linalg.solve_triangular(r, projected).round(6)  # the line through the points
         Array([1., 2.], dtype=float64)
     """
-    if mode not in ("right", "left"):
-        raise user_error(ArgumentError, "qr_multiply", f"mode is {mode!r}.", fix='use "right" or "left".')
+    check_choice("qr_multiply", "mode", mode, ("right", "left"))
     a, c = promote(a, c, where="qr_multiply", to=dtypes.to_float)
     q, *rest = qr(a, mode="economic", pivoting=pivoting)
     q, c = el.conj(q) if conjugate else q, to_value(c, "qr_multiply", "c")

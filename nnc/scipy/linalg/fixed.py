@@ -10,7 +10,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array, asarray
 from nnc.commands.promote import to_dtype
-from nnc.errors import ArgumentError, user_error
+from nnc.errors import ArgumentError, check_choice, user_error
 from nnc.numpy.operands import to_size
 from nnc.spelling import spelled
 from nnc.typing import DTypeLike
@@ -93,8 +93,7 @@ def pascal(n: int, kind: str = "symmetric") -> Array:
 
 def _check_kind(where: str, kind: str) -> None:
     """Raises ArgumentError where there is no such kind of Pascal's triangle."""
-    if kind not in ("symmetric", "lower", "upper"):
-        raise user_error(ArgumentError, where, f"kind is {kind!r}.", fix='use "symmetric", "lower" or "upper".')
+    check_choice(where, "kind", kind, ("symmetric", "lower", "upper"))
 
 
 @spelled

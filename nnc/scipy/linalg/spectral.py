@@ -15,7 +15,7 @@ from nnc.commands.linalg import adjoint, keep
 from nnc.commands.promote import astype, promote
 from nnc.commands.schur import schur as schur_command
 from nnc.commands.schur import sylvester
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.creation import eye, triu, zeros
@@ -188,8 +188,7 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
         Array([[2., 1.],
                [0., 3.]], dtype=float64)
     """
-    if output not in ("real", "complex"):
-        raise user_error(ArgumentError, "schur", f"output is {output!r}.", fix='use "real" or "complex".')
+    check_choice("schur", "output", output, ("real", "complex"))
     x = to_matrix("schur", a, name="a")
     t, z = schur_command(astype(x, dtypes.complex_dtype(x.spec.dtype)) if output == "complex" else x)
     return t, z
@@ -280,8 +279,7 @@ def polar(a: ArrayLike, side: str = "right") -> tuple[Array, Array]:
          Array([[3., 0.],
                 [0., 2.]], dtype=float64))
     """
-    if side not in ("right", "left"):
-        raise user_error(ArgumentError, "polar", f"side is {side!r}.", fix='use "right" or "left".')
+    check_choice("polar", "side", side, ("right", "left"))
     x = to_matrix("polar", a, square=False, name="a")
     left, _, right = la.svd(x, full_matrices=False)
     u = la.matmul(left, right)  # whose derivative holds at equal singular values, too

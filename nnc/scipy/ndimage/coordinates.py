@@ -9,7 +9,7 @@ from typing import Any
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.promote import astype, promote
-from nnc.errors import ArgumentError, ShapeError, UnsupportedError, user_error
+from nnc.errors import ShapeError, UnsupportedError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import broadcast_arrays
 from nnc.numpy.operands import to_value
@@ -72,8 +72,7 @@ def map_coordinates(
     """
     where = "map_coordinates"
     x = to_value(input, where, "input")
-    if mode not in _INDICES:
-        raise user_error(ArgumentError, where, f"mode is {mode!r}.", fix=f"use {', '.join(map(repr, _INDICES))}.")
+    check_choice(where, "mode", mode, _INDICES)
     if order not in (0, 1):
         raise user_error(UnsupportedError, where, f"order is {order!r}; there are no splines.", fix="use 0 or 1.")
     listed = isinstance(coordinates, (list, tuple))

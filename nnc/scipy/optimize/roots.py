@@ -11,7 +11,7 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.lu import lu, unpack
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, user_error
+from nnc.errors import ArgumentError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.creation import arange
@@ -222,8 +222,7 @@ def fixed_point(
         >>> fixed_point(lambda x: nnp.cos(x), np.asarray(1.0)).round(6)
         Array(0.739085, dtype=float64)
     """
-    if method not in ("del2", "iteration"):
-        raise user_error(ArgumentError, "fixed_point", f"method is {method!r}.", fix='use "del2" or "iteration".')
+    check_choice("fixed_point", "method", method, ("del2", "iteration"))
     problem, start = read_problem("fixed_point", func, x0, args)
     most = to_size(maxiter, "fixed_point", "maxiter")
 

@@ -12,7 +12,7 @@ from nnc.commands.conv import conv
 from nnc.commands.elementwise import NUMERIC
 from nnc.commands.promote import astype, promote
 from nnc.commands.rules import check_dtype
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import fft
 from nnc.numpy.manipulation import flip, reshape
@@ -34,8 +34,7 @@ def _operands(
     where: str, in1: Any, in2: Any, mode: str, axes: Sequence[int] | None = None, floats: bool = False
 ) -> list[Array]:
     """Both operands in one dtype; in mode "valid" the one that covers the other comes first."""
-    if mode not in _MODES:
-        raise user_error(ArgumentError, where, f"mode is {mode!r}.", fix=f"use one of {', '.join(map(repr, _MODES))}.")
+    check_choice(where, "mode", mode, _MODES)
     to = (lambda dtype: dtypes.accumulator(dtypes.to_float(dtype))) if floats else None
     x, y = (to_value(v, where) for v in promote(in1, in2, where=where, to=to))
     check_dtype(where, x.spec, *NUMERIC)
@@ -100,8 +99,7 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
 
 
 def _convolve(where: str, in1: Any, in2: Any, mode: str, method: str) -> Array:
-    if method not in ("auto", "direct", "fft"):
-        raise user_error(ArgumentError, where, f"method is {method!r}.", fix='use "auto", "direct" or "fft".')
+    check_choice(where, "method", method, ("auto", "direct", "fft"))
     x, y = _operands(where, in1, in2, mode)
     if not x.spec.ndim:
         return x * y
@@ -141,8 +139,7 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
 def _convolve2d(
     where: str, in1: Any, in2: Any, mode: str, boundary: str, fillvalue: Any, turned: bool = False
 ) -> Array:
-    if boundary not in _BOUNDARIES:
-        raise user_error(ArgumentError, where, f"boundary is {boundary!r}.", fix='use "fill", "wrap" or "symm".')
+    check_choice(where, "boundary", boundary, _BOUNDARIES)
     x, y = _operands(where, in1, in2, mode)
     if x.spec.ndim != 2:
         raise user_error(

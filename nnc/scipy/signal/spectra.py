@@ -12,7 +12,7 @@ from nnc import dtypes
 from nnc.array import Array, as_value
 from nnc.commands.promote import astype, promote, result_dtype
 from nnc.commands.rules import check_dtype
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import fft
 from nnc.numpy.creation import zeros
@@ -113,8 +113,7 @@ def _frequencies(seg: _Segments, fs: Any, onesided: bool, dtype: dtypes.DType) -
 
 def _scale(where: str, scaling: str, names: tuple[str, str], window: Array, fs: Any) -> Array:
     """The factor of a power; `names` are those of a density and of a spectrum."""
-    if scaling not in names:
-        raise user_error(ArgumentError, where, f"scaling is {scaling!r}.", fix=f"use {names[0]!r} or {names[1]!r}.")
+    check_choice(where, "scaling", scaling, names)
     return 1.0 / (fs * sum_(window * window)) if scaling == names[0] else 1.0 / el.square(sum_(window))
 
 
@@ -186,10 +185,7 @@ def stft(
         >>> f.shape, t.shape, z.shape
         ((51,), (21,), (51, 21))
     """
-    if boundary not in _BOUNDARIES:
-        raise user_error(
-            ArgumentError, "stft", f"boundary is {boundary!r}.", fix=f"use {', '.join(map(repr, _BOUNDARIES))}."
-        )
+    check_choice("stft", "boundary", boundary, _BOUNDARIES)
     (value,) = _signals("stft", x)
     _check_onesided("stft", return_onesided, value)
     at = to_axis("stft", axis, value.spec.ndim)
@@ -362,8 +358,7 @@ def _welch(
     where: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, noverlap: Any, nfft: Any, detrend: Any, onesided: bool,
     scaling: str, axis: int, average: str,
 ) -> tuple[Array, Array]:  # fmt: skip
-    if average not in ("mean", "median"):
-        raise user_error(ArgumentError, where, f"average is {average!r}.", fix='use "mean" or "median".')
+    check_choice(where, "average", average, ("mean", "median"))
     signals = _signals(where, x) if y is None else _signals(where, x, y)
     _check_onesided(where, onesided, *signals)
     rows = [moveaxis(s, to_axis(where, axis, s.spec.ndim), -1) for s in signals]

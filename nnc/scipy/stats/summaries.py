@@ -10,7 +10,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.promote import promote
-from nnc.errors import ArgumentError, UnsupportedError, user_error
+from nnc.errors import UnsupportedError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as red
 from nnc.numpy.creation import full, zeros
@@ -49,8 +49,7 @@ def _check_policy(where: str, nan_policy: str) -> None:
             UnsupportedError, where, "whether there is a NaN is not known while tracing.",
             fix='check the data with nnp.isnan before, or use nan_policy="propagate" or "omit".',
         )  # fmt: skip
-    if nan_policy not in ("propagate", "omit"):
-        raise user_error(ArgumentError, where, f"nan_policy is {nan_policy!r}.", fix='use "propagate" or "omit".')
+    check_choice(where, "nan_policy", nan_policy, ("propagate", "omit"))
 
 
 def _last_axis(where: str, a: ArrayLike, axis: int | None) -> tuple[Array, int | None]:
@@ -140,8 +139,7 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
         Array([1. , 3.5, 2. , 3.5], dtype=float64)
     """
     _check_policy("rankdata", nan_policy)
-    if method not in _METHODS:
-        raise user_error(ArgumentError, "rankdata", f"method is {method!r}.", fix=f"use one of {', '.join(_METHODS)}.")
+    check_choice("rankdata", "method", method, _METHODS)
     x, place = _last_axis("rankdata", a, axis)
     dtype = dtypes.accumulator(dtypes.to_float(x.spec.dtype))
     if not x.spec.size:

@@ -11,7 +11,7 @@ from nnc.commands.host import METHODS, WHERE, NDArray, Specs, checked_result
 from nnc.commands.host import pure_callback as command
 from nnc.commands.promote import to_dtype
 from nnc.context import get_context
-from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, user_error
+from nnc.errors import ArgumentTypeError, TreeError, check_choice, user_error
 from nnc.graph import TensorSpec
 from nnc.source import SourceLine, user_source
 from nnc.trace.core.flat import FlatTree, call_function, check_callable, name_of
@@ -77,13 +77,7 @@ def pure_callback(
         (Array(1.7551651, dtype=float32), Array(-0.9588511, dtype=float32))
     """
     check_callable(callback, WHERE)
-    if vmap_method not in METHODS:
-        raise user_error(
-            ArgumentError,
-            WHERE,
-            f"vmap_method is {vmap_method!r}.",
-            fix=f"pass one of {', '.join(map(repr, METHODS))}.",
-        )
+    check_choice(WHERE, "vmap_method", vmap_method, METHODS)
     announced = FlatTree(result_shape_dtypes)
     results = tuple(_announced_spec(leaf) for leaf in announced.leaves)
     outline = announced.skeleton()

@@ -15,7 +15,7 @@ from nnc.commands.constants import iota
 from nnc.commands.rules import Value, check_axis, lead
 from nnc.commands.shape import concatenate, slice_axis, transpose
 from nnc.context import activity
-from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, check_count, user_error
 from nnc.spelling import spelled
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.flat import FlatFunction, check_callable, name_of
@@ -63,10 +63,8 @@ def vmap(
     check_callable(fun, "nnc.vmap")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
-        raise user_error(
-            ArgumentError, "nnc.vmap", f"chunk_size is {chunk_size!r}.", fix="give a positive number of rows."
-        )
+    if chunk_size is not None:
+        check_count("nnc.vmap", "chunk_size", chunk_size, "give a positive number of rows.")
     check_axis_name("nnc.vmap", axis_name)
     label = f"vmap{'' if axis_name is None else f' over {axis_name!r}'}"
 

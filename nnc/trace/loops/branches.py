@@ -15,7 +15,7 @@ from nnc.commands.loop import case_of as case_command
 from nnc.commands.promote import as_operand, astype, is_weak
 from nnc.commands.rules import Value
 from nnc.context import activity
-from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, check_choice, user_error
 from nnc.graph import Graph, TensorSpec, bind
 from nnc.spelling import spelled
 from nnc.trace.core.axes import NOWHERE, Axes, union, vary, varying_over
@@ -96,8 +96,7 @@ def switch(index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "err
         >>> nnc.switch(1, [lambda x: x, lambda x: x * 2], 3.0)
         Array(6., dtype=float32)
     """
-    if mode not in ("error", "clip"):
-        raise user_error(ArgumentError, "nnc.switch", f"mode is {mode!r}.", fix='use "error" or "clip".')
+    check_choice("nnc.switch", "mode", mode, ("error", "clip"))
     position = _index("nnc.switch", index)
     if mode == "clip":
         position = minimum(maximum(position, np.int64(0)), np.int64(len(branches) - 1))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nnc.array import Array, asarray
-from nnc.errors import ArgumentError, user_error
+from nnc.errors import ArgumentError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import to_size
 from nnc.scipy.sparse.linalg.krylov import restarted
@@ -206,10 +206,7 @@ def gmres(
     size = min(to_size(restart, "gmres", "restart"), system.size)
     if restart < 1:
         raise user_error(ArgumentError, "gmres", "restart is 0.", fix="give the size of the basis, 1 or more.")
-    if solve_method not in ("batched", "incremental"):
-        raise user_error(
-            ArgumentError, "gmres", f"solve_method is {solve_method!r}.", fix='use "batched" or "incremental".'
-        )
+    check_choice("gmres", "solve_method", solve_method, ("batched", "incremental"))
 
     def solve(matvec: LinearMap, precondition: LinearMap | None, b: Vector, x: Vector) -> tuple[Vector, Vector]:
         return gmres_on(matvec, precondition, b, x, tol, atol, size, most, whole=solve_method == "batched")
