@@ -9,7 +9,7 @@ from nnc import dtypes, tree
 from nnc.commands.promote import as_operand, astype, is_weak
 from nnc.commands.rules import Value
 from nnc.errors import ShapeError, TreeError, user_error
-from nnc.graph import TensorSpec
+from nnc.graph import Graph, Symbol, TensorSpec
 from nnc.trace.core.axes import Axes, union, vary, varying_over
 from nnc.trace.core.flat import FlatTree, definition_of, name_of
 from nnc.trace.core.specs import argument_spec
@@ -23,6 +23,7 @@ class Carry:
         self.where = where
         self.tree = FlatTree(value)
         self.leaves = [as_operand(leaf, where, "a carried value") for leaf in self.tree.dynamic]
+        self._turned: set[int] = set()  # values that begin weak, but are strong in some later iteration
         self._stays_weak = self.weak
         self.axes = axes_of(self.leaves)  # over which a value varies in some iteration; None outside of named axes
         self.is_settled = True  # whether no iteration was found to vary over more
@@ -35,7 +36,7 @@ class Carry:
     @property
     def weak(self) -> list[bool]:
         """Which values take the dtype of arrays that they meet."""
-        return [is_weak(leaf) for leaf in self.leaves]
+        return [is_weak(leaf) and i not in self._turned for i, leaf in enumerate(self.leaves)]
 
     @property
     def values(self) -> list[Value]:
@@ -86,7 +87,7 @@ class Carry:
                 changed[i] = have.dtype
             elif (have.shape, have.dtype) != (want.shape, want.dtype):
                 lines.append(f"  carry{path}: {want} at first, {have} after an iteration")
-            self._stays_weak[i] = is_weak(self.leaves[i]) and is_weak(value)
+            self._stays_weak[i] = is_weak(self.leaves[i]) and i not in self._turned and is_weak(value)
             result.append(value)
         if lines:
             raise user_error(
@@ -99,6 +100,29 @@ class Carry:
             self.spread([varying_over(x) for x in result])
             result = [vary(x, axes) for x, axes in zip(result, self.axes, strict=True)]
         return result, changed
+
+    def settle_weak(self, body: Graph, carried: Sequence[Symbol], following: Sequence[Symbol]) -> bool:
+        """Whether the results of an iteration that are weak stay so in later ones.
+
+        A value that begins weak and is strong after an iteration makes results strong that depend on it, from the next iteration
+        on. Such values are then strong from the beginning, and the iteration has to be traced again.
+
+        Args:
+            body: the graph of an iteration.
+            carried: its inputs for the carry.
+            following: its outputs for the carry of the next iteration.
+        """
+        turned = [i for i, (before, after) in enumerate(zip(self.weak, self._stays_weak, strict=True)) if before > after]
+        if not turned or not any(self._stays_weak):
+            return True
+        reached = {carried[i] for i in turned}
+        for node in body.nodes:
+            if not reached.isdisjoint(node.inputs):
+                reached.update(node.outputs)
+        if not any(stays and symbol in reached for stays, symbol in zip(self._stays_weak, following, strict=True)):
+            return True
+        self._turned.update(turned)
+        return False
 
     def build(self, results: Sequence[Any]) -> Any:
         """The carry after the loop: a value is weak where the first one was, and the ones that the function returns are."""

@@ -58,3 +58,35 @@ def test_derivatives_go_through_weak_results() -> None:
         assert float(nnc.grad(f)(x)) == (6.0 if x > 0 else 0.5)
         assert float(nnc.compile(nnc.grad(f))(x)) == (6.0 if x > 0 else 0.5)
     assert np.asarray(nnc.vmap(f)(np.array([3.0, -3.0]))).tolist() == [9.0, -1.5]
+
+
+def _shifted(carry: Any, x: Any) -> tuple[Any, ...]:
+    """An iteration that puts `x` first and moves the other values on; the last one depends on itself alone."""
+    *values, count = carry
+    return (x, *(value * 2 for value in values[:-1]), count + 1)
+
+
+LOOPS: dict[str, Callable[[Any, tuple[Any, ...], int], tuple[Any, ...]]] = {
+    "while_loop": lambda x, start, n: nnc.while_loop(
+        lambda c: c[0] < n, lambda c: (c[0] + 1, _shifted(c[1], x)), (0, start)
+    )[1],
+    "fori_loop": lambda x, start, n: nnc.fori_loop(0, n, lambda i, c: _shifted(c, x), start),
+    "scan": lambda x, start, n: nnc.scan(lambda c, _: (_shifted(c, x), None), start, None, length=n)[0],
+    "unrolled scan": lambda x, start, n: nnc.scan(lambda c, _: (_shifted(c, x), None), start, None, length=n, unroll=2)[
+        0
+    ],
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_a_weak_value_that_is_made_of_a_strong_one_is_strong_after_enough_iterations(loop: str, size: int) -> None:
+    x, start = nnp.asarray(3, dtype="int64"), (1,) * size + (0,)
+    want = start
+    for _ in range(6):
+        want = _shifted(want, x)
+    for run in (LOOPS[loop], nnc.compile(LOOPS[loop], static_argnums=2)):
+        found = run(x, start, 6)
+        assert [int(value) for value in found] == [int(value) for value in want]
+        kinds = [(nnp.int32(0) + value).dtype.name for value in found]
+        assert kinds == [(nnp.int32(0) + value).dtype.name for value in want] == ["int64"] * size + ["int32"]
