@@ -72,7 +72,9 @@ class Row:
     calls: int = 1  # how many calls a step makes; figures are for one
     rtol: float = 1e-4  # how far results may lie apart, relative to the largest of them
     trains: bool = False
-    parts: Mapping[str, int] = field(default_factory=dict)  # frameworks that run one n-th of the rounds, and are scaled
+    parts: Mapping[str, int] = field(
+        default_factory=dict
+    )  # frameworks that run one n-th of the iterations, and are scaled
 
 
 def draw(seed: int = 0) -> np.random.Generator:

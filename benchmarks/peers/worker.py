@@ -47,7 +47,7 @@ class Worker:
         self.step = tuple  # lets go of the row before
         settings = dict(row.settings)
         if self.framework in row.parts:
-            settings["rounds"] //= row.parts[self.framework]
+            settings["iterations"] //= row.parts[self.framework]
         if self.folder == "torch":
             settings["wrap"] = importlib.import_module("benchmarks.peers.with_torch.wrap").make_wrap(self.framework)
         made = self._factory(row)(row.inputs(), **settings)

@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.peers.row import Inputs, Row, Work, draw, normal
 
 RK4_STEPS, RK4_SIZE = 2000, 16
-LEAST_ITERATIONS = 1_000_000
+ITERATIONS = 1_000_000
 POINTS, FEATURES = 400, 4
 CHAIN = (2048, 1024)
 SORTED = 1_000_000
@@ -65,23 +65,23 @@ ROWS = (
     ),
     Row(
         "while",
-        f"while loop, {LEAST_ITERATIONS:,} rounds on a scalar, contracted",
+        f"while loop, {ITERATIONS:,} iterations on a scalar, contracted",
         "programs.contracted_while",
         _while,
-        Work(flops=2 * LEAST_ITERATIONS, chain=LEAST_ITERATIONS),
+        Work(flops=2 * ITERATIONS, chain=ITERATIONS),
         "while",
-        {"rounds": LEAST_ITERATIONS},
+        {"iterations": ITERATIONS},
         frameworks=("nnc", "jax"),
         rtol=0,
     ),
     Row(
         "while-rounded",
-        f"while loop, {LEAST_ITERATIONS:,} rounds on a scalar, each operation rounded",
+        f"while loop, {ITERATIONS:,} iterations on a scalar, each operation rounded",
         "programs.rounded_while",
         _while,
-        Work(flops=2 * LEAST_ITERATIONS, chain=2 * LEAST_ITERATIONS),
+        Work(flops=2 * ITERATIONS, chain=2 * ITERATIONS),
         "while-rounded",
-        {"rounds": LEAST_ITERATIONS},
+        {"iterations": ITERATIONS},
         rtol=0,
         parts=_LOOP,
     ),

@@ -36,24 +36,24 @@ def rk4(inputs: Inputs, *, steps: int) -> Step:
     return _calls(integrate, *(jnp.asarray(inputs[name]) for name in ("matrix", "start", "dt")))
 
 
-def rounded_while(inputs: Inputs, *, rounds: int) -> Step:
+def rounded_while(inputs: Inputs, *, iterations: int) -> Step:
     """The loop below, the product rounded before it is added. XLA joins them across barriers, too, where a processor can."""
     os.environ["XLA_FLAGS"] = "--xla_cpu_max_isa=AVX"  # has no fused multiply-add; read with the first array
-    return contracted_while(inputs, rounds=rounds)
+    return contracted_while(inputs, iterations=iterations)
 
 
-def contracted_while(inputs: Inputs, *, rounds: int) -> Step:
-    """x = factor · x + shift, which XLA rounds once, until the rounds are over or x is large."""
+def contracted_while(inputs: Inputs, *, iterations: int) -> Step:
+    """x = factor · x + shift, which XLA rounds once, until the iterations are over or x is large."""
 
     @jax.jit
-    def loop(rounds: Any, start: Any, factor: Any, shift: Any) -> Any:
+    def loop(iterations: Any, start: Any, factor: Any, shift: Any) -> Any:
         def goes_on(state: Any) -> Any:
             i, x = state
-            return (i < rounds) & (x < 1e9)
+            return (i < iterations) & (x < 1e9)
 
         return jax.lax.while_loop(goes_on, lambda state: (state[0] + 1, factor * state[1] + shift), (0, start))[1]
 
-    return _calls(loop, jnp.asarray(rounds), *(jnp.asarray(inputs[name]) for name in ("start", "factor", "shift")))
+    return _calls(loop, jnp.asarray(iterations), *(jnp.asarray(inputs[name]) for name in ("start", "factor", "shift")))
 
 
 def likelihood(inputs: Inputs) -> Step:

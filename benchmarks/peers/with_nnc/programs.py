@@ -31,26 +31,26 @@ def rk4(inputs: Inputs, *, steps: int) -> Step:
     return lambda: integrate(*arguments)
 
 
-def contracted_while(inputs: Inputs, *, rounds: int) -> Step:
-    """x = factor · x + shift, rounded once, until the rounds are over or x is large."""
-    return _scalar_while(inputs, rounds, contract=True)
+def contracted_while(inputs: Inputs, *, iterations: int) -> Step:
+    """x = factor · x + shift, rounded once, until the iterations are over or x is large."""
+    return _scalar_while(inputs, iterations, contract=True)
 
 
-def rounded_while(inputs: Inputs, *, rounds: int) -> Step:
+def rounded_while(inputs: Inputs, *, iterations: int) -> Step:
     """The same loop, the product rounded before it is added."""
-    return _scalar_while(inputs, rounds, contract=False)
+    return _scalar_while(inputs, iterations, contract=False)
 
 
-def _scalar_while(inputs: Inputs, rounds: int, *, contract: bool) -> Step:
+def _scalar_while(inputs: Inputs, iterations: int, *, contract: bool) -> Step:
     @nnc.compile(contract=contract)
-    def loop(rounds: Any, start: Any, factor: Any, shift: Any) -> Any:
+    def loop(iterations: Any, start: Any, factor: Any, shift: Any) -> Any:
         def goes_on(state: Any) -> Any:
             i, x = state
-            return (i < rounds) & (x < 1e9)
+            return (i < iterations) & (x < 1e9)
 
         return nnc.while_loop(goes_on, lambda state: (state[0] + 1, factor * state[1] + shift), (0, start))[1]
 
-    count = nnc.asarray(rounds)
+    count = nnc.asarray(iterations)
     arguments = [nnc.asarray(inputs[name]) for name in ("start", "factor", "shift")]
     return lambda: loop(count, *arguments)
 

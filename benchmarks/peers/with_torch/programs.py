@@ -37,8 +37,8 @@ def rk4(inputs: Inputs, wrap: Wrap, *, steps: int) -> Step:
     return step
 
 
-def rounded_while(inputs: Inputs, wrap: Wrap, *, rounds: int) -> Step:
-    """x = factor · x + shift until the rounds are over or x is large."""
+def rounded_while(inputs: Inputs, wrap: Wrap, *, iterations: int) -> Step:
+    """x = factor · x + shift until the iterations are over or x is large."""
 
     @wrap
     def advance(x: Any, factor: Any, shift: Any) -> Any:
@@ -50,7 +50,7 @@ def rounded_while(inputs: Inputs, wrap: Wrap, *, rounds: int) -> Step:
     def step() -> Any:
         x, i, goes_on = start, 0, torch.tensor(True)
         with torch.inference_mode():
-            while i < rounds and goes_on:
+            while i < iterations and goes_on:
                 x, goes_on = advance(x, factor, shift)
                 i += 1
         return x

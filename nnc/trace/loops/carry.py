@@ -112,7 +112,9 @@ class Carry:
             carried: its inputs for the carry.
             following: its outputs for the carry of the next iteration.
         """
-        turned = [i for i, (before, after) in enumerate(zip(self.weak, self._stays_weak, strict=True)) if before > after]
+        turned = [
+            i for i, (before, after) in enumerate(zip(self.weak, self._stays_weak, strict=True)) if before > after
+        ]
         if not turned or not any(self._stays_weak):
             return True
         reached = {carried[i] for i in turned}

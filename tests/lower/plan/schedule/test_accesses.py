@@ -15,8 +15,8 @@ from nnc.lower.plan.schedule.accesses import ARENA, step_accesses
 from nnc.lower.plan.stages import Kind, Loop, Planned, View
 from tests.lower.plan.schedule.tools import compiled
 
-LEAST_ITERATIONS = 6
-X = nnc.ShapeDtypeStruct((LEAST_ITERATIONS, 4), np.float32)
+ITERATIONS = 6
+X = nnc.ShapeDtypeStruct((ITERATIONS, 4), np.float32)
 
 
 def step(carry: Any, row: Any) -> Any:
@@ -27,7 +27,7 @@ def step(carry: Any, row: Any) -> Any:
 def rows_in_and_out(x: Any) -> Any:
     """Each round reads one row and writes one; the last ones are read behind the loop."""
     last, rows = nnc.scan(step, x[0], nnp.sin(x))
-    return nnp.sum(rows[LEAST_ITERATIONS - 2 :], axis=0) + last
+    return nnp.sum(rows[ITERATIONS - 2 :], axis=0) + last
 
 
 def backwards(x: Any) -> Any:
