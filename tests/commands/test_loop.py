@@ -25,11 +25,11 @@ def near(a: Any, b: Any) -> bool:
     return bool(np.allclose(np.asarray(a), np.asarray(b), rtol=1e-12, atol=1e-12))
 
 
-def loop(carries: int, captured: int, round_: Build, **params: Any) -> tuple[Graph, dict[str, Any]]:
-    """A round of numbers, and its node's parameters: `round_(builder, counter, *values)` yields (before, *outputs)."""
+def loop(carries: int, captured: int, iteration: Build, **params: Any) -> tuple[Graph, dict[str, Any]]:
+    """An iteration of numbers, and its node's parameters: `iteration(builder, counter, *values)` yields (before, *outputs)."""
     b = GraphBuilder("round")
     counter = b.input((), "int64")
-    before, *outputs = round_(b, counter, *(b.input(*NUMBER) for _ in range(carries + captured)))
+    before, *outputs = iteration(b, counter, *(b.input(*NUMBER) for _ in range(carries + captured)))
     return b.build(*outputs), {"carries": carries, "before": before, "max_steps": None, **params}
 
 
@@ -70,21 +70,21 @@ def test_the_test_may_stand_before_or_behind_the_work(run: Build, place: str) ->
 
 
 @RUN
-def test_nodes_behind_the_test_do_not_run_in_the_last_round(run: Build) -> None:
+def test_nodes_behind_the_test_do_not_run_in_the_last_iteration(run: Build) -> None:
     table = np.arange(3.0)
 
-    def round_(b: GraphBuilder, i: Symbol, x: Symbol) -> Any:
+    def iteration(b: GraphBuilder, i: Symbol, x: Symbol) -> Any:
         condition, before = below(b, i, 3), b.num_nodes
         element = b.add("gather", b.constant(table), i, axes=(0,), batch=0, mode="error")  # fails in a fourth round
         return before, condition, b.add("add", x, element)
 
-    graph = whole(1, loop(1, 0, round_))
+    graph = whole(1, loop(1, 0, iteration))
     assert near(run(lambda x: graph(x)[0])(np.float64(10)), 13)
     assert near(run(nnc.vmap(lambda x: graph(x)[0]))(np.array([10.0, 20.0])), [13, 23])
     assert near(run(nnc.grad(lambda x: graph(x)[0]))(np.float64(10)), 1)
 
     def too_late(b: GraphBuilder, i: Symbol, x: Symbol) -> Any:
-        _, condition, y = round_(b, i, x)
+        _, condition, y = iteration(b, i, x)
         return b.num_nodes, condition, y, y
 
     late = whole(1, loop(1, 0, too_late))
@@ -94,29 +94,29 @@ def test_nodes_behind_the_test_do_not_run_in_the_last_round(run: Build) -> None:
 
 @RUN
 def test_an_affine_loop_with_bound_constants(run: Build) -> None:
-    def round_(b: GraphBuilder, i: Symbol, x: Symbol, p: Symbol, q: Symbol) -> Any:
+    def iteration(b: GraphBuilder, i: Symbol, x: Symbol, p: Symbol, q: Symbol) -> Any:
         z = b.add("add", b.add("mul", x, p), q)
         condition = below(b, i, 4)
         return b.num_nodes, condition, z, z
 
-    graph = whole(1, loop(1, 2, round_), np.float64(0.3), np.float64(1.1))
+    graph = whole(1, loop(1, 2, iteration), np.float64(0.3), np.float64(1.1))
     assert abs(float(run(lambda x: graph(x)[1])(np.float64(0.88))) - 1.5697484) < 1e-6
 
 
 @RUN
-def test_an_inner_loop_reads_the_outer_counter_and_starts_anew_each_round(run: Build) -> None:
+def test_an_inner_loop_reads_the_outer_counter_and_starts_anew_each_iteration(run: Build) -> None:
     inner = GraphBuilder("inner")
     j, x, i = inner.input((), "int64"), inner.input(*NUMBER), inner.input((), "int64")
     condition, before = inner.add("less_equal", j, i), inner.num_nodes
     step = inner.add("convert", inner.add("add", j, i), dtype=np.dtype("float64"))
     body = inner.build(condition, inner.add("add", x, step))
 
-    def round_(b: GraphBuilder, i: Symbol, x: Symbol) -> Any:
+    def iteration(b: GraphBuilder, i: Symbol, x: Symbol) -> Any:
         go, at = below(b, i, 4), b.num_nodes
-        y, rounds = b.add("while", x, i, graphs=(body,), carries=1, before=before, max_steps=None)
-        return at, go, b.add("add", y, b.add("convert", rounds, dtype=np.dtype("float64")))
+        y, iterations = b.add("while", x, i, graphs=(body,), carries=1, before=before, max_steps=None)
+        return at, go, b.add("add", y, b.add("convert", iterations, dtype=np.dtype("float64")))
 
-    graph = whole(1, loop(1, 0, round_))
+    graph = whole(1, loop(1, 0, iteration))
     wanted = 0.5 + sum(sum(j + i for j in range(i + 1)) + i + 1 for i in range(4))
     assert near(run(lambda x: graph(x)[0])(np.float64(0.5)), wanted)
     assert structural_hash(verify(from_json(to_json(graph)))) == structural_hash(graph)
@@ -124,12 +124,12 @@ def test_an_inner_loop_reads_the_outer_counter_and_starts_anew_each_round(run: B
 
 
 @RUN
-def test_lagging_carries_hold_the_values_of_the_last_round(run: Build) -> None:
-    def round_(b: GraphBuilder, i: Symbol, x0: Symbol, x1: Symbol, x2: Symbol) -> Any:
+def test_lagging_carries_hold_the_values_of_the_last_iteration(run: Build) -> None:
+    def iteration(b: GraphBuilder, i: Symbol, x0: Symbol, x1: Symbol, x2: Symbol) -> Any:
         go, at = below(b, i, 5), b.num_nodes
         return at, go, x1, x2, b.add("add", x0, b.add("sin", x2))
 
-    graph = whole(3, loop(3, 0, round_))
+    graph = whole(3, loop(3, 0, iteration))
     x = [0.1, 0.2, 0.3]
     for _ in range(5):
         x = [x[1], x[2], x[0] + np.sin(x[2])]
@@ -138,18 +138,18 @@ def test_lagging_carries_hold_the_values_of_the_last_round(run: Build) -> None:
 
 @RUN
 def test_the_counter_comes_out_one_for_each_row(run: Build) -> None:
-    def round_(b: GraphBuilder, i: Symbol, x: Symbol, limit: Symbol) -> Any:
+    def iteration(b: GraphBuilder, i: Symbol, x: Symbol, limit: Symbol) -> Any:
         go, at = b.add("less", x, limit), b.num_nodes
         return at, go, b.add("add", x, x)
 
-    graph = whole(2, loop(1, 1, round_))
+    graph = whole(2, loop(1, 1, iteration))
     f = run(nnc.vmap(lambda x, limit: graph(x, limit)[:2], in_axes=(0, None)))
-    values, rounds = f(np.array([1.0, 5.0, 40.0]), np.float64(20))
-    assert near(values, [32, 20, 40]) and list(np.asarray(rounds)) == [5, 2, 0]
-    values, rounds = run(nnc.vmap(lambda x, limit: graph(x, limit)[:2], in_axes=(None, 0)))(
+    values, iterations = f(np.array([1.0, 5.0, 40.0]), np.float64(20))
+    assert near(values, [32, 20, 40]) and list(np.asarray(iterations)) == [5, 2, 0]
+    values, iterations = run(nnc.vmap(lambda x, limit: graph(x, limit)[:2], in_axes=(None, 0)))(
         1.0 + np.float64(0), np.array([3.0, 9.0])
     )
-    assert near(values, [4, 16]) and list(np.asarray(rounds)) == [2, 4]
+    assert near(values, [4, 16]) and list(np.asarray(iterations)) == [2, 4]
 
 
 # -- passes ------------------------------------------------------------------------------------------------------------
@@ -173,13 +173,13 @@ def test_loops_and_branches_that_nobody_reads_are_dropped() -> None:
 
 
 def test_the_test_keeps_its_place_when_nodes_before_it_are_dropped() -> None:
-    def round_(b: GraphBuilder, i: Symbol, x: Symbol) -> Any:
+    def iteration(b: GraphBuilder, i: Symbol, x: Symbol) -> Any:
         for _ in range(5):
             b.add("sin", x)
         condition, before = below(b, i, 3), b.num_nodes
         return before, condition, b.add("exp", b.add("neg", x))
 
-    graph = whole(1, loop(1, 0, round_))
+    graph = whole(1, loop(1, 0, iteration))
     (node,) = run_passes(graph, ("dce",), Options(), verify=True).nodes
     assert node.params["before"] == 1 and commands(node.graphs[0]) == ["less", "neg", "exp"]
 
@@ -191,12 +191,12 @@ def test_the_test_keeps_its_place_when_calls_are_inlined(run: Build, where: str)
     y = small.input(*NUMBER)
     called = small.build(small.add("add", small.add("mul", y, y), y))
 
-    def round_(b: GraphBuilder, i: Symbol, x: Symbol) -> Any:
+    def iteration(b: GraphBuilder, i: Symbol, x: Symbol) -> Any:
         v = b.add("call", x, graphs=(called,))[0] if where != "work" else x
         condition, before = b.add("less", v, b.constant(np.float64(50))), b.num_nodes
         return before, condition, b.add("call", x, graphs=(called,))[0] if where != "condition" else b.add("add", x, x)
 
-    graph = whole(1, loop(1, 0, round_))
+    graph = whole(1, loop(1, 0, iteration))
     (node,) = run_passes(graph, names_of(BEFORE_FUSION)[:3], Options(), verify=True).nodes
     assert "call" not in commands(node.graphs[0])
     assert node.params["before"] == (1 if where == "work" else 3)
@@ -222,8 +222,8 @@ def with_params(**params: Any) -> Callable[[], Any]:
     return call
 
 
-def with_round(round_: Build) -> Callable[[], Any]:
-    return lambda: whole(1, loop(1, 0, round_))
+def with_iteration(iteration: Build) -> Callable[[], Any]:
+    return lambda: whole(1, loop(1, 0, iteration))
 
 
 @pytest.mark.parametrize(
@@ -233,13 +233,13 @@ def with_round(round_: Build) -> Callable[[], Any]:
         (ArgumentError, with_params(carries=-1), "cannot carry -1"),
         (ArgumentError, with_params(before=9), "test after 9 nodes"),
         (GraphError, with_params(before=0), "after the first 0 nodes"),
-        (ShapeError, with_round(lambda b, i, x: (0, x, x)), "single bool"),
+        (ShapeError, with_iteration(lambda b, i, x: (0, x, x)), "single bool"),
         (
             ShapeError,
-            with_round(lambda b, i, x: (1, below(b, i, 3), b.add("convert", x, dtype=np.dtype("float32")))),
+            with_iteration(lambda b, i, x: (1, below(b, i, 3), b.add("convert", x, dtype=np.dtype("float32")))),
             "carried value 0 changes",
         ),
-        (GraphError, with_round(lambda b, i, x: (1, below(b, i, 3), x, b.add("sin", x))), "exits must be known"),
+        (GraphError, with_iteration(lambda b, i, x: (1, below(b, i, 3), x, b.add("sin", x))), "exits must be known"),
         (ArgumentError, lambda: whole(2, loop(1, 0, plain)), "takes 2 inputs"),
     ],
 )
@@ -291,7 +291,7 @@ def test_rows_of_a_tape_are_written_in_any_order_and_the_rest_is_zero() -> None:
 
 
 def test_tapes_that_a_scan_stacked_are_added_one_by_one() -> None:
-    x, y = (np.empty((2, 3), np.object_) for _ in range(2))  # two elements of a batch, three rounds
+    x, y = (np.empty((2, 3), np.object_) for _ in range(2))  # two elements of a batch, three iterations
     for i in range(3):
         x[:, i], y[:, i] = Tape.of(np.full((4, 2), float(i))), Tape.of(np.full((4, 2), 10.0 * i))
     y[:, 2] = 0

@@ -1,4 +1,4 @@
-"""The schedule that runs rounds again, and the states it keeps."""
+"""The schedule that runs iterations again, and the states it keeps."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Count:
         self.most = max(self.most, self.now)
 
 
-def walk(rounds: int, room: int) -> tuple[list[int], int, int]:
-    """Rounds in the order pulled, states kept at most, rounds run."""
+def walk(iterations: int, room: int) -> tuple[list[int], int, int]:
+    """Rounds in the order pulled, states kept at most, iterations run."""
     runs = 0
 
     def advance(step: int, state: list[np.ndarray]) -> list[np.ndarray]:
@@ -35,19 +35,19 @@ def walk(rounds: int, room: int) -> tuple[list[int], int, int]:
 
     count, visited = Count(), []
     with set_context(meter=count):
-        for step, state in walk_back([np.zeros(1)], rounds, room, advance):
+        for step, state in walk_back([np.zeros(1)], iterations, room, advance):
             assert int(state[0][0]) == step
             visited.append(step)
     assert count.now == 0
     return visited, count.most // 8, runs
 
 
-@given(rounds=st.integers(0, 200), room=st.integers(1, 20))
+@given(iterations=st.integers(0, 200), room=st.integers(1, 20))
 def test_every_round_is_visited_once_from_the_last_to_the_first_with_no_more_states_than_there_is_room(
-    rounds: int, room: int
+    iterations: int, room: int
 ) -> None:
-    visited, most, _ = walk(rounds, room)
-    assert visited == list(reversed(range(rounds)))
+    visited, most, _ = walk(iterations, room)
+    assert visited == list(reversed(range(iterations)))
     assert most <= room
 
 
@@ -65,9 +65,9 @@ def test_with_enough_room_no_round_runs_twice() -> None:
     assert walk(50, 50)[2] == 49
 
 
-@given(rounds=st.integers(2, 10_000), room=st.integers(1, 40))
-def test_a_split_leaves_rounds_on_both_sides(rounds: int, room: int) -> None:
-    assert 1 <= split(rounds, room) <= rounds - 1
+@given(iterations=st.integers(2, 10_000), room=st.integers(1, 40))
+def test_a_split_leaves_rounds_on_both_sides(iterations: int, room: int) -> None:
+    assert 1 <= split(iterations, room) <= iterations - 1
 
 
 @pytest.mark.parametrize("checkpoint", [0, -1, True, "cube", 1.5])

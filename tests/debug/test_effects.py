@@ -49,7 +49,7 @@ LOOPS = {
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("differentiated", [False, True])
-def test_loops_call_back_in_each_round(loop: str, compiled: bool, differentiated: bool) -> None:
+def test_loops_call_back_in_each_iteration(loop: str, compiled: bool, differentiated: bool) -> None:
     seen: list[float] = []
 
     def body(c: Any) -> Any:

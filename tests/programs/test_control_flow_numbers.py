@@ -94,7 +94,7 @@ def test_newtons_square_root_to_the_third_derivative(a: float) -> None:
     )
 
 
-def test_rows_of_a_loop_stop_each_in_its_own_round() -> None:
+def test_rows_of_a_loop_stop_each_in_its_own_iteration() -> None:
     a = np.array([2.0, 9.0, 100.0, 1e6])
     count = lambda a: nnc.while_loop(
         lambda c: abs(c[1] ** 2 - a) > 1e-9 * a, lambda c: (c[0] + 1, (c[1] + a / c[1]) / 2), (0, a)
@@ -212,7 +212,7 @@ def hand_built(limit: int, *, test_last: bool) -> Graph:
     return parent.build(last, leaving, iterations, a)
 
 
-def test_the_condition_may_stand_anywhere_in_a_round() -> None:
+def test_the_condition_may_stand_anywhere_in_an_iteration() -> None:
     """Tested last with count < 4, the product runs five times; nodes behind a false test do not run in that iteration."""
     graph = verify(hand_built(4, test_last=True))
     carried, leaving, iterations, start = graph(1.0, 3.2)

@@ -56,7 +56,7 @@ def place(step: Step) -> Memories:
     number = {buffer: i for i, buffer in enumerate(sizes)}
     owners = [np.zeros(nbytes, np.uint8) for nbytes in sizes.values()]
     views = [
-        View(number[view.buffer], view.spec, view.offset, view.strides, view.rounds)
+        View(number[view.buffer], view.spec, view.offset, view.strides, view.advances)
         for view in (*step.inputs, *step.outputs)
     ]
     for view in views[: len(step.inputs)]:

@@ -144,15 +144,15 @@ def test_loops_within_loops_count() -> None:
 
 
 @pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("rounds", [0, 1, 5])
-def test_rounds_hand_values_on(known: bool, rounds: int) -> None:
+@pytest.mark.parametrize("iterations", [0, 1, 5])
+def test_rounds_hand_values_on(known: bool, iterations: int) -> None:
     """s, last = 0, -1; for i: for j in range(i, 7, 2): s, last = s + i · j, j"""
     jit = compiler()
     if jit is None:
         pytest.skip("there is no compiler")
     c = Code("KERNEL", [("ptr", "p"), ("i64", "n")])
     total, last = Carried([c.integer(0)]), Carried([c.integer(-1)])
-    with c.loop(0, rounds if known else N, carried=(total, last)) as i, c.loop(i, 7, 2, carried=(total, last)) as j:
+    with c.loop(0, iterations if known else N, carried=(total, last)) as i, c.loop(i, 7, 2, carried=(total, last)) as j:
         total.values = [c.add(total.values[0], c.mul(i, j))]
         last.values = [j]
     with c.loop(0, 2) as k:  # values known behind the loops are known within others
@@ -161,8 +161,8 @@ def test_rounds_hand_values_on(known: bool, rounds: int) -> None:
     c.ret(c.integer(0))
     (function,) = jit.load([Native("\n".join([c.text(), *sorted(c.declarations), ""]))])
     out, wanted = np.zeros(4, np.int64), [0, -1]
-    ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(function.address)(out.ctypes.data, rounds)
-    for i in range(rounds):
+    ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(function.address)(out.ctypes.data, iterations)
+    for i in range(iterations):
         for j in range(i, 7, 2):
             wanted = [wanted[0] + i * j, j]
     assert out.tolist() == 2 * wanted
