@@ -738,7 +738,10 @@ def as_value(x: Any) -> Any:
         return x
     if dtypes.is_scalar(x):
         return Array(np.asarray(x, dtypes.scalar_dtype(x)), weak=True)
-    value = Array(dlpack.read(x) if is_foreign(type(x)) else np.asarray(x), weak=isinstance(x, WeakScalar))
+    found = dlpack.read(x) if is_foreign(type(x)) else np.asarray(x)
+    if hasattr(found, "spec"):  # on a GPU
+        return found
+    value = Array(found, weak=isinstance(x, WeakScalar))
     device = get_context().device
     return value if device is None else device.take(value)
 

@@ -8,8 +8,9 @@ from typing import Any
 from nnc import dlpack
 from nnc.array import Array, NDArray, donated_error, new_array
 from nnc.context import get_context
-from nnc.devices import CPU, Accelerator, find_device, interpreter_of
+from nnc.devices import CPU, Accelerator, SharingDevice, find_device, interpreter_of
 from nnc.devices.memory import DeviceMemory
+from nnc.dtypes import bfloat16
 from nnc.errors import DeviceError, ExportError, user_error
 from nnc.graph import TensorSpec
 
@@ -144,7 +145,12 @@ class DeviceArray(Array):
         self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None, copy: bool | None = None,
     ) -> Any:  # fmt: skip
-        asks_for_host = dl_device is not None and tuple(dl_device) == (dlpack.HOST, 0)
+        wanted, device = self.__dlpack_device__() if dl_device is None else tuple(dl_device), self.alive().device
+        if isinstance(device, SharingDevice) and wanted == device.dlpack_device:
+            memory = interpreter_of(device).copy(self.memory) if copy else self.memory
+            given = {} if max_version is None else {"max_version": max_version}
+            return device.to_capsule(memory, self.spec.shape, self.spec.dtype, stream, **given)
+        asks_for_host = wanted == (dlpack.HOST, 0)
         if not asks_for_host or copy is False:
             problem = "the host needs a copy" if asks_for_host else "other libraries cannot read it there"
             raise user_error(
@@ -155,7 +161,17 @@ class DeviceArray(Array):
         return host.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack.OTHER, int(self.device.partition(":")[2])
+        device = self.alive().device
+        if isinstance(device, SharingDevice):
+            return device.dlpack_device
+        return dlpack.OTHER, int(device.name.partition(":")[2])
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        device, dtype = self.alive().device, self.spec.dtype
+        if not isinstance(device, SharingDevice) or dtype == bfloat16:
+            raise AttributeError(f"{self.spec} on {device.name} has no __cuda_array_interface__")
+        return device.describe(self.memory, self.spec.shape, dtype)
 
 
 def new_device_array(memory: DeviceMemory, spec: TensorSpec, weak: bool = False) -> DeviceArray:

@@ -140,10 +140,10 @@ class DeviceProgram(QueuedProgram):
         """The memory of a donated argument, which the program may write over: a copy where somebody else sees it."""
         own: DeviceMemory = memory[place]
         if not isinstance(leaf, DeviceArray):
-            return own  # was sent for this call
+            return self._interpreter.copy(own) if own.is_shared else own  # was sent for this call
         memory[place] = None
         leaf.delete()
-        if sys.getrefcount(own) > IN_VARIABLE:
+        if own.is_shared or sys.getrefcount(own) > IN_VARIABLE:
             own = self._interpreter.copy(own)
         own.forget()
         return own

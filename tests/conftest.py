@@ -14,7 +14,10 @@ from hypothesis import HealthCheck, settings
 
 from tests.sampling import left_out
 
-collect_ignore = ["nn/make_oracles.py"]  # a script, which needs PyTorch
+collect_ignore = [
+    "devices/cuda/stand_in.py",  # it makes a device of this process
+    "nn/make_oracles.py",  # a script, which needs PyTorch
+]
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("dev", max_examples=20, deadline=None, suppress_health_check=_SLOW)
 settings.register_profile("ci", max_examples=25, deadline=None, derandomize=True, suppress_health_check=_SLOW)

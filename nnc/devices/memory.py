@@ -20,12 +20,15 @@ class DeviceMemory:
     Args:
         device: holds the block.
         block: of the device's pool.
+
+    Attributes:
+        is_shared: whether another library has the same memory, too, and may write to it.
     """
 
-    __slots__ = ("_host", "block", "device")
+    __slots__ = ("_host", "block", "device", "is_shared")
 
     def __init__(self, device: Accelerator, block: Block) -> None:
-        self.device, self.block = device, block
+        self.device, self.block, self.is_shared = device, block, False
         self._host: NDArray | None = None  # the elements, once the host has asked for them
 
     def fetch(self, shape: tuple[int, ...], dtype: Any) -> NDArray:
@@ -42,8 +45,16 @@ class DeviceMemory:
             host = np.empty(shape, dtype)
             self.device.transfer.to_host(self.block, host, self.device.stream).wait()
             host.flags.writeable = False
+            if self.is_shared:
+                return host
             self._host = host
         return self._host
+
+    def share(self) -> None:
+        """Notes that another library has the memory, too: the host's copy may be out of date at any time, and no program writes
+        over it.
+        """
+        self.is_shared, self._host = True, None
 
     def forget(self) -> None:
         """Drops the copy that the host has: the elements will be others."""

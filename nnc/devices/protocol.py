@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -417,5 +417,61 @@ class Accelerator(Device, Protocol):
             operands: elements that it reads.
             results: elements that it computes.
             source: the user's line.
+        """
+        ...
+
+
+@runtime_checkable
+class SharingDevice(Accelerator, Protocol):
+    """A device whose memory other libraries read and write, too.
+
+    Example:
+        >>> from nnc.devices import find_device
+        >>> isinstance(find_device("sim:0", "example"), SharingDevice)
+        False
+    """
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """DLPack's kind and number of the device."""
+        ...
+
+    def to_capsule(self, memory: Any, shape: tuple[int, ...], dtype: Any, stream: int | None, **options: Any) -> Any:
+        """DLPack's capsule of an array, for work of another library behind all that is queued.
+
+        Args:
+            memory: of the array; its elements lie one after the other.
+            shape: of the array.
+            dtype: of the array.
+            stream: where the other library works, as `__dlpack__` is told.
+            options: further ones of `__dlpack__`.
+
+        Raises:
+            Exception: the work that should have written the memory failed.
+        """
+        ...
+
+    def describe(self, memory: Any, shape: tuple[int, ...], dtype: Any) -> dict[str, Any]:
+        """The array by the CUDA array interface, version 3.
+
+        Args:
+            memory: of the array; its elements lie one after the other.
+            shape: of the array.
+            dtype: of the array, one of NumPy's own.
+
+        Raises:
+            Exception: the work that should have written the memory failed.
+        """
+        ...
+
+    def receive(self, x: Any) -> tuple[Block, tuple[int, ...], Any]:
+        """The block, the shape and the dtype of another library's array. Later work in the device's own stream finds its elements.
+
+        Args:
+            x: has `__dlpack__`, and lies on this device. It is copied where its elements do not lie one after the other, or begin
+                at a place where arrays of nnc do not.
+
+        Raises:
+            BufferError, NotImplementedError, RuntimeError, TypeError, ValueError: its library, or CuPy, does not exchange it.
         """
         ...

@@ -81,3 +81,39 @@ def test_too_much_memory_is_an_error_and_loses_nothing() -> None:
     with pytest.raises(OutOfMemoryError, match="do not fit"):
         nnp.broadcast_to(x, (1 << 30, 1000)) + 1
     assert float(nnp.sum(x)) == 1000
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int64", "float16", "float32", "float64", "complex64"])
+def test_memory_is_shared_with_cupy(dtype: str) -> None:
+    cupy = pytest.importorskip("cupy")
+    values = np.arange(6000).reshape(60, 100).astype(dtype)
+    x = nnc.device_put(values, DEVICE)
+    y = nnp.concatenate([x, x])
+    for lent in (cupy.from_dlpack(y), cupy.asarray(y)):
+        assert lent.data.ptr == y.memory.block.address
+        assert np.array_equal(lent.get(), np.concatenate([values, values]))
+    theirs = cupy.asarray(values)
+    mine = nnp.asarray(theirs)
+    assert mine.device == DEVICE and mine.memory.block.address == theirs.data.ptr
+    assert np.array_equal(np.asarray(mine), values)
+    assert np.array_equal(np.asarray(nnp.asarray(theirs[1::2].T)), values[1::2].T)
+    assert np.array_equal(np.asarray(nnp.asarray(theirs.ravel()[1:])), values.ravel()[1:])
+
+
+def test_memory_is_shared_with_pytorch_in_any_order() -> None:
+    torch = pytest.importorskip("torch")
+    f = nnc.compile(lambda x, w: nnp.tanh(x @ w))
+    w = nnc.device_put(np.random.default_rng(0).normal(size=(512, 512)).astype(np.float32), DEVICE)
+    for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
+        with torch.cuda.stream(stream):
+            for seed in range(50):
+                tensor = torch.full((512, 512), float(seed), device="cuda") / 100
+                y = torch.from_dlpack(f(tensor, w)) + tensor
+                del tensor
+                wanted = np.tanh(np.full((512, 512), seed / 100, np.float32) @ np.asarray(w)) + np.float32(seed) / 100
+                assert np.allclose(y.cpu().numpy(), wanted, atol=1e-4)
+    half = torch.ones(300, dtype=torch.bfloat16, device="cuda")
+    assert nnp.asarray(half).dtype == nnc.dtypes.bfloat16
+    assert torch.from_dlpack(nnp.asarray(half) * 2).cpu().float().tolist() == [2.0] * 300
+    with pytest.raises(nnc.errors.ArgumentTypeError):
+        nnp.asarray(torch.ones(3, device="cuda", requires_grad=True))

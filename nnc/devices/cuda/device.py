@@ -12,12 +12,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from nnc import dlpack
 from nnc.devices.cuda.context import Context
 from nnc.devices.cuda.driver import CudaDriver
 from nnc.devices.cuda.libraries import Libraries, find_libraries
-from nnc.devices.cuda.memory import CudaPool, Lease
-from nnc.devices.cuda.streams import CudaEvent, CudaStream
+from nnc.devices.cuda.memory import ALIGNMENT, UNKNOWN, CudaPool, Lease
+from nnc.devices.cuda.streams import CudaEvent, CudaStream, Handle
+from nnc.devices.memory import DeviceMemory
 from nnc.devices.protocol import Block, Elements, NDArray
+from nnc.dtypes import DType, bfloat16
 from nnc.errors import UnsupportedError, user_error
 
 T = TypeVar("T")
@@ -202,24 +205,106 @@ class CudaDevice:
         Args:
             stream: its handle.
         """
-        external = self.cupy.cuda.Stream.from_external(_Handle(stream))
+        external = self.cupy.cuda.Stream.from_external(Handle(stream))
         with self.current(), external, self._context.libraries.cupyx.errstate(linalg="raise"):
             yield
 
-    def view(self, address: int, shape: Sequence[int], dtype: Any, strides: Sequence[int] | None = None) -> Any:
-        """An array of CuPy in memory of the device, which the caller keeps.
+    def view(
+        self, address: int, shape: Sequence[int], dtype: Any, strides: Sequence[int] | None = None, owner: Any = None
+    ) -> Any:
+        """An array of CuPy in memory of the device.
 
         Args:
             address: of the first element.
             shape: of the array.
             dtype: of the array.
             strides: in bytes; by default elements lie one after the other.
+            owner: keeps the memory, as long as the array exists; by default the caller does.
         """
         cuda = self.cupy.cuda
-        memory = cuda.UnownedMemory(address, 1, self, self._context.number)
+        memory = cuda.UnownedMemory(address, 1, self if owner is None else owner, self._context.number)
         return self.cupy.ndarray(
             tuple(shape), dtype, cuda.MemoryPointer(memory, 0), None if strides is None else tuple(strides)
         )
+
+    # -- other libraries -----------------------------------------------------------------------------------------------
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """DLPack's kind and number of the device."""
+        return dlpack.CUDA, self._context.number
+
+    def to_capsule(
+        self, memory: DeviceMemory, shape: tuple[int, ...], dtype: DType, stream: int | None, **options: Any
+    ) -> Any:
+        """DLPack's capsule of an array, for work of another library behind all that is queued.
+
+        Args:
+            memory: of the array; its elements lie one after the other.
+            shape: of the array.
+            dtype: of the array.
+            stream: where the other library works, as `__dlpack__` is told.
+            options: further ones of `__dlpack__`.
+
+        Raises:
+            Exception: the work that should have written the memory failed.
+        """
+        self._share(memory, stream)
+        is_bfloat16 = dtype == bfloat16
+        with self.arrays_in(self.stream.handle):
+            array = self.view(memory.block.address, shape, np.uint16 if is_bfloat16 else dtype, owner=memory)
+            return dlpack.capsule_of(array, is_bfloat16, stream=stream, **options)
+
+    def describe(self, memory: DeviceMemory, shape: tuple[int, ...], dtype: DType) -> dict[str, Any]:
+        """The array by the CUDA array interface, version 3: a reader lets its stream wait for the device's own.
+
+        Args:
+            memory: of the array; its elements lie one after the other.
+            shape: of the array.
+            dtype: of the array, one of NumPy's own.
+
+        Raises:
+            Exception: the work that should have written the memory failed.
+        """
+        self._share(memory, UNKNOWN)
+        address = memory.block.address if memory.block.nbytes else 0
+        return {
+            "shape": shape, "typestr": dtype.str, "data": (address, False), "strides": None, "stream": self.stream.handle,
+            "version": 3,
+        }  # fmt: skip
+
+    def _share(self, memory: DeviceMemory, stream: int | None) -> None:
+        """Notes that another library works on some memory, once it is known that the work before came about."""
+        lease: Lease = memory.block.owner
+        for each in lease.pending():
+            each.check()
+        lease.readers |= {stream}
+        memory.share()
+
+    def receive(self, x: Any) -> tuple[Block, tuple[int, ...], DType]:
+        """The block, the shape and the dtype of another library's array. Later work in the device's own stream finds its elements.
+
+        Args:
+            x: has `__dlpack__`, and lies on this device. It is copied where its elements do not lie one after the other, or begin
+                at a place where arrays of nnc do not.
+
+        Raises:
+            BufferError, NotImplementedError, RuntimeError, TypeError, ValueError: its library, or CuPy, does not exchange it.
+        """
+        relay = dlpack.Relay(x)
+        with self.arrays_in(self.stream.handle):
+            array = self.cupy.from_dlpack(relay)
+            lease = Lease(array, None)
+            if array.size and (array.data.ptr % ALIGNMENT or not array.flags.c_contiguous):
+                self.pool.hold(lease)
+                array = self.cupy.array(array, order="C")
+                lease = Lease(array, self.stream)
+        dtype = bfloat16 if relay.is_bfloat16 else np.dtype(array.dtype)
+        if not array.size:
+            return self.pool.allocate(0, self.stream), array.shape, dtype
+        return Block(int(array.data.ptr), array.nbytes, lease), array.shape, dtype
+
+    # -- copies --------------------------------------------------------------------------------------------------------
 
     def copy_to_host(self, address: int, target: NDArray, stream: int) -> None:
         """Copies bytes of the device over an array of the host.
@@ -309,20 +394,6 @@ class CudaDevice:
             module = self.cupy.cuda.function.Module()
             module.load(code)
             return {name: module.get_function(name) for name in names}
-
-
-class _Handle:
-    """A stream as CuPy takes it from other libraries.
-
-    Args:
-        handle: the driver's.
-    """
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self._handle
 
 
 def _find_target(context: Context) -> str:

@@ -11,16 +11,33 @@ each block knows the calls on whose success its content depends: `Completion`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from nnc.devices.cuda.context import Context
-from nnc.devices.cuda.streams import CudaEvent, CudaStream
+from nnc.devices.cuda.streams import CudaEvent, CudaStream, Handle
 from nnc.devices.protocol import Block, Event, NDArray
 from nnc.errors import OutOfMemoryError, user_error
 from nnc.fork import new_rlock
 
-_ALIGNMENT = 256  # bytes: of the smallest block, which is never empty, so that each has an address
+ALIGNMENT = 256
+"""Bytes of which addresses of blocks are multiples, and of the smallest block: it is never empty, so that each has an address.
+
+Example:
+    >>> ALIGNMENT
+    256
+"""
+UNKNOWN = -1
+"""The handle, as `__dlpack__` is told, of a stream that another library keeps for itself.
+
+Example:
+    >>> UNKNOWN
+    -1
+"""
+_DEFAULT = 1  # the handle of the stream that CUDA uses by itself
+_LASTING = frozenset(
+    (None, 0, _DEFAULT, 2)
+)  # streams of other libraries that are never destroyed: those of CUDA by itself
 
 
 class Completion:
@@ -69,18 +86,21 @@ class Lease:
     """The memory of one block.
 
     Args:
-        pointer: CuPy's, which keeps the memory.
-        stream: for which it was allocated.
+        pointer: keeps the memory: CuPy's pointer, or another library's array.
+        stream: for which CuPy allocated it; None for memory of another library.
 
     Example:
         >>> Lease(None, None).pending()  # nothing has written the block yet
         ()
     """
 
-    __slots__ = ("_completions", "pointer", "stream")
+    __slots__ = ("_completions", "pointer", "readers", "stream")
 
-    def __init__(self, pointer: Any, stream: CudaStream) -> None:
+    def __init__(self, pointer: Any, stream: CudaStream | None) -> None:
         self.pointer, self.stream = pointer, stream
+        self.readers: frozenset[int | None] = (
+            frozenset()
+        )  # streams in which other libraries work on it, as `__dlpack__` is told
         self._completions: tuple[Completion, ...] = ()
 
     def depend_on(self, completions: Iterable[Completion]) -> None:
@@ -149,7 +169,7 @@ class CudaPool:
             return [self._allocate(nbytes, label, stream) for nbytes, label in sizes]
 
     def _allocate(self, nbytes: int, label: object, stream: CudaStream) -> Block:
-        size = max(nbytes, _ALIGNMENT)
+        size = max(nbytes, ALIGNMENT)
         pointer = self._try(size)
         if pointer is None:
             self._wait_for_all()
@@ -174,7 +194,15 @@ class CudaPool:
         Args:
             block: of this pool.
         """
-        self._dropped.append(block.owner)
+        self.hold(block.owner)
+
+    def hold(self, lease: Lease) -> None:
+        """Keeps memory until all work is done that is in the device's own stream before the next allocation.
+
+        Args:
+            lease: of the memory.
+        """
+        self._dropped.append(lease)
 
     def _try(self, size: int) -> Any:
         """CuPy's memory for the present stream; None where there is none left."""
@@ -185,17 +213,36 @@ class CudaPool:
             return None
 
     def _free_dropped(self) -> None:
-        """Hands dropped blocks back to CuPy: those of the device's own stream at once, as later work there comes behind their last
-        use; others when their last use is over.
+        """Hands dropped blocks back: those of the device's own stream at once, as later work there comes behind their last use,
+        also by other libraries; others when their last use is over.
         """
         mark: CudaEvent | None = None
         while self._dropped:
             lease = self._dropped.popleft()
+            if lease.readers:
+                self._wait_behind(lease.readers)
+                mark = None
             if lease.stream is not self._stream:
                 mark = mark or self._stream.record()
                 self._waiting.append((mark, lease))
         while self._waiting and self._waiting[0][0].is_done():
             self._waiting.popleft()
+
+    def _wait_behind(self, streams: Collection[int | None]) -> None:
+        """Lets the device's own stream wait for work of other libraries. A stream that may have been destroyed since cannot be
+        named: the host waits for the whole device.
+
+        Args:
+            streams: as `__dlpack__` is told.
+        """
+        cuda = self._context.cupy.cuda
+        if not _LASTING.issuperset(streams):
+            cuda.runtime.deviceSynchronize()
+            return
+        for stream in streams:
+            self._stream.stream.wait_event(
+                cuda.Stream.from_external(Handle(stream or _DEFAULT)).record(cuda.Event(disable_timing=True))
+            )
 
     def _wait_for_all(self) -> None:
         for event, _ in self._waiting:

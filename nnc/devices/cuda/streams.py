@@ -87,3 +87,21 @@ class CudaStream:
         """Waits until the queue is empty."""
         with self._context.current("a stream"):
             self.stream.synchronize()
+
+
+class Handle:
+    """A stream as CuPy takes it from other libraries.
+
+    Args:
+        handle: the driver's.
+
+    Example:
+        >>> Handle(1).__cuda_stream__()
+        (0, 1)
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from textwrap import indent
 
+import nnc
 from nnc.testing.fuzz.plain import ByColumns, ByDifferences, Plain
 from nnc.testing.fuzz.subject import Subject
 
@@ -151,17 +152,35 @@ TWICE = "return [f(*floats) for _ in range(3)]"
 NUDGED = "floats = [x + 0.0123 * (i + 1) * wave(x) for i, x in enumerate(floats)]  # where no two values are equal\n"
 
 
-# More calls than it takes until a program is captured as a graph
-ON_DEVICE = "places = (0, 1, 2, 0, 1)\nf = nnc.compile(program, device='sim:0', streams=3)\nreturn [f(*inputs(k)) for k in places]"
-THERE = "places = (0, 1, 2, 0, 1)\nreturn [program(*inputs(k)) for k in places]"
-EAGER_THERE = (
-    "places = (0, 1, 2, 0, 1)\nwith nnc.default_device('sim:0'):\n"
-    "    return [program(*nnc.device_put(inputs(k), 'sim:0')) for k in places]"
-)
-DERIVED_THERE = (
-    "floats = nnc.device_put(floats, 'sim:0')\nf = nnc.compile(pulled, device='sim:0')\n"
-    "return [f(*floats) for _ in range(4)]"
-)
+PLACES = "places = (0, 1, 2, 0, 1)  # more calls than it takes until a program is captured as a graph\n"
+THERE = _says(PLACES + "return [program(*inputs(k)) for k in places]")
+
+
+def placed(device: str, options: str = "") -> Callable[[Subject], str]:
+    """Compiled for a device."""
+    return _says(
+        f"{PLACES}f = nnc.compile(program, device='{device}'{options})\nreturn [f(*inputs(k)) for k in places]"
+    )
+
+
+def eager_on(device: str) -> Callable[[Subject], str]:
+    """Eagerly, on arrays of a device."""
+    return _says(
+        f"{PLACES}with nnc.default_device('{device}'):\n"
+        f"    return [program(*nnc.device_put(inputs(k), '{device}')) for k in places]"
+    )
+
+
+def derived_on(device: str) -> Callable[[Subject], str]:
+    """A derivative, compiled for a device."""
+    return derived(
+        PULLED,
+        f"floats = nnc.device_put(floats, '{device}')\nf = nnc.compile(pulled, device='{device}')\n"
+        "return [f(*floats) for _ in range(4)]",
+    )
+
+
+FOUR_TIMES = "return [pulled(*floats) for _ in range(4)]"
 PRINTED = "f = nnc.compile(program, device='ptx:0')\nreturn [f(*inputs(k)) for k in (0, 1)]"
 DERIVED_PRINTED = "f = nnc.compile(pulled, device='ptx:0')\nreturn f(*nnc.device_put(floats, 'ptx:0'))"
 
@@ -173,6 +192,18 @@ def derived(functions: str, run: str) -> Callable[[Subject], str]:
 
 def _smooth(subject: Subject) -> bool:
     return subject.differentiable
+
+
+def _has_gpu(subject: Subject) -> bool:
+    """Whether there is a GPU, and no infinite weight of a convolution, which makes NaN of zeros in columns (docs/devices.md)."""
+    if "cuda:0" not in nnc.devices():
+        return False
+    meets_zeros = subject.specials and any(node.command.name.startswith("conv") for node in subject.graph.walk())
+    return not meets_zeros
+
+
+def _smooth_on_gpu(subject: Subject) -> bool:
+    return subject.differentiable and _has_gpu(subject)
 
 
 def _finite(subject: Subject) -> bool:
@@ -233,8 +264,10 @@ MODES = (
     Mode("budget", tight, ONCE),
     Mode("stored", stored),
     Mode("json", in_json, ONCE),
-    Mode("device", _says(ON_DEVICE), _says(THERE)),
-    Mode("eager device", _says(EAGER_THERE), _says(THERE)),
+    Mode("device", placed("sim:0", ", streams=3"), THERE),
+    Mode("eager device", eager_on("sim:0"), THERE),
+    Mode("cuda", placed("cuda:0"), THERE, applies=_has_gpu, flushes=False),
+    Mode("eager cuda", eager_on("cuda:0"), THERE, applies=_has_gpu, flushes=False),
     Mode("ptx", _says(PRINTED), _says("return [program(*inputs(k)) for k in (0, 1)]"), flushes=False),
     Mode("vmap", mapped("{f}"), applies=_has_arrays),
     Mode("compiled vmap", mapped("nnc.compile({f})"), applies=_has_arrays),
@@ -242,8 +275,8 @@ MODES = (
     Mode("vjp", derived(PULLED, "f = nnc.compile(pulled)\n" + TWICE), applies=_smooth),
     Mode("eager vjp", derived(PULLED, "f = pulled\n" + TWICE), applies=_smooth),
     Mode("jvp", derived(PUSHED, "f = nnc.compile(pushed)\n" + TWICE), applies=_smooth),
-    Mode("device vjp", derived(PULLED, DERIVED_THERE), derived(PULLED, "return [pulled(*floats) for _ in range(4)]"),
-         applies=_smooth),
+    Mode("device vjp", derived_on("sim:0"), derived(PULLED, FOUR_TIMES), applies=_smooth),
+    Mode("cuda vjp", derived_on("cuda:0"), derived(PULLED, FOUR_TIMES), applies=_smooth_on_gpu, flushes=False),
     Mode("ptx vjp", derived(PULLED, DERIVED_PRINTED), derived(PULLED, "return pulled(*floats)"), applies=_smooth, flushes=False),
     Mode("checkpoint", derived(PULLED.replace("smooth,", "nnc.checkpoint(smooth),"), "f = nnc.compile(pulled)\n" + TWICE),
          applies=_smooth),
@@ -258,5 +291,5 @@ MODES = (
     Mode("compiled routines", derived(PULLED, HOT), derived(PULLED, "f = pulled\n" + TWICE), applies=_finite),
 )  # fmt: skip
 FORWARD = frozenset(
-    mode.name for mode in MODES if mode.applies not in (_smooth, _finite, _few, _exact)
+    mode.name for mode in MODES if mode.applies not in (_smooth, _smooth_on_gpu, _finite, _few, _exact)
 )  # they differentiate nothing

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,11 +23,25 @@ from nnc.commands.promote import as_operand
 from nnc.commands.rules import SILENT_EFFECTS, effect
 from nnc.context import LOCATORS, get_context, set_context
 from nnc.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
-from nnc.devices import CPU, Accelerator, Elements, check_program, find_device, interpreter_of, kind_of, set_interpreter
+from nnc.devices import (
+    CPU,
+    CUDA,
+    Accelerator,
+    Elements,
+    SharingDevice,
+    check_program,
+    find_device,
+    interpreter_of,
+    kind_of,
+    set_interpreter,
+)  # fmt: skip
 from nnc.devices.memory import DeviceMemory, Staging
+from nnc.dlpack import CUDA as ON_CUDA
+from nnc.dlpack import place_of, set_receiver
 from nnc.dtypes import TAPE
-from nnc.errors import DeviceError, user_error
-from nnc.graph import Command, Graph, Node, Symbol
+from nnc.errors import DeviceError, UnsupportedError, user_error
+from nnc.foreign import is_foreign
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
 from nnc.graph.specialise import set_layers
 from nnc.options import waits_in_each_call
 from nnc.source import user_source
@@ -177,6 +192,22 @@ class DeviceInterpreter:
             x = x.to_device(CPU)
         return new_device_array(self._staging.send(x.data, x.spec), x.spec, x.weak)
 
+    def receive(self, x: Any) -> DeviceArray:
+        """An array of another library on this device, without a copy where it lies as arrays of nnc do.
+
+        Args:
+            x: has `__dlpack__`.
+
+        Raises:
+            BufferError, NotImplementedError, RuntimeError, TypeError, ValueError: its library does not hand it out.
+        """
+        device = self.device
+        assert isinstance(device, SharingDevice)
+        block, shape, dtype = device.receive(x)
+        memory = DeviceMemory(device, block)
+        memory.share()
+        return new_device_array(memory, TensorSpec(shape, dtype))
+
     def copy(self, memory: DeviceMemory) -> DeviceMemory:
         """A copy of the elements of an array.
 
@@ -246,8 +277,9 @@ def _located(args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextM
 
 
 def _place_of(values: Iterable[Any], ambient: Any) -> Any:
-    """The interpreter of the first array on a device among values and in the containers among them; None where all arrays with axes
-    are on the CPU, the ambient one where there is none. Each object is looked at once: graphs reach theirs in many ways.
+    """The interpreter of the first array on a device, also of another library, among values and in the containers among them; None
+    where all arrays with axes are on the CPU, the ambient one where there is none. Each object is looked at once: graphs reach
+    theirs in many ways.
     """
     todo, seen, found = list(values), set[int](), ambient
     while todo:
@@ -263,6 +295,11 @@ def _place_of(values: Iterable[Any], ambient: Any) -> Any:
                 todo += x
             elif isinstance(x, dict):
                 todo += x.values()
+            elif is_foreign(type(x)):
+                kind, number = place_of(x)
+                if kind == ON_CUDA:
+                    with suppress(UnsupportedError):  # no device of nnc: to read the array is an error
+                        return interpreter_of(find_device(f"{CUDA}:{number}", "asarray"))
             elif dataclasses.is_dataclass(x) and not isinstance(x, type):
                 todo += [getattr(x, field.name, None) for field in dataclasses.fields(x)]
             else:
@@ -271,7 +308,16 @@ def _place_of(values: Iterable[Any], ambient: Any) -> Any:
     return found
 
 
+def _receive(x: Any, device: str) -> DeviceArray:
+    """An array of another library on a device."""
+    found: DeviceArray = interpreter_of(find_device(device, "asarray")).receive(x)
+    return found
+
+
 set_interpreter(_make)
+set_receiver(_receive)
+if importlib.util.find_spec("cupy") is not None:  # then the first array on a device may be another library's
+    LOCATORS[:] = [_located]
 set_layers(device_array=DeviceArray)
 _PROGRAMS: list[
     Callable[[Graph, DeviceInterpreter], Callable[[Sequence[Array]], Sequence[Array]]]

@@ -12,18 +12,36 @@ _NAMES = Path(__file__).with_name("functions_of_cupy.txt")  # CuPy 14.2: functio
 CUPY = frozenset(_NAMES.read_text().split())
 
 
+class Owner:
+    """Lends NumPy the elements of an array, which it keeps.
+
+    Args:
+        array: has `held`, an array of NumPy.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self._array, self.__array_interface__ = array, array.held.__array_interface__
+
+
 class CupyArray:
     """Elements that the host cannot read."""
 
-    __slots__ = ("_memory", "address", "held")
+    __slots__ = ("_memory", "address", "held", "order")
 
-    def __init__(self, held: Any, address: int = 0, memory: Any = None) -> None:
+    def __init__(self, held: Any, address: int = 0, memory: Any = None, order: Any = None) -> None:
         self.held, self.address, self._memory = held, address, memory
+        self.order = order  # lets a stream wait for CuPy's present one
 
     @property
     def data(self) -> Any:
         assert self.address, "the address of a result is not known"
         return SimpleNamespace(ptr=self.address)
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any:
+        assert self.address and stream != 0
+        if stream != -1:
+            self.order(stream or 1)
+        return np.asarray(Owner(self)).__dlpack__(max_version=max_version)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")

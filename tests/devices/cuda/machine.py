@@ -89,6 +89,7 @@ class Machine:
         self.faults: list[BaseException] = []
         self.name = ""
         self.launched: list[str] = []
+        self.freed: list[Any] = []  # blocks, with their streams, before they are given back
         self.locked: list[Any] = []  # page-locked memory
         self.times: list[float] = []  # of work that is measured next
         self.measured = 0  # times that were asked for
@@ -102,7 +103,7 @@ class Machine:
         self._functions = [self._driver_function(name) for name in SIGNATURES if name != RUN_STEP]
         functions = dict(zip((name for name in SIGNATURES if name != RUN_STEP), self._functions, strict=True))
         self.libraries = Libraries(
-            _CuPy(self._cuda()), SimpleNamespace(errstate=self._errstate), functions, self.graphs.functions(), self._text_of
+            _CuPy(self, self._cuda()), SimpleNamespace(errstate=self._errstate), functions, self.graphs.functions(), self._text_of
         )  # fmt: skip
 
     def device(self, name: str) -> CudaDevice:
@@ -218,7 +219,8 @@ class Machine:
             Stream=Stream, Event=Event, Device=Device, function=SimpleNamespace(Module=Module), runtime=runtime,
             driver=SimpleNamespace(CUDADriverError=CUDADriverError), memory=SimpleNamespace(OutOfMemoryError=Full),
             alloc_pinned_memory=self._lock_memory, get_elapsed_time=self._elapsed,
-            UnownedMemory=lambda address, nbytes, owner, number: address, MemoryPointer=lambda memory, offset: memory,
+            UnownedMemory=lambda address, nbytes, owner, number: _Unowned(address, owner),
+            MemoryPointer=lambda memory, offset: memory,
             pool=SimpleNamespace(malloc=self._malloc, free_all_blocks=sim.synchronize, used_bytes=lambda: sim.pool.used),
             array=self._array,
         )  # fmt: skip
@@ -234,7 +236,17 @@ class Machine:
         self.locked.append(memory)
         return memory
 
+    def free_all(self) -> None:
+        """Frees the memory of pointers that are gone."""
+        while self.freed:
+            block, stream = self.freed.pop()
+            try:
+                self.sim.pool.free(block, stream)
+            except BaseException as error:
+                self.faults.append(error)
+
     def _malloc(self, nbytes: int) -> Any:
+        self.free_all()
         block = self.sim.pool.allocate(nbytes, self._stream)
         lease = block.owner
         self._stream.launch("poison", lambda: lease.bytes.fill(0xCD), [Use.whole(lease, writes=True)])
@@ -269,10 +281,49 @@ class Machine:
 
         self.sim.queues.streams[handle - 1].launch("memsetAsync", run, [Use(lease, first, first + nbytes, True)])
 
-    def _array(self, shape: Any, dtype: Any, address: int, strides: Any) -> Any:
+    def _array(self, shape: Any, dtype: Any, memory: Any, strides: Any) -> Any:
         self._stream.synchronize()
-        lease, first = self._lease(address)
-        return CupyArray(np.ndarray(shape, dtype, lease.bytes, first, strides), address)
+        lease, first = self._lease(memory.ptr)
+        return CupyArray(np.ndarray(shape, dtype, lease.bytes, first, strides), memory.ptr, memory, self._order)
+
+    def _order(self, handle: int) -> None:
+        """Lets a stream wait for CuPy's present one."""
+        self.sim.queues.streams[handle - 1].wait_for(self._stream.record())
+
+    def lease_of(self, held: Any) -> Lease:
+        """The block of the device in whose bytes an array of NumPy lies."""
+        place = held.ctypes.data
+        return next(x for x in self.sim.pool._live.values() if 0 <= place - x.bytes.ctypes.data < max(x.nbytes, 1))
+
+    def from_dlpack(self, x: Any) -> CupyArray:
+        """Another library's array, whose work comes before that of CuPy's present stream."""
+        assert x.__dlpack_device__() == (2, int(self.name.partition(":")[2]))
+        capsule = x.__dlpack__(stream=self._stream.number + 1, max_version=(1, 0), copy=None)
+        held = np.from_dlpack(Host(capsule))
+        lease = self.lease_of(held)
+        address = lease.region.address + held.ctypes.data - lease.bytes.ctypes.data
+        return CupyArray(held, address, order=self._order)
+
+
+class Host:
+    """An array of the host that a capsule describes."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+@dataclass(frozen=True)
+class _Unowned:
+    """Memory that an array of CuPy does not own, and the object that keeps it."""
+
+    ptr: int
+    owner: Any
 
 
 class _Pointer:
@@ -282,24 +333,29 @@ class _Pointer:
         self.machine, self.block, self.stream, self.ptr = machine, block, stream, block.address
 
     def __del__(self) -> None:
-        try:
-            self.machine.sim.pool.free(self.block, self.stream)
-        except BaseException as error:
-            self.machine.faults.append(error)
+        self.machine.freed.append((self.block, self.stream))
+        if not self.machine.sim.queues.lock._is_owned():  # else the garbage collector runs in the middle of other work
+            self.machine.free_all()
 
 
 class _CuPy:
     """The module cupy."""
 
-    def __init__(self, cuda: Any) -> None:
-        self.cuda = cuda
+    def __init__(self, machine: Machine, cuda: Any) -> None:
+        self.cuda, self.from_dlpack = cuda, machine.from_dlpack
 
-    def ndarray(self, shape: Any, dtype: Any, memory: int, strides: Any = None) -> Any:
+    def ndarray(self, shape: Any, dtype: Any, memory: Any, strides: Any = None) -> Any:
         return self.cuda.array(shape, dtype, memory, strides)
 
     def empty(self, shape: Any, dtype: Any) -> Any:
         memory = self.cuda.pool.malloc(max(1, math.prod(shape)) * np.dtype(dtype).itemsize)
-        return CupyArray(self.cuda.array(shape, dtype, memory.ptr, None).held, memory.ptr, memory)
+        return self.cuda.array(shape, dtype, memory, None)
+
+    def array(self, x: CupyArray, order: str) -> Any:
+        assert order == "C"
+        copy = self.empty(x.held.shape, x.held.dtype)
+        copy.held[...] = x.held
+        return copy
 
     def get_default_memory_pool(self) -> Any:
         return self.cuda.pool
