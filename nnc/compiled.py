@@ -19,6 +19,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, check_count
 from nnc.executable import Executable, Lowered, Run, prefetching
 from nnc.fork import new_rlock
 from nnc.lower.program.background import deferring
+from nnc.lower.program.stored import prepare
 from nnc.options import Options, Precision, parse_bytes
 from nnc.retraces import (
     Change,
@@ -152,6 +153,8 @@ def compile(
         options = options.update(precision=precision)
     signature = Signature.of(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
     toolchain(options.device)  # imported here, so that the first call need not wait for it
+    if options.cache_folder is not None:
+        prepare(options.device)
     return Compiled(signature, options, max_traces, place)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from nnc.context import timed
-from nnc.devices import CUDA, kind_of
+from nnc.devices import CPU, CUDA, kind_of
 from nnc.errors import GraphError
 from nnc.graph import ATTRIBUTES, Graph, Kernel, structural_hash
 from nnc.graph.passes import added_passes
@@ -38,7 +38,10 @@ from nnc.source import SourceLine
 _KIND = "programs"
 _FOLDER = Path(__file__).parents[2]
 # make graphs, and lower none
-_ABOVE = frozenset({"trace", "numpy", "random", "debug", "nn", "optim", "io", "data", "view", "scipy", "migration"})
+_ABOVE = frozenset(
+    {"trace", "numpy", "random", "debug", "nn", "optim", "io", "data", "view", "scipy", "migration", "testing", "tree"}
+)
+_OF_OTHERS = {CPU: frozenset({"cuda", "ptx", "sim"})}  # folders for other kinds of devices
 _STARTED = time.time()
 _SETTLED = 2.0  # seconds; files that changed later may differ from the files that this process runs
 _APART = frozenset({"cache_folder", "verify_passes"})  # options that programs do not depend on
@@ -101,7 +104,7 @@ class Place:
         """The key of the program; None where it has none: a parameter has no stable form, files of nnc have changed, somebody
         else's package defines a command.
         """
-        files, foreign = files_digest(), foreign_commands(REGISTRY.version)
+        files, foreign = files_digest(self.kind), foreign_commands(REGISTRY.version)
         if files is None or (foreign and any(node.command.name in foreign for node in self.graph.walk())):
             return None
         try:
@@ -139,6 +142,18 @@ def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> 
     return Place(Cache(options.cache_folder), graph, facts, kind_of(options.device))
 
 
+def prepare(device: str) -> None:
+    """Finds the facts on which stored programs for a device depend beside their graphs, so that no call need wait for it.
+
+    Args:
+        device: its name.
+    """
+    kind = kind_of(device)
+    files_digest(kind)
+    foreign_commands(REGISTRY.version)
+    _here(kind)
+
+
 def _constants_digest(graph: Graph) -> str:
     """Returns a digest of the constants of a graph and its sub-graphs."""
     digest = hashlib.sha256()
@@ -173,25 +188,27 @@ def _labels(graph: Graph, sources: dict[SourceLine, int]) -> list[Any]:
 
 
 @cache
-def files_digest() -> str | None:
-    """Returns a digest of nnc's files, as far as they have a part in lowering: names, sizes and times; None where one
-    changed after this process read it.
+def files_digest(kind: str) -> str | None:
+    """Returns a digest of nnc's files, as far as they have a part in lowering for a kind of devices: names, sizes and times; None
+    where one changed after this process read it.
     """
-    found = [(entry.path, entry.stat()) for entry in _python_files(_FOLDER, _ABOVE)]
+    found = [(entry.path, entry.stat()) for entry in _python_files(_FOLDER, _OF_OTHERS.get(kind, frozenset()), _ABOVE)]
     begin = len(str(_FOLDER))
     lines = sorted(f"{path[begin:]} {facts.st_size} {facts.st_mtime_ns}\n" for path, facts in found)
     newest = max((facts.st_mtime for _, facts in found), default=0.0)
     return hashlib.sha256("".join(lines).encode()).hexdigest() if newest < _STARTED - _SETTLED else None
 
 
-def _python_files(folder: os.PathLike[str] | str, without: Set[str] = frozenset()) -> Iterator[os.DirEntry[str]]:
-    """The Python files in a folder and those within it, but not in folders of these names."""
+def _python_files(
+    folder: os.PathLike[str] | str, without: Set[str], first_without: Set[str] = frozenset()
+) -> Iterator[os.DirEntry[str]]:
+    """The Python files in a folder and those within it, but not in folders of these names, or in the first folder of those."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".py"):
                 yield entry
-            elif entry.name != "__pycache__" and entry.name not in without and entry.is_dir():
-                yield from _python_files(entry.path)
+            elif entry.name != "__pycache__" and entry.name not in without | first_without and entry.is_dir():
+                yield from _python_files(entry.path, without)
 
 
 @cache

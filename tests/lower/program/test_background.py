@@ -128,7 +128,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache."""
     monkeypatch.setenv("NNC_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NNC_VERIFY", "0")
-    monkeypatch.setattr(stored, "files_digest", lambda: "these files")  # others may be changing them
+    monkeypatch.setattr(stored, "files_digest", lambda kind: "these files")  # others may be changing them
     return tmp_path
 
 
@@ -200,7 +200,7 @@ import nnc, nnc.numpy as nnp
 import nnc.lower.pipeline as pipeline
 import nnc.lower.program.stored as stored
 from nnc.lower.program.cache import Cache
-stored.files_digest = lambda: "these files"
+stored.files_digest = lambda kind: "these files"
 write, writes, go_on = Cache.write_bytes, [], threading.Event()
 x = np.ones(3, np.float32)
 """

@@ -109,14 +109,14 @@ def keep_program(folder: Path) -> Callable[[], Any]:
         cache = cache_module.Cache
         reads = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("nnc.lower.program.stored.files_digest", lambda: "these files")
+            patch.setattr("nnc.lower.program.stored.files_digest", lambda kind: "these files")
             patch.setattr(cache, "write_bytes", lambda self, kind, key, *parts: reads.append(kind))
             program = lower(graph, Options(cache_folder=folder), choose_kernel, compiler())
         assert abs(float(program.run([np.ones(3, np.float32)])[0]) - 3 * np.tanh(1)) < 1e-5
         return reads.count("programs")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nnc.lower.program.stored.files_digest", lambda: "these files")
+        patch.setattr("nnc.lower.program.stored.files_digest", lambda kind: "these files")
         lower(graph, Options(cache_folder=folder), choose_kernel, compiler())
     return again
 

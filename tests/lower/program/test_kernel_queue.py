@@ -168,7 +168,7 @@ def test_settled_steps_read_operands_through_their_strides() -> None:
 
 
 def test_of_a_program_whose_text_is_refused_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "files_digest", lambda: "these files")
+    monkeypatch.setattr(stored, "files_digest", lambda kind: "these files")
     with pytest.raises(InternalError, match="LLVM does not take"):
         lowered(training, Watched(refuses=True), cache_folder=tmp_path)
     assert not list(tmp_path.rglob("programs"))
@@ -177,7 +177,7 @@ def test_of_a_program_whose_text_is_refused_nothing_is_kept(tmp_path: Path, monk
 
 
 def test_a_stored_program_is_compiled_when_it_is_lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "files_digest", lambda: "these files")
+    monkeypatch.setattr(stored, "files_digest", lambda kind: "these files")
     for _ in range(2):
         watched = Watched()
         program = lowered(training, watched, cache_folder=tmp_path)

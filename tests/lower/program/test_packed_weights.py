@@ -187,7 +187,7 @@ def test_a_stored_program_keeps_its_packed_forms(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: Callable[[], None]
 ) -> None:
     monkeypatch.setenv("NNC_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(stored, "files_digest", lambda: "these files")  # others may be changing them
+    monkeypatch.setattr(stored, "files_digest", lambda kind: "these files")  # others may be changing them
     w, v = arrays(32, 16, 3, 3), arrays(16, 32, 3, 3)
     plans = []
     for _ in range(2):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
         return run_passes(graph, names, options, **rest)
 
     monkeypatch.setattr(phases, "run_passes", run)
-    monkeypatch.setattr(stored, "files_digest", lambda: "these files")
+    monkeypatch.setattr(stored, "files_digest", lambda kind: "these files")
     return made
 
 
@@ -261,7 +262,7 @@ def test_other_files_of_nnc_and_other_libraries_have_programs_of_their_own(
 ) -> None:
     graph = nnc.make_graph(training)(X, W)
     bench.lower(graph)
-    monkeypatch.setattr(stored, "files_digest", lambda: "other files")
+    monkeypatch.setattr(stored, "files_digest", lambda kind: "other files")
     bench.lower(graph)
     monkeypatch.setattr(stored, "_here", lambda kind: {"numpy": "another version"})
     bench.lower(graph)
@@ -296,7 +297,7 @@ def test_only_programs_for_gpus_depend_on_the_versions_of_their_libraries(
 def test_files_that_changed_while_the_process_ran_keep_it_from_storing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digest = stored.files_digest.__wrapped__
+    digest = partial(stored.files_digest.__wrapped__, "cpu")
     file = tmp_path / "part.py"
     file.write_text("a = 1")
     monkeypatch.setattr(stored, "_FOLDER", tmp_path)
@@ -311,6 +312,34 @@ def test_files_that_changed_while_the_process_ran_keep_it_from_storing(
     file.write_text("a = 12")
     os.utime(file, (long_ago, long_ago))
     assert digest() not in (None, before)
+
+
+def test_files_for_other_kinds_of_devices_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest = stored.files_digest.__wrapped__
+    monkeypatch.setattr(stored, "_FOLDER", tmp_path)
+    before = {kind: digest(kind) for kind in ("cpu", "cuda")}
+    for name in ("backends/cuda/rows.py", "devices/ptx/waves.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("prints no kernel of the CPU")
+        os.utime(tmp_path / name, (1, 1))
+    assert digest("cpu") == before["cpu"] and digest("cuda") != before["cuda"]
+    (tmp_path / "backends" / "cpu").mkdir()
+    (tmp_path / "backends" / "cpu" / "rows.py").write_text("prints")
+    os.utime(tmp_path / "backends" / "cpu" / "rows.py", (1, 1))
+    assert digest("cpu") != before["cpu"]
+
+
+def test_a_program_of_the_cpu_reads_no_file_for_other_kinds_of_devices() -> None:
+    script = (
+        "import sys, numpy as np, nnc, nnc.numpy as nnp\n"
+        "f = nnc.compile(nnc.grad(lambda x: nnp.sum(nnc.nn.softmax(x @ x) + nnp.sort(x)[0])))\n"
+        "f(np.ones((4, 4), 'float32')), nnc.compile(nnp.linalg.inv)(np.eye(3))\n"
+        "print(*sys.modules)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    others = {name for name in loaded if name.startswith("nnc.") and set(name.split(".")) & stored._OF_OTHERS["cpu"]}
+    assert not others and "nnc.backends.cpu.rows" in loaded
+    assert all(any(path.name == name for path in NNC.rglob(name)) for name in stored._OF_OTHERS["cpu"])
 
 
 def test_all_files_of_the_package_but_those_above_lowering_count() -> None:
@@ -453,7 +482,7 @@ def test_where_nothing_was_kept_nothing_is_looked_for(tmp_path: Path, monkeypatc
         return "a graph"
 
     monkeypatch.setattr(stored, "structural_hash", structural_hash)
-    monkeypatch.setattr(stored, "files_digest", lambda: "these files")
+    monkeypatch.setattr(stored, "files_digest", lambda kind: "these files")
     graph = nnc.make_graph(lambda x: x + 1.0)(nnp.ones(3))
     place = stored.find_place(graph, Options(cache_folder=tmp_path), native=True, choice="any")
     assert place is not None and place.read() is None and not asked
@@ -486,7 +515,7 @@ import json, sys
 import numpy as np
 import nnc, nnc.numpy as nnp
 import nnc.lower.program.stored as stored
-stored.files_digest = lambda: "these files"  # another process may be changing them
+stored.files_digest = lambda kind: "these files"  # another process may be changing them
 
 namespace = {"nnp": nnp}
 lines = int(sys.argv[2]) * "\\n" + "def f(x, w):\\n    y = nnp.tanh(x @ w)\\n    return nnp.sum(y / nnp.max(y))\\n"
