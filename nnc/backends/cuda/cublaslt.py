@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import importlib
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from nnc import dtypes
+from nnc.devices.cuda import LibraryCall, Operand
 from nnc.errors import DeviceError, user_error
 
 _NAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
@@ -148,15 +150,39 @@ class CublasLt:
             stream: its handle.
             adds: whether the products are added to d.
         """
-        a, b, d, *bias = map(ctypes.c_void_p, addresses)
+        a, b, d, *bias = addresses
         for each in bias:
-            self._set("cublasLtMatmulDesc", product.operation, _BIAS, each)
-        one, zero = product.factors
-        self._call(
-            "cublasLtMatmul", self._handle, product.operation, ctypes.byref(one), a, product.layouts[0], b, product.layouts[1],
-            ctypes.byref(one if adds else zero), d, product.layouts[2], d, product.layouts[2], ctypes.byref(product.algorithm),
-            ctypes.c_void_p(workspace), ctypes.c_size_t(product.problem.workspace), ctypes.c_void_p(stream),
-        )  # fmt: skip
+            self._set("cublasLtMatmulDesc", product.operation, _BIAS, ctypes.c_void_p(each))
+        self._call("cublasLtMatmul", *map(ctypes.c_void_p, self._arguments(product, a, b, d, workspace, stream, adds)))
+
+    def call(
+        self, product: Product, a: int, b: int, d: int, workspace: int | None, alignments: Sequence[int]
+    ) -> LibraryCall:
+        """The C call that queues a product with the bias that was given last.
+
+        Args:
+            product: of this library.
+            a: the number of the operand that is the left matrix, as next.
+            b: of the right matrix.
+            d: of the result.
+            workspace: of the workspace; None where the product has none.
+            alignments: of all operands, as a call has them.
+        """
+        room = 0 if workspace is None else Operand(workspace)
+        given = self._arguments(product, Operand(a), Operand(b), Operand(d), room, Operand(len(alignments)))
+        function = ctypes.cast(self._library.cublasLtMatmul, ctypes.c_void_p).value or 0
+        return LibraryCall(function, given, alignments, product)
+
+    def _arguments(
+        self, product: Product, a: Any, b: Any, d: Any, workspace: Any, stream: Any, adds: bool = False
+    ) -> list[Any]:
+        """The arguments of cublasLtMatmul: C is D."""
+        one, zero = map(ctypes.addressof, product.factors)
+        left, right, result = (layout.value for layout in product.layouts)
+        return [
+            self._handle.value, product.operation.value, one, a, left, b, right, one if adds else zero, d, result, d, result,
+            ctypes.addressof(product.algorithm), workspace, product.problem.workspace, stream,
+        ]  # fmt: skip
 
     def new_operation(self, problem: Problem) -> ctypes.c_void_p:
         """A description of the operation."""
@@ -170,6 +196,14 @@ class CublasLt:
         if epilogue:
             self._set("cublasLtMatmulDesc", found, _EPILOGUE, ctypes.c_uint32(epilogue))
         return found
+
+    def forget_operation(self, operation: ctypes.c_void_p) -> None:
+        """Frees a description of an operation.
+
+        Args:
+            operation: no product uses it any more.
+        """
+        self._call("cublasLtMatmulDescDestroy", operation)
 
     def new_layout(self, problem: Problem, matrix: Stored) -> ctypes.c_void_p:
         """A description of a matrix."""
@@ -211,7 +245,7 @@ class Product:
     """
 
     def __init__(self, library: CublasLt, problem: Problem) -> None:
-        self.problem = problem
+        self._library, self.problem = library, problem
         self.operation = library.new_operation(problem)
         self.layouts = [library.new_layout(problem, matrix) for matrix in (problem.a, problem.b, problem.d)]
         kind = ctypes.c_double if problem.dtype == dtypes.float64 else ctypes.c_float
@@ -222,6 +256,13 @@ class Product:
         """The product by one of the library's algorithms."""
         twin = copy.copy(self)
         twin.algorithm = algorithm
+        return twin
+
+    def apart(self) -> Product:
+        """The product with a description of its own, which holds the address of its bias: other threads change theirs meanwhile."""
+        twin = copy.copy(self)
+        twin.operation = self._library.new_operation(self.problem)
+        weakref.finalize(twin, self._library.forget_operation, twin.operation)
         return twin
 
 

@@ -20,6 +20,7 @@ from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, make_product
 from nnc.commands.contract import dot
 from nnc.commands.rules import cost
 from nnc.devices import CUDA
+from nnc.devices.cuda import LibraryCall
 from nnc.errors import InternalError
 from nnc.graph import Graph, Kernel, TensorSpec, add_kernel, reference
 from nnc.lower.kernels.epilogue import Epilogue
@@ -157,6 +158,25 @@ class _Products:
         """
         return self._multiply(addresses, stream, may_measure=False)
 
+    def library_call(self, addresses: Sequence[int]) -> LibraryCall | None:
+        """The one C call by which the products were queued; None where there were several, or none.
+
+        Args:
+            addresses: of the operands, the bias where there is one, the result and the workspace.
+        """
+        at = 2 + self._has_bias
+        x, y, out = addresses[0], addresses[1], addresses[at]
+        a, b = (0, 1) if self._turned else (1, 0)
+        alignments = _alignments((x, y)[a], (x, y)[b], out)
+        product = self._plans.get(alignments)
+        if product is None or self._distances != [(0, 0, 0, False)]:
+            return None
+        divisors = [0] * len(addresses)  # the bias is named in the product's description
+        for place, number in zip((a, b, at), alignments, strict=True):
+            divisors[place] = number
+        room = at + 1 if len(addresses) > at + 1 else None
+        return self._algorithms.library.call(product, a, b, at, room, divisors)
+
     def _multiply(self, addresses: Sequence[int], stream: int, may_measure: bool) -> bool:
         x, y, *bias = addresses[: 2 + self._has_bias]
         out, *workspaces = addresses[2 + self._has_bias :]
@@ -166,14 +186,16 @@ class _Products:
         planned: list[tuple[Product, tuple[int, ...], bool]] = []
         for by_x, by_y, by_out, adds in self._distances:
             places = y + by_y, x + by_x, out + by_out
-            alignments = tuple([math.gcd(address, _MOST_ALIGNED) for address in places])
+            alignments = _alignments(*places)
             product = self._plans.get(alignments) or self._algorithms.find(self._problem, alignments)
             if product is None and may_measure:
                 run = partial(self._run, addresses=(*places, *bias), workspace=workspace)
                 product = self._algorithms.choose(self._problem, alignments, run, stream)
             if product is None:
                 return False
-            self._plans[alignments] = product
+            if alignments not in self._plans:
+                self._plans[alignments] = product.apart() if self._has_bias else product
+            product = self._plans[alignments]
             planned.append((product, (*places, *bias), adds))
         for product, operands, adds in planned:
             self._run(product, stream, operands, workspace, adds)
@@ -181,6 +203,11 @@ class _Products:
 
     def _run(self, product: Product, stream: int, addresses: Sequence[int], workspace: int, adds: bool = False) -> None:
         self._algorithms.library.run(product, addresses, workspace, stream, adds)
+
+
+def _alignments(*addresses: int) -> tuple[int, ...]:
+    """The powers of two that divide addresses."""
+    return tuple([math.gcd(address, _MOST_ALIGNED) for address in addresses])
 
 
 def _distances(axes: Sequence[Axis]) -> list[tuple[int, int, int]]:

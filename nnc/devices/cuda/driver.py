@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -11,10 +10,9 @@ from typing import Any
 from nnc.devices.cuda.context import Context
 from nnc.devices.cuda.graphs import Capture, CudaGraph, StepRun
 from nnc.devices.cuda.libraries import failure
+from nnc.devices.cuda.library_calls import Record, RepeatedCall
 from nnc.devices.cuda.streams import CudaStream
-from nnc.devices.driver import FAILED, RUN_STEP, SIGNATURES, c_function
-
-_STEPS = 1 << 62  # the first handle of a step: no address of the host, as the handles of CUDA are
+from nnc.devices.driver import FAILED, RUN_STEP, SIGNATURES, c_function, place_in_table
 
 
 class CudaDriver:
@@ -32,16 +30,22 @@ class CudaDriver:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._events: dict[int, Any] = {}  # CuPy's, by handle
-        self._steps: dict[int, tuple[int, StepRun]] = {}  # how many operands, and the work
+        self._steps: dict[int, tuple[int, StepRun]] = {}  # by handle, how many operands, and the work
+        self._records: dict[int, Record] = {}  # of steps, by their addresses, which are the handles
         self._kernels: dict[int, int] = {}  # how many parameters, by handle
         self._captures: dict[int, Capture] = {}  # by thread
-        self._numbers = itertools.count(_STEPS)
         self._errors: dict[int, BaseException] = {}  # by thread
         self._run_step = c_function(RUN_STEP)(self._guarded)
         functions = [self._run_step if name == RUN_STEP else context.libraries.functions[name] for name in SIGNATURES]
-        self.table = (ctypes.c_void_p * len(functions))(
-            *(ctypes.cast(each, ctypes.c_void_p).value for each in functions)
-        )
+        self.table = (ctypes.c_void_p * len(functions))(*map(_address_of, functions))
+
+    def repeat_calls(self, function: int) -> None:
+        """Lets a compiled function queue steps from now on: it makes the calls of libraries again that steps have noted.
+
+        Args:
+            function: its address.
+        """
+        self.table[place_in_table(RUN_STEP)] = function
 
     def take_error(self, code: int) -> BaseException:
         """Returns the error of the function that failed last in this thread.
@@ -87,9 +91,9 @@ class CudaDriver:
             operands: how many addresses it is given.
             run: queues its work.
         """
-        number = next(self._numbers)
-        self._steps[number] = operands, run
-        return number
+        record = Record(operands, _address_of(self._run_step))
+        self._records[record.address], self._steps[record.address] = record, (operands, run)
+        return record.address
 
     def release(self, handles: Iterable[int]) -> None:
         """Forgets kernels, steps and events.
@@ -100,13 +104,17 @@ class CudaDriver:
         for handle in handles:
             self._events.pop(handle, None)
             self._steps.pop(handle, None)
+            self._records.pop(handle, None)
             self._kernels.pop(handle, None)
 
     def _guarded(self, step: int, stream: int, parameters: int) -> int:
         try:
             count, run = self._steps[step]
             pointers = (ctypes.c_void_p * count).from_address(parameters) if count else ()
-            run([ctypes.c_uint64.from_address(at or 0).value for at in pointers], stream)
+            addresses = [ctypes.c_uint64.from_address(at or 0).value for at in pointers]
+            run(addresses, stream)
+            if isinstance(run, RepeatedCall):
+                self._records[step].note(run.library_call(addresses), addresses)
         except BaseException as error:  # an interrupt, too: ctypes would drop it
             self._errors[threading.get_ident()] = error
             return FAILED
@@ -132,3 +140,7 @@ class CudaDriver:
     def drop_capture(self) -> None:
         """Ends a capture that failed."""
         del self._captures[threading.get_ident()]
+
+
+def _address_of(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

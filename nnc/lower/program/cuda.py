@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc.context import get_context, set_context, timed
-from nnc.devices.cuda import CapturedCall, Completion, CudaDevice, Lease, StepRun
+from nnc.devices.cuda import CapturedCall, Completion, CudaDevice, Lease, RepeatedCall, StepRun
 from nnc.devices.memory import DeviceMemory
 from nnc.errors import DeviceError, InternalError, NncError, user_error
 from nnc.lower.kernels.launch import Assembler
@@ -17,6 +17,7 @@ from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Loop, NDArray, Step, View
 from nnc.lower.program.device_frame import DeviceFrame
 from nnc.lower.program.launches import Launches
+from nnc.lower.program.library_calls import load_library_calls
 from nnc.lower.program.program import Program
 from nnc.lower.program.python_steps import Tapes, run_step
 from nnc.lower.program.queued_code import QueuedCode
@@ -75,6 +76,9 @@ class CudaModule:
         on_host: StepRun = partial(self._run_on_host, step, launches)
         run = on_host if queue is None else queue(step, self._device, self._program.planned.precision)
         self._calls.append(run)
+        code = self._program.code
+        if isinstance(run, RepeatedCall) and code is not None:
+            self._device.driver.repeat_calls(load_library_calls(code.compiler).address)
         return [self._device.driver.add_step(len(views), run)]
 
     def _run_on_host(self, step: Step, launches: Launches, addresses: Sequence[int], stream: int) -> None:

@@ -21,6 +21,8 @@ SUMS = {
     75: (np.float32, 0),
 }  # accumulator, type of the factors
 
+MATMUL = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 16)
+
 
 def gelu(x: Any) -> Any:
     """The library's: by tanh."""
@@ -38,6 +40,7 @@ class FakeCublasLt:
 
     def __init__(self, machine: Machine) -> None:
         self.machine, self.refuses, self.plans = machine, False, 1
+        self.cublasLtMatmul = MATMUL(self._multiply)
         self.known: dict[int, dict[str, Any]] = {}
         self.calls: list[dict[str, Any]] = []
 
@@ -84,7 +87,7 @@ class FakeCublasLt:
         preference = self.known[wanted.value]
         assert set(preference) == {1, 5, 6, 7, 8} and most == len(found) >= self.plans
         for place, each in enumerate(found[: self.plans]):
-            each.algo[0] = 1 + operation.value
+            each.algo[0] = operation.value
             for position, number in enumerate((5, 6, 7, 8)):
                 each.algo[1 + position] = preference[number]
             each.algo[5], each.algo[6] = preference[1], place
@@ -94,31 +97,44 @@ class FakeCublasLt:
     def cublasLtGetVersion(self) -> int:
         return 130100
 
-    def cublasLtMatmul(
-        self, handle: Any, operation: Any, alpha: Any, a: Any, of_a: Any, b: Any, of_b: Any, beta: Any, c: Any, of_c: Any, d: Any,
-        of_d: Any, algo: Any, workspace: Any, nbytes: Any, stream: Any,
-    ) -> int:  # fmt: skip
-        described = dict(self.known[operation.value])
-        assert (alpha._obj.value, c.value) == (1, d.value) and beta._obj.value in (0, 1)
-        chosen = list(algo._obj)
-        assert chosen[0] == 1 + operation.value and chosen[5] == nbytes.value
+    def cublasLtMatmulDescDestroy(self, described: Any) -> int:
+        del self.known[described.value][7]  # of an operation with an epilogue
+        return 0
+
+    def _multiply(self, *arguments: int | None) -> int:
+        try:
+            self._queue(*[argument or 0 for argument in arguments])
+        except BaseException as error:
+            self.machine.faults.append(error)
+            return 14
+        return 0
+
+    def _queue(
+        self, handle: int, operation: int, alpha: int, a: int, of_a: int, b: int, of_b: int, beta: int, c: int, of_c: int, d: int,
+        of_d: int, algo: int, workspace: int, nbytes: int, stream: int,
+    ) -> None:  # fmt: skip
+        described = dict(self.known[operation])
+        left, right, result = (self.known[each] for each in (of_a, of_b, of_d))
+        factor = ctypes.c_double if SUMS[described["sums"]][1] else ctypes.c_float
+        added = factor.from_address(beta).value
+        assert (factor.from_address(alpha).value, c, of_c) == (1, d, of_d) and added in (0, 1)
+        chosen = list((ctypes.c_uint64 * 8).from_address(algo))
+        origin = self.known[chosen[0]]  # for which the algorithm was found
+        assert chosen[5] == nbytes and {**origin, 8: 0} == {**described, 8: 0}
         for place, alignment in zip((a, b, c, d), chosen[1:5], strict=True):
-            assert place.value % alignment == 0
-        left, right, result = (self.known[each.value] for each in (of_a, of_b, of_d))
+            assert place % alignment == 0
         epilogue = described.get(7, 0)
         self.calls.append(
             {
-                "sums": described["sums"], "a": left, "b": right, "d": result, "workspace": nbytes.value, "epilogue": epilogue,
-                "place": chosen[6], "adds": beta._obj.value == 1,
+                "sums": described["sums"], "a": left, "b": right, "d": result, "workspace": nbytes, "epilogue": epilogue,
+                "place": chosen[6], "adds": added == 1,
             }
         )  # fmt: skip
-        adds = self.calls[-1]["adds"]
 
         def bind() -> Any:
-            return self._bind(described, (left, a), (right, b), (result, d), (workspace.value, nbytes.value), adds)
+            return self._bind(described, (left, a), (right, b), (result, d), (workspace, nbytes), added == 1)
 
-        self.machine.queue(stream.value, "cublasLtMatmul", bind)
-        return 0
+        self.machine.queue(stream, "cublasLtMatmul", bind)
 
     def _bind(self, described: dict[str, Any], a: Any, b: Any, d: Any, workspace: tuple[int, int], adds: bool) -> Any:
         """The work of a product, and the memory that it uses."""
@@ -139,7 +155,7 @@ class FakeCublasLt:
             if lease is not None:
                 lease.bytes[first : first + nbytes] = 0xEE
 
-        target, _ = self.machine._lease(d[1].value)
+        target, _ = self.machine._lease(d[1])
         return run, [Use(target, 0, 0, False, True)]
 
     def _bias(self, described: dict[str, Any], result: dict[str, Any]) -> Any:
@@ -153,9 +169,9 @@ class FakeCublasLt:
         assert first % kind.itemsize == 0 and first + result["rows"] * kind.itemsize <= lease.nbytes
         return np.ndarray((1, result["rows"], 1), kind, lease.bytes, first)
 
-    def _matrices(self, described: dict[str, Any], place: Any) -> Any:
+    def _matrices(self, described: dict[str, Any], place: int) -> Any:
         """(batch, rows, columns) in the memory of the machine."""
-        lease, first = self.machine._lease(place.value)
+        lease, first = self.machine._lease(place)
         kind = np.dtype(TYPES[described["kind"]])
         count, batch = described.get(5, 1), described.get(6, 0) * kind.itemsize
         shape = (count, described["rows"], described["columns"])

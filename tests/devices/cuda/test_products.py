@@ -13,7 +13,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.devices import find_device
 from nnc.errors import ArgumentError, DeviceError
-from tests.devices.cuda.cublaslt import FakeCublasLt
+from tests.devices.cuda.cublaslt import MATMUL, FakeCublasLt
 from tests.devices.cuda.machine import Machine
 from tests.devices.test_ptx import check_close
 
@@ -124,7 +124,7 @@ def test_integers_and_complex_numbers_run_on_arrays_of_cupy(machine: Machine, li
 
 
 def test_a_status_of_the_library_is_worded(machine: Machine, library: FakeCublasLt) -> None:
-    library.cublasLtMatmul = lambda *_: 13
+    library.cublasLtMatmul = MATMUL(lambda *_: 13)
     with pytest.raises(DeviceError, match="cublasLtMatmul of cuBLASLt reports status 13"):
         nnc.compile(lambda x: x @ x)(nnc.device_put(drawn(3, 3), machine.name))
 
@@ -140,6 +140,90 @@ def test_a_loop_moves_the_operands_of_its_products(machine: Machine, library: Fa
 
     check(f, machine, drawn(5, 6, 6), drawn(4, 6))
     assert len(library.calls) >= 10
+
+
+# -- calls that compiled code makes again --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def from_python(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The addresses of products that Python queued."""
+    calls: list[Any] = []
+    kind = importlib.import_module("nnc.backends.cuda.products")._Products
+    queue = kind.__call__
+    monkeypatch.setattr(kind, "__call__", lambda self, *given: (calls.append(given[0]), queue(self, *given))[1])
+    return calls
+
+
+def repeated(body: Any) -> Any:
+    """A loop of so many iterations as an array says, which only the device knows."""
+    return lambda n, x, *rest: nnc.fori_loop(0, n, lambda i, x: body(i, x, *rest), x)
+
+
+def run_repeated(body: Any, machine: Machine, *arrays: Any, tolerance: float = 1e-5) -> None:
+    f = nnc.compile(repeated(body))
+    for n in (9, 0, 4):
+        wanted = repeated(body)(n, *arrays)
+        check_close(f(*nnc.device_put((np.asarray(n), *arrays), machine.name)), wanted, tolerance)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_a_loop_repeats_its_products_without_python(
+    dtype: str, machine: Machine, library: FakeCublasLt, from_python: list[Any]
+) -> None:
+    x, w, v = (drawn(*shape, dtype=dtype) / 3 for shape in ((4, 8), (8, 8), (8, 8)))
+    run_repeated(lambda i, x, w, v: nnp.tanh((x @ w) @ v.T), machine, x, w, v, tolerance=20 * TOLERANCE[dtype])
+    assert len(library.calls) == 2 * (9 + 4) and len(from_python) <= 4
+
+
+def test_a_bias_and_a_workspace_are_those_of_the_call(
+    machine: Machine, library: FakeCublasLt, from_python: list[Any]
+) -> None:
+    x, w, b = drawn(128, 300) / 20, drawn(300, 300) / 20, drawn(300)
+    run_repeated(lambda i, x, w, b: gelu(x @ w + b), machine, x, w, b, tolerance=1e-4)
+    assert {(call["workspace"], call["epilogue"]) for call in library.calls} == {(8 << 20, BIAS | GELU)}
+    assert len(library.calls) == 13 and len(from_python) <= 4
+    biases = drawn(9, 300)  # its rows begin at other places, each of which Python has to note
+    run_repeated(lambda i, x, w, b: x @ w + b[i], machine, x, w, biases, tolerance=1e-4)
+
+
+def test_operands_that_lie_otherwise_are_queued_from_python(
+    machine: Machine, library: FakeCublasLt, from_python: list[Any]
+) -> None:
+    def f(n: Any, x: Any, ws: Any) -> Any:  # rows of 12, 20 and 36 bytes: matrices begin at multiples of 4 or more
+        def body(i: Any, x: Any) -> Any:
+            return nnc.scan(lambda x, w: (nnp.tanh(w @ x), None), x, ws)[0]
+
+        return nnc.fori_loop(0, n, body, x)
+
+    for width in (3, 5, 9):
+        x, ws = drawn(width, 2), drawn(6, width, width)
+        compiled, before = nnc.compile(f), len(from_python)
+        for n in (3, 1):
+            check_close(compiled(*nnc.device_put((np.asarray(n), x, ws), machine.name)), f(n, x, ws), 1e-5)
+        assert len(from_python) > before
+
+
+def test_a_status_in_a_later_iteration_is_worded(machine: Machine, library: FakeCublasLt) -> None:
+    right, left = library.cublasLtMatmul, [3]
+
+    def fails_later(*arguments: Any) -> int:
+        left[0] -= 1
+        return 13 if left[0] <= 0 else int(right(*arguments))
+
+    library.cublasLtMatmul = MATMUL(fails_later)
+    f = nnc.compile(repeated(lambda i, x, w: x @ w))
+    with pytest.raises(DeviceError, match="cublasLtMatmul of cuBLASLt reports status 13"):
+        f(*nnc.device_put((np.asarray(5), drawn(4, 4), drawn(4, 4)), machine.name))
+
+
+def test_each_program_describes_its_bias_itself(machine: Machine, library: FakeCublasLt) -> None:
+    """Two threads may set the bias of equal products at once."""
+    x, w = drawn(4, 8), drawn(8, 8)
+    for b in (drawn(8), drawn(8) + 1):
+        f = nnc.compile(lambda x, w, b: x @ w + b)
+        check_close(f(*nnc.device_put((x, w, b), machine.name)), x @ w + b, 1e-5)
+    assert len({each[8] for each in library.known.values() if 7 in each and 8 in each}) == 2
 
 
 # -- epilogues ---------------------------------------------------------------------------------------------------------
