@@ -85,4 +85,4 @@ PRINTED = (fused, with_epilogue, unit)  # sub-graphs that become kernels: nothin
 # A linear map that is known only by its transpose: `pull(cotangents) -> cotangents of the operands`, or the sub-graph of that
 # function, which takes captured values too: the last operands. It lives in the linear graph that reverse mode transposes;
 # nnc.trace.core.backward runs it, in both directions.
-pull_only = register("pull_only", None, None, infer=lambda *specs, pull, outputs, graphs=(): outputs)
+pull_only = register("pull_only", None, None, infer=lambda *specs, pull, outputs, leaves_out=False, graphs=(): outputs)

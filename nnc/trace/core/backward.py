@@ -7,7 +7,7 @@ calls the transpose; the forward pass traces and transposes it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import compress, groupby
 from operator import attrgetter
 from typing import Any
 
@@ -15,7 +15,6 @@ from nnc.array import as_value
 from nnc.commands.control import pull_only
 from nnc.commands.rules import (
     Cotangents,
-    Derivative,
     Linear,
     Tangents,
     add_tangents,
@@ -23,10 +22,9 @@ from nnc.commands.rules import (
     is_differentiable,
     zeros,
 )
-from nnc.context import get_context, set_context
+from nnc.context import set_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, bind
-from nnc.trace.core.axes import Axes
 from nnc.trace.core.staging import stage
 
 
@@ -90,7 +88,7 @@ def _pull(
             operands={f"input {i}": s.spec for i, s in enumerate(node.inputs)},
             fix="make the rule given to custom_jvp linear in its tangents (or the function given to linear_transpose linear).",
         )  # fmt: skip
-    if node.graphs:  # zeros take no part there: zero times infinity is not zero
+    if node.graphs or node.command is pull_only:  # zeros take no part there: zero times infinity is not zero
         found = rule.transpose(cotangents, tuple(operands), **node.params, graphs=node.graphs)
     else:
         found = rule.transpose(
@@ -108,12 +106,13 @@ def fill_cotangents(specs: Sequence[TensorSpec], cotangents: Tangents) -> Cotang
 
 def push_graph(graph: Graph, values: Sequence[Any]) -> list[Any]:
     """Evaluates a linear graph forwards."""
-    return graph.evaluate(values, run=_run_forward)
+    return graph.evaluate(values, run=run_forward)
 
 
-def _run_forward(
+def run_forward(
     command: Command, operands: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]
 ) -> Sequence[Any]:
+    """Runs a command of a linear graph."""
     if command is pull_only and not is_recording(operands):
         return _push_by_transposing(operands, graphs, **params)
     return bind(command, operands, params, graphs)
@@ -124,50 +123,50 @@ def is_recording(tangents: Sequence[Any]) -> bool:
     return any(getattr(getattr(t, "owner", None), "linear", False) is True for t in tangents)
 
 
-def apply_pull_only(
-    pull: Callable[..., Any],
-    tangents: Sequence[Any],
-    outputs: Sequence[TensorSpec],
-    axes: Sequence[Axes | None] | None = None,
-) -> list[Any]:
-    """Tangents of specs `outputs` under the linear map whose transpose is `pull(cotangents) -> cotangents`.
+class Reached:
+    """A pull-back without the cotangents that are None: those of operands that it does not reach.
 
-    While something is staged, `pull` is traced at once: its values are symbols of the graph being staged, which the linear
-    graph, that loops and branches take over into graphs of their own, must name as operands. `axes` are the named axes over which
-    the outputs vary, where a user's function is traced.
+    Args:
+        pull: from cotangents to one for each operand, or None.
+
+    Attributes:
+        flags: which operands it reaches, once it was called.
     """
-    if get_context().staging is None:
-        return list(_run_forward(pull_only, tangents, {"pull": pull, "outputs": tuple(outputs)}, ()))
-    staged = stage(lambda *cts: pull(cts), outputs, name="pull", axes=axes)
-    params = {"pull": None, "outputs": tuple(outputs)}
-    return list(_run_forward(pull_only, [*tangents, *staged.captured], params, (staged.graph,)))
+
+    def __init__(self, pull: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+        self._pull = pull
+        self.flags: tuple[bool, ...] = ()
+
+    def __call__(self, *cotangents: Any) -> list[Any]:
+        """The cotangents of the operands that are reached."""
+        found = self._pull(cotangents)
+        self.flags = tuple(ct is not None for ct in found)
+        return [ct for ct in found if ct is not None]
+
+    def fill(self, found: Sequence[Any]) -> list[Any]:
+        """A value for each operand, None where it is not reached.
+
+        Args:
+            found: for the operands that are reached.
+        """
+        rest = iter(found)
+        return [next(rest) if on else None for on in self.flags]
 
 
 def _push_by_transposing(
-    operands: Sequence[Any], graphs: tuple[Graph, ...], pull: Callable[..., Any], outputs: Sequence[TensorSpec]
+    operands: Sequence[Any],
+    graphs: tuple[Graph, ...],
+    pull: Callable[..., Any],
+    outputs: Sequence[TensorSpec],
+    leaves_out: bool,
 ) -> list[Any]:
     """Computes such tangents by the transpose of the transpose."""
     if graphs:
         graph, captured = graphs[0], operands[len(operands) - len(graphs[0].inputs) + len(outputs) :]
+        tangents = operands[: len(graph.outputs)]
     else:
-        staged = stage(lambda *cts: pull(cts), outputs, name="pull")
-        graph, captured = staged.graph, staged.captured
-    found = transpose_graph(graph, len(outputs), captured, operands[: len(graph.outputs)])
+        reached = Reached(pull)
+        staged = stage(reached, outputs, name="pull")
+        graph, captured, tangents = staged.graph, staged.captured, list(compress(operands, reached.flags))
+    found = transpose_graph(graph, len(outputs), captured, tangents)
     return [zeros(spec) if t is None else t for t, spec in zip(found, outputs, strict=True)]
-
-
-def _pull_only_transpose(
-    cotangents: Tangents,
-    operands: tuple[Any, ...],
-    pull: Callable[..., Any],
-    outputs: Any,
-    graphs: tuple[Graph, ...] = (),
-) -> Tangents:
-    count = len(graphs[0].outputs) if graphs else len(operands)
-    filled = fill_cotangents(outputs, cotangents)
-    found = graphs[0].evaluate([*filled, *operands[count:]]) if graphs else pull(filled)
-    pulled = (ct if isinstance(x, Linear) else None for ct, x in zip(found, operands, strict=False))
-    return (*pulled, *[None] * (len(operands) - count))
-
-
-derivative.set(pull_only, Derivative(transpose=_pull_only_transpose))

@@ -26,12 +26,12 @@ from nnc.errors import (
 from nnc.graph import Graph, TensorSpec, bind, find_interpreter, spec_of
 from nnc.graph import command as get_command
 from nnc.trace.core.axes import NamedAxis, aligned, bound, sum_to
-from nnc.trace.core.backward import apply_pull_only
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import DualTrace, DualTracer
 from nnc.trace.core.eager import EagerInterpreter
 from nnc.trace.core.flat import FlatFunction, FlatTree, call_function, check_callable, check_positions, name_of
 from nnc.trace.core.on_device import DeviceInterpreter
+from nnc.trace.core.pulls import apply_pull_only
 from nnc.trace.core.specs import argument_spec, shapes_of
 from nnc.trace.core.staging import axes_of, stage
 from nnc.trace.core.subgraphs import bind_for_rows, input_values, one_row

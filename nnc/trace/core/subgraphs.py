@@ -20,17 +20,17 @@ from nnc.commands.rules import (
     derivative,
     is_differentiable,
     lead,
-    zeros,
 )
 from nnc.commands.shape import reshape, slice_axis
 from nnc.context import activity, get_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.spelling import spelled
-from nnc.trace.core.backward import apply_pull_only, push_graph, transpose_graph
+from nnc.trace.core.backward import Reached, push_graph, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize
 from nnc.trace.core.flat import FlatFunction, call_function, check_callable, check_positions, name_of
+from nnc.trace.core.pulls import apply_pull_only
 from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import axes_of, stage
 from nnc.tracebacks import api_boundary
@@ -183,20 +183,20 @@ def _checkpoint_linearize(
     moved = [i for i, x in enumerate(outputs) if is_differentiable(spec_of(x))]
     primals = tuple(map(settled, primals))  # they are read again when the map is pulled back
 
-    def recompute(*values: Any) -> list[Any]:
+    def recompute(values: Sequence[Any]) -> list[Any]:
         points, cts = values[: len(primals)], values[len(primals) :]
         _, linear = run_linearize(lambda *xs: graph.evaluate(xs), points, active)
         kept = [ct for ct, i in zip(cts, moved, strict=True) if linear.nonzero[i]]
-        pulled = transpose_graph(linear.staged.graph, sum(active), linear.staged.captured, kept)
-        return [zeros(spec) if ct is None else ct for ct, spec in zip(pulled, linear.input_specs, strict=True)]
+        return transpose_graph(linear.staged.graph, sum(active), linear.staged.captured, kept)
 
     def pull(cts: Sequence[Any]) -> list[Any]:
-        specs = [spec_of(x) for x in (*primals, *cts)]
-        staged = stage(recompute, specs, name=f"recompute {graph.name}")
-        return list(bind(call, [*primals, *cts, *staged.captured], {"barrier": True}, (staged.graph,)))
+        specs, reached = [spec_of(x) for x in (*primals, *cts)], Reached(recompute)
+        staged = stage(reached, specs, name=f"recompute {graph.name}")
+        operands = [*primals, *cts, *staged.captured]
+        return reached.fill(bind(call, operands, {"barrier": True}, (staged.graph,)) if any(reached.flags) else ())
 
     seeds = [t for t in tangents if t is not None]
-    pushed = iter(apply_pull_only(pull, seeds, [spec_of(outputs[i]) for i in moved]))
+    pushed = iter(apply_pull_only(pull, seeds, [spec_of(outputs[i]) for i in moved], leaves_out=True))
     return outputs, tuple(next(pushed) if i in moved else None for i in range(len(outputs)))
 
 

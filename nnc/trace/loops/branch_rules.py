@@ -197,6 +197,9 @@ def _transpose(
     index, rest = operands[0], operands[1:]
     flags, wanted = tuple(isinstance(x, Linear) for x in rest), flags_of(cotangents)
     fixed = [x for x in rest if not isinstance(x, Linear)]
+    reached: list[
+        Flags
+    ] = []  # by each branch: operands that no branch reaches get no zeros, as zero times infinity is not zero
 
     def branch(graph: Graph) -> Staged:
         linear = tuple(compress(graph.inputs, flags))
@@ -206,13 +209,17 @@ def _transpose(
         def run(*values: Any) -> list[Any]:
             cts = fill(values[len(others) :], wanted)
             found = transpose_graph(ordered, len(linear), values[: len(others)], cts)
+            reached.append(flags_of(found))
             return [zeros(s.spec) if ct is None else ct for s, ct in zip(linear, found, strict=True)]
 
         specs = [*(s.spec for s in others), *compress(graph.output_specs, wanted)]
         return stage(run, specs, name=f"transposed {graph.name}")
 
     given = compress(cotangents, wanted)
-    found = iter(_bind_staged(index, [*fixed, *given], [branch(graph) for graph in graphs], checked=False))
+    branches = [branch(graph) for graph in graphs]
+    pulled = tuple(any(column) for column in zip(*reached, strict=True))
+    kept = [Staged(b.graph.update(outputs=tuple(compress(b.graph.outputs, pulled))), b.captured) for b in branches]
+    found = iter(fill(_bind_staged(index, [*fixed, *given], kept, checked=False), pulled))
     return (None, *(next(found) if on else None for on in flags))
 
 

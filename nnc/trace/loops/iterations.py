@@ -52,6 +52,17 @@ def fill(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
     return [next(rest) if flag else None for flag in flags]
 
 
+def spread(found: Flags, flags: Flags) -> Flags:
+    """`found` at the places that `flags` marks, False elsewhere."""
+    rest = iter(found)
+    return tuple(flag and next(rest) for flag in flags)
+
+
+def both(x: Flags, y: Flags) -> Flags:
+    """The places that both mark."""
+    return tuple(a and b for a, b in zip(x, y, strict=True))
+
+
 # -- an iteration, linearised -----------------------------------------------------------------------------------------------
 
 

@@ -32,10 +32,12 @@ from nnc.commands.rules import (
 from nnc.commands.shape import broadcast_to
 from nnc.commands.tape import Handles, tape_handles
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
-from nnc.trace.core.backward import apply_pull_only, fill_cotangents, transpose_graph
+from nnc.trace.core.backward import fill_cotangents, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize
+from nnc.trace.core.pulls import apply_pull_only
 from nnc.trace.core.staging import Staged, stage
+from nnc.trace.loops.backwards import Backwards
 from nnc.trace.loops.branch_rules import share_captures
 from nnc.trace.loops.iterations import (
     Flags,
@@ -43,6 +45,7 @@ from nnc.trace.loops.iterations import (
     Linearization,
     batched_carries,
     batched_handles,
+    both,
     choose_rows,
     doubled_specs,
     fill,
@@ -56,6 +59,7 @@ from nnc.trace.loops.iterations import (
     rows_first,
     seeds_for,
     separate,
+    spread,
 )
 
 
@@ -111,8 +115,15 @@ class Replay:
         """Tangents of the last carried values and of rows (`specs`), from tangents of sequences, first and captured values."""
         x, part = self.operands, self.part
         flags = flags_of(given.xs), flags_of(given.carries), flags_of(given.captured)
-        moving, rows = moving_carries(part, *flags)
-        advance, back = self._graphs(flags[0], moving, flags[2], rows)
+        while True:
+            moving, rows = moving_carries(part, *flags)
+            if not any((*moving, *rows)):
+                return [None] * (len(moving) + len(rows))
+            advance, back, reached = self._graphs(flags[0], moving, flags[2], rows)
+            fewer = both(flags[0], reached[0]), flags[1], both(flags[2], reached[1])
+            if fewer == flags:
+                break
+            flags = fewer  # the others would get zeros, and zero times infinity is not zero
         captured, graphs = share_captures((advance, back))
         wanted = [spec for spec, on in zip(specs, (*moving, *rows), strict=True) if on]
         sums = list(compress((v.spec for v in x.captured), flags[2]))
@@ -133,12 +144,14 @@ class Replay:
                 *results[len(ct_carries) : len(ct_carries) + len(sums)],
             ]
 
-        seeds = [t for t in (*given.xs, *given.carries, *given.captured) if t is not None]
-        return fill(apply_pull_only(pull, seeds, wanted), (*moving, *rows))
+        seeds = list(compress((*given.xs, *given.carries, *given.captured), (*flags[0], *flags[1], *flags[2])))
+        return fill(apply_pull_only(pull, seeds, wanted, leaves_out=True), (*moving, *rows))
 
-    def _graphs(self, xs: Flags, carries: Flags, captured: Flags, rows: Flags) -> tuple[Staged, Staged]:
-        """An iteration, and its pull-back: (iteration, elements, cotangents of rows, carried, cotangents, sums, captured
-        values).
+    def _graphs(
+        self, xs: Flags, carries: Flags, captured: Flags, rows: Flags
+    ) -> tuple[Staged, Staged, tuple[Flags, Flags]]:
+        """An iteration; its pull-back: (iteration, elements, cotangents of rows, carried, cotangents, sums, captured values); and
+        the sequences and captured values that this reaches.
         """
         part = self.part
         elements, held = part.specs[1 : 1 + part.xs], part.specs[1 + part.xs + part.carries :]
@@ -158,6 +171,7 @@ class Replay:
 
         stage(probe, part.specs)
         ct_rows = list(compress(row_specs, rows))
+        reached: list[tuple[Flags, Flags]] = []
 
         def back(step: Any, *values: Any) -> list[Any]:
             rest = iter(values)
@@ -170,10 +184,12 @@ class Replay:
             found = transpose_graph(linear.staged.graph, sum(active), linear.staged.captured, cts)
             filled = [zeros(s) if v is None else v for v, s in zip(found, linear.input_specs, strict=True)]
             a, b = sum(xs), sum(xs) + sum(carries)
+            is_found = flags_of(found)
+            reached.append((spread(is_found[:a], xs), spread(is_found[b:], captured)))
             return [*filled[a:b], *(add_tangents(s, v) for s, v in zip(sums, filled[b:], strict=True)), *filled[:a]]
 
         specs = [*elements, *ct_rows, *carried, *compress(carried, carries), *compress(held, captured), *held]
-        return advance, stage(back, [ITERATION, *specs], name="iteration back")
+        return advance, stage(back, [ITERATION, *specs], name="iteration back"), reached[-1]
 
 
 # -- scan --------------------------------------------------------------------------------------------------------------
@@ -256,53 +272,32 @@ def _scan_transpose(
     if not tangents_only and not all(isinstance(x, Linear) for x in parts.carries):
         return _transpose_of_some(cotangents, parts, graph, length, reverse)
     x_on, c_on = (tuple(isinstance(x, Linear) for x in group) for group in (parts.xs, parts.captured))
-    flags = (False, *x_on, *(True,) * carries, *c_on)
-    linear = [s for s, on in zip(graph.inputs, flags, strict=True) if on]
-    others = [s for s, on in zip(graph.inputs, flags, strict=True) if not on]
-    ordered = graph.update(inputs=(*linear, *others))
     reads, fixed = (
         [x for x in parts.xs if not isinstance(x, Linear)],
         [x for x in parts.captured if not isinstance(x, Linear)],
     )
+    staged, pulled = Backwards(graph, x_on, carries, c_on, flags_of(cotangents)).trace()
     cts = fill_cotangents(graph.output_specs[:carries], cotangents[:carries])
-    wanted = flags_of(cotangents[carries:])
-    rows = sum(wanted)
-
-    def run(step: Any, *values: Any) -> list[Any]:
-        rest = iter(values)
-        known_xs, ct_rows = [next(rest) for _ in reads], fill([next(rest) for _ in range(rows)], wanted)
-        ct_carries, sums = [next(rest) for _ in range(carries)], [next(rest) for _ in range(sum(c_on))]
-        found = transpose_graph(ordered, len(linear), [step, *known_xs, *rest], [*ct_carries, *ct_rows])
-        filled = [zeros(s.spec) if ct is None else ct for s, ct in zip(linear, found, strict=True)]
-        n = sum(x_on)
-        totals = [s if ct is None else add_tangents(s, ct) for s, ct in zip(sums, found[n + carries :], strict=True)]
-        return [*filled[n : n + carries], *totals, *filled[:n]]
-
-    held = [s.spec for s in graph.inputs[1 + xs + carries :]]
-    specs = [
-        *(s.spec for s, on in zip(graph.inputs[1 : 1 + xs], x_on, strict=True) if not on),
-        *compress(graph.output_specs[carries:], wanted),
+    sums = [zeros(spec) for spec in compress((s.spec for s in graph.inputs[1 + xs + carries :]), pulled.captured)]
+    given = [
+        *parts.length,
+        *reads,
+        *(ct for ct in cotangents[carries:] if ct is not None),
+        *compress(cts, pulled.carries),
     ]
-    specs += [
-        *graph.output_specs[:carries],
-        *compress(held, c_on),
-        *(s for s, on in zip(held, c_on, strict=True) if not on),
-    ]
-    staged = stage(run, [ITERATION, *specs], name=f"transposed {graph.name}")
-    sums = [zeros(spec) for spec in compress(held, c_on)]
-    given = [*parts.length, *reads, *compress(cotangents[carries:], wanted), *cts, *sums, *fixed, *staged.captured]
+    moved = sum(pulled.carries)
     params: dict[str, Any] = {
-        "xs": len(reads) + rows,
-        "carries": carries + len(sums),
+        "xs": len(given) - len(parts.length) - moved,
+        "carries": moved + len(sums),
         "length": length,
         "reverse": not reverse,
-        "handles": tape_handles(x.spec.shape for x in compress(parts.xs, x_on)) if length is None else (),
+        "handles": tape_handles(x.spec.shape for x in compress(parts.xs, pulled.xs)) if length is None else (),
     }
     params["tangents_only"] = True
-    results = list(bind(scan, given, params, (staged.graph,)))
-    ct_xs = fill(results[carries + len(sums) :], x_on)
+    results = list(bind(scan, [*given, *sums, *fixed, *staged.captured], params, (staged.graph,)))
+    ct_carries, totals, ct_xs = results[:moved], results[moved : moved + len(sums)], results[moved + len(sums) :]
     nothing = [None] * len(parts.length)
-    return (*nothing, *ct_xs, *results[:carries], *fill(results[carries : carries + len(sums)], c_on))
+    return (*nothing, *fill(ct_xs, pulled.xs), *fill(ct_carries, pulled.carries), *fill(totals, pulled.captured))
 
 
 def _transpose_of_some(
