@@ -376,7 +376,7 @@ class Accelerator(Device, Protocol):
         ...
 
     def allocate_all(self, sizes: Sequence[tuple[int, object]]) -> list[Block]:
-        """Returns blocks for work in the device's own stream.
+        """Returns blocks for work in the device's own stream. The caller has made the device the present one.
 
         Args:
             sizes: of each, and its content, for messages.

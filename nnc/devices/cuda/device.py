@@ -132,7 +132,7 @@ class CudaDevice:
         self.stream.record(lease.check).wait()
 
     def allocate_all(self, sizes: Sequence[tuple[int, object]]) -> list[Block]:
-        """Returns blocks for work in the device's own stream.
+        """Returns blocks for work in the device's own stream. The caller has made the device the present one.
 
         Args:
             sizes: of each, and its content, for messages.

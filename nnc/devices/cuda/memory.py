@@ -111,6 +111,11 @@ class Lease:
         """
         self._completions = tuple(completions)
 
+    @property
+    def depends(self) -> bool:
+        """Whether it is known to depend on calls, which may be done by now."""
+        return bool(self._completions)
+
     def pending(self) -> tuple[Completion, ...]:
         """The calls that are not known to be right."""
         if self._completions:
@@ -151,11 +156,12 @@ class CudaPool:
         Raises:
             OutOfMemoryError: the device has none left; nothing is lost.
         """
-        (block,) = self.allocate_all([(nbytes, label)], stream)
+        with self._context.current("allocate"):
+            (block,) = self.allocate_all([(nbytes, label)], stream)
         return block
 
     def allocate_all(self, sizes: Sequence[tuple[int, object]], stream: CudaStream) -> list[Block]:
-        """Returns blocks for work in a stream.
+        """Returns blocks for work in a stream. The device is the present one.
 
         Args:
             sizes: of each, and its content, for messages.
@@ -164,7 +170,7 @@ class CudaPool:
         Raises:
             OutOfMemoryError: the device has none left; nothing is lost.
         """
-        with self._lock, self._context.current("allocate"), stream.stream:
+        with self._lock, stream.stream:
             self._free_dropped()
             return [self._allocate(nbytes, label, stream) for nbytes, label in sizes]
 

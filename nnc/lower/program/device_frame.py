@@ -199,8 +199,8 @@ class DeviceFrame:
         Raises:
             Exception: `watch` raised it.
         """
-        made = self._bind(inputs)
         with self._device.current():
+            made = self._bind(inputs)
             self._module.begin([self._arena, self._effects], self._statuses)
             Walker(self._launches, self._words, self._device.driver, watch)()
         del made  # the steps are queued
