@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 ARGUMENTS = 16
-"""The most arguments of a call, each of 8 bytes: so many has cublasLtMatmul.
+"""The arguments of a call, each of 8 bytes: so many has cublasLtMatmul.
 
 Example:
     >>> ARGUMENTS
@@ -61,12 +61,12 @@ class LibraryCall:
 
     Attributes:
         function: its address.
-        arguments: numbers, addresses of memory that `held` keeps, and operands.
+        arguments: `ARGUMENTS` of them: numbers, addresses of memory that `held` keeps, and operands.
         alignments: for each operand, the bytes that must divide its address; 0: it must be the same one.
         held: keeps the memory of the arguments.
 
     Example:
-        >>> LibraryCall(4096, (Operand(0), 7, Operand(1)), (16,), None).arguments[1]
+        >>> LibraryCall(4096, (Operand(0), *[7] * 14, Operand(1)), (16,), None).arguments[1]
         7
     """
 
@@ -139,8 +139,6 @@ class Record:
             else:
                 words[word] = argument
             words[SOURCES + place] = self.address + 8 * word
-        for place in range(len(call.arguments), ARGUMENTS):  # the function takes no more
-            words[SOURCES + place] = self.address + 8 * (_NUMBERS + place)
         for number, (address, alignment) in enumerate(zip(addresses, call.alignments, strict=True)):
             row = ROWS + ROW * number
             words[row + EXPECTED], words[row + MASK] = (0, alignment - 1) if alignment else (address, -1)
