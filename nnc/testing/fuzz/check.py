@@ -116,7 +116,7 @@ def _has_nans(x: NDArray) -> bool:
 
 
 def _may_skip_infinities(subject: Subject) -> bool:
-    """Whether a branch that is not taken may reach an infinity: operands that it alone reaches get zeros where another one is taken,
+    """Whether a branch that is not taken may reach an infinity: operands that it alone reaches get zeros where another is taken,
     and zero times infinity is NaN (in JAX, too).
     """
     return subject.specials and any(node.command is case_of for node in subject.graph.walk())
