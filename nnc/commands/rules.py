@@ -60,13 +60,10 @@ class Derivative:
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """In-place facts. `overwrite`: pairs (input, output) that may share memory; `identity`: inputs equal to output 0;
-    `ignores`: inputs whose values are not read.
-    """
+    """In-place facts. `overwrite`: pairs (input, output) that may share memory; `identity`: inputs equal to output 0."""
 
     overwrite: tuple[tuple[int, int], ...] = ()
     identity: tuple[int, ...] = ()
-    ignores: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,6 @@ class Threads:
 
     Attributes:
         part_ns: nanoseconds of work that pay for a thread, at least.
-        bytes_per_ns: bytes of memory that one core reads and writes in a nanosecond.
-        flops_per_ns: simple operations on full vectors that one core does in a nanosecond.
         moved_part_bytes: bytes that a thread must have to move.
         inline_bytes: bytes that a loop moves itself instead of calling a kernel.
         parts_of_a_thread: parts into which a loop is cut for each thread.
@@ -41,8 +39,6 @@ class Threads:
     """
 
     part_ns: float
-    bytes_per_ns: float
-    flops_per_ns: float
     moved_part_bytes: int
     inline_bytes: int
     parts_of_a_thread: int

@@ -38,7 +38,7 @@ ANY_LAYOUT = 1  # the tag by which a primitive chooses the layout itself
 
 # Roles of tensors in a primitive (DNNL_ARG_…).
 SRC, SRC_1, DST, WEIGHTS, BIAS, WORKSPACE, SCRATCHPAD = 1, 2, 17, 33, 41, 64, 80
-DIFF_SRC, DIFF_DST, DIFF_WEIGHTS, DIFF_BIAS = 129, 145, 161, 169
+DIFF_SRC, DIFF_DST, DIFF_WEIGHTS = 129, 145, 161
 _POST_OP = 32768
 
 # Questions to a primitive descriptor about its tensors (dnnl_query_…_md).
@@ -54,9 +54,8 @@ _BLOCKED = 2  # the kind of formats that strides and blocks describe
 # Functions of OpenMP that oneDNN calls in a primitive that nnc does not use.
 _OF_SHUFFLES = frozenset(("GOMP_loop_static_start", "GOMP_loop_static_next", "GOMP_loop_end_nowait"))
 
-FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
-CONVOLUTION_DIRECT, CONVOLUTION_AUTO = 0x1, 0x3
-POOLING_MAX, POOLING_AVERAGE_WITH_PADDING, POOLING_AVERAGE = 0x1FF, 0x2FF, 0x3FF
+FORWARD_TRAINING = 64
+CONVOLUTION_DIRECT = 0x1
 
 ELTWISE: Mapping[str, int] = MappingProxyType(
     {name: 0x20 + i for i, name in enumerate((

@@ -75,17 +75,7 @@ def _make_types() -> Mapping[str, Type]:
 
 
 TYPES = _make_types()
-PRED, U8, U32, U64, F32, F64 = (TYPES[name] for name in ("pred", "u8", "u32", "u64", "f32", "f64"))
-B16, B32, B64, S32 = (TYPES[name] for name in ("b16", "b32", "b64", "s32"))
-
-
-def signed_of(bits: int) -> np.dtype[Any]:
-    """Returns the dtype of signed integers of a width.
-
-    Args:
-        bits: 8, 16, 32 or 64.
-    """
-    return _SIGNED[bits]
+PRED, U32, U64, F32, F64, B32, S32 = (TYPES[name] for name in ("pred", "u32", "u64", "f32", "f64", "b32", "s32"))
 
 
 def as_type(bits: Array, kind: Type) -> Array:

@@ -28,8 +28,6 @@ X86 = Target(
     ),
     threads=Threads(
         part_ns=8000.0,  # waking a thread takes its caller 8 µs
-        bytes_per_ns=12.0,
-        flops_per_ns=16.0,
         moved_part_bytes=1 << 17,
         inline_bytes=64,
         parts_of_a_thread=16,  # with 4, a product of 28 panels took a fifth longer: the last part was an eighth of it

@@ -12,16 +12,6 @@ from nnc.devices.targets import cpu_target
 _THREADS = cpu_target().threads
 
 
-def estimate_ns(nbytes: float, flops: float) -> float:
-    """About how long one core takes to read and write so many bytes and to do so many simple operations meanwhile.
-
-    Example:
-        >>> estimate_ns(nbytes=1200, flops=160)
-        100.0
-    """
-    return max(nbytes / _THREADS.bytes_per_ns, flops / _THREADS.flops_per_ns)
-
-
 def grain_of(item_ns: float) -> int:
     """The `grain` for `nnc_parallel_for` on items that take so long each: the least number of items in a part.
 

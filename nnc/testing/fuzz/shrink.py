@@ -11,7 +11,7 @@ import numpy as np
 
 from nnc.array import Array
 from nnc.testing.fuzz.plain import Plain
-from nnc.testing.fuzz.program import Block, Program, Step, names_of, program_source, rename, step_source, walk
+from nnc.testing.fuzz.program import Block, Program, Step, names_of, program_source, rename, step_source
 from nnc.testing.fuzz.reference import by_reference
 from nnc.testing.fuzz.subject import namespace
 from nnc.testing.fuzz.values import Input, literal
@@ -190,8 +190,3 @@ def _resized(program: Program, n: int, m: int) -> Program:
         for step in program.body.steps
     ]
     return Program.of([shape_of(x) for x in program.inputs], steps, program.body.results)
-
-
-def size_of(program: Program) -> int:
-    """Returns how many calls a program has, calls within functions included."""
-    return sum(1 for _ in walk(program.body.steps))

@@ -13,6 +13,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.trace.loops.backwards import Backwards, Pulled
 
 W = np.array([[np.inf, 1.0], [1.0, np.nan]], np.float32)
 X = np.ones((2, 2), np.float32)
@@ -101,3 +102,17 @@ def test_operands_that_a_later_iteration_reaches_get_their_cotangents() -> None:
         lambda xs: nnp.stack(nnc.scan(lambda s, _: ((s[1], s[0] * 2), None), tuple(xs), None, length=3)[0])
     )(nnp.asarray([1.0, 2.0]))
     assert np.asarray(found).tolist() == [[0, 2], [4, 0]]
+
+
+def test_an_iteration_is_traced_backwards_once_where_rules_return_all_cotangents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    traced: list[Any] = []
+    trace = Backwards._stage
+    monkeypatch.setattr(Backwards, "_stage", lambda self, pulled: (traced.append(pulled), trace(self, pulled))[1])
+
+    def loss(x: Any, v: Any) -> Any:
+        return nnp.sum(nnc.scan(lambda c, r: ((nnp.tanh(c[0] @ v) + r, c[1] * 2), c[0]), (v, x), x)[0][0])
+
+    nnc.grad(loss, (0, 1))(X, X)
+    assert traced == [Pulled(xs=(True,), carries=(True, False), captured=(True,))]
