@@ -115,4 +115,4 @@ def test_an_iteration_is_traced_backwards_once_where_rules_return_all_cotangents
         return nnp.sum(nnc.scan(lambda c, r: ((nnp.tanh(c[0] @ v) + r, c[1] * 2), c[0]), (v, x), x)[0][0])
 
     nnc.grad(loss, (0, 1))(X, X)
-    assert traced == [Pulled(xs=(True,), carries=(True, False), captured=(True,))]
+    assert traced == [Pulled(xs=(False, False, True), carries=(True, False), captured=(False, True))]
