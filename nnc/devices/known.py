@@ -34,8 +34,12 @@ def devices() -> list[str]:
         >>> nnc.devices()
         ['cpu', 'sim:0', 'ptx:0'...]
     """
-    cuda = importlib.import_module("nnc.devices.cuda.libraries")
-    return [CPU, f"{SIMULATED}:0", f"{INTERPRETED}:0", *(f"{CUDA}:{i}" for i in range(cuda.number_of_gpus()))]
+    return [CPU, f"{SIMULATED}:0", f"{INTERPRETED}:0", *(f"{CUDA}:{i}" for i in range(_number_of_gpus()))]
+
+
+def _number_of_gpus() -> int:
+    count: int = importlib.import_module("nnc.devices.cuda.libraries").number_of_gpus()
+    return count
 
 
 def find_device(name: Any, where: str) -> Device:
@@ -56,13 +60,13 @@ def find_device(name: Any, where: str) -> Device:
     if found is not None:
         return found
     kind, _, number = str(name).partition(":")
-    lacks_cupy = kind == CUDA and importlib.util.find_spec("cupy") is None
-    if kind not in _CLASSES or not _NUMBER.fullmatch(number) or lacks_cupy:
-        more = (
-            "; CUDA's devices need CuPy: pip install 'nnc[gpu13]' (CUDA 13) or 'nnc[gpu]' (CUDA 12)"
-            if lacks_cupy
-            else ""
-        )
+    lacks_gpu = kind == CUDA and _number_of_gpus() == 0
+    if kind not in _CLASSES or not _NUMBER.fullmatch(number) or lacks_gpu:
+        more = ""
+        if lacks_gpu and importlib.util.find_spec("cupy") is None:
+            more = "; CUDA's devices need CuPy: pip install 'nnc[gpu13]' (CUDA 13) or 'nnc[gpu]' (CUDA 12)"
+        elif lacks_gpu:
+            more = "; NVIDIA's driver (libcuda.so.1), which CUDA's devices need, finds no graphics processor"
         raise user_error(
             UnsupportedError, where, f"there is no device {name!r}.", fix="use one of nnc.devices(): "
             f"{', '.join(map(repr, devices()))}{more}.",

@@ -197,13 +197,17 @@ def test_a_processor_that_is_too_old_is_refused() -> None:
         Machine(capability="75").device("cuda:0")
 
 
-def test_without_cupy_the_error_names_the_extra() -> None:
-    if importlib.util.find_spec("cupy") is not None:
-        pytest.skip("CuPy is installed")
-    with pytest.raises(
-        UnsupportedError,
-        match=r"no device 'cuda:0'[^$]*CuPy: pip install 'nnc\[gpu13\]'",
-    ):
+@pytest.mark.parametrize(
+    ("has_cupy", "words"),
+    [(False, r"CuPy: pip install 'nnc\[gpu13\]'"), (True, r"driver \(libcuda.so.1\)[^$]*finds no")],
+)
+def test_without_a_gpu_the_error_names_the_missing_library(
+    has_cupy: bool, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: (has_cupy or None) if name == "cupy" else find(name))
+    monkeypatch.setattr(importlib.import_module("nnc.devices.cuda.libraries"), "number_of_gpus", lambda: 0)
+    with pytest.raises(UnsupportedError, match=rf"no device 'cuda:0'[^$]*{words}"):
         nnc.device_put(1.0, "cuda:0")
 
 
