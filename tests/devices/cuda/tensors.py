@@ -65,13 +65,19 @@ class Tensor:
     def read(self) -> list[Any]:
         """A list to which the values are added late."""
         found: list[Any] = []
-        use = Use.whole(self.lease, writes=False)
-        self.library.stream.launch("read", lambda: found.append(self.held.copy()), [use])
+        held, use = self._elements(), Use.whole(self.lease, writes=False)
+        self.library.stream.launch("read", lambda: found.append(held.copy()), [use])
         return found
 
     def fill(self, value: float) -> None:
         """Writes a number to all elements, late."""
-        self.library.stream.launch("fill", lambda: self.held.fill(value), [Use.whole(self.lease, writes=True)])
+        held = self._elements()
+        self.library.stream.launch("fill", lambda: held.fill(value), [Use.whole(self.lease, writes=True)])
+
+    def _elements(self) -> Any:
+        """The elements for queued work, which does not keep the memory."""
+        first = self.held.ctypes.data - self.lease.bytes.ctypes.data
+        return np.ndarray(self.held.shape, self.held.dtype, self.lease.bytes, first, self.held.strides)
 
     def __del__(self) -> None:
         if isinstance(self._owner, Block):  # as PyTorch's pool does, which orders its own stream alone

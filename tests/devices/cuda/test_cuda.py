@@ -256,3 +256,17 @@ def test_kernels_become_machine_code_which_files_keep(tmp_path: Path, monkeypatc
     codes.append(CudaCompiler(host).to_machine_code([*printed.values()], "sm_90"))
     assert len(links) == linked
     assert all(code.startswith(b"\x7fELF") and code == codes[0] for code in codes)
+
+
+def test_memory_that_waits_for_its_last_work_is_found_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(capacity=40 << 20)
+    machine.name = "cuda:99"
+    known = importlib.import_module("nnc.devices.known")
+    monkeypatch.setitem(known._DEVICES, machine.name, machine.device(machine.name))
+    for i in range(4):
+        x = nnc.device_put(np.full(6 << 20, i, np.float32), machine.name)  # 24 MiB, which are read in another stream
+        del x
+    assert float(nnc.device_put(np.full(6 << 20, 7, np.float32), machine.name)[5]) == 7
+    with pytest.raises(OutOfMemoryError, match="24"):
+        _ = [nnc.device_put(np.zeros(6 << 20, np.float32), machine.name) for _ in range(2)]
+    assert machine.faults == []

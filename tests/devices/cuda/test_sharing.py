@@ -10,9 +10,10 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.dlpack import load
 from nnc.dtypes import bfloat16
 from nnc.errors import ArgumentTypeError, OutOfBoundsError
-from tests.devices.cuda.machine import Machine
+from tests.devices.cuda.machine import Host, Machine
 from tests.devices.cuda.tensors import Library, Tensor
 
 X = np.arange(600, dtype=np.float32).reshape(20, 30)
@@ -90,23 +91,39 @@ def test_empty_arrays_go_both_ways(machine: Machine) -> None:
     assert x.__cuda_array_interface__["data"] == (0, False)
 
 
-def test_work_of_another_library_comes_before_memory_is_used_again(machine: Machine) -> None:
+def synchronizations(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows with each time that the host waits for the whole device."""
+    found: list[int] = []
+    wait = machine.libraries.cupy.cuda.runtime.deviceSynchronize
+    monkeypatch.setattr(machine.libraries.cupy.cuda.runtime, "deviceSynchronize", lambda: (found.append(1), wait())[1])
+    return found
+
+
+@pytest.mark.parametrize("names_stream", [True, False])
+def test_work_of_another_library_comes_before_memory_is_used_again(
+    names_stream: bool, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     library = Library(machine, handle=1)  # CUDA's own stream, which is there for ever
     x = nnc.device_put(X, machine.name)
     y = x + 1
-    tensor = library.from_dlpack(y)
+    tensor = library.from_dlpack(y) if names_stream else Tensor(library, load(Host(y.__dlpack__())))
+    waits = synchronizations(machine, monkeypatch)
     found = tensor.read()
     del y, tensor
     gc.collect()
     for i in range(8):
         z = x * i  # takes the memory again
         del z
+    assert waits == []
     finish(machine)
     assert np.array_equal(found[0], X + 1)
 
 
 @pytest.mark.parametrize("by_interface", [False, True])
-def test_the_host_waits_for_streams_that_may_be_gone(by_interface: bool, machine: Machine) -> None:
+def test_the_host_waits_for_streams_that_may_be_gone(
+    by_interface: bool, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = synchronizations(machine, monkeypatch)
     library, x = Library(machine), nnc.device_put(X, machine.name)
     y = x + 1
     if by_interface:  # the reader keeps its stream for itself
@@ -123,6 +140,7 @@ def test_the_host_waits_for_streams_that_may_be_gone(by_interface: bool, machine
     for i in range(8):
         z = x * i
         del z
+    assert waits == [1]
     finish(machine)
     assert np.array_equal(found[0], X + 1)
 
