@@ -83,6 +83,6 @@ with_epilogue = register(
 PRINTED = (fused, with_epilogue, unit)  # sub-graphs that become kernels: nothing runs them node by node
 
 # A linear map that is known only by its transpose: `pull(cotangents) -> cotangents of the operands`, or the sub-graph of that
-# function, which takes captured values too: the last operands. It lives in the linear graph that reverse mode transposes;
-# nnc.trace.core.backward runs it, in both directions.
+# function, which takes captured values too: the last operands. It lives in the linear graph that reverse mode transposes
+# (nnc.trace.core.pulls). `leaves_out`: cotangents that are zero take no part.
 pull_only = register("pull_only", None, None, infer=lambda *specs, pull, outputs, leaves_out=False, graphs=(): outputs)
