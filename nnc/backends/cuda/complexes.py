@@ -6,7 +6,7 @@ Kernels are printed from scalar expressions, as those of real numbers are, for t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,16 +22,34 @@ from nnc.devices.targets.gpu import GPU_GRIDS
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, infer_specs
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.launch import DeviceKernel, Launch
-from nnc.lower.kernels.math.complexes import Complex, ComplexOperations, can_be_complex, to_dtype
+from nnc.lower.kernels.math.complexes import Complex, ComplexOperations, can_be_complex, integer_power, to_dtype
 from nnc.lower.kernels.math.terms import Term
 from nnc.lower.kernels.scalars import OPERANDS, evaluate, parse
 from nnc.lower.plan.stages import Step, View
 
 _THREADS = GPU_GRIDS.threads
+_BY_LOGARITHMS = 100  # the least exponent of which NumPy takes logarithms
 
 
-def _elements(step: Step) -> DeviceKernel:
+def _by_expression(step: Step) -> DeviceKernel:
     """The kernel that computes each element of a step by the expression of its command."""
+    parsed = parse(scalar[step.command])
+    return _elements(
+        step, lambda *operands: evaluate(parsed, dict(zip(OPERANDS, operands, strict=False)), ComplexOperations())
+    )
+
+
+def _integer_power(step: Step) -> DeviceKernel:
+    return _elements(step, lambda x: integer_power(x, step.params["exponent"]))
+
+
+def _elements(step: Step, compute: Callable[..., Any]) -> DeviceKernel:
+    """The kernel that computes each element of a step.
+
+    Args:
+        step: of a program.
+        compute: from the operands' elements to that of the result.
+    """
     views, out = (*step.inputs, *step.outputs), step.outputs[0]
     axes = Axes(out.spec.shape, tuple(view.strides for view in views)).ordered(len(views) - 1)
     if not axes.size:
@@ -43,9 +61,7 @@ def _elements(step: Step) -> DeviceKernel:
     with code.when(code.compare("lt", unit, code.like(unit, axes.size))):
         places = [code.offset(f"%p{i}", at) for i, at in enumerate(places_of(code, axes, unit))]
         operands = [_load(code, view, place) for view, place in zip(step.inputs, places, strict=False)]
-        names = dict(zip(OPERANDS, operands, strict=False))
-        result = evaluate(parse(scalar[step.command]), names, ComplexOperations())
-        _store(code, out, places[-1], to_dtype(result, out.spec.dtype))
+        _store(code, out, places[-1], to_dtype(compute(*operands), out.spec.dtype))
     code.ret()
     launch = Launch(f"@{code.name}", (-(-axes.size // _THREADS), 1, 1), (_THREADS, 1, 1), tuple(range(len(views))))
     return DeviceKernel(code.module(), (launch,))
@@ -94,8 +110,13 @@ def _supports(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[st
 
 def _add(target: Command) -> None:
     if can_be_complex(parse(scalar[target])):
-        add_printed(target, _elements, partial(_supports, target))
+        add_printed(target, _by_expression, partial(_supports, target))
 
 
 scalar.follow(_add)
+add_printed(
+    "integer_pow",
+    _integer_power,
+    lambda specs, params: dtypes.is_complex(specs[0].dtype) and abs(params["exponent"]) < _BY_LOGARITHMS,
+)
 add_printed("reduce_sum", _reduce_sum, lambda specs, params: dtypes.is_complex(specs[0].dtype) and specs[0].size > 0)

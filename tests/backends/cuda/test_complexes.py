@@ -10,6 +10,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.dtypes import BY_NAME
+from nnc.graph import command, reference
 from tests.backends.cpu.against_reference import LAYOUTS, odd, values
 from tests.backends.cuda.launching import Call, run_steps
 from tests.backends.cuda.unfused import call_of, check_calls
@@ -68,6 +69,28 @@ def test_a_quotient_by_zero_is_that_of_the_reference() -> None:
         wanted = x / zero
     run_steps([call])
     np.testing.assert_array_equal(call.outputs[0], wanted)
+
+
+@pytest.mark.parametrize("kind", ["complex64", "complex128"])
+def test_integer_powers_are_numpys_products(kind: str) -> None:
+    parts = [0.0, -0.0, 1.0, -1.5, 2.0, 0.3, 1e-20, 1e20, np.inf, -np.inf, np.nan]
+    x = np.array([complex(a, b) for a in parts for b in parts], kind)
+    calls = [call_of("integer_pow", [x], {"exponent": n}) for n in (*range(-9, 10), 20, -33, 99, -99)]
+    run_steps(calls)
+    for call in calls:
+        with np.errstate(all="ignore"):
+            wanted = reference[command("integer_pow")](x, **call.params)
+        for found, right in zip((call.outputs[0].real, call.outputs[0].imag), (wanted.real, wanted.imag), strict=True):
+            np.testing.assert_array_equal(found, right, f"{call.params}")
+
+
+def test_large_powers_of_complex_numbers_run_by_the_reference() -> None:
+    x = numbers("complex128", (5,)) / 4
+    f = nnc.compile(lambda x: (x**2, x**-3, x**100))
+    found = f(*nnc.device_put((x,), "ptx:0"))
+    assert "integer_pow (1)" in nnc.debug.explain(f)
+    for each, n in zip(found, (2, -3, 100), strict=True):
+        np.testing.assert_allclose(np.asarray(each), x**n, 1e-12)
 
 
 @pytest.mark.parametrize("kind", ["complex64", "complex128"])

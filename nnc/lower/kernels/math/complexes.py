@@ -6,6 +6,7 @@ Quotients are Smith's (Algorithm 116: complex division, 1962), as NumPy's are.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -103,6 +104,31 @@ def _quotient(x: Complex, y: Complex) -> Complex:
     real, imaginary = (first + second * ratio) * scale, where(is_flat, rest, -rest)
     is_zero, size = large.equals(0), absolute(y.real)
     return Complex(where(is_zero, x.real / size, real), where(is_zero, x.imag / size, imaginary))
+
+
+def integer_power(x: Complex, exponent: int) -> Complex:
+    """x to an integer power, by the products that NumPy forms (npy_cpow), so that infinities and NaN come out alike.
+
+    Args:
+        x: the number.
+        exponent: of fewer than 100 in size; NumPy takes logarithms beyond.
+    """
+    one, size = Complex(x.real.constant(1), x.real.constant(0)), abs(exponent)
+    if exponent == 0:
+        return one
+    if 0 < exponent < 4:
+        found = x
+        for _ in range(exponent - 1):
+            found = _product(x, found)
+    else:
+        found, square = one, x
+        for bit in range(size.bit_length()):
+            square = _product(square, square) if bit else x
+            found = _product(found, square) if size >> bit & 1 else found
+        found = found if exponent > 0 else _quotient(one, found)
+    at_zero = x.real.constant(0.0 if exponent > 0 else math.nan)
+    is_zero = x.real.equals(0) & x.imag.equals(0)
+    return Complex(where(is_zero, at_zero, found.real), where(is_zero, at_zero, found.imag))
 
 
 def _select(condition: Term, x: Any, y: Any) -> Any:
