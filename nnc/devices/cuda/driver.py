@@ -32,6 +32,7 @@ class CudaDriver:
         self._events: dict[int, Any] = {}  # CuPy's, by handle
         self._steps: dict[int, tuple[int, StepRun]] = {}  # by handle, how many operands, and the work
         self._records: dict[int, Record] = {}  # of steps, by their addresses, which are the handles
+        self._repeated: dict[int, RepeatedCall] = {}  # the steps among them that note calls of a library
         self._kernels: dict[int, int] = {}  # how many parameters, by handle
         self._captures: dict[int, Capture] = {}  # by thread
         self._errors: dict[int, BaseException] = {}  # by thread
@@ -93,6 +94,8 @@ class CudaDriver:
         """
         record = Record(operands, _address_of(self._run_step))
         self._records[record.address], self._steps[record.address] = record, (operands, run)
+        if isinstance(run, RepeatedCall):
+            self._repeated[record.address] = run
         return record.address
 
     def release(self, handles: Iterable[int]) -> None:
@@ -105,6 +108,7 @@ class CudaDriver:
             self._events.pop(handle, None)
             self._steps.pop(handle, None)
             self._records.pop(handle, None)
+            self._repeated.pop(handle, None)
             self._kernels.pop(handle, None)
 
     def _guarded(self, step: int, stream: int, parameters: int) -> int:
@@ -113,8 +117,9 @@ class CudaDriver:
             pointers = (ctypes.c_void_p * count).from_address(parameters) if count else ()
             addresses = [ctypes.c_uint64.from_address(at or 0).value for at in pointers]
             run(addresses, stream)
-            if isinstance(run, RepeatedCall):
-                self._records[step].note(run.library_call(addresses), addresses)
+            repeated = self._repeated.get(step)
+            if repeated is not None:
+                self._records[step].note(repeated.library_call(addresses), addresses)
         except BaseException as error:  # an interrupt, too: ctypes would drop it
             self._errors[threading.get_ident()] = error
             return FAILED

@@ -204,6 +204,39 @@ def test_operands_that_lie_otherwise_are_queued_from_python(
         assert len(from_python) > before
 
 
+def generated(seed: int) -> tuple[Any, list[Any], str]:
+    """A body of a loop whose products are batched or not, turned, of rows that lie at odd places, with a bias and a second read of
+    one operand; the arrays that it reads; and their dtype.
+    """
+    draw = np.random.default_rng(seed)
+    dtype = draw.choice(["float32", "float64", "float16", "bfloat16"])
+    rows, width, batch = int(draw.integers(1, 6)), int(draw.integers(1, 9)), int(draw.integers(0, 4))
+    turns, adds, moves, shares = (bool(draw.integers(2)) for _ in range(4))
+    lead = (batch,) if batch else ()
+
+    def array(*shape: int) -> Any:
+        return nnp.asarray(draw.normal(size=shape) / (2 * width), dtype)
+
+    x, w, ws, b = array(*lead, rows, width), array(width, width), array(7, width, width), array(7, width)
+
+    def body(i: Any, x: Any, w: Any, ws: Any, b: Any) -> Any:
+        left = ws[i % 7] if moves else w
+        y = x @ (left.T if turns else left)
+        y = y + b[i % 7] if adds and moves else y + b[0] if adds else y
+        return nnp.tanh(y) @ w + (y @ w if shares else 0 * y)
+
+    return body, [x, w, ws, b], str(dtype)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_generated_loops_of_products_have_the_results_of_the_cpu(
+    seed: int, machine: Machine, library: FakeCublasLt, from_python: list[Any]
+) -> None:
+    body, arrays, dtype = generated(seed)
+    run_repeated(body, machine, *arrays, tolerance=20 * TOLERANCE[dtype])
+    assert len(from_python) < len(library.calls)  # some calls were made again
+
+
 def test_a_status_in_a_later_iteration_is_worded(machine: Machine, library: FakeCublasLt) -> None:
     right, left = library.cublasLtMatmul, [3]
 
