@@ -6,6 +6,7 @@ Commands, programs and training steps have the CPU's results; late errors, memor
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,14 @@ def test_sent_arrays_are_not_overwritten_while_the_device_reads_them() -> None:
     f = nnc.compile(lambda x: nnp.sum(nnp.tanh(x) * 0 + x))
     sums = [f(nnc.device_put(np.full(100_000, i, np.float32), DEVICE)) for i in range(200)]
     assert [float(x) for x in sums] == [100_000.0 * i for i in range(200)]
+
+
+def test_threads_that_never_used_the_device_launch_kernels() -> None:
+    f = nnc.compile(lambda x: nnp.sum(nnp.tanh(x) * 0 + x))
+    arrays = [nnc.device_put(np.full(100_000, i, np.float32), DEVICE) for i in range(100)]
+    f(arrays[0])  # known from here on, so that a thread does nothing but launch it
+    with ThreadPoolExecutor(8) as pool:
+        assert [float(x) for x in pool.map(f, arrays)] == [100_000.0 * i for i in range(100)]
 
 
 def test_too_much_memory_is_an_error_and_loses_nothing() -> None:

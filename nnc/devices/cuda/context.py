@@ -20,6 +20,7 @@ class Context:
     Attributes:
         number: of the device among those of CUDA.
         process: the number of the process.
+        runtime: CuPy's functions of CUDA's runtime.
         errors: the types of CuPy's errors.
     """
 
@@ -27,6 +28,7 @@ class Context:
         self.name, self.libraries = name, libraries
         self.number, self.process = int(name.partition(":")[2]), os.getpid()
         cuda = libraries.cupy.cuda
+        self.runtime = cuda.runtime
         self.errors = cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError
 
     @property
@@ -54,7 +56,7 @@ class _Current(AbstractContextManager[None]):
         who: does the work, for messages.
     """
 
-    __slots__ = ("_context", "_device", "_who")
+    __slots__ = ("_before", "_context", "_who")
 
     def __init__(self, context: Context, who: str) -> None:
         self._context, self._who = context, who
@@ -66,13 +68,16 @@ class _Current(AbstractContextManager[None]):
                 DeviceError, self._who, f"{context.name} belongs to the process that this one was forked from.",
                 fix='start processes with multiprocessing.get_context("spawn").',
             )  # fmt: skip
-        self._device = context.cupy.cuda.Device(context.number)
+        runtime = context.runtime
         try:
-            self._device.__enter__()
+            self._before = runtime.getDevice()
+            runtime.setDevice(context.number)  # in any case: the driver launches nothing in a thread that never did so
         except context.errors as error:
             raise failure(self._who, str(error)) from None
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        self._device.__exit__(kind, error, traceback)
-        if isinstance(error, self._context.errors):
+        context = self._context
+        if self._before != context.number:
+            context.runtime.setDevice(self._before)
+        if isinstance(error, context.errors):
             raise failure(self._who, str(error)) from None

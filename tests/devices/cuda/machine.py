@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,6 +99,7 @@ class Machine:
         self.graph_calls: list[str] = []  # names of the functions for graphs
         self.fails: dict[str, Any] = {}  # results of driver's functions that shall fail, by name
         self.capability = capability
+        self.thread = threading.local()  # the present device of each thread, once it has one
         self._stream = self.sim.stream
         self._streams = {0: self.sim.stream}
         self._functions = [self._driver_function(name) for name in SIGNATURES if name != RUN_STEP]
@@ -105,6 +107,11 @@ class Machine:
         self.libraries = Libraries(
             _CuPy(self, self._cuda()), SimpleNamespace(errstate=self._errstate), functions, self.graphs.functions(), self._text_of
         )  # fmt: skip
+
+    @property
+    def number(self) -> int:
+        """The number of the device that the tests use."""
+        return int(self.name.partition(":")[2] or 0)
 
     def device(self, name: str) -> CudaDevice:
         return CudaDevice(name, self.libraries)
@@ -115,6 +122,8 @@ class Machine:
         def call(*arguments: Any) -> int:
             if name in self.fails:
                 return int(self.fails[name])
+            if not hasattr(self.thread, "device"):
+                return 201
             try:
                 method(*arguments)
             except BaseException as error:
@@ -123,6 +132,13 @@ class Machine:
             return 0
 
         return c_function(name)(call)
+
+    def _present_device(self) -> int:
+        """The present device of the thread; of a thread that has chosen none, the one that the tests use."""
+        return getattr(self.thread, "device", self.number)
+
+    def _set_device(self, number: int) -> None:
+        self.thread.device = number
 
     def queue(self, stream: int, name: str, bind: Bind) -> None:
         """Queues a library's work, or notes it where the stream is captured."""
@@ -133,7 +149,11 @@ class Machine:
 
     @staticmethod
     def _text_of(code: int) -> str:
-        return {700: "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)"}.get(code, f"error {code}")
+        texts = {
+            201: "CUDA_ERROR_INVALID_CONTEXT (invalid device context)",
+            700: "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)",
+        }
+        return texts.get(code, f"error {code}")
 
     @contextmanager
     def _errstate(self, linalg: str) -> Iterator[None]:
@@ -197,10 +217,6 @@ class Machine:
             def __init__(self, number: int) -> None:
                 self.number, self.compute_capability = number, machine.capability
 
-            def __enter__(self) -> None: ...
-
-            def __exit__(self, *_: Any) -> None: ...
-
         class Module:
             def load(self, code: bytes) -> None:
                 self._entries = PtxModule(code.decode()).entries
@@ -210,7 +226,8 @@ class Machine:
 
         runtime = SimpleNamespace(
             CUDARuntimeError=CUDARuntimeError, memcpyHostToDevice=1, memcpyDeviceToHost=2,
-            getDeviceCount=lambda: COUNT, memcpyAsync=self._copy, memsetAsync=self._fill, deviceSynchronize=sim.synchronize,
+            getDeviceCount=lambda: COUNT, getDevice=self._present_device, setDevice=self._set_device,
+            memcpyAsync=self._copy, memsetAsync=self._fill, deviceSynchronize=sim.synchronize,
             streamSynchronize=lambda handle: sim.queues.streams[handle - 1].synchronize(),
             getDeviceProperties=lambda number: {"name": b"a stand-in"},
             memGetInfo=lambda: (sim.pool.capacity - sim.pool.used, sim.pool.capacity),
@@ -297,7 +314,7 @@ class Machine:
 
     def from_dlpack(self, x: Any) -> CupyArray:
         """Another library's array, whose work comes before that of CuPy's present stream."""
-        assert x.__dlpack_device__() == (2, int(self.name.partition(":")[2]))
+        assert x.__dlpack_device__() == (2, self.number)
         capsule = x.__dlpack__(stream=self._stream.number + 1, max_version=(1, 0), copy=None)
         held = np.from_dlpack(Host(capsule))
         lease = self.lease_of(held)

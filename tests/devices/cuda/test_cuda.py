@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,27 @@ def test_a_callback_runs_in_each_call_and_its_error_reaches_the_caller(machine: 
     x = nnc.device_put(np.ones(3), machine.name)
     f(x), f(f(x))
     assert seen == [3.0, 3.0, 6.0]
+
+
+def test_a_thread_that_never_used_the_device_launches_kernels(machine: Machine) -> None:
+    f = nnc.compile(lambda x: nnp.tanh(x) + 1)
+    x = nnc.device_put(X, machine.name)
+    results = [f(x), x + 1]  # all that the other thread runs is known by now
+    with ThreadPoolExecutor(1) as pool:
+        others = pool.submit(lambda: [f(x), x + 1]).result()
+    for result, other in zip(results, others, strict=True):
+        check_close(other, result)
+
+
+def test_the_present_device_of_the_user_stays(machine: Machine) -> None:
+    runtime = machine.libraries.cupy.cuda.runtime
+    runtime.setDevice(7)
+    x = nnc.device_put(X, machine.name)
+    check_close(nnc.compile(nnp.tanh)(x), nnp.tanh(X))
+    machine.fails["cuLaunchKernel"] = 1
+    with pytest.raises(DeviceError):
+        x + 1
+    assert runtime.getDevice() == 7
 
 
 # -- refused operands --------------------------------------------------------------------------------------------------
