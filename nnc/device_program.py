@@ -59,30 +59,28 @@ class QueuedProgram:
         Raises:
             OutOfMemoryError: the device has no memory for the results.
         """
+        interpreter = self._interpreter
         with self._lock:
-            memory = [self._memory_of(x) for x in arrays]
+            memory = [
+                x.memory if type(x) is DeviceArray and x.owner is interpreter else interpreter.put(asarray(x)).memory
+                for x in arrays
+            ]
             for place in self._program.outside.donated:
-                memory[place] = self._interpreter.copy(memory[place])
+                memory[place] = interpreter.copy(memory[place])
             outputs = self._queue(memory)
         return _ready([*map(new_device_array, outputs, self._specs)])
 
-    def _memory_of(self, x: Any) -> DeviceMemory:
-        is_here = type(x) is DeviceArray and x.owner is self._interpreter
-        memory: DeviceMemory = (x if is_here else self._interpreter.put(asarray(x))).memory
-        return memory
-
     def _queue(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
         """Queues the program, and waits for one that does more than compute its outputs."""
-        frame = self._ready_frame()
+        frame = self._frame or self._load()
         outputs = frame.queue(inputs)
         if self._has_effects:
             frame.wait()  # before the next call forgets the error
         return outputs
 
-    def _ready_frame(self) -> DeviceFrame:
-        if self._frame is None:
-            module, made = _MODULES[self._device.name.partition(":")[0]]
-            self._frame = DeviceFrame(self._program, self._device, getattr(importlib.import_module(module), made))
+    def _load(self) -> DeviceFrame:
+        module, made = _MODULES[self._device.name.partition(":")[0]]
+        self._frame = DeviceFrame(self._program, self._device, getattr(importlib.import_module(module), made))
         return self._frame
 
 

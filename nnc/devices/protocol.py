@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -53,8 +52,7 @@ _KINDS = {SIMULATED: CPU, INTERPRETED: CUDA}
 SENT_AT_ONCE = 4 << 10  # bytes: the work of a stream that waits for so few does not notice
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Contiguous memory of one device.
 
     Attributes:

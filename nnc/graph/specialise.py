@@ -136,8 +136,10 @@ def specialised(operands: int) -> Callable[[F], F]:
                         if arg.weak:
                             key.append(True)  # no setting: bools among settings are pairs
                         values.append(arg)
-                    elif (kind is _LAYERS.variable or kind is _LAYERS.device_array) and _leads(arg.owner, owner):
-                        owner = arg.owner
+                    elif (kind is _LAYERS.variable or kind is _LAYERS.device_array) and _leads(
+                        found := arg.owner, owner
+                    ):
+                        owner = found
                         key.append(arg.spec)
                         if arg.weak:
                             key.append(True)

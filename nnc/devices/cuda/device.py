@@ -161,7 +161,7 @@ class CudaDevice:
         Args:
             block: of the pool.
         """
-        self.pool.drop(block)
+        self.pool.hold(block.owner)
 
     def launch(
         self, name: str, function: Callable[[Sequence[NDArray]], Sequence[NDArray]], operands: Sequence[Elements],

@@ -35,6 +35,7 @@ Example:
     -1
 """
 _DEFAULT = 1  # the handle of the stream that CUDA uses by itself
+_NOBODY: frozenset[int | None] = frozenset()
 _LASTING = frozenset(
     (None, 0, _DEFAULT, 2)
 )  # streams of other libraries that are never destroyed: those of CUDA by itself
@@ -89,6 +90,9 @@ class Lease:
         pointer: keeps the memory: CuPy's pointer, or another library's array.
         stream: for which CuPy allocated it; None for memory of another library.
 
+    Attributes:
+        readers: the streams in which other libraries work on it, as `__dlpack__` is told.
+
     Example:
         >>> Lease(None, None).pending()  # nothing has written the block yet
         ()
@@ -98,9 +102,7 @@ class Lease:
 
     def __init__(self, pointer: Any, stream: CudaStream | None) -> None:
         self.pointer, self.stream = pointer, stream
-        self.readers: frozenset[int | None] = (
-            frozenset()
-        )  # streams in which other libraries work on it, as `__dlpack__` is told
+        self.readers = _NOBODY
         self._completions: tuple[Completion, ...] = ()
 
     def depend_on(self, completions: Iterable[Completion]) -> None:
@@ -142,6 +144,10 @@ class CudaPool:
 
     def __init__(self, context: Context, stream: CudaStream) -> None:
         self._context, self._stream, self._lock = context, stream, new_rlock()
+        self._memory, self._exhaustion = (
+            context.cupy.get_default_memory_pool(),
+            context.cupy.cuda.memory.OutOfMemoryError,
+        )
         self._dropped: deque[Lease] = deque()
         self._waiting: deque[tuple[CudaEvent, Lease]] = deque()
 
@@ -171,17 +177,20 @@ class CudaPool:
             OutOfMemoryError: the device has none left; nothing is lost.
         """
         with self._lock, stream.stream:
-            self._free_dropped()
+            if self._dropped or self._waiting:
+                self._free_dropped()
             return [self._allocate(nbytes, label, stream) for nbytes, label in sizes]
 
     def _allocate(self, nbytes: int, label: object, stream: CudaStream) -> Block:
         size = max(nbytes, ALIGNMENT)
-        pointer = self._try(size)
-        if pointer is None:
+        try:
+            pointer = self._memory.malloc(size)
+        except self._exhaustion:
             self._wait_for_all()
-            pointer = self._try(size)
-        if pointer is None:
-            raise self._exhausted(nbytes, label)
+            try:
+                pointer = self._memory.malloc(size)
+            except self._exhaustion:
+                raise self._exhausted(nbytes, label) from None
         return Block(int(pointer.ptr), nbytes, Lease(pointer, stream))
 
     def free(self, block: Block, stream: CudaStream) -> None:
@@ -209,14 +218,6 @@ class CudaPool:
             lease: of the memory.
         """
         self._dropped.append(lease)
-
-    def _try(self, size: int) -> Any:
-        """CuPy's memory for the present stream; None where there is none left."""
-        cupy = self._context.cupy
-        try:
-            return cupy.get_default_memory_pool().malloc(size)
-        except cupy.cuda.memory.OutOfMemoryError:
-            return None
 
     def _free_dropped(self) -> None:
         """Hands dropped blocks back: those of the device's own stream at once, as later work there comes behind their last use,
@@ -255,12 +256,12 @@ class CudaPool:
             event.wait()
         self._waiting.clear()
         with self._context.current():
-            self._context.cupy.get_default_memory_pool().free_all_blocks()
+            self._memory.free_all_blocks()
 
     def _exhausted(self, nbytes: int, label: object) -> OutOfMemoryError:
         with self._context.current():
             free, total = self._context.cupy.cuda.runtime.memGetInfo()
-            used = self._context.cupy.get_default_memory_pool().used_bytes()
+            used = self._memory.used_bytes()
         return user_error(
             OutOfMemoryError, self._context.name,
             f"{nbytes:,} bytes for {label or 'a block'} do not fit: {used:,} are in use by this process, and {free:,} of {total:,} "

@@ -131,8 +131,12 @@ class CudaModule:
         self._tapes.clear()
         statuses = self._statuses
         has_statuses = statuses is not None and statuses.block.nbytes > 0
-        if not has_statuses and not any(memory.block.owner.depends for memory in (*inputs, *results)):
-            return  # so it is with most calls
+        if not has_statuses:
+            for memory in (*inputs, *results):
+                if memory.block.owner.depends:
+                    break
+            else:
+                return  # so it is with most calls, of which Python makes all but the launches
         waiting: dict[int, Completion] = {}
         for memory in inputs:
             for each in _lease(memory).pending():

@@ -146,9 +146,12 @@ class DeviceFrame:
         bound = program.bound
         specs = [buffer.symbol.spec for buffer in bound.buffers if buffer.kind is Kind.OUTPUT]
         self._results = [(spec.nbytes, f"{spec}, a result of {self._name}") for spec in specs]
-        self._input_words = [*map(layout.input, range(len(bound.inputs)))]
-        self._result_words = [*map(layout.result, range(len(specs)))]
+        self._argument_words = [
+            *map(layout.input, range(len(bound.inputs))), *map(layout.result, range(len(specs)))
+        ]  # fmt: skip
         self._outputs = [_Output.of(view, bound.buffers[view.buffer]) for view in bound.outputs]
+        places = [(x.kind, x.number) if x.is_whole else None for x in self._outputs]
+        self._results_are_outputs = places == [(Kind.OUTPUT, i) for i in range(len(specs))]
         self._can_be_captured = self._module.can_be_captured(launches)
         self._calls = 0
         self._graph: CapturedGraph | None = None
@@ -181,12 +184,17 @@ class DeviceFrame:
             made = self._bind(inputs)
             self._calls += 1
             if self._can_be_captured and self._graph is None and self._calls > _CALLS_BEFORE_CAPTURE:
-                self._graph = self._capture([*self._input_words, *self._result_words])
+                self._graph = self._capture(self._argument_words)
             self._module.begin([self._arena, self._effects], self._statuses)
             if self._graph is None or not self._launch(self._graph):
                 self._run()
-            outputs = [self._output(output, inputs, made) for output in self._outputs]
-            self._module.finish(inputs, [*made, *outputs, self._effects])
+            written = [*made, self._effects]
+            if self._results_are_outputs:
+                outputs = made
+            else:
+                outputs = [self._output(output, inputs, made) for output in self._outputs]
+                written += outputs
+            self._module.finish(inputs, written)
         return outputs
 
     def walk(self, inputs: Sequence[DeviceMemory], watch: Watch) -> None:
@@ -207,11 +215,10 @@ class DeviceFrame:
 
     def _bind(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
         """Notes the addresses of a call, and returns the memory of its results."""
-        made = [DeviceMemory(self._device, block) for block in self._device.allocate_all(self._results)]
-        for word, memory in zip(self._input_words, inputs, strict=True):
-            self._words[word] = memory.block.address
-        for word, memory in zip(self._result_words, made, strict=True):
-            self._words[word] = memory.block.address
+        device, words = self._device, self._words
+        made = [DeviceMemory(device, block) for block in device.allocate_all(self._results)]
+        for word, memory in zip(self._argument_words, (*inputs, *made), strict=True):
+            words[word] = memory.block.address
         return made
 
     def wait(self) -> None:
