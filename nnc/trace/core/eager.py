@@ -18,13 +18,18 @@ from nnc import dtypes
 from nnc.array import Array, as_value, new_array
 from nnc.commands.debug import raise_unless_finite
 from nnc.commands.loop import run_graph
-from nnc.commands.rules import alias, numpy_call
-from nnc.context import get_context
+from nnc.commands.rules import alias, effect, numpy_call
+from nnc.commands.shape import broadcast_to
+from nnc.context import get_context, observes_commands, set_context
 from nnc.errors import InternalError
 from nnc.graph import (
     Command,
     Graph,
+    Node,
+    Symbol,
     TensorSpec,
+    bind,
+    find_interpreter,
     find_kernel,
     infer_specs,
     kernel,
@@ -200,7 +205,7 @@ def _runner(
     """Runs the command on NumPy arrays: the best kernel that takes them, else the reference."""
     if graphs:
         function = reference[command]
-        return lambda arrays: checked(command, function(*arrays, graphs=graphs, run=run_graph, **params), outputs)
+        return lambda arrays: checked(command, function(*arrays, graphs=graphs, run=_SubGraphs(), **params), outputs)
     chosen = find_kernel(command, specs, params)
     if chosen is None:
         function = reference[command]
@@ -227,6 +232,101 @@ def checked(command: Command, results: Any, outputs: tuple[TensorSpec, ...]) -> 
             f"the infer rule says {', '.join(map(str, outputs))}"
         )
     return found
+
+
+# -- sub-graphs --------------------------------------------------------------------------------------------------------
+
+
+class _SubGraphs:
+    """Runs the sub-graphs of one run of a command, a loop perhaps, on arrays. What is known before is found out once for each."""
+
+    def __init__(self) -> None:
+        self._known: dict[Graph, Callable[[Arrays], list[NDArray]]] = {}
+
+    def __call__(self, graph: Graph, values: Arrays) -> list[NDArray]:
+        if type(find_interpreter(())) is not EagerInterpreter or observes_commands(get_context()):
+            return run_graph(graph, values)
+        run = self._known.get(graph)
+        if run is None:
+            run = self._known[graph] = _planned(graph)
+        return run(values)
+
+
+def _planned(graph: Graph) -> Callable[[Arrays], list[NDArray]]:
+    """A graph as calls of kernels one after the other. Values have places: inputs, then constants, then results."""
+    makers = {symbol: node for node in graph.nodes for symbol in node.outputs}
+    plans = {
+        node: find_plan(node.command, tuple([x.spec for x in node.inputs]), node.params, node.graphs)
+        for node in graph.nodes
+    }
+    operands = {node: operands_of(node, plan, makers) for node, plan in plans.items()}
+    read = {*graph.outputs, *(symbol for symbols in operands.values() for symbol in symbols)}
+    nodes = [node for node in graph.nodes if node.command is not broadcast_to or node.outputs[0] in read]
+    known = (*graph.inputs, *graph.constants)
+    places = {symbol: i for i, symbol in enumerate((*known, *(symbol for node in nodes for symbol in node.outputs)))}
+    kept = {*known, *graph.outputs}
+    last = {symbol: node for node in nodes for symbol in operands[node]}
+    steps = []
+    for node in nodes:
+        over = [
+            places[symbol] for symbol in dict.fromkeys(operands[node]) if last[symbol] is node and symbol not in kept
+        ]
+        run = _by_interpreter(node) if node.graphs or node.command in effect else _with_line(plans[node].run, node)
+        steps.append((run, [places[symbol] for symbol in operands[node]], over))
+    constants, yielded = [*graph.constants.values()], [places[symbol] for symbol in graph.outputs]
+
+    def run_steps(arrays: Arrays) -> list[NDArray]:
+        values: list[Any] = [*arrays, *constants]
+        for run, taken, over in steps:
+            values += run([values[i] for i in taken])
+            for i in over:
+                values[i] = None  # nobody reads it any more
+        return [values[i] for i in yielded]
+
+    return run_steps
+
+
+def _by_interpreter(node: Node) -> Callable[[Arrays], Sequence[NDArray]]:
+    """A node that is no call of a kernel: users' functions see the node's line, and arrays that they cannot write to."""
+
+    def run(arrays: Arrays) -> list[NDArray]:
+        with set_context(source=node.source):
+            return [x.data for x in bind(node.command, arrays, dict(node.params), node.graphs)]
+
+    return run
+
+
+def _with_line(run: Callable[[Arrays], Sequence[NDArray]], node: Node) -> Callable[[Arrays], Sequence[NDArray]]:
+    """A kernel whose errors have the node's line."""
+
+    def run_with_line(arrays: Arrays) -> Sequence[NDArray]:
+        try:
+            return run(arrays)
+        except Exception:
+            with set_context(source=node.source):
+                return run(arrays)
+
+    return run_with_line
+
+
+def operands_of(node: Node, plan: Plan, makers: Mapping[Symbol, Node]) -> Sequence[Symbol]:
+    """The operands of a node, before they are broadcast where one of NumPy's functions runs it, which does that itself.
+
+    Args:
+        node: of a graph.
+        plan: of the node.
+        makers: the nodes of the graph, by the symbols that they make.
+    """
+    function = plan.function
+    if function is not np.where and not (isinstance(function, np.ufunc) and function.signature is None):
+        return node.inputs
+    sources = []
+    for symbol in node.inputs:
+        maker = makers.get(symbol)
+        broadcast = maker is not None and maker.command is broadcast_to and maker.params.get("axes") is None
+        sources.append(maker.inputs[0] if maker is not None and broadcast else symbol)
+    is_whole = np.broadcast_shapes(*[symbol.spec.shape for symbol in sources]) == node.outputs[0].spec.shape
+    return sources if is_whole else node.inputs
 
 
 set_eager(EagerInterpreter())

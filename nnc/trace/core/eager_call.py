@@ -10,14 +10,11 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
 from nnc.array import Array, new_array
 from nnc.commands.rules import alias
-from nnc.commands.shape import broadcast_to
 from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.silence import silently
-from nnc.trace.core.eager import Plan, find_plan
+from nnc.trace.core.eager import Plan, find_plan, operands_of
 
 _MEMORY = attrgetter("memory")
 Run = Callable[[list[Any]], Sequence[Any]]
@@ -85,22 +82,12 @@ class _Steps:
 
     def _add(self, node: Node) -> None:
         plan = find_plan(node.command, tuple([symbol.spec for symbol in node.inputs]), node.params)
-        inputs = self._narrowest(node) if self.broadcasts and _broadcasts(plan.function) else node.inputs
+        inputs = operands_of(node, plan, self.makers) if self.broadcasts else node.inputs
         places = tuple([self.place_of(symbol) for symbol in inputs])
         self.steps.append((plan, places))
         for symbol in node.outputs:
             self.places[symbol] = self.count
             self.count += 1
-
-    def _narrowest(self, node: Node) -> Sequence[Symbol]:
-        """The operands of one of NumPy's functions before they are broadcast, where it does that itself."""
-        sources = []
-        for symbol in node.inputs:
-            maker = self.makers.get(symbol)
-            broadcast = maker is not None and maker.command is broadcast_to and maker.params.get("axes") is None
-            sources.append(maker.inputs[0] if maker is not None and broadcast else symbol)
-        is_whole = np.broadcast_shapes(*[symbol.spec.shape for symbol in sources]) == node.outputs[0].spec.shape
-        return sources if is_whole else node.inputs
 
 
 def _caller(
@@ -118,8 +105,3 @@ def _load_arrays(operands: Sequence[Any]) -> list[Any]:
 
 def _load(casts: Sequence[Cast | None], operands: Sequence[Any]) -> list[Any]:
     return [x.memory if cast is None else cast(x) for x, cast in zip(operands, casts, strict=True)]
-
-
-def _broadcasts(function: Callable[..., Any] | None) -> bool:
-    """Whether NumPy's function takes operands of other shapes and broadcasts them."""
-    return function is np.where or (isinstance(function, np.ufunc) and function.signature is None)
