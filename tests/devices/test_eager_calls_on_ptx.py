@@ -100,6 +100,16 @@ def test_numbers_that_change_make_no_further_program_and_have_their_own_values(p
     assert len(programs) == 1
 
 
+def test_a_known_call_runs_no_command_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("the call was not followed")
+
+    x = there(np.ones(3, np.float32))
+    monkeypatch.setattr(on_device.DeviceInterpreter, "process", refuse)
+    for other in (2.5, 2.5, 3, nnc.asarray(2.0), there(np.float32(2))):
+        check_close(x + other, np.full(3, 1 + float(other), np.float32))
+
+
 def test_operands_from_elsewhere_follow_or_are_refused_as_in_the_function_itself() -> None:
     x = there(np.ones(3, np.float32))
     for _ in range(4):

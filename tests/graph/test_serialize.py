@@ -121,6 +121,14 @@ def test_names_sources_and_attributes_come_back(squares: Graph) -> None:
     assert back.attrs["reads"] == {back.inputs[0]: 1}
 
 
+def test_a_layout_comes_back_and_is_written_where_it_is_not_the_usual_one() -> None:
+    b = GraphBuilder("packed")
+    graph = b.build(b.add("pack", b.input(TensorSpec((64, 32), "float32")), layout="64x32:aB16b"))
+    text = to_json(graph)
+    assert from_json(text).outputs[0].spec == graph.outputs[0].spec
+    assert json.loads(text) and text.count('"layout"') == 2  # of the node's parameter, and of the result's spec
+
+
 def test_nested_and_shared_sub_graphs_come_back_nested_and_shared(squares: Graph, call: Command) -> None:
     def around(inner: Graph) -> Graph:
         b = GraphBuilder("around")

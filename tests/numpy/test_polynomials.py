@@ -31,7 +31,8 @@ def test_derivatives_antiderivatives_and_roots_agree_with_numpy(same):
         same(nnp.polyder(p, m), np.polyder(p, m))
         same(nnp.polyint(p, m), np.polyint(p, m))
     same(nnp.polyint(p, 2, k=[1.0, 2.0]), np.polyint(p, 2, k=[1.0, 2.0]))
-    same(nnp.polyint(p, 2, k=4.0), np.polyint(p, 2, k=4.0))
+    for k in (4.0, [4.0]):
+        same(nnp.polyint(p, 2, k=k), np.polyint(p, 2, k=k))
     same(nnp.polyder(np.array([2, 3, 4])), np.polyder(np.array([2, 3, 4])))
     same(nnp.poly(p), np.poly(p))
     same(nnp.poly(np.array([1j, -1j])), np.array([1, 0, 1], complex))

@@ -64,6 +64,7 @@ WRONG: list[tuple[str, int, Accepts, str, str]] = [
     ("x + (x > 0)", 1, FLOAT, "meets bool", "select"),
     ("select(x, x, 0)", 1, FLOAT, "the condition of `select` is no bool", "write a comparison"),
     ("select(x > 0, 1, 0)", 1, FLOAT, "a number stands where an operand is needed", "give functions operands"),
+    ("select(x > 0, x, x > 1)", 1, FLOAT, "meets bool", "compute with one dtype"),
     ("sin(x > 0)", 1, FLOAT, "`sin` is given bool", "use it for the dtypes"),
     ("~x", 1, FLOAT, "~ is given a float", "bools and integers"),
     ("x & y", 2, FLOAT, "& is given float", "an operator of that dtype"),
