@@ -10,7 +10,7 @@ from functools import update_wrapper
 from typing import Any, Concatenate, Generic, Self, TypedDict, Unpack, overload
 
 from nnc.array import as_value
-from nnc.backends.toolchain import toolchain
+from nnc.backends.toolchain import start_compiler, toolchain
 from nnc.bounded import BoundedCache
 from nnc.commands.promotion import promotion_watch
 from nnc.context import AT_REST, get_context
@@ -152,6 +152,8 @@ def compile(
     if precision is not None:
         options = options.update(precision=precision)
     signature = Signature.of(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
+    if options.native:
+        start_compiler()
     toolchain(options.device)  # imported here, so that the first call need not wait for it
     if options.cache_folder is not None:
         prepare(options.device)

@@ -12,6 +12,7 @@ from nnc.collection import collection_paused
 from nnc.devices import CPU, CUDA, kind_of
 from nnc.lower.pipeline import ChooseKernel
 from nnc.lower.program.autotune import Candidates
+from nnc.lower.program.entry import common
 from nnc.lower.program.prefetch import ProgramCompiler
 
 
@@ -28,6 +29,16 @@ class Toolchain:
     choose_kernel: ChooseKernel
     candidate_kernels: Candidates
     compiler: Callable[[], ProgramCompiler | None]
+
+
+def start_compiler() -> None:
+    """Has the functions compiled that all programs call, by the compiler of code for the CPU. Where there are no files of them yet,
+    another process loads LLVM and compiles, while this one imports kernels.
+    """
+    compiler = importlib.import_module("nnc.backends.cpu.jit").expected_compiler()
+    if compiler is not None:
+        for native in common():
+            compiler.expect(native)
 
 
 _MODULES: Mapping[str, str] = MappingProxyType({CPU: "nnc.backends.loaded", CUDA: "nnc.backends.cuda.loaded"})

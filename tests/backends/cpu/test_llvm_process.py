@@ -43,7 +43,7 @@ def until(condition: Callable[[], bool]) -> bool:
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # before the file is opened, or after that
         return False
 
 
@@ -163,9 +163,10 @@ def helpers():
     return [int(pid) for pid in pids if "llvm.main()" in Path(f"/proc/{pid}/cmdline").read_text()]
 
 double = nnc.compile(lambda x: x * 2.0 + 1.0)
+at_once = helpers()
 assert np.asarray(double(nnc.asarray([1.0, 2.0]))).tolist() == [3.0, 5.0]
 """
-FACTS = 'print(len(helpers()), "libllvmlite" in Path("/proc/self/maps").read_text())'
+FACTS = 'print(len(at_once), len(helpers()), "libllvmlite" in Path("/proc/self/maps").read_text())'
 FORKED = """
 (helper,) = helpers()
 child = os.fork()
@@ -191,16 +192,20 @@ def started(script: str, folder: Path, **settings: str) -> subprocess.Popen[str]
     )  # fmt: skip
 
 
-def printed(script: str, folder: Path) -> str:
-    out, errors = started(script, folder).communicate(timeout=60)
+def printed(script: str, folder: Path, **settings: str) -> str:
+    out, errors = started(script, folder, **settings).communicate(timeout=60)
     assert errors == ""
     return out.strip()
 
 
 @pytest.mark.unguarded
-def test_no_process_and_no_llvm_where_everything_is_found(tmp_path: Path) -> None:
-    assert printed(FACTS, tmp_path) == "1 False"
-    assert printed(FACTS, tmp_path) == "0 False"
+def test_a_process_from_the_decoration_on_and_none_where_everything_is_found(tmp_path: Path) -> None:
+    assert printed(FACTS, tmp_path) == "1 1 False"
+    assert printed(FACTS, tmp_path) == "0 0 False"
+
+
+def test_no_process_where_nothing_is_compiled(tmp_path: Path) -> None:
+    assert printed(FACTS, tmp_path, NNC_NATIVE="0") == "0 0 False"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked off here")
