@@ -90,9 +90,6 @@ class Lease:
         pointer: keeps the memory: CuPy's pointer, or another library's array.
         stream: for which CuPy allocated it; None for memory of another library.
 
-    Attributes:
-        readers: the streams in which other libraries work on it, as `__dlpack__` is told.
-
     Example:
         >>> Lease(None, None).pending()  # nothing has written the block yet
         ()
@@ -102,7 +99,7 @@ class Lease:
 
     def __init__(self, pointer: Any, stream: CudaStream | None) -> None:
         self.pointer, self.stream = pointer, stream
-        self.readers = _NOBODY
+        self.readers = _NOBODY  # streams in which other libraries work on it, as `__dlpack__` is told
         self._completions: tuple[Completion, ...] = ()
 
     def depend_on(self, completions: Iterable[Completion]) -> None:

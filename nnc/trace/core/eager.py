@@ -238,7 +238,7 @@ def checked(command: Command, results: Any, outputs: tuple[TensorSpec, ...]) -> 
 
 
 class _SubGraphs:
-    """Runs the sub-graphs of one run of a command, a loop perhaps, on arrays. What is known before is found out once for each."""
+    """Runs the sub-graphs of one run of a command, a loop perhaps, on arrays. Each is planned once."""
 
     def __init__(self) -> None:
         self._known: dict[Graph, Callable[[Arrays], list[NDArray]]] = {}
