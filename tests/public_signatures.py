@@ -61,7 +61,8 @@ def lines_of(module_name: str) -> Iterator[str]:
         path = f"{module_name}.{name}"
         if inspect.isclass(value):
             yield path + signature_text(value)
-            for attribute, member in sorted(vars(value).items()):
+            is_ours = value.__module__.startswith("nnc.")
+            for attribute, member in sorted(vars(value).items()) if is_ours else ():
                 if (
                     not attribute.startswith("_")
                     and callable(getattr(value, attribute, None))

@@ -40,7 +40,7 @@ def signatures_of_class(where: str, cls: type) -> Iterator[tuple[str, Callable[.
         yield where, cls, False
     for name in dir(cls):
         static, method = inspect.getattr_static(cls, name), getattr(cls, name)
-        if not name.startswith("_") and inspect.isroutine(method) and is_ours(method):
+        if not name.startswith("_") and inspect.isroutine(method) and callable(method) and is_ours(method):
             yield f"{where}.{name}", method, not isinstance(static, (staticmethod, classmethod))
 
 

@@ -32,8 +32,8 @@ class Toolchain:
 
 
 def start_compiler() -> None:
-    """Has the functions compiled that all programs call, by the compiler of code for the CPU. Where there are no files of them yet,
-    another process loads LLVM and compiles, while this one imports kernels.
+    """Begins to compile the functions that all programs call, where no files hold them: another process loads LLVM and compiles,
+    while this one imports kernels.
     """
     compiler = importlib.import_module("nnc.backends.cpu.jit").expected_compiler()
     if compiler is not None:

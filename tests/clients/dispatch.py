@@ -67,7 +67,6 @@ def table() -> dict[str, tuple[str, Row]]:
         "scipy.signal.welch": lambda x, p, y: signal.welch(x[:, 0], nperseg=16),
         "scipy.linalg.svd": lambda x, p, y: linalg.svd(x)[1],
         "scipy.linalg.expm": lambda x, p, y: linalg.expm(x[:5]),
-        "scipy.integrate.simpson": lambda x, p, y: integrate.simpson(x),
         "scipy.spatial.distance.cdist": lambda x, p, y: distance.cdist(x, p),
         "sklearn.covariance.EmpiricalCovariance": fitted(covariance.EmpiricalCovariance(), "covariance_"),
         "sklearn.preprocessing.RobustScaler": fitted(prep.RobustScaler(), "center_", "scale_"),

@@ -141,10 +141,8 @@ class CudaPool:
 
     def __init__(self, context: Context, stream: CudaStream) -> None:
         self._context, self._stream, self._lock = context, stream, new_rlock()
-        self._memory, self._exhaustion = (
-            context.cupy.get_default_memory_pool(),
-            context.cupy.cuda.memory.OutOfMemoryError,
-        )
+        self._memory = context.cupy.get_default_memory_pool()
+        self._exhaustion = context.cupy.cuda.memory.OutOfMemoryError
         self._dropped: deque[Lease] = deque()
         self._waiting: deque[tuple[CudaEvent, Lease]] = deque()
 
