@@ -18,6 +18,8 @@ from contextlib import contextmanager
 
 from nnc.fork import new_lock, reset_after_fork
 
+_OF_PYTHON = 1000  # frozen objects: Python 3.12 begins with 375, a program that freezes its own has tens of thousands
+
 
 class _Pauses:
     """The number of blocks that pause the collection now, by thread, and whether it goes on when the last one ends."""
@@ -44,7 +46,7 @@ class _Pauses:
             if not self.counts[me]:
                 del self.counts[me]
             if not self.counts and self.goes_on:
-                if not gc.get_freeze_count():  # else the program keeps objects of its own out of all collections
+                if gc.get_freeze_count() < _OF_PYTHON:  # else the program keeps objects of its own out of all collections
                     gc.freeze()
                     gc.unfreeze()  # to the oldest generation
                 gc.enable()
