@@ -46,7 +46,7 @@ class _Pauses:
             if not self.counts[me]:
                 del self.counts[me]
             if not self.counts and self.goes_on:
-                if gc.get_freeze_count() < _OF_PYTHON:  # else the program keeps objects of its own out of all collections
+                if gc.get_freeze_count() < _OF_PYTHON:  # else the program keeps its own out of all collections
                     gc.freeze()
                     gc.unfreeze()  # to the oldest generation
                 gc.enable()
