@@ -588,7 +588,12 @@ def known_number(x: Value) -> float | None:
     if _FLOAT.fullmatch(text):
         number: float = struct.unpack("<d", int(text, 16).to_bytes(8, "little"))[0]
         return number
-    return int(text) if _INTEGER.fullmatch(text) else None
+    if not _INTEGER.fullmatch(text):
+        return None
+    bits = 8 * x.dtype.itemsize  # a constant whose bits were taken for another dtype keeps its text
+    without_sign = int(text) % (1 << bits)
+    is_negative = x.dtype in dtypes.SIGNED and without_sign >> (bits - 1)
+    return without_sign - (1 << bits) if is_negative else without_sign
 
 
 def known_integer(x: Value) -> int | None:

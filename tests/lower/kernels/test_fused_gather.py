@@ -100,3 +100,15 @@ def test_a_loop_reads_elements_by_its_counter() -> None:
         return nnc.fori_loop(0, 50, lambda i, total: total + x[i] * x[49 - i], nnp.zeros(37))
 
     check(f, nnc.asarray(TABLE))
+
+
+@pytest.mark.parametrize("device", ["cpu", "ptx:0"])
+@pytest.mark.parametrize("mode", ["drop", "fill", "clip", "wrap"])
+@pytest.mark.parametrize("index", [-7, -2, 0, 2, 5])
+def test_a_constant_index_that_is_out_of_range_reads_nothing(index: int, mode: str, device: str) -> None:
+    def f(x: Any) -> Any:
+        return nnc.graph.command("gather")(x, nnc.asarray(np.array(index)), axes=(0,), batch=0, mode=mode) * 2, x[0] > 1
+
+    x = np.array([3.0, 4.0, 5.0], np.float32)
+    for found, wanted in zip(nnc.compile(f)(nnc.device_put(x, device)), f(nnc.asarray(x)), strict=True):
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
