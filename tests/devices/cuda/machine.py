@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -253,6 +254,12 @@ class Machine:
         self.locked.append(memory)
         return memory
 
+    def take_back(self, block: Any, stream: Any) -> None:
+        """Frees the memory of a pointer that is gone."""
+        self.freed.append((block, stream))
+        if not self.sim.queues.lock._is_owned():  # else it went in the middle of other work
+            self.free_all()
+
     def free_all(self) -> None:
         """Frees the memory of pointers that are gone."""
         while self.freed:
@@ -344,15 +351,15 @@ class _Unowned:
 
 
 class _Pointer:
-    """Memory of CuPy's pool: freed memory is taken again by the stream's later work, in any order with other streams."""
+    """Memory of CuPy's pool: freed memory is taken again by the stream's later work, in any order with other streams.
+
+    It goes with the last reference alone, as CuPy's does. The garbage collector calls `__del__` of all objects of a ring, also
+    of such that `__del__` of others have kept, but it knows nothing of arrays of NumPy.
+    """
 
     def __init__(self, machine: Machine, block: Any, stream: Any) -> None:
-        self.machine, self.block, self.stream, self.ptr = machine, block, stream, block.address
-
-    def __del__(self) -> None:
-        self.machine.freed.append((self.block, self.stream))
-        if not self.machine.sim.queues.lock._is_owned():  # else the garbage collector runs in the middle of other work
-            self.machine.free_all()
+        self.ptr, self._keeper = block.address, np.empty(0)
+        weakref.finalize(self._keeper, machine.take_back, block, stream).atexit = False
 
 
 class _CuPy:

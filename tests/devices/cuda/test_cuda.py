@@ -163,6 +163,16 @@ def test_memory_of_sent_arrays_is_not_taken_while_the_device_reads_it(machine: M
     assert [float(x) for x in sums] == [2000.0 * i for i in range(40)]
 
 
+def test_the_garbage_collector_frees_memory_behind_the_work_on_it(machine: Machine) -> None:
+    for _ in range(4):
+        ring: list[Any] = [nnc.device_put(np.ones(2048), machine.name)]  # sent in another stream than that of the work
+        ring += [ring, ring[0] + 1]
+        del ring
+        gc.collect()
+        nnc.device_put(X, machine.name)
+    assert not machine.faults
+
+
 def test_freed_memory_goes_back_to_the_pool(machine: Machine) -> None:
     x = nnc.device_put(np.ones(1000), machine.name)
     y = x + 1
