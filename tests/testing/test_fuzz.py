@@ -18,6 +18,7 @@ from nnc.testing.fuzz.check import _meets_infinities, check
 from nnc.testing.fuzz.generate import generate
 from nnc.testing.fuzz.modes import MODES, Mode
 from nnc.testing.fuzz.offers import all_offers
+from nnc.testing.fuzz.plain import Plain
 from nnc.testing.fuzz.program import Block, Program, Ref, Step
 from nnc.testing.fuzz.reference import disturbed, smallest_normal
 from nnc.testing.fuzz.subject import Subject, define
@@ -252,6 +253,27 @@ def test_derivatives_at_infinities_and_nan_are_held_against_references(name: str
 
     found = check(subject, replace(mode, source=hidden, plain=mode.source))
     assert found is not None and found.kind == "value"
+
+
+@pytest.mark.parametrize("pred", [True, False])
+@pytest.mark.parametrize("name", ["cond", "switch"])
+def test_branches_have_weak_numbers_where_nnc_has_them(name: str, pred: bool) -> None:
+    x = nnc.asarray(0.25).as_weak()
+
+    def strong(x: Any) -> Any:
+        return x * np.float32(2), x, {"same": x}
+
+    def weak(x: Any) -> Any:
+        return x, x, {"same": x + 1}
+
+    branches = (strong, weak) if name == "cond" else ([weak, strong],)
+    found, wanted = (getattr(of, name)(nnc.asarray(int(pred)), *branches, x) for of in (Plain(), nnc))
+    assert (
+        [leaf.weak for leaf in nnc.tree.leaves(found)]
+        == [leaf.weak for leaf in nnc.tree.leaves(wanted)]
+        == [False, True, True]
+    )
+    assert nnc.tree.leaves(found) == nnc.tree.leaves(wanted)
 
 
 def test_weak_numbers_stay_weak_where_other_inputs_are_stacked() -> None:

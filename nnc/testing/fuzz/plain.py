@@ -13,6 +13,8 @@ import numpy as np
 import nnc
 import nnc.numpy as nnp
 from nnc import dtypes, tree
+from nnc.commands.promote import is_weak
+from nnc.graph import command
 from nnc.graph.dispatch import replaced_eager
 from nnc.testing.fuzz.reference import FrozenInterpreter, TooCostlyError
 from nnc.testing.grads import inner_product
@@ -85,11 +87,11 @@ class Plain:
 
     def cond(self, pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
         """Calls one of two functions."""
-        return (true_fun if bool(pred) else false_fun)(*operands)
+        return _chosen((false_fun, true_fun), int(bool(pred)), operands)
 
     def switch(self, index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "error") -> Any:
         """Calls one of several functions."""
-        return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+        return _chosen(branches, min(max(int(index), 0), len(branches) - 1), operands)
 
 
 class ByColumns(Plain):
@@ -137,6 +139,19 @@ class ByDifferences(Plain):
         value, before, after = at(0.0), at(-self.left * self.step), at(self.right * self.step)
         width = (self.left + self.right) * self.step
         return value, tree.map(lambda a, b: nnc.asarray((np.asarray(b) - np.asarray(a)) / width), before, after)
+
+
+def _chosen(branches: Sequence[Fun], index: int, operands: Sequence[Any]) -> Any:
+    """The result of one branch. A number is weak if it is weak in all of them."""
+    result = branches[index](*operands)
+    if not any(map(is_weak, tree.leaves(result))):
+        return result
+    others = [branch(*operands) for i, branch in enumerate(branches) if i != index]
+
+    def typed(x: Any, *elsewhere: Any) -> Any:
+        return x if not is_weak(x) or all(map(is_weak, elsewhere)) else command("convert")(x, dtype=x.dtype)
+
+    return tree.map(typed, result, *others)
 
 
 def stacked(rows: Sequence[Any]) -> Any:
