@@ -272,6 +272,52 @@ def test_a_step_that_cannot_be_made_fails_and_leaves_nan() -> None:
     np.testing.assert_allclose(np.asarray(steps.t)[:10], want.t[:10], rtol=1e-9)
 
 
+@pytest.mark.parametrize(("method", "adjoint"), [*((method, False) for method in METHODS), ("RK45", True)])
+def test_nan_ends_an_integration(method: str, adjoint: bool) -> None:
+    def solve(y: Any, k: Any, first: float | None = None) -> Any:
+        got = integrate.solve_ivp(
+            lambda t, y: k * y, (0.0, 1.0), y, method, t_eval=[0.5, 1.0], adjoint=adjoint, first_step=first
+        )
+        return got.y, got.status
+
+    compiled = nnc.compile(solve)
+    for y, k, first in ((Y * np.nan, 1.0, None), (Y, np.nan, None), (Y, np.nan, 0.1)):
+        values, status = compiled(y, k, first)
+        assert np.isnan(np.asarray(values)).all() and int(status) == -1
+    value, gradient = nnc.value_and_grad(lambda y: nnp.sum(solve(y, np.nan)[0]))(Y)
+    assert np.isnan(value) and gradient.shape == Y.shape
+    if not adjoint:
+        steps = integrate.solve_ivp(lambda t, y: y * np.nan, (0.0, 1.0), Y, method)
+        assert int(steps.status) == -1 and steps.t.shape == (1,)
+
+
+@methods
+@pytest.mark.parametrize("backwards", [False, True])
+def test_traced_times_outside_of_the_interval_or_out_of_order_fail(method: str, backwards: bool) -> None:
+    begin, end = (1.0, 0.0) if backwards else (0.0, 1.0)
+
+    def solve(shares: Any) -> Any:
+        times = begin + (end - begin) * shares
+        got = integrate.solve_ivp(lambda t, y: -y, (begin, end), np.ones(1), method, t_eval=times, rtol=1e-6)
+        return got.y[0], got.success
+
+    cases = np.array([[0.5, 1.0], [0.5, 2.0], [2.0, 3.0], [-1.0, 0.5], [np.nan, 0.5], [0.5, 0.2], [0.5, 0.5]])
+    good = np.array([2, 1, 0, 0, 0, 1, 2])
+    for found, success in (
+        [np.stack(x) for x in zip(*map(nnc.compile(solve), cases), strict=True)],
+        nnc.vmap(solve)(cases),
+    ):
+        want = np.where(np.arange(2) < good[:, None], np.exp((begin - end) * cases), np.nan)
+        np.testing.assert_allclose(np.asarray(found), want, rtol=1e-4)
+        np.testing.assert_array_equal(np.asarray(success), good == 2)
+
+
+def test_traced_times_may_miss_the_ends_by_a_rounding_error() -> None:
+    times = np.array([np.nextafter(0.1, 0), 0.2, np.nextafter(0.3, 1)])
+    found = nnc.compile(lambda t: integrate.solve_ivp(lambda t, y: -y, (0.1, 0.3), np.ones(1), t_eval=t).y[0])(times)
+    np.testing.assert_allclose(np.asarray(found), np.exp(0.1 - times), rtol=1e-3)
+
+
 def test_an_interval_without_a_length_has_the_first_value() -> None:
     for options in ({}, {"t_eval": [1.0]}, {"dense_output": True}):
         got = integrate.solve_ivp(predators, (1, 1), Y, **options)
@@ -297,6 +343,7 @@ MISTAKES = {
     "parameters": (lambda: integrate.solve_ivp(predators, (0, 1), Y, args=(1, 2, 3)), ArgumentTypeError, "predators"),
     "outside": (lambda: integrate.solve_ivp(predators, (0, 1), Y, t_eval=[2.0]), ArgumentError, "outside of t_span"),
     "order": (lambda: integrate.solve_ivp(predators, (0, 1), Y, t_eval=[0.5, 0.2]), ArgumentError, "in the order"),
+    "nan": (lambda: integrate.solve_ivp(predators, (0, 1), Y, t_eval=[np.nan]), ArgumentError, "from nan to nan"),
     "times": (lambda: integrate.solve_ivp(predators, (0, 1), Y, t_eval=0.5), ShapeError, "t_eval must be a vector"),
     "tolerance": (lambda: integrate.solve_ivp(predators, (0, 1), Y, rtol=1e-16), ArgumentError, "rtol is 1e-16"),
     "step": (lambda: integrate.solve_ivp(predators, (0, 1), Y, max_step=0), ArgumentError, "max_step is 0.0"),

@@ -199,13 +199,13 @@ def _check_times(where: str, first: Array, last: Array, times: Array | None) -> 
         return
     if ends[0] is not None and ends[1] is not None:
         low, high = sorted(map(float, ends))  # type: ignore[arg-type]
-        if values.min() < low or values.max() > high:
+        if not (values.min() >= low and values.max() <= high):
             raise user_error(
                 ArgumentError, where, f"times of t_eval from {values.min()} to {values.max()} lie outside of t_span.",
                 fix=f"use times from {low} to {high}.",
             )  # fmt: skip
         steps = np.diff(values) * (1 if ends[1] >= ends[0] else -1)
-        if (steps <= 0).any():
+        if not (steps > 0).all():
             raise user_error(
                 ArgumentError, where, "the times of t_eval are not in the order of t_span, each once.", fix="sort them."
             )

@@ -112,7 +112,7 @@ def propose(problem: Problem, s: State) -> tuple[Any, Any, Any, Any]:
     h = el.where(over, end - t, h)
     # Lengths are constants: the last point moves with the first.
     reached = el.where(over, end, t + h)
-    return el.abs(h), h, s.t + (reached - t), s.rejected & (size < least)
+    return el.abs(h), h, s.t + (reached - t), s.rejected & ~(size >= least)  # also where the size is NaN
 
 
 def interpolate(method: Method, problem: Problem, s: State, t: Any) -> tuple[Any, int]:
