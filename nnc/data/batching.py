@@ -19,6 +19,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.random import fold_in, permutation
 from nnc.random.keys import read_key
 from nnc.spelling import spelled
+from nnc.trace.core.flat import call_function
 from nnc.trace.core.on_device import device_put
 from nnc.tracebacks import api_boundary
 from nnc.typing import A, ArrayLike, B
@@ -61,11 +62,13 @@ def batches(
             the ranks; only these are read. The key must be the same in all processes; keys of `transform` differ. None: all rows.
 
     Returns:
-        An iterator with `step`, the number to resume from, and `close()`; as a context manager it closes itself.
+        An iterator with `step`, the number to resume from, and `close()`; as a context manager it closes itself. It serves one
+        loop: pass `epochs`, or call this function again for each.
 
     Raises:
         ShapeError: lengths differ, or `share` does not split every batch into equal parts.
-        ArgumentError, ArgumentTypeError: no rows or batches, or not of these types.
+        ArgumentError, ArgumentTypeError: no rows or batches, or not of these types. A second loop over batches that were all taken
+            raises ArgumentError, too.
         UnsupportedError: there is no such device.
 
     Example:
@@ -136,7 +139,7 @@ class Batches(Generic[B]):
         self, arrays: Any, batch: int, key: Any, prefetch: int, length: int, per_epoch: int, epochs: int | None, step: int,
         transform: Transform | None, device: str | None, share: tuple[int, int] = (0, 1),
     ) -> None:  # fmt: skip
-        self.step, self.per_epoch = step, per_epoch
+        self.step, self._begin, self.per_epoch = step, step, per_epoch
         self._end = None if epochs is None else epochs * per_epoch
         end = self._end
 
@@ -162,7 +165,13 @@ class Batches(Generic[B]):
             )
         return max(self._end - self.step, 0)
 
+    @api_boundary
     def __iter__(self) -> Iterator[B]:
+        if self._end is not None and self._begin < self._end <= self.step:
+            raise user_error(
+                ArgumentError, WHERE, f"all {self.step} batches were taken; another loop would find none.",
+                fix="pass epochs=, or call nnc.data.batches again for each loop.",
+            )  # fmt: skip
         return self
 
     @api_boundary
@@ -200,7 +209,8 @@ def _generate(
             rows = order[rows]  # type: ignore[index]  # an order was drawn
         part = tree.map(lambda leaf, rows=rows: _take(leaf, rows), arrays)
         if transform is not None:
-            part = transform(None if key is None else _key_of_transform(key, step, share), part)
+            own_key = None if key is None else _key_of_transform(key, step, share)
+            part = call_function(transform, (own_key, part), where=WHERE, fix="define it as transform(key, batch).")
         yield part
         step += 1
 

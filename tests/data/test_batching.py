@@ -183,7 +183,24 @@ def test_two_iterators_do_not_disturb_each_other() -> None:
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_second_loop_over_batches_that_were_all_taken_is_refused(prefetch: int) -> None:
+    parts = batches(np.arange(8), 4, prefetch=prefetch)
+    next(parts)
+    assert rows(parts) == [[4, 5, 6, 7]]  # the rest, in a loop of its own
+    with pytest.raises(ArgumentError, match="all 2 batches were taken.*\n.*\n?.*epochs="):
+        rows(parts)
+    resumed = batches(np.arange(8), 4, step=2)
+    assert rows(resumed) == rows(resumed) == []  # a training that had ended
+
+
 MISTAKES: list[tuple[Any, type[Exception], str]] = [
+    (
+        lambda: next(batches(np.arange(8), 4, KEY, transform=lambda b: b)),
+        ArgumentTypeError,
+        r"define it as transform\(key, batch\)",
+    ),
     (lambda: batches({"x": np.zeros(3), "y": [np.zeros(4)]}, 2), ShapeError, r'arrays\["x"\] 3, arrays\["y"\]\[0\] 4'),
     (lambda: batches([np.zeros(3), 1.0], 2), ArgumentTypeError, r"arrays\[1\] is a float"),
     (lambda: batches(np.zeros(()), 2), ShapeError, "no rows"),
