@@ -289,6 +289,7 @@ def vjp(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
         of cotangents, one for each primal.
 
     Raises:
+        DTypeError: no primal is of floating point.
         TreeError, ShapeError, DTypeError (from `vjp_fn`): the cotangent does not match the result.
 
     Example:
@@ -383,14 +384,14 @@ def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
     Args:
         fun: function of pytrees.
         primals: tuple or list of arguments.
-        tangents: the same structure, shapes and dtypes.
+        tangents: the same structure, shapes and dtypes; those of integers are not read.
         has_aux: `fun` returns (result, aux).
 
     Returns:
         (result, tangent), or (result, tangent, aux) with `has_aux`.
 
     Raises:
-        TreeError, ShapeError, DTypeError: tangents do not match primals.
+        TreeError, ShapeError, DTypeError: tangents do not match primals, or no primal is of floating point.
 
     Example:
         >>> nnc.jvp(nnp.sin, (0.0,), (2.0,))
@@ -406,6 +407,7 @@ def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
     flat = FlatFunction.of(_aux_last(fun, "nnc.jvp") if has_aux else fun, tuple(primals))
     given = _match("nnc.jvp", "tangents", tuple(tangents), "primals", tuple(primals))
     leaves = flat.leaves
+    _check_floats("nnc.jvp", leaves)
     if get_context().axes:  # where a tangent varies over a named axis its primal does
         leaves = [vary(as_value(p), varying_over(t)) for p, t in zip(leaves, given, strict=True)]
         given = [vary(t, varying_over(p)) for p, t in zip(leaves, given, strict=True)]
@@ -436,6 +438,9 @@ def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
 
     Returns:
         (result, jvp_fn), or (result, jvp_fn, aux): `jvp_fn(*tangents)` is the tangent of the result.
+
+    Raises:
+        DTypeError: no primal is of floating point.
 
     Example:
         >>> y, push = nnc.linearize(lambda x: x**3, 2.0)
@@ -504,6 +509,7 @@ def _linearize(transform: str, fun: Fun, primals: tuple[Any, ...], has_aux: bool
     The values kept for later are only the ones that the linear map reads.
     """
     flat = FlatFunction.of(_aux_last(fun, f"nnc.{transform}") if has_aux else fun, primals)
+    _check_floats(f"nnc.{transform}", flat.leaves)
     active = [dtypes.is_inexact(dtype_of(leaf)) for leaf in flat.leaves]
     with activity(f"tracing {name_of(fun)} for {transform}"):
         outputs, linear = run_linearize(flat, flat.leaves, active)
@@ -602,12 +608,8 @@ def active_leaves(transform: str, flats: list[FlatTree], holomorphic: bool, allo
         wanted = dtypes.is_complex if holomorphic else dtypes.is_inexact
         on = [wanted(dtype) for dtype in kinds]
         if not any(on) and not allow_int and kinds:
-            raise user_error(
-                DTypeError, transform, f"it differentiates with respect to {kinds[0].name}; a derivative needs "
-                + ("complex input with holomorphic=True." if holomorphic else "floating-point input."),
-                operands={"argument": as_value(flat.dynamic[0]).spec},
-                fix="pass a float (1.0 instead of 1, x.astype('float32')), choose another argnums, or set allow_int=True.",
-            )  # fmt: skip
+            needed = "complex input with holomorphic=True" if holomorphic else "floating-point input"
+            raise _without_floats(transform, flat.dynamic[0], needed, ", choose another argnums, or set allow_int=True")
         if not kinds:
             raise user_error(
                 DTypeError, transform, "the argument to differentiate holds no arrays or numbers.",
@@ -615,6 +617,19 @@ def active_leaves(transform: str, flats: list[FlatTree], holomorphic: bool, allo
             )  # fmt: skip
         active += on
     return active
+
+
+def _check_floats(transform: str, leaves: Sequence[Any]) -> None:
+    """Raises where no argument has a derivative."""
+    if leaves and not any(dtypes.is_inexact(dtype_of(leaf)) for leaf in leaves):
+        raise _without_floats(transform, leaves[0], "floating-point input")
+
+
+def _without_floats(transform: str, leaf: Any, needed: str, others: str = "") -> DTypeError:
+    return user_error(
+        DTypeError, transform, f"it differentiates with respect to {dtype_of(leaf).name}; a derivative needs {needed}.",
+        operands={"argument": as_value(leaf).spec}, fix=f"pass a float (1.0 instead of 1, x.astype('float32')){others}.",
+    )  # fmt: skip
 
 
 def _check_scalar(transform: str, fun: Fun, out: Any, holomorphic: bool) -> Any:

@@ -360,6 +360,19 @@ def test_integers_beside_floats_get_zeros_and_strings_stay() -> None:
     assert nnc.grad(lambda i: i * 2.0, allow_int=True)(3).dtype == np.int64
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f: nnc.jvp(f, (3, np.arange(2)), (1, np.ones(2, int))), lambda f: nnc.vjp(f, 3, np.arange(2)),
+        lambda f: nnc.linearize(f, 3, np.arange(2)),
+    ],
+)  # fmt: skip
+def test_integers_alone_have_no_derivative(call: Any) -> None:
+    with pytest.raises(DTypeError, match="with respect to int64; a derivative needs floating-point input") as found:
+        call(lambda x, y: x * 1.5 + y)
+    assert "Fix: pass a float (1.0 instead of 1, x.astype('float32'))." in str(found.value)
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
 def test_gradients_keep_the_dtype_of_their_argument(dtype: Any) -> None:
     x = nnc.asarray(np.asarray(X, dtype))
