@@ -113,9 +113,18 @@ def run_forward(
     command: Command, operands: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]
 ) -> Sequence[Any]:
     """Runs a command of a linear graph."""
-    if command is pull_only and not is_recording(operands):
-        return _push_by_transposing(operands, graphs, **params)
+    if not is_recording(operands):
+        if command is pull_only:
+            return _push_by_transposing(operands, graphs, **params)
+        graphs = tuple(map(_pushed, graphs))
     return bind(command, operands, params, graphs)
+
+
+def _pushed(graph: Graph) -> Graph:
+    """A linear graph, such as that of a loop's iteration, as one that can be run."""
+    if not any(node.command is pull_only for node in graph.walk()):
+        return graph
+    return stage(lambda *values: push_graph(graph, values), graph.input_specs, name=graph.name).graph
 
 
 def is_recording(tangents: Sequence[Any]) -> bool:

@@ -256,7 +256,7 @@ def axes_of(values: Sequence[Any]) -> list[Axes | None] | None:
 
 def stage(
     fun: Flat, specs: Sequence[TensorSpec], *, weak: Sequence[bool] | None = None, name: str = "graph",
-    axes: Sequence[Axes | None] | None = None, entry: Axes = NOWHERE,
+    axes: Sequence[Axes | None] | None = None, entry: Axes = NOWHERE, linear: bool = False,
 ) -> Staged:  # fmt: skip
     """Traces `fun`, which takes and returns flat sequences of values, on abstract arguments.
 
@@ -268,9 +268,10 @@ def stage(
         axes: the named axes over which each argument varies (`axes_of`); None outside of named axes, and for functions whose
             commands are aligned already, as the functions of rules are.
         entry: axes over which captured values are made to vary.
+        linear: whether it is a graph of tangents, to be transposed later: users' backward rules stay as they are.
     """
     weak = weak or [False] * len(specs)
-    trace = StagingTrace(name) if axes is None else NamedStagingTrace(name, entry)
+    trace = StagingTrace(name, linear) if axes is None else NamedStagingTrace(name, entry)
     try:
         with set_context(staging=trace, level=trace.level, source=None):
             if isinstance(trace, NamedStagingTrace) and axes is not None:

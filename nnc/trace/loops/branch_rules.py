@@ -188,7 +188,7 @@ def _linear_branch(
         found = [next(moved) if on else None for on in linear.nonzero]
         return [zeros(spec) if t is None else t for t, spec, on in zip(found, result_specs, moving, strict=True) if on]
 
-    return stage(run, [*seeds, *operand_specs, *slots], name=f"linear {staged.graph.name}")
+    return stage(run, [*seeds, *operand_specs, *slots], name=f"linear {staged.graph.name}", linear=True)
 
 
 def _transpose(

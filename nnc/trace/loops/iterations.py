@@ -241,7 +241,7 @@ def _linear_body(
     specs = [s.spec for s in sources.kept] + [elements[i].spec for i in sources.again]
     specs += [*compress((s.spec for s in elements), moving.xs), *carried, *(held[i].spec for i in sources.shared)]
     specs += compress((s.spec for s in held[: part.captures]), moving.captured)
-    return stage(run, [ITERATION, *specs], name="linear iteration")
+    return stage(run, [ITERATION, *specs], name="linear iteration", linear=True)
 
 
 def _captures_as_shared(body: Staged, tangents: int) -> Graph:

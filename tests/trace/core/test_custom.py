@@ -315,3 +315,83 @@ def test_rules_known_by_their_transpose_alone_work_in_loops_and_branches(place: 
         np.testing.assert_allclose(np.asarray(nnc.vmap(first)(np.stack([x, x]))[1]), np.asarray(want(x)))
         second = nnc.grad(lambda x, first=first: nnp.sum(first(x) ** 2))(x)
         np.testing.assert_allclose(np.asarray(second), np.asarray(nnc.grad(lambda x: nnp.sum(want(x) ** 2))(x)))
+
+
+# -- backward rules that are not linear, within loops and branches ----------------------------------------------------------
+
+
+def _converged(ct: Any) -> Any:
+    return nnc.while_loop(lambda c: nnp.max(nnp.abs(c)) > 1, lambda c: c / 2, ct)
+
+
+BACKWARD: dict[str, Callable[[Any, Any], Any]] = {
+    "shifted": lambda r, ct: ct + 1, "constant": lambda r, ct: r, "clipped": lambda r, ct: nnp.clip(ct, -0.1, 0.1),
+    "masked": lambda r, ct: nnp.where(r > 0.5, ct, 7.0), "without NaN": lambda r, ct: nnp.nan_to_num(ct) * r,
+    "set": lambda r, ct: ct.at[0].set(9.0), "normalised": lambda r, ct: ct / nnp.linalg.norm(ct),
+    "stopped": lambda r, ct: nnc.stop_gradient(ct), "cubed": lambda r, ct: ct**3 * r, "converged": lambda r, ct: _converged(ct),
+    "padded": lambda r, ct: nnp.pad(ct[1:], (1, 0), constant_values=4.0),
+}  # fmt: skip
+
+
+def _taken(f: Any, x: Any) -> Any:
+    return nnc.cond(x[0] > 0, f, lambda x: x, x)
+
+
+# Programs of a function, each beside the same one without loops and branches.
+AROUND: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
+    "scan": (lambda f, x: nnc.scan(lambda c, _: (f(c) * 3, None), x, None, length=3)[0], lambda f, x: f(f(f(x) * 3) * 3) * 3),
+    "unrolled scan": (
+        lambda f, x: nnc.scan(lambda c, _: (f(c) * 3, None), x, None, length=3, unroll=2)[0], lambda f, x: f(f(f(x) * 3) * 3) * 3,
+    ),
+    "rows": (
+        lambda f, x: nnc.scan(lambda c, _: (c * 2, f(c) * c), x, None, length=2)[1].sum(0),
+        lambda f, x: f(x) * x + f(x * 2) * (x * 2),
+    ),
+    "elements": (lambda f, x: nnc.map(f, nnp.stack([x, x * 2])).sum(0), lambda f, x: f(x) + f(x * 2)),
+    "fori": (lambda f, x: nnc.fori_loop(0, 2, lambda i, c: f(c) * 3, x), lambda f, x: f(f(x) * 3) * 3),
+    "while": (
+        lambda f, x: nnc.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, f(c[1]) * 3), (0, x))[1], lambda f, x: f(f(x) * 3) * 3,
+    ),
+    "cond": (_taken, lambda f, x: f(x)),
+    "switch": (lambda f, x: nnc.switch(1, [lambda x: x, lambda x: f(x) * x], x), lambda f, x: f(x) * x),
+    "cond in scan": (
+        lambda f, x: nnc.scan(lambda c, _: (_taken(f, c) * 3, None), x, None, length=2)[0], lambda f, x: f(f(x) * 3) * 3,
+    ),
+    "scan in scan": (
+        lambda f, x: nnc.scan(
+            lambda c, _: (nnc.scan(lambda d, _: (f(d) * 3, None), c, None, length=2)[0], None), x, None, length=2
+        )[0],
+        lambda f, x: f(f(f(f(x) * 3) * 3) * 3) * 3,
+    ),
+    "checkpointed scan": (
+        lambda f, x: nnc.checkpoint(lambda x: nnc.scan(lambda c, _: (f(c) * 3, None), x, None, length=2)[0])(x),
+        lambda f, x: f(f(x) * 3) * 3,
+    ),
+    "replayed scan": (
+        lambda f, x: nnc.scan(lambda c, _: (f(c) * 3, None), x, None, length=4, checkpoint="sqrt")[0],
+        lambda f, x: f(f(f(f(x) * 3) * 3) * 3) * 3,
+    ),
+    "scan of checkpoint": (
+        lambda f, x: nnc.scan(nnc.checkpoint(lambda c, _: (f(c) * 3, None)), x, None, length=2)[0], lambda f, x: f(f(x) * 3) * 3,
+    ),
+    "captured": (
+        lambda f, x: nnc.scan(lambda c, _: (c + f(x) * c, None), x, None, length=2)[0],
+        lambda f, x: (lambda c: c + f(x) * c)(x + f(x) * x),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("rule", BACKWARD)
+def test_backward_rules_run_as_they_are_within_loops_and_branches(rule: str, around: str) -> None:
+    f = nnc.custom_vjp(lambda x: x * 2)
+    f.defvjp(lambda x: (x * 2, x), lambda r, ct: (BACKWARD[rule](r, ct),))
+    x, weights = np.array([0.3, 0.8, 1.5]), np.array([1.0, -2.0, 0.5])
+    looped, plain = ((lambda x, run=run: nnp.sum(run(f, x) * weights)) for run in AROUND[around])
+    want = nnc.grad(plain)(x)
+    for gradient in (nnc.grad(looped), nnc.compile(nnc.grad(looped))):
+        np.testing.assert_allclose(np.asarray(gradient(x)), np.asarray(want), rtol=1e-12)
+    rows = np.stack([x, x + 0.1])
+    each = np.stack([np.asarray(nnc.grad(plain)(row)) for row in rows])
+    np.testing.assert_allclose(np.asarray(nnc.vmap(nnc.grad(looped))(rows)), each, rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(nnc.grad(lambda r: nnp.sum(nnc.vmap(looped)(r)))(rows)), each, rtol=1e-12)
