@@ -11,7 +11,9 @@ from itertools import compress, groupby
 from operator import attrgetter
 from typing import Any
 
-from nnc.array import as_value
+import numpy as np
+
+from nnc.array import Array, as_value
 from nnc.commands.control import pull_only
 from nnc.commands.rules import (
     Cotangents,
@@ -22,9 +24,10 @@ from nnc.commands.rules import (
     is_differentiable,
     zeros,
 )
-from nnc.context import set_context
+from nnc.context import get_context, set_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, bind
+from nnc.source import SourceLine
 from nnc.trace.core.staging import stage
 
 
@@ -86,7 +89,8 @@ def _pull(
         raise user_error(
             UnsupportedError, node.command.name, "it is not linear, so it cannot be run backwards.",
             operands={f"input {i}": s.spec for i, s in enumerate(node.inputs)},
-            fix="make the rule given to custom_jvp linear in its tangents (or the function given to linear_transpose linear).",
+            fix="make it linear: the rule given to custom_jvp in its tangents, the bwd rule of custom_vjp in the cotangent where "
+            "forward mode runs it, the function given to linear_transpose.",
         )  # fmt: skip
     if node.graphs or node.command is pull_only:  # zeros take no part there: zero times infinity is not zero
         found = rule.transpose(cotangents, tuple(operands), **node.params, graphs=node.graphs)
@@ -177,5 +181,71 @@ def _push_by_transposing(
         reached = Reached(pull)
         staged = stage(reached, outputs, name="pull")
         graph, captured, tangents = staged.graph, staged.captured, list(compress(operands, reached.flags))
+    check_linear("forward mode", graph, captured, _BY_REVERSE_MODE)
     found = transpose_graph(graph, len(outputs), captured, tangents)
     return [zeros(spec) if t is None else t for t, spec in zip(found, outputs, strict=True)]
+
+
+_BY_REVERSE_MODE = (
+    "differentiate by nnc.grad or nnc.vjp alone, give the function a rule by nnc.custom_jvp, or make the bwd rule linear in the "
+    "cotangent."
+)
+
+
+# -- functions that are linear but for a constant ----------------------------------------------------------------------
+
+# Commands that add operands up or put them beside each other: all of them, or those at some places.
+_JOINING = frozenset(("add", "sub", "concatenate", "assemble", "pad", "complex"))
+_JOINED = {"select": (1, 2), "scatter": (0, 1), "dynamic_update_slice": (0, 1)}
+
+
+def check_linear(where: str, graph: Graph, values: Sequence[Any], fix: str) -> None:
+    """Raises where a result holds a part that does not depend on the linear inputs, which transposition would leave out.
+
+    Zeros are no such part. What sub-graphs do is not looked at.
+
+    Args:
+        where: needs a linear function, for messages.
+        graph: its last inputs are those of `values`; the others are the linear ones.
+        values: of the other inputs.
+        fix: the remedy.
+
+    Raises:
+        UnsupportedError: there is such a part.
+    """
+    linear = len(graph.inputs) - len(values)
+    active = set(graph.inputs[:linear])
+    known = (*zip(graph.inputs[linear:], values, strict=True), *graph.constants.items())
+    zero = {symbol for symbol, value in known if _is_zero(value)}
+
+    def refuse(name: str, source: SourceLine | None) -> None:
+        with set_context(source=source or get_context().source):
+            raise user_error(
+                UnsupportedError,
+                where,
+                f"{name}: a part does not depend on the argument, so the function is not linear.",
+                fix=fix,
+            )
+
+    for node in graph.nodes:
+        name = node.command.name
+        if active.isdisjoint(node.inputs):
+            is_zero = name == "full" and node.params["value"] == 0
+            rule = derivative.get(node.command, None)
+            if is_zero or (
+                node.inputs and zero.issuperset(node.inputs) and rule is not None and rule.transpose is not None
+            ):
+                zero.update(node.outputs)
+            continue
+        active.update(node.outputs)
+        places = range(len(node.inputs)) if name in _JOINING else _JOINED.get(name, ())
+        joined = {node.inputs[i] for i in places}
+        if not active.isdisjoint(joined) and not joined <= active | zero:
+            refuse(name, node.source)
+    if not (active | zero).issuperset(graph.outputs):
+        refuse("a result", None)
+
+
+def _is_zero(value: Any) -> bool:
+    data = value.data if type(value) is Array else value
+    return isinstance(data, np.ndarray) and not data.any()

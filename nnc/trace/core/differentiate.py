@@ -21,7 +21,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError,
 from nnc.graph import spec_of
 from nnc.spelling import spelled
 from nnc.trace.core.axes import matched, vary, varying_over
-from nnc.trace.core.backward import transpose_graph
+from nnc.trace.core.backward import check_linear, transpose_graph
 from nnc.trace.core.collectives import mean_over
 from nnc.trace.core.dual import Linearized, run_jvp, run_linearize
 from nnc.trace.core.flat import (
@@ -344,6 +344,7 @@ def linear_transpose(fun: Fun, *primals: Any) -> Any:
     check_callable(fun, "nnc.linear_transpose")
     with activity(f"tracing {name_of(fun)} for linear_transpose"):
         staged, flat = stage_function(fun, primals)
+        check_linear("nnc.linear_transpose", staged.graph, staged.captured, "leave constant parts out of the function.")
     arguments = FlatTree(shapes_of(primals))
     like = flat.build_result([ShapeDtypeStruct(spec.shape, spec.dtype) for spec in staged.graph.output_specs])
 

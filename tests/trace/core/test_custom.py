@@ -395,3 +395,36 @@ def test_backward_rules_run_as_they_are_within_loops_and_branches(rule: str, aro
     each = np.stack([np.asarray(nnc.grad(plain)(row)) for row in rows])
     np.testing.assert_allclose(np.asarray(nnc.vmap(nnc.grad(looped))(rows)), each, rtol=1e-12)
     np.testing.assert_allclose(np.asarray(nnc.grad(lambda r: nnp.sum(nnc.vmap(looped)(r)))(rows)), each, rtol=1e-12)
+
+
+@pytest.mark.parametrize("around", ["plain", "scan", "cond", "rows"])
+@pytest.mark.parametrize("rule", BACKWARD)
+def test_forward_mode_refuses_backward_rules_that_are_not_linear(rule: str, around: str) -> None:
+    f = nnc.custom_vjp(lambda x: x * 2)
+    f.defvjp(lambda x: (x * 2, x), lambda r, ct: (BACKWARD[rule](r, ct),))
+    run = (lambda x: f(x)) if around == "plain" else partial(AROUND[around][0], f)
+    x = np.array([0.3, 0.8, 1.5])
+    if rule == "stopped":
+        return  # stop_gradient(ct) has the value of ct, so it is linear
+    for push in (lambda: nnc.jvp(run, (x,), (x,)), lambda: nnc.linearize(run, x)[1](x)):
+        for call in (push, nnc.compile(push)):
+            with pytest.raises(UnsupportedError, match="not linear"):
+                call()
+
+
+def test_zeros_beside_a_cotangent_are_linear() -> None:
+    def back(r: Any, ct: Any) -> tuple[Any]:
+        padded = nnp.concatenate([nnp.zeros(2), ct[2:]]) + nnp.zeros_like(ct).at[0].set(ct[0]) + 0 * np.zeros(3)
+        return (nnp.where(r > 5, nnp.pad(ct[1:], (1, 0)), padded),)
+
+    f = nnc.custom_vjp(lambda x: x * 2)
+    f.defvjp(lambda x: (x * 2, x), back)
+    assert close(nnc.jvp(f, (X,), (np.array([1.0, 2.0, 3.0]),))[1], [1, 0, 3])
+    assert close(nnc.linear_transpose(lambda x: back(0.0, x)[0], X)(np.ones(3))[0], [1, 0, 1])
+
+
+def test_a_function_that_adds_a_constant_has_no_transpose() -> None:
+    with pytest.raises(UnsupportedError, match=r"(?s)nnc.linear_transpose: add: a part does not depend.*x \* 2 \+ 1"):
+        nnc.linear_transpose(lambda x: x * 2 + 1, X)
+    with pytest.raises(UnsupportedError, match="a result: a part does not depend"):
+        nnc.linear_transpose(lambda x: nnp.ones(3), X)
