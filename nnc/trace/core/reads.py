@@ -14,7 +14,7 @@ from __future__ import annotations
 import dis
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 
 _LOGGING = frozenset(
@@ -107,7 +107,15 @@ def reads_of(code: CodeType) -> Reads:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             result |= reads_of(constant)
-    return result
+    # Variables of this function that inner ones read are no captures, unless an inner one declares a global of that name.
+    own = frozenset(code.co_cellvars) - _names_within(code)
+    return replace(result, names=result.names - own, logs=result.logs - own)
+
+
+def _names_within(code: CodeType) -> set[str]:
+    """The names of globals and attributes in the functions within a function."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return {name for each in inner for name in (*each.co_names, *_names_within(each))}
 
 
 def _instructions(code: CodeType) -> list[tuple[str, object]]:

@@ -275,6 +275,35 @@ def test_the_global_of_a_nested_function_retraces() -> None:
     check_notices(fun, set_global(scale=3.0))
 
 
+def test_a_variable_of_the_function_itself_is_not_taken_for_the_global_of_its_name() -> None:
+    @nnc.compile
+    def step(scale: Any, x: Any) -> Any:
+        helper = x * 2
+        return nnc.grad(lambda w: nnp.sum(w * scale * helper))(x)
+
+    for value in (1.0, 2.0, 3.0):
+        globals()["scale"] = value  # as in `scale = step(scale, x)` in a script
+        globals()["helper"] = value
+        np.testing.assert_array_equal(np.asarray(step(nnp.asarray(value), ONE)), 2 * value * ONE)
+    assert traces(step) == 1
+
+
+def test_a_global_that_an_inner_function_declares_retraces() -> None:
+    def fun(x: Any) -> Any:
+        scale = 1.0
+
+        def of_module() -> Any:
+            def deeper() -> Any:
+                global scale
+                return scale
+
+            return deeper()
+
+        return (lambda y: y * scale)(x) * of_module()
+
+    check_notices(fun, set_global(scale=3.0))
+
+
 def test_a_redefined_helper_retraces() -> None:
     f = nnc.compile(lambda x: helper(x))
     f(ONE)
