@@ -45,13 +45,16 @@ def batches(
 ) -> Batches[Any]:  # fmt: skip
     """Iterates over arrays in batches: rows along the first axis of every leaf, in a new random order for each epoch.
 
+    The result is an iterator that ends after `epochs` passes, not a list to loop over again. For several epochs pass `epochs`, and
+    write one loop; or call `batches` for each epoch, with a key of its own for another order: `nnc.random.fold_in(key, epoch)`.
+
     Args:
         arrays: a pytree of arrays of one length. NumPy arrays and arrays of other libraries give NumPy arrays (memory-mapped ones
             are read batch by batch), nnc arrays nnc arrays of the same device.
         batch: rows in a batch; with `share`, of all processes together.
         key: of the orders; None: in order.
         prefetch: how many batches a thread makes in advance; 0: no thread.
-        epochs: passes over the rows; None: without end.
+        epochs: passes over the rows, all by the one iterator; None: without end.
         drop_last: leave out the rest of each epoch that does not fill a batch.
         step: how many batches were made before, to resume.
         transform: (key, batch) -> batch, run on each batch with a key of its own (None without a key), in the thread where there
