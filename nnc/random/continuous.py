@@ -17,7 +17,7 @@ from nnc.commands.draws import normal_quantile, portable_log, portable_log1p, tr
 from nnc.commands.promote import apply, broadcast_to_shape
 from nnc.random.exact import finfo, times
 from nnc.random.keys import Shape, draw_bits, read_key, split
-from nnc.random.parameters import float_dtype, inexact_dtype, joint_shape, read_parameter
+from nnc.random.parameters import check_order, float_dtype, inexact_dtype, joint_shape, read_parameter
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
@@ -56,6 +56,7 @@ def uniform(
     Raises:
         DTypeError: dtype is not floating-point.
         ShapeError: the bounds do not broadcast to `shape`.
+        ArgumentError: the bounds are numbers in the wrong order.
 
     Example:
         >>> nnc.random.uniform(nnc.random.key(0), (2,))
@@ -64,6 +65,7 @@ def uniform(
     where = "nnc.random.uniform"
     key, dtype = read_key(key, where), float_dtype(dtype, where)
     low, high = read_parameter(minval, dtype, where, "minval"), read_parameter(maxval, dtype, where, "maxval")
+    check_order(where, minval=low, maxval=high)
     shape = joint_shape(shape, where, minval=low, maxval=high)
     unit = _unit(key, shape, dtype)
     if _is_number(low) and _is_number(high) and low == 0 and high == 1:
@@ -119,6 +121,7 @@ def truncated_normal(
     Raises:
         DTypeError: dtype is not floating-point.
         ShapeError: the bounds do not broadcast to `shape`.
+        ArgumentError: the bounds are numbers in the wrong order.
 
     Example:
         >>> bool(abs(nnc.random.truncated_normal(nnc.random.key(0), -1, 1, (100,))).max() < 1)
@@ -127,6 +130,7 @@ def truncated_normal(
     where = "nnc.random.truncated_normal"
     key, dtype = read_key(key, where), float_dtype(dtype, where)
     low, high = read_parameter(lower, dtype, where, "lower"), read_parameter(upper, dtype, where, "upper")
+    check_order(where, lower=low, upper=high)
     shape = joint_shape(shape, where, lower=low, upper=high)
     half = dtype.type(
         2.0 ** -(finfo(dtype).nmant + 1)

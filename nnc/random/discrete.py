@@ -21,7 +21,7 @@ from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.commands.sort import argsort, searchsorted, top_k
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.numpy.operands import to_shape, to_value
+from nnc.numpy.operands import known_or_none, to_shape, to_value
 from nnc.random.continuous import gumbel, uniform
 from nnc.random.exact import times
 from nnc.random.keys import Shape, draw_bits, read_key, split
@@ -45,6 +45,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Array:
     Raises:
         DTypeError: p is not floating-point.
         ShapeError: p does not broadcast to `shape`.
+        ArgumentError: p is a number below 0 or above 1.
 
     Example:
         >>> nnc.random.bernoulli(nnc.random.key(0), 0.9, (4,)).dtype.name
@@ -57,6 +58,8 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Array:
         raise user_error(
             DTypeError, where, f"p is of {dtype.name}.", fix="give the probability as a floating-point number."
         )
+    if (isinstance(p, float) or (type(p) is Array and not p.ndim)) and not 0 <= p <= 1:
+        raise user_error(ArgumentError, where, f"p is {p}.", fix="give a probability, from 0 to 1.")
     shape = joint_shape(shape, where, p=p)
     return apply(ew.less, uniform(key, shape, dtype), p)
 
@@ -190,7 +193,8 @@ def choice(
         axis: axis of the elements.
 
     Raises:
-        ArgumentError: without replacement, more are wanted than there are, or there are none.
+        ArgumentError: without replacement, more are wanted than there are, or there are none; or an element of p is known to be
+            negative or NaN.
         ShapeError: p has another size.
 
     Example:
@@ -238,6 +242,10 @@ def _weights(p: Any, count: int, where: str) -> Array:
             ShapeError, where, f"p has shape {p.spec.shape}, there are {count} elements.", operands={"p": p.spec},
             fix="give one probability for each element.",
         )  # fmt: skip
+    known = known_or_none(p)
+    if known is not None and not (known >= 0).all():
+        i = int(np.argmin(known >= 0))
+        raise user_error(ArgumentError, where, f"p[{i}] is {known[i]}.", fix="give probabilities, none below 0.")
     return astype(p, dtypes.to_float(p.spec.dtype), where)
 
 

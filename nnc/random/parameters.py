@@ -9,7 +9,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.promote import as_operand, astype, broadcast_to_shape, dtype_of, to_dtype
-from nnc.errors import DTypeError, ShapeError, user_error
+from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.numpy.operands import to_shape, to_value
 from nnc.random.keys import Shape
 
@@ -31,6 +31,20 @@ def float_dtype(dtype: Any, where: str) -> dtypes.DType:
 def read_parameter(x: Any, dtype: dtypes.DType, where: str, name: str) -> Array:
     """A parameter of a distribution in the dtype of the draw; numbers become NumPy scalars."""
     return astype(as_operand(x, where, name), dtype, where)
+
+
+def check_order(where: str, **bounds: Any) -> None:
+    """Raises where two bounds are known numbers, and the first is above the second.
+
+    Raises:
+        ArgumentError: it is.
+    """
+    low, high = bounds.values()
+    if isinstance(low, np.generic) and isinstance(high, np.generic) and low > high:
+        raise user_error(
+            ArgumentError, where, " and ".join(f"{name} is {value}" for name, value in bounds.items()) + ".",
+            fix="give the lower bound first.",
+        )  # fmt: skip
 
 
 def joint_shape(shape: Any, where: str, **parameters: Array) -> Shape:

@@ -10,7 +10,7 @@ from scipy import stats
 
 import nnc
 from nnc import random
-from nnc.errors import DTypeError, ShapeError
+from nnc.errors import ArgumentError, DTypeError, ShapeError
 
 KEY = random.key(42)
 
@@ -83,6 +83,11 @@ def test_bounds_broadcast_and_hold() -> None:
     assert (y > low).all() and (y < high).all()
     assert random.truncated_normal(KEY, low, high).shape == (2, 3)
     assert random.gamma(KEY, high).shape == (3,)
+    with pytest.raises(ArgumentError, match=r"minval is 2\.0 and maxval is 1\.0"):
+        random.uniform(KEY, (2,), minval=2.0, maxval=1.0)
+    with pytest.raises(ArgumentError, match=r"lower is 2\.0 and upper is 1\.0"):
+        random.truncated_normal(KEY, 2.0, 1.0, (2,))
+    assert random.uniform(KEY, (), minval=2.0, maxval=2.0) == 2
     with pytest.raises(ShapeError, match="do not broadcast"):
         random.uniform(KEY, (2,), minval=np.zeros(3, np.float32))
     with pytest.raises(ShapeError, match="do not broadcast"):

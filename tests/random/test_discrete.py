@@ -110,6 +110,12 @@ def test_wrong_arguments_are_refused() -> None:
         random.randint(KEY, (2,), 0, 2.5)
     with pytest.raises(DTypeError, match="p is of int64"):
         random.bernoulli(KEY, 1)
+    for p in (1.5, -0.1, np.nan, np.float64(2)):
+        with pytest.raises(ArgumentError, match="p is"):
+            random.bernoulli(KEY, p)
+    for weights in ([1.0, -1.0, 1.0], [1.0, np.nan, 1.0]):
+        with pytest.raises(ArgumentError, match=r"p\[1\] is"):
+            random.choice(KEY, 3, (2,), p=np.asarray(weights))
     with pytest.raises(ArgumentError, match="3 of 2 elements"):
         random.choice(KEY, 2, (3,), replace=False)
     with pytest.raises(ArgumentError, match="1 of 0 elements"):
