@@ -52,14 +52,14 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Array:
         'bool'
     """
     where = "nnc.random.bernoulli"
+    if isinstance(p, (float, np.floating)) and not 0 <= float(p) <= 1:
+        raise user_error(ArgumentError, where, f"p is {p}.", fix="give a probability, from 0 to 1.")
     key, p = read_key(key, where), as_operand(p, where, "p")
     dtype = dtype_of(p)
     if not dtypes.is_float(dtype):
         raise user_error(
             DTypeError, where, f"p is of {dtype.name}.", fix="give the probability as a floating-point number."
         )
-    if (isinstance(p, float) or (type(p) is Array and not p.ndim)) and not 0 <= p <= 1:
-        raise user_error(ArgumentError, where, f"p is {p}.", fix="give a probability, from 0 to 1.")
     shape = joint_shape(shape, where, p=p)
     return apply(ew.less, uniform(key, shape, dtype), p)
 

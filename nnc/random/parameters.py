@@ -40,7 +40,7 @@ def check_order(where: str, **bounds: Any) -> None:
         ArgumentError: it is.
     """
     low, high = bounds.values()
-    if isinstance(low, np.generic) and isinstance(high, np.generic) and low > high:
+    if isinstance(low, np.floating) and isinstance(high, np.floating) and low > high:
         raise user_error(
             ArgumentError, where, " and ".join(f"{name} is {value}" for name, value in bounds.items()) + ".",
             fix="give the lower bound first.",
