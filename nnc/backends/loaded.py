@@ -6,6 +6,7 @@ import nnc.backends.cpu.arg_reduce
 import nnc.backends.cpu.attention
 import nnc.backends.cpu.attention_gradient
 import nnc.backends.cpu.attention_tangent
+import nnc.backends.cpu.complexes
 import nnc.backends.cpu.dot
 import nnc.backends.cpu.draws
 import nnc.backends.cpu.epilogue

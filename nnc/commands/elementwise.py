@@ -33,6 +33,7 @@ from nnc.commands.rules import (
     linear_in,
     linear_in_all,
     not_linear,
+    numpy_call,
     refuses,
 )
 from nnc.errors import ArgumentError, DTypeError, user_error
@@ -107,7 +108,7 @@ def elementwise(
 
     functions = (function, complex_function or function)
     is_ufunc = isinstance(function, np.ufunc)
-    numpy_call = function if is_ufunc and complex_function is None else call_of
+    called = function if is_ufunc and complex_function is None else call_of
     rule = derivative or (_from_partials(partials, "safe_mul" if singular else "mul") if partials is not None else None)
     return register(
         name,
@@ -116,7 +117,7 @@ def elementwise(
         reference=reference,
         scalar=scalar,
         exact=True if identity or not widen else None,
-        numpy_call=numpy_call if is_ufunc else None,
+        numpy_call=called if is_ufunc else None,
         derivative=rule,
         batch=batch_elementwise(name),
         inplace=InPlace(tuple((i, 0) for i in range(arity)), (0,) if identity else ()) if result is None else None,
@@ -351,11 +352,17 @@ def _integer_pow_reference(x: Any, *, exponent: int) -> Any:
         ).astype(x.dtype)
 
 
+def _integer_pow_call(x: TensorSpec, *, exponent: int) -> Callable[..., Any] | None:
+    if exponent == 2 and dtypes.is_inexact(x.dtype):
+        return np.square
+    return (lambda x: _integer_pow_reference(x, exponent=exponent)) if dtypes.is_complex(x.dtype) else None
+
+
 integer_pow: Command = register(
     "integer_pow",
     infer=_integer_pow_infer,
     reference=_integer_pow_reference,
-    numpy_call=lambda x, *, exponent: np.square if exponent == 2 and dtypes.is_inexact(x.dtype) else None,
+    numpy_call=_integer_pow_call,
     scalar="x ** exponent",
     derivative=Derivative(
         lambda primals, tangents, outputs, exponent: (
@@ -557,6 +564,8 @@ imag: Command = elementwise(
     "imag", np.imag, "imag(x)", result=dtypes.real_dtype, accepts=COMPLEX,
     derivative=linear_in("imag", {0: lambda ct, x: complex_(full_like(ct, 0), neg(ct))}),
 )  # fmt: skip
+numpy_call.set(real, lambda x: np.real)
+numpy_call.set(imag, lambda x: np.imag)
 conj: Command = elementwise(
     "conj", np.conj, "conj(x)", accepts=COMPLEX, derivative=linear_in("conj", {0: lambda ct, x: conj(ct)})
 )
@@ -587,6 +596,7 @@ complex_: Command = register(
     2,
     infer=_complex_infer,
     reference=_complex_reference,
+    numpy_call=lambda re, im: _complex_reference,
     scalar="complex(x, y)",
     derivative=linear_in_all("complex", _complex_transpose),
     batch=batch_elementwise("complex"),

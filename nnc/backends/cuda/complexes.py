@@ -22,9 +22,9 @@ from nnc.devices.targets.gpu import GPU_GRIDS
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, infer_specs
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.launch import DeviceKernel, Launch
-from nnc.lower.kernels.math.complexes import Complex, ComplexOperations, can_be_complex, integer_power, to_dtype
+from nnc.lower.kernels.math.complexes import Complex, can_be_complex, evaluate_complex, integer_power, to_dtype
 from nnc.lower.kernels.math.terms import Term
-from nnc.lower.kernels.scalars import OPERANDS, evaluate, parse
+from nnc.lower.kernels.scalars import parse
 from nnc.lower.plan.stages import Step, View
 
 _THREADS = GPU_GRIDS.threads
@@ -34,9 +34,7 @@ _BY_LOGARITHMS = 100  # the least exponent of which NumPy takes logarithms
 def _by_expression(step: Step) -> DeviceKernel:
     """The kernel that computes each element of a step by the expression of its command."""
     parsed = parse(scalar[step.command])
-    return _elements(
-        step, lambda *operands: evaluate(parsed, dict(zip(OPERANDS, operands, strict=False)), ComplexOperations())
-    )
+    return _elements(step, lambda *operands: evaluate_complex(parsed, operands))
 
 
 def _integer_power(step: Step) -> DeviceKernel:

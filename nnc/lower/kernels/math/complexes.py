@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from nnc.dtypes import DType, is_bool, real_dtype
 from nnc.lower.kernels.math.power import hypot
 from nnc.lower.kernels.math.terms import Term, absolute, where
-from nnc.lower.kernels.scalars import Operations, Parsed
+from nnc.lower.kernels.scalars import OPERANDS, Operations, Parsed, evaluate
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,12 @@ class ComplexOperations(Operations):
     def call(self, name: str, arguments: list[Any]) -> Any:
         """A function."""
         return _FUNCTIONS[name](*arguments)
+
+
+def evaluate_complex(parsed: Parsed, operands: Sequence[Complex | Term]) -> Complex | Term:
+    """Prints an expression for which `can_be_complex` holds, on operands of which some are complex."""
+    found: Complex | Term = evaluate(parsed, dict(zip(OPERANDS, operands, strict=False)), ComplexOperations())
+    return found
 
 
 def to_dtype(x: Complex | Term, dtype: DType) -> tuple[Term, ...]:
