@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import linecache
 import os
@@ -14,7 +15,7 @@ from types import FrameType
 import optree
 
 _OWN, _OPTREE = (os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, optree.__file__))
-_FILES = frozenset({contextlib.__file__, copy.__file__, functools.__file__})
+_FILES = frozenset({contextlib.__file__, copy.__file__, dataclasses.__file__, functools.__file__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,9 @@ def short_path(path: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def is_internal(file: str) -> bool:
-    """Whether `file` is part of nnc, or of the machinery between nnc and the user (contextlib, copy, functools, optree)."""
+    """Whether `file` is part of nnc, or of the machinery between nnc and the user: contextlib, copy, dataclasses, functools,
+    optree.
+    """
     return file.startswith((_OWN, _OPTREE)) or file in _FILES
 
 

@@ -15,6 +15,7 @@ from nnc.errors import TraceError, user_error
 from nnc.graph import TensorSpec
 from nnc.graph.dispatch import escaped_tracer
 from nnc.source import SourceLine, user_source
+from nnc.tracebacks import api_boundary
 
 NDArray = np.ndarray[Any, Any]
 
@@ -58,17 +59,20 @@ class Tracer(ArrayMethods):
         """Does nothing: a traced value is not computed yet."""
         return self
 
+    @api_boundary
     def item(self, *index: int) -> Any:
         """The one element as a Python number, or the element at an index, where the value is known."""
         value = super().item(*index)
         self._warn_constant("item")
         return value
 
+    @api_boundary
     def __float__(self) -> float:
         value = super().__float__()
         self._warn_constant("float")
         return value
 
+    @api_boundary
     def __complex__(self) -> complex:
         value = super().__complex__()
         self._warn_constant("complex")
@@ -86,6 +90,7 @@ class Tracer(ArrayMethods):
                 where.line if where else 0,
             )
 
+    @api_boundary
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         if self.owner.alive and self.owner.differentiates and dtypes.is_inexact(self.dtype):
             self._refuse_numpy()
@@ -114,6 +119,7 @@ class Tracer(ArrayMethods):
     def __deepcopy__(self, memo: Any) -> Tracer:
         return self.__copy__()
 
+    @api_boundary
     def __reduce__(self) -> NoReturn:
         raise user_error(
             TraceError, "pickle", f"{self.spec} is a traced value, which cannot be stored.",

@@ -135,6 +135,7 @@ class Variable(Tracer):
         return self._grad
 
     @grad.setter
+    @api_boundary
     def grad(self, value: Any) -> None:
         if value is None:
             self._grad = None
@@ -209,6 +210,7 @@ class Variable(Tracer):
         twin.weak = self.weak
         return twin
 
+    @api_boundary
     def __reduce__(self) -> NoReturn:
         raise user_error(
             TraceError, "pickle", "a variable belongs to its dynamic graph, which cannot be stored.",
