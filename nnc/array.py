@@ -33,6 +33,7 @@ from nnc.graph.specialise import specialised
 from nnc.migration import MissingMethod
 from nnc.named_methods import NamedMethods
 from nnc.references import IN_VARIABLE
+from nnc.remedies import numpy_remedy, remedy
 from nnc.tracebacks import api_boundary, cut_traceback, leave
 
 if TYPE_CHECKING:
@@ -777,11 +778,19 @@ def as_value(x: Any) -> Any:
     return value if device is None else device.take(value)
 
 
+def numpy_error(tracer: Any) -> TraceError:
+    """The error for handing a value that is being differentiated to NumPy."""
+    found = numpy_remedy(_NAMESPACE.get("numpy")) or "the function of the same name in nnc.numpy"
+    return user_error(
+        TraceError, "conversion to a NumPy array", f"{tracer.spec} is being differentiated; NumPy would lose the derivative.",
+        fix=f"use {found}, or nnc.stop_gradient(x) where no derivative is wanted.",
+    )  # fmt: skip
+
+
 def concrete_error(tracer: Any, what: str, fix: str = "") -> TraceError:
     """The error for asking an abstract tracer for its value."""
     made = f" (made at {tracer.source})" if tracer.source is not None else ""
     return user_error(
         TraceError, what, f"the value of {tracer.spec}{made} is not known while the function is traced.",
-        fix=fix or "use nnc.cond, nnp.where or nnc.while_loop for decisions on values; declare arguments that are no arrays "
-        "with static_argnums; or leave this out of the traced function.",
+        fix=fix or remedy(tracer, what, _NAMESPACE.get("numpy")),
     )  # fmt: skip

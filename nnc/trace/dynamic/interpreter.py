@@ -56,6 +56,7 @@ class Variable(Tracer):
 
     __slots__ = ("__weakref__", "_binding", "_grad", "_view", "constant", "declared")
 
+    __hash__ = None  # type: ignore[assignment]  # its value is known, as an array's is
     owner: Recorder
 
     def __init__(self, owner: Recorder, binding: Binding | None, constant: bool, declared: bool = False) -> None:
