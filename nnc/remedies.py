@@ -95,7 +95,7 @@ def _expression() -> tuple[ast.expr | None, FrameType | None]:
 def _code(node: ast.expr | None, frame: FrameType | None, namespace: Any) -> str:
     """The advice for an expression that converts a traced array; empty where none fits."""
     if isinstance(node, ast.Subscript):
-        return f"index an array: nnp.asarray({_short(node.value)})[{_short(node.slice)}]"
+        return _indexing(node, frame)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         return 'print it while the function runs: nnc.debug.print("{}", x)'
     if not isinstance(node, ast.Call) or frame is None:
@@ -110,6 +110,16 @@ def _code(node: ast.expr | None, frame: FrameType | None, namespace: Any) -> str
         return "return the array and read its elements outside, or print it with nnc.debug.print"
     found = _replacement(node, frame, namespace)
     return f"use {found}" if found else ""
+
+
+def _indexing(node: ast.Subscript, frame: FrameType | None) -> str:
+    """The advice for an index of a sequence of numbers or of functions; empty for other sequences."""
+    sequence = _value(node.value, frame) if frame is not None else None
+    if isinstance(sequence, (list, tuple)) and any(callable(x) for x in sequence):
+        return f"select a function with nnc.switch({_short(node.slice)}, {_short(node.value)}, *operands)"
+    if isinstance(sequence, str) or (isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)):
+        return ""
+    return f"index an array: nnp.asarray({_short(node.value)})[{_short(node.slice)}]"
 
 
 def _replacement(call: ast.Call, frame: FrameType, namespace: Any) -> str:

@@ -178,6 +178,7 @@ def test_a_hash_of_a_value_under_grad_and_vmap() -> None:
             transform(lambda x: square(x))(argument)
 
 
+FUNCTIONS = [nnp.sin, nnp.cos]
 VALUES: list[tuple[str, Any, Any]] = [
     ("use nnp.sin(x)", lambda x: np.sin(x), 1.0),
     ("use nnp.sin(x)", lambda x: math.sin(x), 1.0),
@@ -187,6 +188,8 @@ VALUES: list[tuple[str, Any, Any]] = [
     ("nnc.fori_loop(0, n, body, init); or declare n static", lambda n: list(range(n)), 3),
     ("nnc.fori_loop(n, 9, body, init); or declare n static", lambda n: list(range(n, 9)), 3),
     ("nnp.asarray([1.0, 2.0])[i]; or declare i static", lambda i: [1.0, 2.0][i], 1),
+    ("nnc.switch(i, FUNCTIONS, *operands); or declare i static", lambda i: FUNCTIONS[i](1.0), 1),
+    ("nnc.cond, nnp.where or nnc.while_loop", lambda i: "abc"[i], 1),
     ("x.astype('float32')", lambda x: float(x), 1.0),
     ("static_argnames='n'", lambda n: int(n), 1),
     ("nnc.debug.print", lambda x: x.tolist(), 1.0),
