@@ -26,13 +26,14 @@ from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak,
 from nnc.commands.shape import transpose
 from nnc.context import get_context
 from nnc.devices import CPU, check_program, find_device, interpreter_of
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, TraceError, user_error
 from nnc.foreign import is_foreign
 from nnc.graph import Command, TensorSpec, spec_of
 from nnc.graph.specialise import specialised
 from nnc.migration import MissingMethod
 from nnc.named_methods import NamedMethods
 from nnc.references import IN_VARIABLE
+from nnc.remedies import numpy_remedy, remedy
 from nnc.tracebacks import api_boundary, cut_traceback, leave
 
 if TYPE_CHECKING:
@@ -237,11 +238,16 @@ class ArrayMethods(NamedMethods):
     # -- containers, NumPy ---------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        if not self.ndim:
-            raise user_error(
-                ArgumentTypeError, "len", "a 0-d array has no length.", fix="use x.size, or index an array with axes."
-            )
-        return self.shape[0]
+        try:
+            if not self.ndim:
+                raise user_error(
+                    ArgumentTypeError, "len", "a 0-d array has no length.",
+                    fix="use x.size, or index an array with axes.",
+                )  # fmt: skip
+            return self.shape[0]
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
     @api_boundary
     def __iter__(self) -> Iterator[Array]:
@@ -315,18 +321,21 @@ class ArrayMethods(NamedMethods):
     def __round__(self, ndigits: int | None = None) -> Array:
         return self.round(ndigits or 0)
 
+    @api_boundary
     def __setitem__(self, index: Never, value: Never) -> None:
         raise user_error(
             ArgumentTypeError, "x[...] = value", "nnc arrays are immutable.", operands={"x": self.spec},
             fix="write x = x.at[index].set(value) (or .add, .multiply, .min, .max).",
         )  # fmt: skip
 
+    @api_boundary
     def __delitem__(self, index: Never) -> None:
         raise user_error(
             ArgumentTypeError, "del x[...]", "nnc arrays are immutable.", operands={"x": self.spec},
             fix="select the rest, with x[mask] or nnp.delete.",
         )  # fmt: skip
 
+    @api_boundary
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         if api_version not in (None, *_API_VERSIONS):
             raise user_error(
@@ -414,6 +423,7 @@ class Array(_Unfinished):
         """The array of elements that nobody else writes to."""
         return new_array(data, TensorSpec(data.shape, data.dtype), weak)
 
+    @api_boundary
     def __setattr__(self, name: str, value: Any) -> None:
         raise user_error(
             ArgumentTypeError, f"x.{name} = value", "nnc arrays are immutable.", operands={"x": self.spec},
@@ -430,7 +440,11 @@ class Array(_Unfinished):
         try:
             memory = self.memory
         except AttributeError:
-            raise donated_error(self.spec) from None
+            try:
+                raise donated_error(self.spec) from None
+            except NncError as error:
+                cut_traceback(error)
+                raise
         data = _read_only(memory)
         if data is not memory:  # few results are looked at, so that a view of each would cost more
             _set(self, "memory", data)
@@ -500,8 +514,12 @@ class Array(_Unfinished):
         Raises:
             UnsupportedError: there is no such device.
         """
-        interpreter = interpreter_of(find_device(device, "to_device"))
-        return self if interpreter is None else cast("Array", interpreter.put(self))
+        try:
+            interpreter = interpreter_of(find_device(device, "to_device"))
+            return self if interpreter is None else cast("Array", interpreter.put(self))
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
     def block_until_ready(self) -> Array:
         """Waits until the value is computed, which for host arrays it always is."""
@@ -517,10 +535,15 @@ class Array(_Unfinished):
         return self.data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        if copy is None and dtype is None:
-            return self.data
-        return np.array(self.data, dtype=dtype, copy=copy)
+        try:
+            if copy is None and dtype is None:
+                return self.data
+            return np.array(self.data, dtype=dtype, copy=copy)
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
+    @api_boundary
     def __dlpack__(
         self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None, copy: bool | None = None,
@@ -533,6 +556,7 @@ class Array(_Unfinished):
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.HOST, 0
 
+    @api_boundary
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
 
@@ -544,6 +568,7 @@ class Array(_Unfinished):
         shape = f"shape={self.shape}, " if self.size == 0 and self.shape != (0,) else ""
         return f"Array({body}, {shape}dtype={self.dtype.name})"
 
+    @api_boundary
     def __str__(self) -> str:
         return str(self.data)
 
@@ -555,12 +580,15 @@ class Array(_Unfinished):
         values = self.data.astype(np.float32) if self.dtype == dtypes.bfloat16 else self.data
         return html.show_array(title, values, np.array2string(values, separator=", ", threshold=1000))
 
+    @api_boundary
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (np.array(self.data), self.weak)
 
+    @api_boundary
     def __copy__(self) -> Array:
         return new_array(self.data, self.spec, self.weak)
 
+    @api_boundary
     def __deepcopy__(self, memo: Any) -> Array:
         return _restore(np.array(self.data), self.weak)
 
@@ -663,7 +691,11 @@ def asarray(
         other = leave(error, asarray, "asarray", (obj, dtype), {})
         if other is None:
             raise
-        raise other from None
+        try:
+            raise other from None
+        except NncError as worded:
+            cut_traceback(worded)
+            raise
 
 
 def _place(x: Any, device: Any) -> Any:
@@ -746,11 +778,19 @@ def as_value(x: Any) -> Any:
     return value if device is None else device.take(value)
 
 
+def numpy_error(tracer: Any) -> TraceError:
+    """The error for handing a value that is being differentiated to NumPy."""
+    found = numpy_remedy(_NAMESPACE.get("numpy")) or "the function of the same name in nnc.numpy"
+    return user_error(
+        TraceError, "conversion to a NumPy array", f"{tracer.spec} is being differentiated; NumPy would lose the derivative.",
+        fix=f"use {found}, or nnc.stop_gradient(x) where no derivative is wanted.",
+    )  # fmt: skip
+
+
 def concrete_error(tracer: Any, what: str, fix: str = "") -> TraceError:
     """The error for asking an abstract tracer for its value."""
     made = f" (made at {tracer.source})" if tracer.source is not None else ""
     return user_error(
         TraceError, what, f"the value of {tracer.spec}{made} is not known while the function is traced.",
-        fix=fix or "use nnc.cond, nnp.where or nnc.while_loop for decisions on values; declare arguments that are no arrays "
-        "with static_argnums; or leave this out of the traced function.",
+        fix=fix or remedy(tracer, what, _NAMESPACE.get("numpy")),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from nnc.bounded import BoundedCache
 from nnc.commands.promotion import promotion_watch
 from nnc.context import AT_REST, get_context
 from nnc.devices import CPU, find_device
-from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, check_count, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, check_count, user_error
 from nnc.executable import Executable, Lowered, Run, prefetching
 from nnc.fork import new_rlock
 from nnc.lower.program.background import deferring
@@ -36,7 +36,7 @@ from nnc.signature import Call, CallPattern, Key, Names, Numbers, Signature
 from nnc.trace.core.flat import call_function, check_callable, name_of
 from nnc.trace.core.tracer import Tracer
 from nnc.trace.dynamic.interpreter import Recorder
-from nnc.tracebacks import api_boundary, leave
+from nnc.tracebacks import api_boundary, cut_traceback, leave
 from nnc.typing import P, Q, R, R_co, S
 
 Fun = Callable[..., Any]
@@ -252,7 +252,11 @@ class Compiled(Generic[P, R_co]):
             other = leave(error, self.fun, name_of(self.fun), args, kwargs)
             if other is None:
                 raise
-            raise other from None
+            try:
+                raise other from None
+            except NncError as worded:
+                cut_traceback(worded)
+                raise
 
     def find(self, *args: Any, **kwargs: Any) -> tuple[Executable | None, list[Any]]:
         """Returns the program for these arguments, and their dynamic leaves; None in place of the program where the function

@@ -30,8 +30,8 @@ class Context(NamedTuple):
     modes that are switched on ("eager", "check_finite", "promotion" and "trace_errors" of nnc.debug; "watched" where a dynamic
     graph records a function's commands; "unspecialised" where functions run as they are, since nothing will be alike or a test
     wants it; a dynamic graph that records nothing stands for itself), `device` the interpreter of the device on which commands
-    without operands run (none: of the CPU), `program` the options of the compiled function that is being traced, `axes` the named
-    axes over which functions are mapped, outermost first.
+    without operands run (none: of the CPU), `program` the options of the compiled function that is being traced, `call` its call,
+    `axes` the named axes over which functions are mapped, outermost first.
     """
 
     staging: Any = None
@@ -44,6 +44,7 @@ class Context(NamedTuple):
     modes: frozenset[Any] = frozenset()
     device: Any = None
     program: Options | None = None
+    call: Any = None
     axes: tuple[Any, ...] = ()
 
 

@@ -13,6 +13,7 @@ from nnc.devices.memory import DeviceMemory
 from nnc.dtypes import bfloat16
 from nnc.errors import DeviceError, ExportError, user_error
 from nnc.graph import TensorSpec
+from nnc.tracebacks import api_boundary, cut_traceback
 
 _set = object.__setattr__
 WARN, ERROR = "transfers: warn", "transfers: error"  # modes, of nnc.debug.transfers
@@ -103,8 +104,12 @@ class DeviceArray(Array):
         Raises:
             UnsupportedError: there is no such device.
         """
-        interpreter = interpreter_of(find_device(device, "to_device"))
-        return new_array(self._fetch(), self.spec, self.weak) if interpreter is None else interpreter.put(self)
+        try:
+            interpreter = interpreter_of(find_device(device, "to_device"))
+            return new_array(self._fetch(), self.spec, self.weak) if interpreter is None else interpreter.put(self)
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
     def release(self) -> Any:
         """Gives the memory up; any later use of the array raises."""
@@ -125,9 +130,13 @@ class DeviceArray(Array):
         Raises:
             NncError: they cannot be computed, since an index was out of range, say.
         """
-        memory = self.alive()
-        memory.device.wait(memory.block)
-        return self
+        try:
+            memory = self.alive()
+            memory.device.wait(memory.block)
+            return self
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
     def __repr__(self) -> str:
         if self.is_deleted():
@@ -135,12 +144,15 @@ class DeviceArray(Array):
         host = repr(new_array(self.data, self.spec, self.weak))
         return f"{host[:-1]}, device={self.device})"
 
+    @api_boundary
     def __copy__(self) -> Array:
         return new_device_array(self.alive(), self.spec, self.weak)
 
+    @api_boundary
     def __deepcopy__(self, memo: Any) -> Array:
         return self.__copy__()
 
+    @api_boundary
     def __dlpack__(
         self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None, copy: bool | None = None,
@@ -160,6 +172,7 @@ class DeviceArray(Array):
         host = self.to_device(CPU)
         return host.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
+    @api_boundary
     def __dlpack_device__(self) -> tuple[int, int]:
         device = self.alive().device
         if isinstance(device, SharingDevice):

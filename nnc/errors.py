@@ -194,7 +194,7 @@ class LinAlgError(NncError, ValueError):
         >>> nnp.linalg.inv(nnp.zeros((2, 2)))
         Traceback (most recent call last):
         ...
-        nnc.errors.LinAlgError: solve: a matrix is singular.
+        nnc.errors.LinAlgError: inv (solve with the identity): a matrix is singular.
         ...
     """
 

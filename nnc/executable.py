@@ -75,7 +75,7 @@ class Lowered:
         if options.native:
             toolchain(options.device).compiler()  # the compiler starts up meanwhile
         with collection_paused():
-            with set_context(program=options), activity(f"tracing {name} for compile"):
+            with set_context(program=options, call=call), activity(f"tracing {name} for compile"):
                 staged = stage(flat, [spec for spec, _ in specs], weak=[weak for _, weak in specs], name=name)
             hidden = [value.data for value in staged.captured if type(value) is Array]
             snapshot = take_snapshot(fun, call.objects(), hidden)

@@ -151,10 +151,11 @@ class Signature:
         parameters = _parameters(fun)
         static = _resolve("static", fun, parameters, static_nums, static_names)
         donated = _resolve("donate", fun, parameters, donate_nums, donate_names)
-        both = {*static[0]} & {*donated[0]} | {*static[1]} & {*donated[1]}
+        both = {*static[1]} & {*donated[1]} or {*static[0]} & {*donated[0]}
         if both:
             raise user_error(
-                ArgumentError, "nnc.compile", f"arguments {sorted(map(str, both))} are both static and donated.",
+                ArgumentError, "nnc.compile",
+                f"{', '.join(sorted(map(str, both)))} {'is' if len(both) == 1 else 'are'} both static and donated.",
                 fix="donate only arguments that are arrays.",
             )  # fmt: skip
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

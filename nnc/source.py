@@ -1,20 +1,29 @@
-"""Where in the user's program something happened: the innermost frame that is not nnc's own."""
+"""Where in the user's program something happened.
+
+The user's frame is the innermost one that runs neither code of nnc, nor of the standard library, nor of an installed package: a
+mistake with `np.linalg.norm(x)` stands where that is written, not in NumPy. Where no such frame exists, an installed package
+is the user, and its innermost frame counts.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import linecache
 import os
 import sys
+import sysconfig
 from dataclasses import dataclass
 from types import FrameType
 
 import optree
 
 _OWN, _OPTREE = (os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, optree.__file__))
-_FILES = frozenset({contextlib.__file__, copy.__file__, functools.__file__})
+_STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+_PACKAGES = tuple(f"{os.sep}{folder}{os.sep}" for folder in ("site-packages", "dist-packages"))
+_FILES = frozenset({contextlib.__file__, copy.__file__, dataclasses.__file__, functools.__file__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +63,21 @@ def short_path(path: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def is_internal(file: str) -> bool:
-    """Whether `file` is part of nnc, or of the machinery between nnc and the user (contextlib, copy, functools, optree)."""
+    """Whether `file` is part of nnc, or of the machinery between nnc and the user: contextlib, copy, dataclasses, functools,
+    optree.
+    """
     return file.startswith((_OWN, _OPTREE)) or file in _FILES
+
+
+@functools.lru_cache(maxsize=4096)
+def is_installed(file: str) -> bool:
+    """Whether `file` is part of nnc, of the standard library or of an installed package.
+
+    Example:
+        >>> is_installed("train.py"), is_installed(os.__file__), is_installed("/usr/lib/python3/dist-packages/numpy/ma/core.py")
+        (False, True, True)
+    """
+    return is_internal(file) or file.startswith((*_STANDARD, "<frozen ")) or any(part in file for part in _PACKAGES)
 
 
 def is_ours(frame: FrameType) -> bool:
@@ -65,14 +87,28 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def user_source() -> SourceLine | None:
-    """The innermost frame outside nnc on the present call stack; None at top level of an embedded interpreter."""
-    frame = sys._getframe(1)
+    """The user's line on the present call stack; None at top level of an embedded interpreter."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_installed(frame.f_code.co_filename):  # each command of a trace runs this
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_filename == "<string>":
+        frame = user_frame(sys._getframe(1))
+    return None if frame is None else _known_line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+
+
+def user_frame(innermost: FrameType) -> FrameType | None:
+    """The user's frame among a frame and its callers."""
+    frame: FrameType | None = innermost
+    installed = None
     while frame is not None:
-        code = frame.f_code
-        if not is_internal(code.co_filename) and not (code.co_filename == "<string>" and is_ours(frame)):
-            return _known_line(code.co_filename, frame.f_lineno, code.co_qualname)
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
+        file = frame.f_code.co_filename
+        if not is_installed(file):
+            if file != "<string>" or not is_ours(frame):
+                return frame
+        elif installed is None and not is_internal(file):
+            installed = frame
+        frame = frame.f_back
+    return installed
 
 
 _known_line = functools.lru_cache(maxsize=4096)(SourceLine)  # each line makes many nodes

@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 
 from nnc.context import LOCATORS, set_context, where_arguments_are
 from nnc.devices import check_program, find_device, interpreter_of
-from nnc.errors import ArgumentTypeError, user_error
-from nnc.tracebacks import leave
+from nnc.errors import ArgumentTypeError, NncError, user_error
+from nnc.tracebacks import cut_traceback, leave
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -156,7 +156,11 @@ def spelled(function: F) -> F:
             other = leave(error, function, where(args), args, kwargs)
             if other is None:
                 raise
-            raise other from None
+            try:
+                raise other from None
+            except NncError as worded:
+                cut_traceback(worded)
+                raise
 
     return cast(F, checked)
 

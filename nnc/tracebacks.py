@@ -47,7 +47,11 @@ def api_boundary(function: F) -> F:
             other = leave(error, function, getattr(call, "__name__", "function"), args, kwargs)
             if other is None:
                 raise
-            raise other from None
+            try:
+                raise other from None
+            except NncError as worded:
+                cut_traceback(worded)
+                raise
 
     return cast(F, call)
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
+import statistics
 import subprocess
 import sys
+import threading
 import traceback
+import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +153,44 @@ def test_code_without_a_file_still_gets_an_error_with_a_place() -> None:
 def test_numpy_mistakes_inside_nnc_functions_are_no_bare_numpy_errors() -> None:
     with pytest.raises(NncError, match="Fix: "):
         nnp.ones(3) + np.ones(4)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda: nnc.compile(lambda x: np.linalg.norm(x))(nnp.ones(3)),
+        lambda: nnc.compile(lambda x: statistics.mean([x, math.sqrt(x)]))(1.0),
+        lambda: nnc.compile(abs, precision="fp8"),
+        lambda: nnc.grad(lambda x: np.linalg.norm(x))(nnp.ones(3)),
+    ],
+)
+def test_an_error_within_another_library_names_the_line_that_calls_it(mistake: Callable[[], object]) -> None:
+    with pytest.raises(NncError) as caught:
+        mistake()
+    assert re.search(r"^  at \S*test_errors.py:\d+ in ", str(caught.value), re.MULTILINE), caught.value
+
+
+def test_an_installed_package_is_the_user_where_nobody_else_is() -> None:
+    """The calling frames of this test are hidden behind a thread, whose frames are of the standard library."""
+    found: list[source.SourceLine | None] = []
+    code = compile("found.append(look())", "/venv/lib/python3/site-packages/model/train.py", "exec")
+    thread = threading.Thread(target=types.FunctionType(code, {"found": found, "look": source.user_source}))
+    thread.start()
+    thread.join()
+    assert str(found[0]) == "/venv/lib/python3/site-packages/model/train.py:1 in <module>"
+
+
+def test_installed_packages_and_the_standard_library_are_not_the_users_program() -> None:
+    assert all(source.is_installed(str(module.__file__)) for module in (nnc, np, statistics, pytest))
+    assert not source.is_installed(__file__)
+    assert not source.is_installed("/home/me/site-packages-tools/train.py")
+
+
+def test_a_warning_of_the_cache_names_the_users_line(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text("import nnc, nnc.numpy as nnp\n\nnnc.compile(lambda x: x * 3 + 1)(nnp.ones(3))\n")
+    folder = tmp_path / "taken"
+    folder.write_text("a file, so that no cache can be there")
+    environment = {**os.environ, "NNC_CACHE_DIR": str(folder)}
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=environment, check=True)
+    assert f"{program}:3: RuntimeWarning: nnc keeps nothing in" in done.stderr, done.stderr

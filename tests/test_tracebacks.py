@@ -302,3 +302,42 @@ def test_arguments_that_do_not_fit_a_boundary_are_named() -> None:
         public()
     with pytest.raises(TypeError, match="mine"):
         nnc.vmap(lambda x: (_ for _ in ()).throw(TypeError("mine")))(X)
+
+
+def use_donated(use: Callable[[Any], object]) -> object:
+    x = nnp.ones(10)
+    nnc.compile(lambda x: x + 1, donate_argnums=0)(x)
+    return use(x)
+
+
+MISTAKES: dict[str, Callable[[], object]] = {
+    "a missing argument": lambda: nnc.optim.adam(),  # type: ignore[call-arg]
+    "a misspelled argument of a transform": lambda: nnc.compile(loss, donat=0),  # type: ignore[call-overload]
+    "a missing operand": lambda: nnp.maximum(X),  # type: ignore[call-arg]
+    "a missing argument of a compiled function": lambda: nnc.compile(loss)(),  # type: ignore[call-arg]
+    "an array of nothing": lambda: nnc.asarray(object()),  # type: ignore[arg-type]
+    "an assignment to a field": lambda: setattr(MODEL, "width", 4),
+    "a deleted field": lambda: delattr(MODEL, "width"),
+    "a replaced field": lambda: MODEL.replace(depth=4),
+    "an assignment to an element": lambda: nnp.ones(3).__setitem__(0, 1.0),  # type: ignore[arg-type]
+    "an assignment to a property": lambda: setattr(nnp.ones(3), "shape", (3, 1)),
+    "the length of a number": lambda: len(nnp.asarray(1.0)),
+    "a donated array": lambda: use_donated(lambda x: x + 1),
+    "a donated array in NumPy": lambda: use_donated(np.asarray),
+    "a donated array printed": lambda: use_donated(str),
+    "the elements of a donated array": lambda: use_donated(lambda x: x.data),
+    "an update out of bounds": lambda: nnp.ones(3).at[5].set(1.0),
+    "a sum out of bounds": lambda: nnp.ones(3).at[5].add(1.0),
+    "a read out of bounds": lambda: nnp.ones(3).at[5].get(),
+    "quotients of integers": lambda: nnp.arange(3).at[1].divide(2),
+    "a picture of no plan": lambda: nnc.view.memory(3),
+    "a picture of no schedule": lambda: nnc.view.schedule(3),
+    "an option of another library": lambda: nnc.compile(loss, precision="fp8"),  # type: ignore[call-overload]
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_an_error_of_a_call_of_nnc_ends_in_the_users_frame(name: str) -> None:
+    error = caught(MISTAKES[name])
+    assert isinstance(error, NncError), error
+    assert not any(x.startswith("nnc:") or x == "replace" for x in frames(error)), frames(error)

@@ -13,6 +13,7 @@ from nnc.commands.indexing import fit_values, getitem, set_at
 from nnc.commands.promote import broadcast_to_shape
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.graph import spec_of
+from nnc.tracebacks import api_boundary, cut_traceback
 
 if TYPE_CHECKING:
     from nnc.array import Array
@@ -49,14 +50,23 @@ class AtPlace:
         self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
     ) -> Array:
         """`x[index] = values`."""
-        return set_at(self.array, self.index, values, "set", mode, unique_indices)
+        try:
+            return set_at(self.array, self.index, values, "set", mode, unique_indices)
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
     def add(
         self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
     ) -> Array:
         """`x[index] += values`."""
-        return set_at(self.array, self.index, values, "add", mode, unique_indices)
+        try:
+            return set_at(self.array, self.index, values, "add", mode, unique_indices)
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
+    @api_boundary
     def subtract(
         self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
     ) -> Array:
@@ -68,10 +78,15 @@ class AtPlace:
         self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
     ) -> Array:
         """`x[index] *= values`."""
-        return set_at(self.array, self.index, values, "mul", mode, unique_indices)
+        try:
+            return set_at(self.array, self.index, values, "mul", mode, unique_indices)
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
     mul = multiply
 
+    @api_boundary
     def divide(
         self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
     ) -> Array:
@@ -85,6 +100,7 @@ class AtPlace:
         one = full(shape=spec.shape, dtype=spec.dtype, value=1)
         return div(self.array, set_at(one, self.index, values, "mul", mode, unique_indices))
 
+    @api_boundary
     def power(
         self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
     ) -> Array:
@@ -95,14 +111,23 @@ class AtPlace:
         self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
     ) -> Array:
         """`x[index] = minimum(x[index], values)`."""
-        return set_at(self.array, self.index, values, "min", mode, unique_indices)
+        try:
+            return set_at(self.array, self.index, values, "min", mode, unique_indices)
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
     def max(
         self, values: ArrayLike, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
     ) -> Array:
         """`x[index] = maximum(x[index], values)`."""
-        return set_at(self.array, self.index, values, "max", mode, unique_indices)
+        try:
+            return set_at(self.array, self.index, values, "max", mode, unique_indices)
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
+    @api_boundary
     def apply(
         self, function: Callable[[Array], Array], *, mode: str = "error", unique_indices: bool = False,
         indices_are_sorted: bool = False,
@@ -110,6 +135,7 @@ class AtPlace:
         """`x[index] = function(x[index])`; an element that is indexed twice is replaced once."""
         return self.set(function(self.get(mode=mode)), mode=mode)
 
+    @api_boundary
     def get(
         self,
         *,

@@ -83,9 +83,16 @@ def run_lapack(name: str, function: Callable[..., Any], xs: tuple[NDArray, ...],
                 y.astype(dtypes.complex_dtype(dtype) if y.dtype.kind == "c" else real_parts, copy=False) for y in found
             ]
     except np.linalg.LinAlgError:
+        if name == "solve" and _is_identity(xs[1]):
+            name, xs = "inv (solve with the identity)", xs[:1]
         specs = {f"input {i}" if len(xs) > 1 else "x": TensorSpec(x.shape, x.dtype) for i, x in enumerate(xs)}
         raise user_error(LinAlgError, name, problem, operands=specs, fix=fix) from None
     return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+
+def _is_identity(x: NDArray) -> bool:
+    """Whether the last two axes hold identity matrices, as in the inverse of a matrix."""
+    return x.ndim > 1 and x.shape[-1] == x.shape[-2] and bool(np.all(x == np.eye(x.shape[-1], dtype=x.dtype)))
 
 
 def matrix_transpose(x: Value) -> Value:

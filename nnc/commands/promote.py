@@ -206,8 +206,13 @@ def _describe(x: Operand) -> str:
     return repr(x) if dtypes.is_scalar(x) else str(spec_of(x))
 
 
-def to_dtype(dtype: Any, where: str) -> dtypes.DType:
+def to_dtype(dtype: Any, where: str, shape: Any = ()) -> dtypes.DType:
     """The dtype that `dtype` names.
+
+    Args:
+        dtype: as users write it.
+        where: the function the user called, for messages.
+        shape: the shape before it among the arguments, for messages.
 
     Raises:
         DTypeError: nnc has no such dtype.
@@ -215,7 +220,23 @@ def to_dtype(dtype: Any, where: str) -> dtypes.DType:
     try:
         return dtypes.as_dtype(dtype)
     except TypeError as error:
+        if (isinstance(dtype, (int, float, complex)) and where in _SHAPED | {"full"}) or where.startswith(
+            "nnc.random."
+        ):
+            sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+            one = (
+                f"pass the shape as one tuple, {where}({(*sizes, dtype)})"
+                if where in _SHAPED
+                else "pass a tuple as the shape"
+            )
+            raise user_error(
+                DTypeError, where, f"{shorten(dtype)} is passed as dtype, behind the shape.",
+                fix=f"{one}, and the arguments behind the shape by name, such as dtype=nnp.float32.",
+            ) from None  # fmt: skip
         raise user_error(DTypeError, where, f"{error}.", fix="use a dtype of nnc.numpy, such as nnp.float32.") from None
+
+
+_SHAPED = frozenset({"zeros", "ones", "empty"})  # functions of a shape and a dtype
 
 
 def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Array:

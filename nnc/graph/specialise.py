@@ -24,9 +24,10 @@ import numpy as np
 from nnc import dtypes
 from nnc.bounded import BoundedCache
 from nnc.context import AT_REST, get_context, observes_commands, where_arguments_are
+from nnc.errors import NncError
 from nnc.graph.registry import REGISTRY
 from nnc.graph.spec import TensorSpec
-from nnc.tracebacks import leave
+from nnc.tracebacks import cut_traceback, leave
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
@@ -195,7 +196,11 @@ def specialised(operands: int) -> Callable[[F], F]:
                 other = leave(error, function, function.__name__, args, kwargs)
                 if other is None:
                     raise
-                raise other from None
+                try:
+                    raise other from None
+                except NncError as worded:
+                    cut_traceback(worded)
+                    raise
 
         return cast(F, call)
 

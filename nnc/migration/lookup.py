@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from nnc.errors import MissingNameError, user_error
+from nnc.errors import MissingNameError, NncError, user_error
 from nnc.migration.rows import Row, code_of, note_of
 from nnc.migration.tables import SOURCES, TABLES
+from nnc.tracebacks import cut_traceback
 
 PUBLIC = (
     "nnc", "nnc.numpy", "nnc.nn", "nnc.optim", "nnc.random", "nnc.tree", "nnc.numpy.linalg", "nnc.numpy.fft", "nnc.scipy.special",
@@ -89,7 +90,11 @@ def module_getattr(where: str) -> Callable[[str], NoReturn]:
         is_asked_by_programs = name.startswith("__") or (find_row(where, name) is None and _is_submodule(where, name))
         if is_asked_by_programs:  # `from nnc import dtypes` asks before it imports
             raise AttributeError(f"module {where!r} has no attribute {name!r}")
-        raise missing_name(where, name, importlib.import_module(where).__all__)
+        try:
+            raise missing_name(where, name, importlib.import_module(where).__all__)
+        except NncError as error:
+            cut_traceback(error)
+            raise
 
     return __getattr__
 

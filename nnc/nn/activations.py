@@ -17,6 +17,7 @@ from nnc.commands.special import erfc
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised
+from nnc.numpy.operands import to_axes
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -378,8 +379,9 @@ def _widened(x: Any, mask: Any, where: str) -> tuple[Array, dtypes.DType]:
     return (wide if mask is None else nnp.where(mask, wide, -math.inf)), dtype_of(x)
 
 
-def _shifted(x: Array, axis: int | tuple[int, ...] | None) -> tuple[Array, Array, Array]:
+def _shifted(x: Array, axis: int | tuple[int, ...] | None, where: str) -> tuple[Array, Array, Array]:
     """x minus its greatest element, its exponentials, and their sum, which is made 1 where all elements are -inf."""
+    to_axes(where, axis, x.ndim)  # so that no other function's name stands in an error
     top = ew.stop_gradient(nnp.max(x, axis=axis, keepdims=True))
     x = x - nnp.where(abs(top) == math.inf, 0, top)
     exponentials = nnp.exp(x)
@@ -404,7 +406,7 @@ def softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: ArrayL
         Array([0.5, 0.5, 0. ], dtype=float32)
     """
     wide, dtype = _widened(x, where, "softmax")
-    _, exponentials, total = _shifted(wide, axis)
+    _, exponentials, total = _shifted(wide, axis, "softmax")
     return nnp.astype(exponentials / total, dtype)
 
 
@@ -423,7 +425,7 @@ def log_softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: Ar
         Array([-0.6931472, -0.6931472], dtype=float32)
     """
     wide, dtype = _widened(x, where, "log_softmax")
-    shifted, _, total = _shifted(wide, axis)
+    shifted, _, total = _shifted(wide, axis, "log_softmax")
     return nnp.astype(shifted - nnp.log(total), dtype)
 
 

@@ -15,7 +15,7 @@ from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import spec_of
 from nnc.html import Branch, show_tree
 from nnc.spelling import spelled
-from nnc.tracebacks import api_boundary, arguments_misfit
+from nnc.tracebacks import api_boundary, arguments_misfit, cut_traceback
 from nnc.typing import A
 
 M = TypeVar("M", bound="Module")
@@ -85,24 +85,30 @@ class Module:
         tree.register_dataclass(cls, static_scalars=True)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if _OPEN not in self.__dict__:
-            raise user_error(
-                ArgumentTypeError, type(self).__name__, f"{name} cannot be assigned: modules are immutable.",
-                fix=f"make a changed copy with model.replace({name}=...).",
-            )  # fmt: skip
-        if name not in _field_names(type(self)):
-            raise user_error(
-                ArgumentTypeError, type(self).__name__, f"{name} is assigned in __init__, but is no field.",
-                fix=f"declare it in the class body: `{name}: nnc.Array`, or another type.",
-            )  # fmt: skip
-        object.__setattr__(self, name, value)
+        try:
+            if _OPEN not in self.__dict__:
+                raise user_error(
+                    ArgumentTypeError, type(self).__name__, f"{name} cannot be assigned: modules are immutable.",
+                    fix=f"make a changed copy with model.replace({name}=...).",
+                )  # fmt: skip
+            if name not in _field_names(type(self)):
+                raise user_error(
+                    ArgumentTypeError, type(self).__name__, f"{name} is assigned in __init__, but is no field.",
+                    fix=f"declare it in the class body: `{name}: nnc.Array`, or another type.",
+                )  # fmt: skip
+            object.__setattr__(self, name, value)
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
+    @api_boundary
     def __delattr__(self, name: str) -> None:
         raise user_error(
             ArgumentTypeError, type(self).__name__, f"{name} cannot be deleted: modules are immutable.",
             fix="make a changed copy with model.replace(...).",
         )  # fmt: skip
 
+    @api_boundary
     def replace(self: M, **changes: Any) -> M:
         """Returns a copy with some fields changed; `__init__` does not run.
 

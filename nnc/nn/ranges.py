@@ -42,7 +42,7 @@ def read_classes(where: str, labels: Array, classes: int) -> Array:
 
 def _check(where: str, name: str, given: Array, top: int, rule: str) -> None:
     try:
-        values = known(given, where, "")  # values that are not known are not checked
+        values = known(given, where, "pass known values.")  # values that are not known are not checked
     except TraceError:
         return
     wrong = values[(values < 0) | (values > top)]

@@ -33,7 +33,7 @@ __all__ = [
 
 
 def _constant(where: str, shape: Any, dtype: Any, value: Any) -> Array:
-    dtype = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, where)
+    dtype = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, where, shape)
     return constants.full(shape=to_shape(shape, where), dtype=dtype, value=value)
 
 

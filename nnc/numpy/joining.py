@@ -64,6 +64,7 @@ def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0, dtype: DTypeL
     if axis is None:
         values, axis = [ravel(x) for x in values], 0
     if np.ndim(values[0]) == 0:
+        static_int(axis, "concatenate", "axis")  # a second array, say
         raise user_error(ShapeError, "concatenate", "0-d arrays have no axis to join.", fix="use stack, or axis=None.")
     return commands.concatenate(*values, axis=to_axis("concatenate", axis, np.ndim(values[0])))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def known(x: Any, where: str, fix: str) -> np.ndarray[Any, Any]:
 def known_or_none(x: Array) -> np.ndarray[Any, Any] | None:
     """The value of `x`; None for an abstract tracer."""
     try:
-        return known(x, "", "")
+        return known(x, "", "pass a known value.")  # no remedy is sought, since nobody sees the error
     except TraceError:
         return None
 
@@ -93,6 +94,16 @@ def to_size(x: Any, where: str, name: str) -> int:
     return n
 
 
+_AXIS_FIXES: Mapping[str, str] = MappingProxyType(  # for a second array where the axis belongs
+    {
+        **{name: f"pass the arrays as one list: {name}([x, y])." for name in ("concatenate", "stack")},
+        **{name: f"compare two arrays with nnp.{name}imum(x, y)." for name in ("max", "min")},
+        "sum": "add two arrays with nnp.add(x, y).",
+        "prod": "multiply two arrays with nnp.multiply(x, y).",
+    }
+)
+
+
 def static_int(x: Any, where: str, name: str) -> int:
     """`x` as a Python integer.
 
@@ -102,6 +113,11 @@ def static_int(x: Any, where: str, name: str) -> int:
     """
     if hasattr(x, "spec"):
         x.concrete(f"{where}({name})", STATIC)
+        if x.ndim and name in ("axis", "axes"):
+            raise user_error(
+                ArgumentTypeError, where, f"{name} is an array of shape {tuple(x.shape)}, not an integer.",
+                operands={name: x.spec}, fix=_AXIS_FIXES.get(where, f"pass a Python integer for {name}."),
+            )  # fmt: skip
     try:
         return operator.index(x)
     except NncError:

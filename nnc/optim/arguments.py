@@ -65,11 +65,11 @@ def check_state(where: str, state: Any, kind: type) -> None:
 
 
 def check_params(where: str, params: Any) -> None:
-    """Raises ArgumentTypeError where `params` was left out of update."""
+    """Raises ArgumentTypeError where `params` was left out."""
     if params is None:
         raise user_error(
-            ArgumentTypeError, where, "its update reads the parameters, which were not given.",
-            fix="call optimizer.update(grads, state, params).",
+            ArgumentTypeError, where, "it reads the parameters, which were not given.",
+            fix="call optimizer.init(params) and optimizer.update(grads, state, params).",
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import optree
 
-from nnc.errors import TreeError, user_error
+from nnc.errors import TreeError, shorten, user_error
 from nnc.tracebacks import api_boundary
 from nnc.tree.flattening import IsLeaf, TreeDef, flatten, flatten_with_path, leaves, structure, unflatten
 from nnc.tree.mismatches import tree_mismatch
@@ -147,8 +147,14 @@ def broadcast_prefix(prefix: Any, tree: Any, is_leaf: IsLeaf = None, where: str 
         parts = treedef.flatten_up_to(tree)
         return [value for value, part in zip(values, parts, strict=True) for _ in range(structure(part).num_leaves)]
     except ValueError as error:
+        # in_axes stand beside a prefix of the arguments by name, and optree shows the whole tree
+        is_call = where.endswith(": in_axes")
+        shown, reason = (
+            shorten(prefix[0] if is_call else prefix),
+            (str(error).rpartition("; ")[0] or str(error)).rstrip("."),
+        )
         raise user_error(
-            TreeError, where, f"the prefix {prefix!r} does not fit the tree: {error}",
+            TreeError, where, f"the prefix {shown} does not fit the tree: {reason}.",
             fix="give one value for the whole tree, or a tree of values of its structure.",
         ) from None  # fmt: skip
 

@@ -69,6 +69,7 @@ class View:
         return draw_graph(graph)
 
     @staticmethod
+    @api_boundary
     def memory(plan: Any, /) -> Picture:
         """Draws a memory plan: steps from left to right, addresses upwards, a rectangle for each life of a tensor.
 
@@ -97,6 +98,7 @@ class View:
         return draw_memory(plan, name)
 
     @staticmethod
+    @api_boundary
     def schedule(schedule: Any, /) -> Picture:
         """Draws a schedule: time from left to right, a band for each stream, a rectangle for each step.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nnc.errors import NncError
+from nnc.source import is_ours
 
 HERE = Path(__file__).parent
 
@@ -25,6 +26,8 @@ def reports(kind: type[NncError], *words: str, at: str | None = None) -> Iterato
     with pytest.raises(NncError) as caught:
         yield
     error, text = caught.value, str(caught.value)
+    if user_line(error)[0] != "test_graphs.py":  # authors of commands and passes read frames of nnc
+        check_last_frame(error)
     assert type(error) is kind, text
     for word in words:
         assert word in text, f"{word!r} is not in:\n{text}"
@@ -34,6 +37,16 @@ def reports(kind: type[NncError], *words: str, at: str | None = None) -> Iterato
     else:
         file, line = user_line(error)
         assert re.search(rf"^  at \S*{file}:{line} in ", text, re.MULTILINE), f"{file}:{line} is not in:\n{text}"
+
+
+def check_last_frame(error: BaseException) -> None:
+    """Asserts that the traceback ends in the user's frame, as docs/errors.md promises, and not in one of nnc."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    assert traceback is not None
+    is_generated = traceback.tb_frame.f_code.co_filename == "<string>"  # the __init__ of a dataclass
+    assert is_generated or not is_ours(traceback.tb_frame), traceback.tb_frame
 
 
 def user_line(error: BaseException) -> tuple[str, int]:

@@ -427,3 +427,34 @@ def test_a_place_that_the_shape_does_not_have() -> None:
 def test_listed_numbers_that_the_dtype_does_not_hold() -> None:
     with reports(DTypeError, "asarray: the number nan does not fit into int32"):
         nnp.asarray([1.0, float("nan")], dtype="int32")
+
+
+@pytest.mark.parametrize("name", ["zeros", "ones", "empty"])
+def test_a_shape_given_as_several_arguments(name: str) -> None:
+    with reports(DTypeError, f"{name}: 3 is passed as dtype", f"{name}((2, 3))"):
+        getattr(nnp, name)(2, 3)
+
+
+def test_arguments_behind_a_shape_that_are_taken_for_its_dtype() -> None:
+    with reports(DTypeError, "full: 4 is passed as dtype", "a tuple as the shape"):
+        nnp.full(2, 3, 4)  # type: ignore[arg-type]
+    with reports(DTypeError, "0.0 is passed as dtype", "by name"):
+        nnc.random.uniform(nnc.random.key(0), (2,), 0.0, 1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("concatenate", "concatenate([x, y])"), ("stack", "stack([x, y])"), ("max", "nnp.maximum(x, y)"),
+        ("min", "nnp.minimum(x, y)"), ("sum", "nnp.add(x, y)"), ("mean", "a Python integer for axis"),
+    ],
+)  # fmt: skip
+def test_a_second_array_where_the_axis_belongs(name: str, fix: str) -> None:
+    with reports(ArgumentTypeError, f"{name}: axis is an array of shape (2,)", fix):
+        getattr(nnp, name)(nnp.ones(2), nnp.ones(2))
+
+
+def test_an_axis_of_a_softmax_that_does_not_exist() -> None:
+    for name in ("softmax", "log_softmax"):
+        with reports(AxisError, f"{name}: axis 2"):
+            getattr(nnc.nn, name)(nnp.ones((2, 2)), axis=2)

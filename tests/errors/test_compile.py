@@ -138,3 +138,8 @@ def test_an_executable_called_with_another_shape() -> None:
 def test_a_compiled_function_that_returns_a_set() -> None:
     with reports(ArgumentTypeError, "a set"):
         nnc.compile(lambda x: {1, 2})(1.0)
+
+
+def test_an_argument_that_is_both_static_and_donated_is_named_once() -> None:
+    with reports(ArgumentError, "nnc.compile: x is both static and donated"):
+        nnc.compile(lambda x: x, static_argnums=0, donate_argnums=0)

@@ -10,7 +10,15 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NotFiniteError, ShapeError, TraceError
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    MissingNameError,
+    NotFiniteError,
+    ShapeError,
+    TraceError,
+)
 from tests.errors.reports import reports
 
 
@@ -137,3 +145,10 @@ def test_values_that_a_format_does_not_name() -> None:
 def test_a_callback_that_cannot_be_called() -> None:
     with reports(ArgumentTypeError, "3, which cannot be called"):
         nnc.debug.callback(3)  # type: ignore[arg-type]
+
+
+def test_backward_is_a_method_of_the_graph(g: nnc.DynamicGraph) -> None:
+    x = g.variable(nnp.ones(3))
+    with reports(MissingNameError, "'backward'", "graph.backward(y)"):
+        (x * 2).sum().backward()
+    assert not hasattr(x, "backward")

@@ -135,3 +135,8 @@ def test_an_attention_window_of_fewer_than_no_keys() -> None:
             nnc.nn.dot_product_attention(q, q, q, local_window_size=size)  # type: ignore[arg-type]
     near = nnc.nn.dot_product_attention(q, q, q, local_window_size=np.int64(1))  # type: ignore[arg-type]
     assert near.shape == q.shape
+
+
+def test_an_optimizer_without_parameters_is_told_of_init_and_update() -> None:
+    with reports(ArgumentTypeError, "it reads the parameters", "optimizer.init(params)"):
+        nnc.optim.adam(0.1).init(None)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
+import pytest
 
 import nnc
 import nnc.numpy as nnp
@@ -35,7 +38,7 @@ def test_a_while_on_a_value_under_compile() -> None:
 
 
 def test_int_of_a_value_under_compile() -> None:
-    with reports(TraceError, "int", "int64[]", "static_argnums"):
+    with reports(TraceError, "int", "int64[]", "static_argnames='n'"):
         nnc.compile(lambda n: nnp.ones(3) * int(n))(2)
 
 
@@ -56,7 +59,7 @@ def test_a_range_over_a_value_under_compile() -> None:
             total = total + i
         return total
 
-    with reports(TraceError, "index", "int64[]", "static_argnums"):
+    with reports(TraceError, "index", "int64[]", "static_argnames='n'"):
         nnc.compile(count)(3)
 
 
@@ -71,7 +74,7 @@ def test_a_numpy_array_of_a_value_under_compile() -> None:
 
 
 def test_a_numpy_function_of_a_value_under_grad() -> None:
-    with reports(TraceError, "NumPy", "float32[]", "nnc.numpy"):
+    with reports(TraceError, "NumPy", "float32[]", "nnp.sin(x)"):
         nnc.grad(lambda x: np.sin(x))(1.0)
 
 
@@ -149,3 +152,78 @@ def test_capturing_a_value_of_an_enclosing_trace_in_a_graph() -> None:
 
     with reports(TraceError, "float32[]", "enclosing"):
         nnc.grad(outer)(1.0)
+
+
+@functools.lru_cache
+def square(x: Any) -> Any:
+    return x * x
+
+
+UNHASHABLE: list[tuple[Any, Any]] = [
+    (lambda i: {0: 1.0, 1: 2.0}[i], 1),
+    (lambda x: len({x}), 1),
+    (lambda x: square(x), 1),
+]
+
+
+@pytest.mark.parametrize(("use", "argument"), UNHASHABLE)
+def test_a_hash_of_a_value_under_compile(use: Any, argument: Any) -> None:
+    with reports(TraceError, "traced array (int64[])", "index an array with `table[i]`", "static_argnames="):
+        nnc.compile(use)(argument)
+
+
+def test_a_hash_of_a_value_under_grad_and_vmap() -> None:
+    for transform, argument in ((nnc.grad, 1.0), (nnc.vmap, nnp.ones(3))):
+        with reports(TraceError, "traced array (float32[])", "no argument of a cached function"):
+            transform(lambda x: square(x))(argument)
+
+
+FUNCTIONS = [nnp.sin, nnp.cos]
+VALUES: list[tuple[str, Any, Any]] = [
+    ("use nnp.sin(x)", lambda x: np.sin(x), 1.0),
+    ("use nnp.sin(x)", lambda x: math.sin(x), 1.0),
+    ("use nnp.linalg.norm(x, ord=1)", lambda x: np.linalg.norm(x, ord=1), np.ones(3)),
+    ("use nnp.stack([x, x])", lambda x: np.array([x, x]), 1.0),
+    ("use nnp.asarray(x)", lambda x: np.asarray(x), np.ones(3)),
+    ("nnc.fori_loop(0, n, body, init); or declare n static", lambda n: list(range(n)), 3),
+    ("nnc.fori_loop(n, 9, body, init); or declare n static", lambda n: list(range(n, 9)), 3),
+    ("nnp.asarray([1.0, 2.0])[i]; or declare i static", lambda i: [1.0, 2.0][i], 1),
+    ("nnc.switch(i, FUNCTIONS, *operands); or declare i static", lambda i: FUNCTIONS[i](1.0), 1),
+    ("nnc.cond, nnp.where or nnc.while_loop", lambda i: "abc"[i], 1),
+    ("x.astype('float32')", lambda x: float(x), 1.0),
+    ("static_argnames='n'", lambda n: int(n), 1),
+    ("nnc.debug.print", lambda x: x.tolist(), 1.0),
+    ("nnc.debug.print", lambda x: "%.2f" % x, 1.0),  # noqa: UP031  (the mistake)
+]
+
+
+@pytest.mark.parametrize(("fix", "use", "argument"), VALUES)
+def test_the_fix_fits_the_expression_that_asks_for_a_value(fix: str, use: Any, argument: Any) -> None:
+    with reports(TraceError, fix):
+        nnc.compile(use)(argument)
+
+
+def test_a_numpy_function_under_grad_is_named_in_the_fix() -> None:
+    with reports(TraceError, "use nnp.sin(x), or nnc.stop_gradient(x)"):
+        nnc.grad(lambda x: np.sin(x))(1.0)
+
+
+def test_a_flag_that_is_no_static_argument() -> None:
+    def scale(x: Any, *, training: bool = True) -> Any:
+        if training:
+            return x * 2
+        return x
+
+    with reports(TraceError, "declare training static, with nnc.compile(..., static_argnames='training')"):
+        nnc.compile(scale)(1.0, training=False)
+
+
+def test_a_flag_within_a_tree_has_no_name_to_declare() -> None:
+    with reports(TraceError, "nnc.cond", "static_argnums"):
+        nnc.compile(lambda x: x["w"] if x["on"] else 0)({"w": 1.0, "on": True})
+
+
+def test_a_value_in_code_without_a_file() -> None:
+    use = eval("lambda x: float(x)")  # the mistake's text is nowhere
+    with pytest.raises(TraceError, match="leave this out of the traced function"):
+        nnc.compile(use)(1.0)

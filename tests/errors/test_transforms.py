@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, ArgumentTypeError, AxisError, DTypeError, ShapeError, TreeError, UnsupportedError
@@ -254,3 +256,72 @@ def test_a_bypass_of_another_shape_than_the_branches_results() -> None:
 def test_a_scan_of_a_negative_number_of_rounds() -> None:
     with reports(ArgumentError, "nnc.scan: length is -1", "integer of 0 or more"):
         nnc.scan(lambda carry, x: (carry, x), 0.0, None, length=-1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "fn"),
+    [
+        (ShapeError, "float32[]", lambda a, b: nnp.sum(a + b)),
+        (DTypeError, "int32[2]", lambda a, b: nnp.int32(a + b)),
+    ],
+)
+def test_an_associative_scan_whose_function_changes_shape_or_dtype(kind: Any, result: str, fn: Any) -> None:
+    with reports(kind, "must keep shape and dtype", "argument float32[2]", f"result {result}"):
+        nnc.associative_scan(fn, nnp.ones(4))
+
+
+def test_a_scan_whose_function_returns_three_values() -> None:
+    with reports(ArgumentTypeError, "a tuple of 3"):
+        nnc.scan(lambda c, x: (c, x, x), 0.0, nnp.ones(3))
+
+
+def test_hvp_with_arguments_that_are_no_tuples_names_hvp() -> None:
+    x = nnp.ones(3)
+    for primals, tangents in ((x, x), (1.0, 2.0), ((x,), x)):
+        with reports(ArgumentTypeError, "nnc.hvp: primals and tangents must be tuples", "nnc.hvp(f, (x,), (t,))"):
+            nnc.hvp(lambda x: x.sum(), primals, tangents)  # type: ignore[call-overload]
+    with reports(ShapeError, "nnc.hvp: tangents"):
+        nnc.hvp(lambda x: x.sum(), (x,), (nnp.ones(4),))
+
+
+def test_arrays_where_functions_belong() -> None:
+    x = nnp.ones(3)
+    with reports(ArgumentTypeError, "each branch must be a function", "nnc.cond(pred, true_fun, false_fun, *operands)"):
+        nnc.cond(True, x, x)  # type: ignore[call-overload]
+    with reports(ArgumentTypeError, "must be a function, it is 0.0", "nnc.scan(f, init, xs)"):
+        nnc.scan(0.0, lambda c, x: (c, x), x)  # type: ignore[call-overload]
+    with reports(ArgumentTypeError, "nnc.grad(f)(x)"):
+        nnc.grad(lambda x: x.sum(), x)  # type: ignore[call-overload]
+    with reports(ArgumentTypeError, "nnc.value_and_grad(f)(x)"):
+        nnc.value_and_grad(lambda x: x, 2.0)  # type: ignore[call-overload]
+
+
+def test_argnames_that_name_no_parameter() -> None:
+    with reports(ArgumentError, "'z'", "name one of its parameters: x, y"):
+        nnc.grad(lambda x, y: x + y, argnames="z")(1.0, 2.0)
+    with reports(ArgumentError, "'y'", "call with y=..."):
+        nnc.grad(lambda x, y: x + y, argnames="y")(1.0, 2.0)
+    with reports(ArgumentError, "'z'", "call with z=..."):
+        nnc.grad(lambda **named: named["z"], argnames="z")()
+
+
+def test_a_loss_of_integers_is_not_told_of_complex_numbers() -> None:
+    with reports(DTypeError, "int64[]", "integers and truth values have no derivative"):
+        nnc.grad(lambda x: nnp.argmax(x))(nnp.ones(3))
+    with reports(DTypeError, "complex64[]", "nnp.real(...)"):
+        nnc.grad(lambda x: x + 0j)(1.0)
+
+
+def test_a_cotangent_of_another_shape_among_several() -> None:
+    @nnc.custom_vjp
+    def product(x: Any, y: Any) -> Any:
+        return x.sum() * y.sum()
+
+    product.defvjp(lambda x, y: (product(x, y), None), lambda _, ct: (nnp.ones(3), nnp.ones(4)))
+    with reports(ShapeError, "cotangent 1 float32[4]", "argument 1 float32[3]"):
+        nnc.grad(product)(nnp.ones(3), nnp.ones(3))
+
+
+def test_in_axes_of_another_structure_are_shown_as_they_were_given() -> None:
+    with reports(TreeError, "the prefix ({'v': 0}, 0) does not fit the tree", "expected key(s): ['v']"):
+        nnc.vmap(lambda a, b: b, in_axes=({"v": 0}, 0))({"w": nnp.ones(3)}, nnp.ones(3))

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from nnc.context import get_context, set_context
 from nnc.fork import reset_after_fork
+from nnc.source import SourceLine, user_source
 
 Task = Callable[[], object]
 WRITER = "nnc keeps"  # the name of the threads
@@ -54,6 +55,7 @@ class _Block:
         self._tasks: deque[Task] = deque()
         self._ended = threading.Event()
         self._writer: threading.Thread | None = None
+        self._source: SourceLine | None = None
         reset_after_fork(self)
 
     def after_fork(self) -> None:
@@ -71,6 +73,7 @@ class _Block:
             return
         self._tasks.append(task)
         if self._writer is None:
+            self._source = get_context().source or user_source()  # for warnings: the thread runs no line of the user
             writer = threading.Thread(target=self._work, name=WRITER, daemon=False)
             try:
                 writer.start()
@@ -89,7 +92,8 @@ class _Block:
         is_last = False
         while not is_last:
             is_last = self._ended.is_set()
-            self._do_all()
+            with set_context(source=self._source):
+                self._do_all()
             self._ended.wait()
 
     def _do_all(self) -> None:

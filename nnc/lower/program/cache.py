@@ -26,7 +26,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from nnc.context import get_context
 from nnc.files import ExposedError, Folder, private_folder
+from nnc.source import SourceLine, user_source
 
 _VERSION = "v3"  # of the form of the files; entries of another version lie elsewhere
 _ENDING = ".bin"
@@ -114,7 +116,8 @@ class Cache:
         known = _warned(self)
         if type(error) not in known:
             known.add(type(error))
-            warnings.warn(text, RuntimeWarning, stacklevel=4)
+            source = get_context().source or user_source() or SourceLine("<unknown>", 0, "<unknown>")
+            warnings.warn_explicit(text, RuntimeWarning, source.file, source.line)
 
 
 @dataclass(frozen=True, slots=True)

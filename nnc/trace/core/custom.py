@@ -312,16 +312,17 @@ class custom_vjp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
                 fix="return a tuple, with None for arguments that have no derivative.",
             )  # fmt: skip
         found: list[Any] = []
-        for arg, ct in zip(args, result, strict=True):
+        for i, (arg, ct) in enumerate(zip(args, result, strict=True)):
             leaves = FlatTree(arg).dynamic
+            names = (f"cotangent {i}", f"argument {i}") if len(args) > 1 else ("the cotangent", "the argument")
             if ct is None:
                 found += [zeros(argument_spec(x)) for x in leaves]
                 continue
-            tree.check_same_structure(where, "the cotangent", ct, "the argument", arg)
+            tree.check_same_structure(where, names[0], ct, names[1], arg)
             for x, c in zip(leaves, FlatTree(ct).dynamic, strict=True):
                 spec = argument_spec(x)
                 floats = is_differentiable(spec)
-                found.append(_fit(where, "the cotangent", c, "the argument", spec) if floats else as_value(c))
+                found.append(_fit(where, names[0], c, names[1], spec) if floats else as_value(c))
         return found
 
     def _rule(self, fixed: Fixed, flat: FlatFunction) -> VjpRule:

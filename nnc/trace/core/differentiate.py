@@ -398,15 +398,14 @@ def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
         >>> nnc.jvp(nnp.sin, (0.0,), (2.0,))
         (Array(0., dtype=float32), Array(2., dtype=float32))
     """
-    check_callable(fun, "nnc.jvp")
-    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
-        raise user_error(
-            ArgumentTypeError, "nnc.jvp", "primals and tangents must be tuples or lists, one entry for each argument.",
-            operands={"primals": type(primals).__name__, "tangents": type(tangents).__name__},
-            fix="write nnc.jvp(f, (x,), (t,)).",
-        )  # fmt: skip
-    flat = FlatFunction.of(_aux_last(fun, "nnc.jvp") if has_aux else fun, tuple(primals))
-    given = _match("nnc.jvp", "tangents", tuple(tangents), "primals", tuple(primals))
+    return _push("nnc.jvp", fun, primals, tangents, has_aux)
+
+
+def _push(where: str, fun: Fun, primals: Any, tangents: Any, has_aux: bool) -> Any:
+    """The result of `jvp`, for the function `where` of nnc."""
+    _check_directions(where, fun, primals, tangents)
+    flat = FlatFunction.of(_aux_last(fun, where) if has_aux else fun, tuple(primals))
+    given = _match(where, "tangents", tuple(tangents), "primals", tuple(primals))
     leaves = flat.leaves
     _check_floats("nnc.jvp", leaves)
     if get_context().axes:  # where a tangent varies over a named axis its primal does
@@ -418,6 +417,17 @@ def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
     filled = [_zero_tangent(p) if t is None else t for p, t in zip(outputs, moved, strict=True)]
     result, direction = flat.build_result(outputs), flat.build_result(filled)
     return (result[0], direction[0], result[1]) if has_aux else (result, direction)
+
+
+def _check_directions(where: str, fun: Any, primals: Any, tangents: Any) -> None:
+    """Raises ArgumentTypeError unless `fun` is a function, and its arguments and their directions are sequences."""
+    check_callable(fun, where)
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise user_error(
+            ArgumentTypeError, where, "primals and tangents must be tuples or lists, one entry for each argument.",
+            operands={"primals": type(primals).__name__, "tangents": type(tangents).__name__},
+            fix=f"write {where}(f, (x,), (t,)).",
+        )  # fmt: skip
 
 
 @overload
@@ -483,8 +493,9 @@ def hvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         >>> nnc.hvp(lambda x: nnp.sum(x**3), (nnp.asarray([1.0, 2.0]),), (nnp.asarray([1.0, 0.0]),))
         Array([6., 0.], dtype=float32)
     """
+    _check_directions("nnc.hvp", fun, primals, tangents)
     argnums: Argnums = 0 if len(primals) == 1 else tuple(range(len(primals)))
-    return jvp(grad(fun, argnums), primals, tangents)[1]
+    return _push("nnc.hvp", grad(fun, argnums), primals, tangents, False)[1]
 
 
 @spelled
@@ -586,12 +597,26 @@ def _choose(
             )  # fmt: skip
     for name in names:
         if name not in kwargs:
+            known = _names(fun)
             raise user_error(
                 ArgumentError, transform, f"argnames names {name!r}, which was not passed by keyword.",
-                operands={"signature": _signature(fun)}, fix=f"call with {name}=...",
+                operands={"signature": _signature(fun)},
+                fix=f"call with {name}=..." if known is None or name in known
+                else f"name one of its parameters: {', '.join(known) or 'it has none'}.",
             )  # fmt: skip
     check_positions(transform, "argnums", positions, len(args))
     return [args[i] for i in positions] + [kwargs[name] for name in names]
+
+
+def _names(fun: Fun) -> list[str] | None:
+    """The names of a function's parameters; None where it takes any name, or has no signature."""
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
 
 
 def _signature(fun: Fun) -> str:
@@ -652,6 +677,8 @@ def _check_scalar(transform: str, fun: Fun, out: Any, holomorphic: bool) -> Any:
             "return a complex number."
             if holomorphic
             else "return a float: take nnp.real(...) or nnp.abs(...) of complex results."
+            if dtypes.is_complex(x.spec.dtype)
+            else "return a float that is computed with floats: integers and truth values have no derivative."
         )
         raise user_error(
             DTypeError, transform, f"{name_of(fun)} must return a {'complex' if holomorphic else 'real floating-point'} number.",

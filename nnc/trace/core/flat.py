@@ -17,7 +17,7 @@ import numpy as np
 from nnc import tree
 from nnc.array import Array, ArrayMethods, as_value
 from nnc.commands.promote import as_operand, is_weak
-from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, NncError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, NncError, shorten, user_error
 from nnc.foreign import is_foreign
 from nnc.source import short_path
 from nnc.tracebacks import arguments_misfit
@@ -39,12 +39,34 @@ def definition_of(fun: Any) -> str:
     return f"at {short_path(code.co_filename)}:{code.co_firstlineno}" if code is not None else f"({type(fun).__name__})"
 
 
+_FORMS: Mapping[str, tuple[str, str]] = (
+    MappingProxyType(  # of functions that take a function and its arguments in one call
+        {
+            "nnc.cond": ("each branch", "nnc.cond(pred, true_fun, false_fun, *operands)"),
+            "nnc.switch": ("each branch", "nnc.switch(index, branches, *operands)"),
+            "nnc.case_of": ("each branch", "nnc.case_of(index, branches, *operands)"),
+            "nnc.scan": ("its first argument", "nnc.scan(f, init, xs)"),
+            "nnc.map": ("its first argument", "nnc.map(f, xs)"),
+            "nnc.associative_scan": ("its first argument", "nnc.associative_scan(fn, elems)"),
+            "nnc.while_loop: cond_fun": ("the condition", "nnc.while_loop(cond_fun, body_fun, init_val)"),
+            "nnc.while_loop: body_fun": ("the body", "nnc.while_loop(cond_fun, body_fun, init_val)"),
+            "nnc.fori_loop: body_fun": ("the body", "nnc.fori_loop(lower, upper, body_fun, init_val)"),
+            "nnc.jvp": ("its first argument", "nnc.jvp(f, (x,), (t,))"),
+            "nnc.hvp": ("its first argument", "nnc.hvp(f, (x,), (t,))"),
+            "nnc.vjp": ("its first argument", "nnc.vjp(f, x)"),
+            "nnc.linearize": ("its first argument", "nnc.linearize(f, x)"),
+        }
+    )
+)
+
+
 def check_callable(fun: Any, transform: str) -> None:
     """Raises ArgumentTypeError unless `fun` can be called."""
     if not callable(fun):
+        role, form = _FORMS.get(transform, ("its first argument", ""))
         raise user_error(
-            ArgumentTypeError, transform, f"its first argument must be a function, it is {fun!r}.",
-            fix=f"pass the function itself: {transform}(f)(x), not {transform}(f(x)).",
+            ArgumentTypeError, transform, f"{role} must be a function, it is {shorten(fun)}.",
+            fix=f"write {form}." if form else f"pass the function itself: {transform}(f)(x), not {transform}(f(x)).",
         )  # fmt: skip
 
 
@@ -80,9 +102,14 @@ def call_function(
 def check_argnums(where: str, argnums: int | Sequence[int], fix: str) -> tuple[int, ...]:
     """The argument numbers as a tuple; raises ArgumentTypeError unless they are ints."""
     positions = tuple(argnums) if isinstance(argnums, (tuple, list)) else (argnums,)
+    if any(hasattr(i, "shape") or isinstance(i, (float, complex)) for i in positions):
+        fix = f"write {where}(f)(x): the arguments go to the function that {where} returns."
     if not all(isinstance(i, int) for i in positions):
         raise user_error(
-            ArgumentTypeError, where, f"argnums must be an int or a sequence of ints, it is {argnums!r}.", fix=fix
+            ArgumentTypeError,
+            where,
+            f"argnums must be an int or a sequence of ints, it is {shorten(argnums)}.",
+            fix=fix,
         )
     return positions
 

@@ -8,13 +8,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array, ArrayMethods, concrete_error
+from nnc.array import Array, ArrayMethods, concrete_error, numpy_error
 from nnc.context import get_context
 from nnc.devices import CPU
 from nnc.errors import TraceError, user_error
 from nnc.graph import TensorSpec
 from nnc.graph.dispatch import escaped_tracer
+from nnc.remedies import hash_remedy
 from nnc.source import SourceLine, user_source
+from nnc.tracebacks import api_boundary
 
 NDArray = np.ndarray[Any, Any]
 
@@ -58,17 +60,20 @@ class Tracer(ArrayMethods):
         """Does nothing: a traced value is not computed yet."""
         return self
 
+    @api_boundary
     def item(self, *index: int) -> Any:
         """The one element as a Python number, or the element at an index, where the value is known."""
         value = super().item(*index)
         self._warn_constant("item")
         return value
 
+    @api_boundary
     def __float__(self) -> float:
         value = super().__float__()
         self._warn_constant("float")
         return value
 
+    @api_boundary
     def __complex__(self) -> complex:
         value = super().__complex__()
         self._warn_constant("complex")
@@ -86,16 +91,20 @@ class Tracer(ArrayMethods):
                 where.line if where else 0,
             )
 
+    @api_boundary
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         if self.owner.alive and self.owner.differentiates and dtypes.is_inexact(self.dtype):
-            self._refuse_numpy()
+            raise numpy_error(self)
         value = self.concrete("conversion to a NumPy array")
         return np.array(value, dtype=dtype) if copy else np.asarray(value, dtype=dtype)
 
-    def _refuse_numpy(self) -> NoReturn:
+    @api_boundary
+    def __hash__(self) -> int:  # type: ignore[override]  # of ArrayMethods, which have none
         raise user_error(
-            TraceError, "conversion to a NumPy array", f"{self.spec} is being differentiated; NumPy would lose the derivative.",
-            fix="use the function of the same name in nnc.numpy, or nnc.stop_gradient(x) where no derivative is wanted.",
+            TraceError, "hash",
+            f"a traced array ({self.spec}) has no hash: it is no key of a dict, no member of a set and no argument of a cached "
+            "function.",
+            fix=hash_remedy(self),
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -114,6 +123,7 @@ class Tracer(ArrayMethods):
     def __deepcopy__(self, memo: Any) -> Tracer:
         return self.__copy__()
 
+    @api_boundary
     def __reduce__(self) -> NoReturn:
         raise user_error(
             TraceError, "pickle", f"{self.spec} is a traced value, which cannot be stored.",

@@ -28,7 +28,15 @@ from nnc.commands.promote import as_operand
 from nnc.context import get_context, observes_commands, with_mode
 from nnc.device_array import DeviceArray
 from nnc.devices import CPU
-from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, InternalError, TraceError, user_error
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    GraphError,
+    InternalError,
+    MissingNameError,
+    TraceError,
+    user_error,
+)
 from nnc.foreign import is_foreign
 from nnc.fork import new_lock
 from nnc.graph import Command, Graph, TensorSpec, structural_hash
@@ -56,6 +64,7 @@ class Variable(Tracer):
 
     __slots__ = ("__weakref__", "_binding", "_grad", "_view", "constant", "declared")
 
+    __hash__ = None  # type: ignore[assignment]  # its value is known, as an array's is
     owner: Recorder
 
     def __init__(self, owner: Recorder, binding: Binding | None, constant: bool, declared: bool = False) -> None:
@@ -135,6 +144,7 @@ class Variable(Tracer):
         return self._grad
 
     @grad.setter
+    @api_boundary
     def grad(self, value: Any) -> None:
         if value is None:
             self._grad = None
@@ -151,6 +161,19 @@ class Variable(Tracer):
         """Sets the gradient to an array of its shape and dtype."""
         self._grad = gradient
         self.owner.graded[id(self)] = self
+
+    @property
+    @api_boundary
+    def backward(self) -> NoReturn:
+        """The name that other libraries have for `DynamicGraph.backward`.
+
+        Raises:
+            MissingNameError: always; it names the method of the graph.
+        """
+        raise user_error(
+            MissingNameError, "variable", "it has no 'backward'.",
+            fix="write graph.backward(y), of the DynamicGraph to which it belongs.",
+        )  # fmt: skip
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
@@ -209,6 +232,7 @@ class Variable(Tracer):
         twin.weak = self.weak
         return twin
 
+    @api_boundary
     def __reduce__(self) -> NoReturn:
         raise user_error(
             TraceError, "pickle", "a variable belongs to its dynamic graph, which cannot be stored.",

@@ -19,7 +19,7 @@ from nnc.commands.replay import check_strategy
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis, transpose
 from nnc.context import activity
-from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TraceError, TreeError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, TreeError, user_error
 from nnc.graph import bind, spec_of
 from nnc.spelling import spelled
 from nnc.trace.core.axes import NOWHERE, varying_over
@@ -422,7 +422,7 @@ def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, use
             result = _call(f, where, "f(carry, x)", carry.tree.build(values[len(elements) :]), element)
             if not isinstance(result, tuple) or len(result) != 2:
                 raise user_error(
-                    ArgumentTypeError, where, f"{name} must return a pair (carry, y), it returns a {type(result).__name__}.",
+                    ArgumentTypeError, where, f"{name} must return a pair (carry, y), it returns {_kind_of(result)}.",
                     fix="return carry, y — with None for y where there is nothing to stack.",
                 )  # fmt: skip
             following, changed = carry.accept(result[0], user)
@@ -531,11 +531,25 @@ def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, a
             raise tree.tree_mismatch(
                 "nnc.associative_scan", "elems", flat.build(a), "fn's result", result.build(result.dynamic)
             )
-        return [as_value(x) for x in result.dynamic]
+        found = [as_value(x) for x in result.dynamic]
+        for path, x, y in zip(flat.paths(), a, found, strict=True):
+            if spec_of(x) != spec_of(y):
+                raise user_error(
+                    DTypeError if spec_of(x).shape == spec_of(y).shape else ShapeError, "nnc.associative_scan",
+                    f"{name_of(fn)} must keep shape and dtype{' at ' + path if path else ''}.",
+                    operands={"argument": spec_of(x), "result": spec_of(y)},
+                    fix="return arrays of the shapes and dtypes of the first argument, whose leading axis holds several elements.",
+                )  # fmt: skip
+        return found
 
     scanned = _prefixes(combine, ordered)
     restored = [flip(x, axes=(0,)) if reverse else x for x in scanned]
     return flat.build([_move_axis(x, 0, axis % x.spec.ndim) for x in restored])
+
+
+def _kind_of(result: Any) -> str:
+    """The type of a result, and the number of elements of a tuple."""
+    return f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
 
 
 def _prefixes(combine: Callable[[list[Value], list[Value]], list[Value]], xs: list[Value]) -> list[Value]:
