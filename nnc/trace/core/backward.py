@@ -202,7 +202,7 @@ _JOINED = {"select": (1, 2), "scatter": (0, 1), "dynamic_update_slice": (0, 1)}
 def check_linear(where: str, graph: Graph, values: Sequence[Any], fix: str) -> None:
     """Raises where a result holds a part that does not depend on the linear inputs, which transposition would leave out.
 
-    Zeros are no such part. What sub-graphs do is not looked at.
+    Zeros are no such part. Sub-graphs are not looked at.
 
     Args:
         where: needs a linear function, for messages.
