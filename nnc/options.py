@@ -161,10 +161,13 @@ def collective_timeout() -> float:
 
 
 def waits_in_each_call() -> bool:
-    """Whether the environment asks that each call waits for its work on a device (NNC_SYNC=1); read anew for each call."""
-    return (
-        "NNC_SYNC" in os.environ and os.environ["NNC_SYNC"] == "1"
-    )  # `get` takes three times as long where it is not set
+    """Whether the environment asks that each call waits for its work on a device (NNC_SYNC=1); read anew for each call.
+
+    Raises:
+        ArgumentError: the variable is neither yes nor no.
+    """
+    # `get` takes three times as long where it is not set.
+    return "NNC_SYNC" in os.environ and _flag("NNC_SYNC", os.environ["NNC_SYNC"])
 
 
 def started_by_mpi() -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import optree
 
-from nnc.errors import TreeError, user_error
+from nnc.errors import ArgumentTypeError, TreeError, user_error
 from nnc.tree.registration import NAMESPACE, is_array, register_dataclass
 
 if TYPE_CHECKING:
@@ -79,11 +79,26 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
         treedef: a structure.
         leaves: as many values as it has leaves.
 
+    Raises:
+        ArgumentTypeError: `treedef` is no structure.
+        TreeError: there are more or fewer leaves.
+
     Example:
         >>> nnc.tree.unflatten(nnc.tree.structure({"a": 0, "b": 0}), [1, 2])
         {'a': 1, 'b': 2}
     """
-    return treedef.unflatten(leaves)
+    if not isinstance(treedef, TreeDef):
+        raise user_error(
+            ArgumentTypeError, "nnc.tree.unflatten", f"treedef is a {type(treedef).__name__}, not a structure.",
+            fix="write nnc.tree.unflatten(nnc.tree.structure(tree), leaves): the structure comes first.",
+        )  # fmt: skip
+    given = list(leaves)
+    if len(given) != treedef.num_leaves:
+        raise user_error(
+            TreeError, "nnc.tree.unflatten", f"there are {len(given)} leaves for a structure of {treedef.num_leaves}.",
+            fix="give one value for each leaf, in the order of nnc.tree.leaves.",
+        )  # fmt: skip
+    return treedef.unflatten(given)
 
 
 def unflatten_like(tree: Any, leaves: Sequence[Any]) -> Any:

@@ -15,7 +15,14 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn, optim
 from nnc.context import LOCATORS
-from nnc.errors import ArgumentTypeError, DeviceError, OutOfBoundsError, OutOfMemoryError, UnsupportedError
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DeviceError,
+    OutOfBoundsError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
 from tests.devices.wrong import new_device
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -317,8 +324,12 @@ def test_an_index_out_of_range_is_told_at_the_first_wait_with_the_line(run: Any,
         with pytest.raises(OutOfBoundsError, match=r"index 5 is out of range for axis 0[\s\S]*test_device_arrays.py"):
             read()
     assert np.array_equal(pick(x, there(np.array([1]))), X[1:])  # nothing else is lost
-    monkeypatch.setenv("NNC_SYNC", "1")
-    with pytest.raises(OutOfBoundsError):
+    for yes in ("1", "true"):
+        monkeypatch.setenv("NNC_SYNC", yes)
+        with pytest.raises(OutOfBoundsError):
+            pick(x, index)
+    monkeypatch.setenv("NNC_SYNC", "maybe")
+    with pytest.raises(ArgumentError, match="NNC_SYNC: 'maybe' is neither yes nor no"):
         pick(x, index)
 
 

@@ -255,3 +255,12 @@ def test_values_without_a_hash_are_no_static_arguments() -> None:
     tree.check_hashable("f", "n", (1, "a"))
     with pytest.raises(ArgumentTypeError, match="static argument n is a list"):
         tree.check_hashable("f", "n", [1])
+
+
+def test_leaves_that_do_not_fit_a_structure_are_refused() -> None:
+    treedef = tree.structure({"a": 0, "b": 0})
+    with pytest.raises(ArgumentTypeError, match=r"treedef is a list, not a structure[\s\S]*structure comes first"):
+        tree.unflatten([1, 2], treedef)
+    for leaves in ([1], [1, 2, 3]):
+        with pytest.raises(TreeError, match=f"{len(leaves)} leaves for a structure of 2"):
+            tree.unflatten(treedef, iter(leaves))
