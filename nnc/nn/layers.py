@@ -9,7 +9,7 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import dtypes, random
 from nnc.array import Array
-from nnc.errors import ArgumentTypeError, ShapeError, user_error
+from nnc.errors import ArgumentTypeError, NncError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised
 from nnc.nn import activations
@@ -280,8 +280,12 @@ class Sequential(Module):
     def __call__(self, x: ArrayLike, *, key: ArrayLike | None = None) -> Any:
         """Applies all layers, in their order."""
         run = Run(self, key=key)
-        for layer in run.layers:
-            x = layer(x)
+        for i, layer in enumerate(run.layers):
+            try:
+                x = layer(x)
+            except NncError as error:
+                error.add_note(f"It arose in layers[{i}] of a Sequential, a {type(self.layers[i]).__name__}.")
+                raise
         return run.result(x)
 
     def __getitem__(self, index: int | slice) -> Module:

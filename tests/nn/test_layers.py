@@ -253,3 +253,14 @@ def test_the_remedy_for_another_number_of_features_shows_where_they_stand(layer:
     with pytest.raises(ShapeError) as caught:
         layer(normal(2, 3, 9, 9))
     assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize("run", [lambda f: f, nnc.compile], ids=["eager", "compiled"])
+def test_an_error_names_the_layer_in_which_it_arose(run: Any) -> None:
+    inner = nn.Sequential(nn.Linear(2, 2, key=KEY), nn.relu, nn.Linear(3, 1, key=KEY))
+    model = nn.Sequential(nn.Linear(2, 2, key=KEY), inner)
+    with pytest.raises(ShapeError, match="axis -1 of the input must be 3") as found:
+        run(lambda x: model(x))(np.ones((4, 2), np.float32))
+    assert found.value.__notes__ == [
+        "It arose in layers[2] of a Sequential, a Linear.", "It arose in layers[1] of a Sequential, a Sequential.",
+    ]  # fmt: skip
