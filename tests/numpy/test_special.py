@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.special
@@ -77,6 +79,36 @@ def test_segments_out_of_range_raise_or_are_dropped():
     with pytest.raises(OutOfBoundsError):
         nnp.segment_sum(X, IDS, 2)
     np.testing.assert_allclose(np.asarray(nnp.segment_sum(X, IDS, 2, mode="drop"))[0], X[1])
+
+
+SEGMENTS = (nnp.segment_sum, nnp.segment_prod, nnp.segment_max, nnp.segment_min)
+
+
+def _sum_of_squares(segment, n, mode, data, ids):
+    return (segment(data, ids, n, mode=mode)[:2] ** 2).sum()
+
+
+@pytest.mark.parametrize("segment", SEGMENTS)
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+def test_a_negative_segment_id_is_out_of_range_in_each_mode(segment, dtype):
+    data, ids = nnp.asarray([2.0, 3.0, 5.0, 7.0]), nnp.asarray([0, -1, 1, -9], dtype)
+    for n in (2, 300):
+        alike = {"drop": [0, n, 1, n], "clip": [0, 0, 1, 0], "wrap": [0, n - 1, 1, -9 % n]}
+        for mode, others in alike.items():
+            want = segment(data, np.array(others), n, mode=mode)
+            slope = nnc.grad(partial(_sum_of_squares, segment, n, mode))
+            for run in (segment, nnc.compile(segment, static_argnums=2, static_argnames="mode")):
+                np.testing.assert_array_equal(run(data, ids, n, mode=mode), want)
+            for run in (slope, nnc.compile(slope)):
+                np.testing.assert_array_equal(run(data, ids), slope(data, nnp.asarray(others)))
+        for run in (segment, nnc.compile(segment, static_argnums=2)):
+            with pytest.raises(OutOfBoundsError, match="out of range"):
+                run(data, ids, n)
+
+
+def test_a_known_negative_segment_id_is_named():
+    with pytest.raises(OutOfBoundsError, match="segment_max: segment id -1 is out of range for 2 segments"):
+        nnp.segment_max([1.0, 2.0], [1, -1])
 
 
 @pytest.mark.parametrize(
