@@ -169,7 +169,7 @@ def dtype_of(x: Operand) -> dtypes.DType:
     return dtype if isinstance(dtype, np.dtype) else spec_of(x).dtype
 
 
-_WIDE = (dtypes.float64, dtypes.complex128)
+WIDE = frozenset((dtypes.float64, dtypes.complex128))
 
 
 def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
@@ -260,7 +260,7 @@ def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Array]:
 
 def _promote(operands: Sequence[Operand], where: str, to: Any) -> list[Value]:
     dtype = result_dtype(*operands, where=where)
-    if dtype in _WIDE and (watch := promotion_watch()) is not None:
+    if dtype in WIDE and (watch := promotion_watch()) is not None:
         strong = [dtype_of(x) for x in operands if not is_weak(x)]
         if is_widened(dtype, strong):
             watch.note(where, dtype, {f"operand {i}": _describe(x) for i, x in enumerate(operands)})
@@ -331,7 +331,7 @@ def apply(command: Command, *xs: Any, where: str = "", to: Any = None) -> Value:
 
 def is_weak_result(dtype: dtypes.DType, operands: Sequence[Operand]) -> bool:
     """Whether a result of this dtype is weak: of weak operands alone, or of integers that a `numpy.float64` made 64-bit floats."""
-    if dtype not in _WIDE:
+    if dtype not in WIDE:
         return dtype != dtypes.bool_ and all(map(is_weak, operands))
     return all(is_weak(x) or not dtypes.is_inexact(dtype_of(x)) for x in operands)
 

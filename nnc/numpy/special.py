@@ -20,7 +20,7 @@ from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, check_choice
 from nnc.graph.specialise import specialised
 from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import log_beta_of_all
-from nnc.numpy.operands import Axis, keep, known_or_none, static_int, to_axes, to_value
+from nnc.numpy.operands import Axis, keep, known_or_none, static_int, to_axes, to_value, to_values
 from nnc.numpy.types import iinfo
 from nnc.numpy.wide import in_float64
 from nnc.spelling import spelled
@@ -295,13 +295,13 @@ def logsumexp(
         >>> logsumexp(np.asarray([0.0, 0.0]), b=np.asarray([1.0, -3.0]), return_sign=True)
         (Array(0.69314718, dtype=float64), Array(-1., dtype=float64))
     """
+    x, b = to_values("logsumexp", x=x, b=b)
     (x,) = promote(x, where="logsumexp", to=dtypes.to_float)
-    x = to_value(x, "logsumexp")
     check_dtype("logsumexp", x.spec, *INEXACT)
     if where is not None:
         x = el.where(where, x, -float("inf"))
     if b is not None:
-        x, b = broadcast(x, astype(to_value(b, "logsumexp", "b"), x.spec.dtype), where="logsumexp")
+        x, b = broadcast(x, astype(b, x.spec.dtype), where="logsumexp")
         x = el.where(el.equal(b, 0), -float("inf"), x)
     axes = to_axes("logsumexp", axis, x.spec.ndim)
     is_complex = dtypes.is_complex(x.spec.dtype)
