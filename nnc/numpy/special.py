@@ -16,6 +16,7 @@ from nnc.commands.modes import SCATTER_MODES
 from nnc.commands.promote import astype, broadcast, promote
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.commands.rules import check_dtype
+from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, check_choice, user_error
 from nnc.graph.specialise import specialised
 from nnc.numpy import elementwise as el
@@ -308,7 +309,9 @@ def logsumexp(
     top = ew.real(x) if is_complex else x
     if all(x.spec.shape[i] for i in axes):
         top = keep(reduce_max(ew.stop_gradient(top), axes=axes), x.spec, axes, True)
-        top = el.where(ew.isfinite(top), top, 0)
+        top = el.where(
+            el.equal(ew.abs_(top), float("inf")), 0, top
+        )  # NaN stays: its derivatives are then NaN everywhere
     else:
         top = keep(reduce_sum(top, axes=axes), x.spec, axes, True)
     terms = ew.exp(x - astype(top, x.spec.dtype))
@@ -317,7 +320,9 @@ def logsumexp(
     nothing = ew.equal(total, constants.full_like(total, 0))  # log 0: its value is -inf, its derivative 0
     logarithm = ew.log(ew.select(nothing, constants.full_like(size, 1), size)) + astype(top, size.spec.dtype)
     results = [el.where(nothing, -float("inf"), logarithm), *([ew.sign(total)] if return_sign else [])]
-    results = results if keepdims else [reduce_sum(each, axes=axes) for each in results]
+    if not keepdims:
+        kept = tuple(n for i, n in enumerate(x.spec.shape) if i not in axes)
+        results = [reshape(each, shape=kept) for each in results]
     return tuple(results) if return_sign else results[0]
 
 

@@ -149,3 +149,13 @@ def test_slopes_of_special_functions_are_right_also_where_they_could_fail():
     assert [float(g) for g in nnc.grad(nnp.xlogy, (0, 1))(0.0, 0.0)] == [0, 0]
     assert float(nnc.grad(nnp.xlogy)(0.0, 2.0)) == pytest.approx(np.log(2))
     assert float(nnc.grad(nnp.i1e)(0.0)) == 0.5
+
+
+@pytest.mark.parametrize("values", [[1.0, np.nan, -np.inf], [np.nan, -1e4, np.inf], [-np.inf, -np.inf]])
+@pytest.mark.filterwarnings("ignore:.*was traced and called only once")
+def test_derivatives_of_logsumexp_agree_eagerly_and_compiled(values):
+    x = nnp.asarray(values)
+    for slope in (nnc.grad(nnp.logsumexp), lambda x: nnc.jvp(nnp.logsumexp, (x,), (nnp.ones_like(x),))[1]):
+        np.testing.assert_array_equal(np.asarray(slope(x)), np.asarray(nnc.compile(slope)(x)))
+    if np.isnan(values).any():
+        assert np.isnan(np.asarray(nnc.grad(nnp.logsumexp)(x))).all()
