@@ -174,3 +174,25 @@ def test_sums_of_negative_zeros_are_zero(reduce, dtype, shape):
         assert not total.any()
         if 0 not in shape and dtype == "float32":
             assert not np.signbit([np.sum(np.asarray(x)), np.mean(np.asarray(x))]).any()
+
+
+@pytest.mark.parametrize(
+    ("running", "x", "want"),
+    [
+        (nnp.cummax, [1.0, np.nan, 3.0], [1.0, 110.0, 0.0]),
+        (nnp.cummin, [3.0, np.nan, 1.0], [1.0, 110.0, 0.0]),
+        (nnp.cummax, [np.nan, 1.0, np.nan], [111.0, 0.0, 0.0]),
+        (nnp.cummin, [1.0, 1.0, np.nan], [11.0, 0.0, 100.0]),
+        (nnp.cummax, [np.inf, np.nan, np.inf], [1.0, 110.0, 0.0]),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.filterwarnings("ignore:.*was traced and called only once")
+def test_cotangents_of_running_extremes_go_to_the_nan_that_was_chosen(running, x, want, dtype):
+    weights = nnp.asarray([1.0, 10.0, 100.0], dtype)
+    slope = nnc.grad(lambda x: nnp.sum(running(x) * weights))
+    for run in (slope, nnc.compile(slope)):
+        np.testing.assert_array_equal(np.asarray(run(nnp.asarray(x, dtype))).astype(float), want)
+    _, tangent = nnc.jvp(running, (nnp.asarray(x, dtype),), (nnp.asarray([1.0, 10.0, 100.0], dtype),))
+    chosen = [int(np.argmax(np.isnan(x[: i + 1]))) if np.isnan(x[: i + 1]).any() else 0 for i in range(3)]
+    np.testing.assert_array_equal(np.asarray(tangent).astype(float), np.array([1.0, 10.0, 100.0])[chosen])
