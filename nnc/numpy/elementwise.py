@@ -189,7 +189,7 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
 
 @spelled
 def float_power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Returns `x1 ** x2` in floating point, also of integers.
+    """Returns `x1 ** x2` in floating point, also of integers. float32 stays float32, where NumPy computes in float64.
 
     Args:
         x1: base, any shape; broadcasts with `x2`.
