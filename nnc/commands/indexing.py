@@ -372,7 +372,7 @@ def dynamic_update_slice(x: ArrayLike, update: ArrayLike, starts: ArrayLike, *, 
     where = "dynamic_update_slice"
     x = _array(x, where)
     check_choice(where, "mode", mode, SLICE_MODES)
-    news = fit_values(x, _array(update, where), where)
+    news = _array(fit_values(x, update, where), where)
     box = _box_sizes(np.shape(news), spec_of(x), where)
     return dynamic_update_slice_command(x, news, *_read_starts(starts, spec_of(x), box, mode, where), mode=mode)
 

@@ -16,7 +16,7 @@ import numpy as np
 from nnc import dlpack, dtypes
 from nnc.casting import cast_array
 from nnc.commands.constants import full
-from nnc.commands.elementwise import convert, equal, greater, greater_equal, less, less_equal, not_equal
+from nnc.commands.elementwise import convert, equal, greater, greater_equal, less, less_equal, not_equal, select
 from nnc.commands.promotion import is_widened, promotion_watch
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, concatenate, reshape
@@ -169,7 +169,7 @@ def dtype_of(x: Operand) -> dtypes.DType:
     return dtype if isinstance(dtype, np.dtype) else spec_of(x).dtype
 
 
-_WIDE = (dtypes.float64, dtypes.complex128)
+WIDE = frozenset((dtypes.float64, dtypes.complex128))
 
 
 def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
@@ -281,7 +281,7 @@ def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Array]:
 
 def _promote(operands: Sequence[Operand], where: str, to: Any) -> list[Value]:
     dtype = result_dtype(*operands, where=where)
-    if dtype in _WIDE and (watch := promotion_watch()) is not None:
+    if dtype in WIDE and (watch := promotion_watch()) is not None:
         strong = [dtype_of(x) for x in operands if not is_weak(x)]
         if is_widened(dtype, strong):
             watch.note(where, dtype, {f"operand {i}": _describe(x) for i, x in enumerate(operands)})
@@ -352,7 +352,7 @@ def apply(command: Command, *xs: Any, where: str = "", to: Any = None) -> Value:
 
 def is_weak_result(dtype: dtypes.DType, operands: Sequence[Operand]) -> bool:
     """Whether a result of this dtype is weak: of weak operands alone, or of integers that a `numpy.float64` made 64-bit floats."""
-    if dtype not in _WIDE:
+    if dtype not in WIDE:
         return dtype != dtypes.bool_ and all(map(is_weak, operands))
     return all(is_weak(x) or not dtypes.is_inexact(dtype_of(x)) for x in operands)
 
@@ -374,10 +374,24 @@ _COMPARISONS: dict[Command, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
+def _compare_signs(command: Command, operands: Sequence[Operand], unsigned: int) -> Value:
+    """Compares uint64 with signed integers, which no dtype holds together: negative ones are less than all, others fit."""
+    signed = astype(operands[1 - unsigned], dtypes.int64)
+    sides = [astype(x, dtypes.uint64) for x in operands]
+    alike = command(*broadcast(*sides, where=command.name))
+    negative = less(signed, full(shape=_shape_of(signed), dtype=dtypes.int64, value=0))
+    places = (1, 0) if unsigned == 0 else (0, 1)
+    decided = full(shape=_shape_of(alike), dtype=dtypes.bool_, value=_COMPARISONS[command](*places))
+    return select(broadcast_to_shape(negative, _shape_of(alike)), decided, alike)
+
+
 def compare_beyond(command: Command, operands: Sequence[Operand]) -> Value | None:
-    """The result of comparing integers with a Python integer that lies beyond their dtype; None in all other cases."""
+    """The result of comparing integers with integers that lie beyond their dtype; None where both fit into one dtype."""
     if command not in _COMPARISONS:
         return None
+    kinds = [dtype_of(x) for x in operands]
+    if dtypes.uint64 in kinds and any(kind in dtypes.SIGNED for kind in kinds) and not any(map(is_weak, operands)):
+        return _compare_signs(command, operands, kinds.index(dtypes.uint64))
     for place, number in enumerate(operands):
         other = operands[1 - place]
         if not (dtypes.is_scalar(number) and isinstance(number, int)) or dtypes.is_scalar(other):

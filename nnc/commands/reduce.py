@@ -22,11 +22,12 @@ from nnc.commands.elementwise import (
     bitwise_or,
     convert,
     equal,
-    greater,
-    less,
+    greater_equal,
+    less_equal,
     maximum,
     minimum,
     mul,
+    not_equal,
     select,
 )
 from nnc.commands.rules import (
@@ -279,11 +280,14 @@ def _cumprod_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[
 cumprod: Command = _cumulative("cumprod", _PRODUCT, derivative=Derivative(_cumprod_jvp))
 
 
-def _running_extremum(pick: Command, beats: Command) -> Derivative:
-    """The tangent of the element that holds the record, the first of equal ones."""
+def _running_extremum(pick: Command, holds: Command) -> Derivative:
+    """The tangent of the element that holds the record, the first of equal ones; that is the first NaN from there on."""
 
     def combine(p: Value, s: Value, q: Value, t: Value) -> tuple[Value, Value]:
-        return pick(p, q), select(beats(q, p), t, s)
+        stays = holds(p, q)
+        if dtypes.is_float(p.spec.dtype):
+            stays = bitwise_or(stays, not_equal(p, p))  # NaN is never beaten
+        return pick(p, q), select(stays, s, t)
 
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axis: int) -> Tangents:
         return (_by_doubling(primals[0], tangents[0], axis, combine),)
@@ -291,5 +295,5 @@ def _running_extremum(pick: Command, beats: Command) -> Derivative:
     return Derivative(jvp)
 
 
-cummax: Command = _cumulative("cummax", _MAXIMUM, accepts=ORDERED, derivative=_running_extremum(maximum, greater))
-cummin: Command = _cumulative("cummin", _MINIMUM, accepts=ORDERED, derivative=_running_extremum(minimum, less))
+cummax: Command = _cumulative("cummax", _MAXIMUM, accepts=ORDERED, derivative=_running_extremum(maximum, greater_equal))
+cummin: Command = _cumulative("cummin", _MINIMUM, accepts=ORDERED, derivative=_running_extremum(minimum, less_equal))

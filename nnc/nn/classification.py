@@ -15,6 +15,7 @@ from nnc.graph.specialise import specialised
 from nnc.nn.activations import log_softmax, softplus
 from nnc.nn.ranges import read_classes
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
+from nnc.numpy.operands import to_values
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -57,8 +58,9 @@ def softmax_cross_entropy(
         (2,)
     """
     name = "softmax_cross_entropy"
+    logits, labels, weights = to_values(name, logits=logits, labels=labels, weights=weights)
     (scores,), dtype = widen(name, logits)
-    labels, axis = nnp.asarray(labels), check_axis(name, axis, scores.ndim)
+    axis = check_axis(name, axis, scores.ndim)
     if not 0 <= label_smoothing <= 1:
         raise user_error(
             ArgumentError,
@@ -118,6 +120,7 @@ def nll(
         >>> nll(np.log(np.array([[0.25, 0.75]])), np.array([1]))
         Array([0.28768207], dtype=float64)
     """
+    log_probabilities, weights = to_values("nll", log_probabilities=log_probabilities, weights=weights)
     (log_p,), dtype = widen("nll", log_probabilities)
     axis = check_axis("nll", axis, log_p.ndim)
     factors = _class_weights("nll", weights, log_p, axis)
@@ -155,9 +158,10 @@ def sigmoid_cross_entropy(
     (x, y), dtype = widen(name, logits, labels)
     if y.ndim:
         check_same_shape(name, logits=x, labels=y)
-    positive = y if positive_weights is None else y * nnp.asarray(positive_weights)
+    _, positive_weights, weights = to_values(name, logits=x, positive_weights=positive_weights, weights=weights)
+    positive = y if positive_weights is None else y * positive_weights
     terms = positive * softplus(-x) + (1 - y) * softplus(x)
-    return reduce_terms(name, terms if weights is None else terms * nnp.asarray(weights), reduction, dtype)
+    return reduce_terms(name, terms if weights is None else terms * weights, reduction, dtype)
 
 
 @specialised(2)
@@ -206,7 +210,7 @@ def _class_weights(where: str, weights: Any, scores: Array, axis: int) -> Array 
     """The classes' factors, spread along `axis`."""
     if weights is None:
         return None
-    factors = nnp.asarray(weights)
+    factors: Array = weights
     if factors.shape != (scores.shape[axis],):
         raise user_error(
             ShapeError, where, f"weights have shape {factors.shape}, there are {scores.shape[axis]} classes.",

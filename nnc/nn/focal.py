@@ -14,6 +14,7 @@ from nnc.graph import spec_of
 from nnc.nn.activations import log_sigmoid, log_softmax, softmax, softplus
 from nnc.nn.classification import kl_div, softmax_cross_entropy
 from nnc.nn.reduction import check_same_shape, widen
+from nnc.numpy.operands import to_values
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -163,7 +164,7 @@ def ranking_softmax_loss(
     (x, y), dtype = widen(name, logits, labels)
     check_same_shape(name, logits=x, labels=y)
     if weights is not None:
-        y = y * nnp.asarray(weights)
+        y = y * to_values(name, labels=y, weights=weights)[1]
     if where is None:
         lists = -nnp.sum(y * log_softmax(x, axis=-1), axis=-1)
     else:

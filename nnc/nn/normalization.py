@@ -16,6 +16,7 @@ from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised, specialised_in_traces
+from nnc.numpy.operands import to_values
 from nnc.spelling import spelled
 from nnc.trace.core.collectives import axis_size, pmean
 from nnc.typing import ArrayLike
@@ -44,7 +45,7 @@ def _moments(x: Array, axes: Axes, axis_name: str | Sequence[str] | None = None)
 
 def _along(where: str, name: str, values: Any, x: Array, axes: tuple[int, ...]) -> Array:
     """`values`, one for each element of the axes, with axes of size 1 for the others of x."""
-    values = nnp.asarray(values)
+    _, values = to_values(where, x=x, **{name: values})
     expected = tuple(x.shape[axis] for axis in axes)
     if values.shape != expected:
         raise user_error(
@@ -266,11 +267,12 @@ def batch_norm(
     """
     wide, dtype = _wide(x, "batch_norm")
     channel = check_axis("batch_norm", axis, wide.ndim)
+    _, mean, variance = to_values("batch_norm", x=wide, mean=mean, variance=variance)
     old_mean = _along("batch_norm", "mean", mean, wide, (channel,))
     old_variance = _along("batch_norm", "variance", variance, wide, (channel,))
     if deterministic:
         out = _by_channel("batch_norm", wide - old_mean, old_variance + eps, scale, bias, channel)
-        return out.astype(dtype), (nnp.asarray(mean), nnp.asarray(variance))
+        return out.astype(dtype), (mean, variance)
     others = tuple(i for i in range(wide.ndim) if i != channel)
     batch_mean, centred, batch_variance = _moments(wide, others, axis_name)
     count = wide.size // max(1, wide.shape[channel]) * (1 if axis_name is None else axis_size(axis_name))

@@ -12,6 +12,7 @@ from nnc.array import Array
 from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.graph import spec_of
+from nnc.numpy.operands import to_values
 from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.trace.core.vectorize import vmap
@@ -56,7 +57,7 @@ def grid_sample(
     """
     check_choice(WHERE, "mode", mode, MODES)
     check_choice(WHERE, "padding_mode", padding_mode, PADDING_MODES)
-    x, grid = (nnp.asarray(promote(value, where=WHERE, to=dtypes.to_float)[0]) for value in (x, grid))
+    x, grid = (promote(value, where=WHERE, to=dtypes.to_float)[0] for value in to_values(WHERE, x=x, grid=grid))
     _check_shapes(x, grid, mode)
     wide = dtypes.accumulator(nnp.result_type(x.dtype, grid.dtype))
     spatial = x.shape[2:]

@@ -9,6 +9,7 @@ from nnc.array import Array
 from nnc.errors import ShapeError, user_error
 from nnc.nn.activations import sigmoid, softmax
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
+from nnc.numpy.operands import to_values
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -67,7 +68,7 @@ def dice_loss(
     both, found, wanted = (nnp.sum(terms, axis=space) for terms in (x * y, x, y))
     terms = 1 - (both + smooth) / (both + alpha * (found - both) + beta * (wanted - both) + smooth)
     if class_weights is not None:
-        factors = nnp.asarray(class_weights)
+        _, factors = to_values(where, predictions=x, class_weights=class_weights)
         if factors.shape != terms.shape[-1:]:
             raise user_error(
                 ShapeError, where, f"class_weights have shape {factors.shape} for {terms.shape[-1]} classes.",
@@ -144,7 +145,7 @@ def binary_dice_loss(
         >>> binary_dice_loss(np.zeros((1, 4)), np.ones((1, 4)))
         Array([0.25], dtype=float64)
     """
-    x, y = nnp.asarray(predictions), nnp.asarray(targets)
+    x, y = to_values("binary_dice_loss", predictions=predictions, targets=targets)
     if x.ndim == y.ndim and x.ndim and x.shape[-1] != 1:
         x, y = nnp.expand_dims(x, -1), nnp.expand_dims(y, -1)
     return dice_loss(x, y, smooth=smooth, apply_softmax=apply_sigmoid)

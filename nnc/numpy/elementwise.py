@@ -18,7 +18,7 @@ from nnc.commands.rules import check_dtype
 from nnc.graph import Command, spec_of
 from nnc.graph.specialise import specialised
 from nnc.numpy.elementwise_examples import EXAMPLES
-from nnc.numpy.operands import static_int, to_value
+from nnc.numpy.operands import static_int, to_value, to_values
 from nnc.numpy.types import finfo
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
@@ -189,7 +189,7 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
 
 @spelled
 def float_power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Returns `x1 ** x2` in floating point, also of integers.
+    """Returns `x1 ** x2` in floating point, also of integers. float32 stays float32, where NumPy computes in float64.
 
     Args:
         x1: base, any shape; broadcasts with `x2`.
@@ -757,7 +757,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
         >>> bool(array_equal([1, 2], [1.0, 2.0])), bool(array_equal([1, 2], [1]))
         (True, False)
     """
-    a1, a2 = to_value(a1, "array_equal"), to_value(a2, "array_equal", "a2")
+    a1, a2 = to_values("array_equal", a1=a1, a2=a2)
     if a1.spec.shape != a2.spec.shape:
         return constants.full(shape=(), dtype=dtypes.bool_, value=False)
     same = equal(a1, a2)

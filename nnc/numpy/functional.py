@@ -12,12 +12,12 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array
-from nnc.commands.promote import astype, to_dtype
+from nnc.commands.promote import to_dtype
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.grids import indices
 from nnc.numpy.manipulation import broadcast_shapes, expand_dims, moveaxis, reshape
-from nnc.numpy.operands import Shape, to_axes, to_axis, to_shape, to_value
+from nnc.numpy.operands import Shape, in_dtype, to_axes, to_axis, to_shape, to_value
 from nnc.spelling import spelled
 from nnc.trace.core.flat import call_function
 from nnc.trace.core.vectorize import vmap
@@ -143,8 +143,8 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwar
     values = [part(x, *args, **kwargs) if callable(part) else part for part in funclist]
     result = values[-1] if len(values) > len(conditions) else 0
     for condition, value in zip(conditions, values, strict=False):
-        result = el.where(condition, astype(to_value(value, "piecewise"), x.spec.dtype), result)
-    return astype(to_value(result, "piecewise"), x.spec.dtype)
+        result = el.where(condition, in_dtype(value, x.spec.dtype, "piecewise", "a value"), result)
+    return in_dtype(result, x.spec.dtype, "piecewise", "a value")
 
 
 # -- vectorize ---------------------------------------------------------------------------------------------------------

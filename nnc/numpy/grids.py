@@ -15,7 +15,7 @@ from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.numpy.creation import arange, linspace
 from nnc.numpy.joining import concatenate, stack
 from nnc.numpy.manipulation import reshape
-from nnc.numpy.operands import check_not_inplace, static_int, to_shape, to_value
+from nnc.numpy.operands import check_not_inplace, static_int, to_shape, to_value, to_values
 from nnc.numpy.searching import nonzero
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, No, Yes
@@ -274,7 +274,7 @@ def fill_diagonal(x: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
         Array([[5., 0.],
                [0., 5.]], dtype=float64)
     """
-    x = to_value(x, "fill_diagonal")
+    x, values = to_values("fill_diagonal", x=x, val=val)
     shape = x.spec.shape
     check_not_inplace(inplace, "fill_diagonal")
     if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
@@ -284,7 +284,6 @@ def fill_diagonal(x: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     step = shape[1] + 1 if len(shape) == 2 else 1 + int(np.cumprod(shape[:-1]).sum())
     stop = None if wrap or len(shape) > 2 else shape[1] * shape[1]
     places = np.arange(x.spec.size)[:stop:step]
-    values = to_value(val, "fill_diagonal", "val")
     if values.spec.ndim:
         values = values.ravel()[np.arange(places.size) % values.spec.size]
     return reshape(x.ravel().at[places].set(values), shape)
@@ -321,14 +320,18 @@ class _Joined:
         self.columns = columns
 
     def __getitem__(self, key: Any) -> Array:
-        parts = []
-        for part in key if isinstance(key, tuple) else (key,):
+        where = "c_" if self.columns else "r_"
+        ranges = [
+            _range_of(part) if isinstance(part, slice) else part for part in (key if isinstance(key, tuple) else (key,))
+        ]
+        for part in ranges:
             if isinstance(part, str):
                 raise user_error(
-                    ArgumentError, "c_" if self.columns else "r_", f"the directive {part!r} is unknown.",
+                    ArgumentError, where, f"the directive {part!r} is unknown.",
                     fix="use nnp.concatenate or nnp.stack for another axis.",
                 )  # fmt: skip
-            x = _range_of(part) if isinstance(part, slice) else to_value(part, "r_")
+        parts = []
+        for x in to_values(where, **{f"part {i}": part for i, part in enumerate(ranges)}):
             x = x if x.spec.ndim else x.reshape(1)
             parts.append(x.reshape(-1, 1) if self.columns and x.spec.ndim == 1 else x)
         return concatenate(parts, -1 if self.columns else 0)

@@ -19,7 +19,7 @@ from nnc.numpy import reductions as red
 from nnc.numpy.creation import linspace
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import ravel, reshape
-from nnc.numpy.operands import known_or_none, static_int, to_value
+from nnc.numpy.operands import known_or_none, static_int, to_value, to_values
 from nnc.numpy.searching import bincount, is_rising, ravel_multi_index, searchsorted
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
@@ -56,7 +56,7 @@ def _edges(x: Array, bins: Any, range: Any) -> Array:
         ArgumentError: bins or edges are known not to rise, or the range is not finite.
     """
     if np.ndim(bins):
-        edges = to_value(bins, "histogram", "bins")
+        _, edges = to_values("histogram", x=x, bins=bins)
         values = known_or_none(edges)
         if values is not None and not is_rising(values):
             raise user_error(ArgumentError, "histogram", "the edges of the bins do not rise.", fix="sort the bins.")
@@ -117,7 +117,9 @@ def histogram(
         >>> histogram(np.asarray([1.0, 2.0, 2.0]), bins=[0, 2, 3])[0]
         Array([1, 2], dtype=int64)
     """
-    x = ravel(x)
+    given: Any = bins
+    x, listed, weights = to_values("histogram", x=x, bins=given if np.ndim(given) else None, weights=weights)
+    x, bins = ravel(x), given if listed is None else listed
     edges = _edges(x, bins, range)
     n = edges.spec.size - 1
     counts = bincount(_bin_of(x, edges), None if weights is None else ravel(weights), length=n + 2)[1 : n + 1]
@@ -160,6 +162,7 @@ def histogramdd(
             ShapeError, "histogramdd", "the sample must have a row for each point.", operands={"sample": points.spec},
             fix="pass a matrix (points, axes).",
         )  # fmt: skip
+    _, weights = to_values("histogramdd", sample=points, weights=weights)
     ndim = points.spec.shape[1]
     each = _for_each_axis("bins", bins, ndim, isinstance(bins, (list, tuple)))
     ranges = _for_each_axis("range", range, ndim, range is not None)
@@ -215,5 +218,6 @@ def histogram2d(
                [0, 2]], dtype=int64)
     """
     both: Any = bins if isinstance(bins, (list, tuple)) and len(bins) == 2 else [bins, bins]
-    counts, (x_edges, y_edges) = histogramdd([ravel(x), ravel(y)], both, range, density, weights)
+    points = [ravel(v) for v in to_values("histogram2d", x=x, y=y)]
+    counts, (x_edges, y_edges) = histogramdd(points, both, range, density, weights)
     return counts, x_edges, y_edges

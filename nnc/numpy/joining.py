@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from nnc.array import Array
 from nnc.commands import shape as commands
-from nnc.commands.promote import promote
+from nnc.commands.promote import promote, to_dtype
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.foreign import is_foreign
 from nnc.graph.specialise import specialised
 from nnc.numpy.manipulation import atleast_1d, atleast_2d, atleast_3d, expand_dims, ravel, reshape, squeeze
-from nnc.numpy.operands import static_int, to_axis, to_value
+from nnc.numpy.operands import static_int, to_axis, to_value, to_values
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
@@ -27,7 +27,8 @@ __all__ = [
 # -- joins -------------------------------------------------------------------------------------------------------------
 
 
-def _several(arrays: Any, where: str) -> list[Array]:
+def _several(arrays: Any, where: str, dtype: Any = None) -> list[Array]:
+    """The arrays in their common dtype, or in the one that is given."""
     if hasattr(arrays, "spec") or isinstance(arrays, np.ndarray) or is_foreign(type(arrays)):
         arrays = list(to_value(arrays, where))
     if not isinstance(arrays, (tuple, list)):
@@ -37,7 +38,8 @@ def _several(arrays: Any, where: str) -> list[Array]:
         )  # fmt: skip
     if not arrays:
         raise user_error(ArgumentError, where, "there is nothing to join.", fix="pass at least one array.")
-    return promote(*arrays, where=where)
+    wanted = None if dtype is None else to_dtype(dtype, where)
+    return promote(*arrays, where=where, to=None if wanted is None else lambda _: wanted)
 
 
 @specialised(1)
@@ -58,9 +60,7 @@ def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0, dtype: DTypeL
         >>> concatenate([np.zeros((2, 3)), np.zeros((1, 3))]).shape
         (3, 3)
     """
-    values = _several(arrays, "concatenate")
-    if dtype is not None:
-        values = [to_value(x, "concatenate").astype(dtype) for x in values]
+    values = _several(arrays, "concatenate", dtype)
     if axis is None:
         values, axis = [ravel(x) for x in values], 0
     if np.ndim(values[0]) == 0:
@@ -89,7 +89,7 @@ def stack(arrays: Sequence[ArrayLike], axis: int = 0, dtype: DTypeLike | None = 
         >>> stack([np.zeros(3), np.ones(3)], axis=-1).shape
         (3, 2)
     """
-    values = _several(arrays, "stack")
+    values = _several(arrays, "stack", dtype)
     shapes = [np.shape(x) for x in values]
     if any(shape != shapes[0] for shape in shapes):
         raise user_error(
@@ -99,7 +99,7 @@ def stack(arrays: Sequence[ArrayLike], axis: int = 0, dtype: DTypeLike | None = 
             fix="give all arrays one shape, or use concatenate.",
         )
     at = to_axis("stack", axis, len(shapes[0]) + 1)
-    return concatenate([expand_dims(x, at) for x in values], at, dtype)
+    return concatenate([expand_dims(x, at) for x in values], at)
 
 
 @spelled
@@ -196,13 +196,24 @@ def block(arrays: Sequence[ArrayLike]) -> Array:
             raise user_error(ArgumentError, "block", "a list of blocks is empty.", fix="give at least one block.")
         depth, probe = depth + 1, probe[0]
 
+    blocks = iter(to_values("block", **{f"block {i}": part for i, part in enumerate(_parts_of(arrays))}))
+
     def join(part: Any, axis: int) -> Array:
         if isinstance(part, list):
             return concatenate([join(p, axis + 1) for p in part], axis)
-        x = to_value(part, "block")
+        x = next(blocks)
         return x if x.spec.ndim >= depth else commands.reshape(x, shape=(1,) * (depth - x.spec.ndim) + x.spec.shape)
 
     return join(arrays, -depth) if depth else to_value(arrays, "block")
+
+
+def _parts_of(part: Any) -> Iterator[Any]:
+    """The blocks of nested lists, in their order."""
+    if isinstance(part, list):
+        for inner in part:
+            yield from _parts_of(inner)
+    else:
+        yield part
 
 
 # -- splits ------------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from nnc.numpy.factorizations import (
 )
 from nnc.numpy.manipulation import matrix_transpose
 from nnc.numpy.norms import matrix_norm, norm, vector_norm
-from nnc.numpy.operands import static_int, to_value
+from nnc.numpy.operands import static_int, to_value, to_values
 from nnc.numpy.statistics import cross
 from nnc.numpy.systems import (
     LstsqResult,
@@ -262,7 +262,7 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Array:
         >>> multi_dot([np.ones((2, 9)), np.ones((9, 3)), np.ones(3)]).shape
         (2,)
     """
-    parts = [to_value(x, "multi_dot") for x in arrays]
+    parts = to_values("multi_dot", **{f"array {i}": x for i, x in enumerate(arrays)})
     if len(parts) < 2:
         raise user_error(ArgumentError, "multi_dot", f"it got {len(parts)} arrays.", fix="pass at least two.")
     sizes = [1 if parts[0].spec.ndim < 2 else parts[0].spec.shape[0]]

@@ -11,7 +11,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array, as_value
-from nnc.commands.promote import as_operand, astype, to_dtype
+from nnc.commands.promote import WIDE, Listed, as_operand, astype, dtype_of, is_weak, to_dtype
 from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, user_error
@@ -36,6 +36,30 @@ def to_value(x: Any, where: str, name: str = "x") -> Array:
     if dtypes.is_scalar(x):
         return Array(np.asarray(astype(x, dtypes.scalar_dtype(x), where)), weak=True)
     return x if hasattr(x, "spec") else as_value(x)
+
+
+def to_values(where: str, **operands: Any) -> list[Array]:
+    """The operands as arrays, None as it is. Python numbers and lists of them have 64 bits where an array of floats has."""
+    given = {name: as_operand(x, where, name) for name, x in operands.items() if x is not None}
+    strong = [dtype_of(x) for x in given.values() if not isinstance(x, Listed) and not is_weak(x)]
+    widen: Any = (lambda x: x) if WIDE.isdisjoint(strong) else _widened
+    arrays: Any = {name: to_value(widen(x), where, name) for name, x in given.items()}
+    return [arrays.get(name) for name in operands]
+
+
+def _widened(x: Any) -> Any:
+    if not (dtypes.is_scalar(x) or isinstance(x, Listed)) or not dtypes.is_inexact(dtype_of(x)):
+        return x
+    return astype(x, dtypes.complex128 if dtypes.is_complex(dtype_of(x)) else dtypes.float64)
+
+
+def in_dtype(x: Any, dtype: dtypes.DType, where: str, name: str) -> Array:
+    """An array of a dtype. Python numbers, and lists of them, keep all digits that it has; floats become integers as arrays do."""
+    value = as_operand(x, where, name)
+    if dtypes.is_scalar(value) and dtypes.is_inexact(dtype_of(value)) and not dtypes.is_inexact(dtype):
+        value = to_value(value, where, name)
+    converted: Array = as_value(astype(value, dtype, where))
+    return converted
 
 
 def check_not_inplace(inplace: bool, where: str) -> None:

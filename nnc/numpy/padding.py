@@ -16,7 +16,7 @@ from nnc.numpy import repetition
 from nnc.numpy.creation import linspace
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import broadcast_to, flip
-from nnc.numpy.operands import static_int, to_value
+from nnc.numpy.operands import in_dtype, static_int, to_value
 from nnc.numpy.repetition import PAD_MODES, pad_widths
 from nnc.numpy.statistics import median
 from nnc.spelling import spelled
@@ -70,7 +70,7 @@ def pad(
     if mode in PAD_MODES and not mirrored:
         return repetition.pad(x, pad_width, mode, constant_values=constant_values)
     sides = pad_widths(pad_width, x.spec.ndim)
-    ramp_ends = broadcast_to(to_value(end_values, "pad", "end_values"), (x.spec.ndim, 2))
+    ramp_ends = broadcast_to(in_dtype(end_values, x.spec.dtype, "pad", "end_values"), (x.spec.ndim, 2))
     lengths = None if stat_length is None else pad_widths(stat_length, x.spec.ndim)
     for axis, widths in enumerate(sides):
         if not x.spec.shape[axis] and any(widths):
@@ -107,7 +107,7 @@ def _outermost(x: Array, axis: int, side: int, count: int) -> Array:
 def _ramp(x: Array, axis: int, side: int, width: int, end: Array) -> Array:
     """Numbers from `end`, which is outermost, up to and without the edge of x."""
     edge = _outermost(x, axis, side, 1)
-    steps = linspace(astype(end, x.spec.dtype), edge, width, endpoint=False, dtype=x.spec.dtype, axis=axis)
+    steps = linspace(end, edge, width, endpoint=False, dtype=x.spec.dtype, axis=axis)
     steps = steps.reshape(tuple(width if i == axis else n for i, n in enumerate(x.spec.shape)))
     return flip(steps, axis=axis) if side else steps
 

@@ -9,14 +9,14 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import constants
-from nnc.commands.promote import astype, promote
+from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg
 from nnc.numpy.creation import vander
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import matrix_transpose
-from nnc.numpy.operands import known, static_int, to_value
+from nnc.numpy.operands import in_dtype, known, static_int, to_value, to_values
 from nnc.numpy.repetition import pad
 from nnc.numpy.signals import convolve
 from nnc.spelling import spelled
@@ -50,15 +50,22 @@ def polyval(p: ArrayLike, x: ArrayLike) -> Array:
         >>> polyval(np.asarray([1, 0, 2]), 3)
         Array(11, dtype=int64)
     """
-    p, x = _coefficients(p, "polyval"), to_value(x, "polyval")
+    p, x = to_values("polyval", p=p, x=x)
+    p = _coefficients(p, "polyval")
     total: Array = constants.full_like(x, 0)
     for i in range(p.spec.shape[0]):
         total = total * x + p[i]
     return total
 
 
+def _both(where: str, **operands: Any) -> list[Array]:
+    """The coefficients of two polynomials."""
+    values = to_values(where, **operands)
+    return [_coefficients(p, where, name) for name, p in zip(operands, values, strict=True)]
+
+
 def _same_length(where: str, p: Any, q: Any) -> list[Array]:
-    p, q = promote(_coefficients(p, where, "a1"), _coefficients(q, where, "a2"), where=where)
+    p, q = promote(*_both(where, a1=p, a2=q), where=where)
     n = max(p.spec.size, q.spec.size)
     return [pad(v, (n - v.spec.size, 0)) for v in (p, q)]
 
@@ -109,7 +116,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, strip_zeros: bool = True) -> Array:
         >>> polymul([0, 1, 1], [1, -1])
         Array([ 1,  0, -1], dtype=int64)
     """
-    p, q = _coefficients(a1, "polymul", "a1"), _coefficients(a2, "polymul", "a2")
+    p, q = _both("polymul", a1=a1, a2=a2)
     if strip_zeros:
         p, q = _without_leading_zeros(p, "polymul"), _without_leading_zeros(q, "polymul")
     return convolve(p, q)
@@ -139,9 +146,7 @@ def polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
         >>> polydiv([1.0, 0.0, -1.0], [1.0, 1.0])
         (Array([ 1., -1.], dtype=float32), Array([0., 0., 0.], dtype=float32))
     """
-    u, v = promote(
-        _coefficients(u, "polydiv", "u"), _coefficients(v, "polydiv", "v"), where="polydiv", to=dtypes.to_float
-    )
+    u, v = promote(*_both("polydiv", u=u, v=v), where="polydiv", to=dtypes.to_float)
     rest, n = u, v.spec.size
     if u.spec.size < n:
         return constants.full(shape=(1,), dtype=u.spec.dtype, value=0), u
@@ -186,11 +191,11 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike = 0) -> Array:
     """
     (p,) = promote(_coefficients(p, "polyint"), where="polyint", to=dtypes.to_float)
     times = _order(m, "polyint")
-    constants = to_value(k, "polyint", "k")
+    constants = in_dtype(k, p.spec.dtype, "polyint", "k")
     for i in range(times):
         constant = constants[i] if constants.spec.ndim and constants.spec.size > 1 else constants.reshape(())
         divisors = np.arange(p.spec.size, 0, -1).astype(dtypes.real_dtype(p.spec.dtype))
-        p = concatenate([p / divisors, astype(constant, p.spec.dtype)[None]])
+        p = concatenate([p / divisors, constant[None]])
     return p
 
 
@@ -279,7 +284,7 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, *, w: ArrayLike | None = None)
     rows = vander(x, n)
     targets = y if y.spec.ndim == 2 else y[:, None]
     if w is not None:
-        weights = astype(to_value(w, "polyfit", "w"), x.spec.dtype)[:, None]
+        weights = in_dtype(w, x.spec.dtype, "polyfit", "w")[:, None]
         rows, targets = rows * weights, targets * weights
     scale = el.sqrt(el.square(abs(rows)).sum(0))
     q, r = linalg.qr(rows / scale)

@@ -22,7 +22,7 @@ from nnc.commands.shape import concatenate
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec
 from nnc.numpy import elementwise as el
-from nnc.numpy.operands import Axis, Shape, converted, keep, ravel_for, static_int, to_axes, to_axis, to_value
+from nnc.numpy.operands import Axis, Shape, converted, in_dtype, keep, ravel_for, static_int, to_axes, to_axis, to_value
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
@@ -297,7 +297,7 @@ def _extreme(
         return _apply(name, command, ORDERED, x, axis, keepdims, needs_elements=True)
     check_dtype(name, x.spec, *ORDERED)
     axes = to_axes(name, axis, x.spec.ndim)
-    start = astype(to_value(initial, name, "initial"), x.spec.dtype, name)
+    start = in_dtype(initial, x.spec.dtype, name, "initial")
     if where is not None:
         x = ew.select(_mask(where, x.spec, name), x, broadcast_to_shape(start, x.spec.shape))
     if 0 in [x.spec.shape[i] for i in axes]:

@@ -9,13 +9,12 @@ import numpy as np
 
 from nnc.array import Array, array_method
 from nnc.commands import constants, indexing
-from nnc.commands import elementwise as ew
 from nnc.commands import shape as commands
 from nnc.commands.promote import broadcast_to_shape
 from nnc.commands.shape import slice_axis
 from nnc.commands.sort import searchsorted
 from nnc.errors import ArgumentError, TraceError, user_error
-from nnc.numpy.operands import known, ravel_for, static_int, to_axis, to_shape, to_value
+from nnc.numpy.operands import in_dtype, known, ravel_for, static_int, to_axis, to_shape, to_value
 from nnc.numpy.reductions import cumsum
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
@@ -172,15 +171,11 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any 
             if before + after:
                 x = pick(x, np.pad(np.arange(n), (before, after), mode=mode), axis)  # type: ignore[call-overload]
         return x
-    value = to_value(constant_values, "pad", "constant_values")
+    value = in_dtype(constant_values, x.spec.dtype, "pad", "constant_values")
     if value.spec.ndim:
         return _pad_axis_by_axis(x, widths, value)
     low, high = tuple(a for a, _ in widths), tuple(b for _, b in widths)
-    return commands.pad(x, _as(value, x), low=low, high=high, interior=(0,) * x.spec.ndim)
-
-
-def _as(value: Array, x: Array) -> Array:
-    return ew.convert(value, dtype=x.spec.dtype) if value.spec.dtype != x.spec.dtype else value
+    return commands.pad(x, value, low=low, high=high, interior=(0,) * x.spec.ndim)
 
 
 def _pad_axis_by_axis(x: Array, widths: list[tuple[int, int]], values: Array) -> Array:
@@ -191,7 +186,7 @@ def _pad_axis_by_axis(x: Array, widths: list[tuple[int, int]], values: Array) ->
             amount = tuple(ends[side] if i == axis else 0 for i in range(x.spec.ndim))
             none = (0,) * x.spec.ndim
             low, high = (amount, none) if side == 0 else (none, amount)
-            x = commands.pad(x, _as(pairs[axis, side], x), low=low, high=high, interior=none)
+            x = commands.pad(x, pairs[axis, side], low=low, high=high, interior=none)
     return x
 
 

@@ -30,6 +30,7 @@ from nnc.numpy.operands import (
     SIZED,
     STATIC,
     check_not_inplace,
+    in_dtype,
     known,
     known_or_none,
     ravel_for,
@@ -38,6 +39,7 @@ from nnc.numpy.operands import (
     to_shape,
     to_size,
     to_value,
+    to_values,
 )
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.repetition import pad, pick
@@ -264,7 +266,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
         >>> digitize(np.asarray([0.5, 2.5]), [3.0, 2.0, 1.0])
         Array([3, 1], dtype=int64)
     """
-    bins = to_value(bins, "digitize", "bins")
+    x, bins = to_values("digitize", x=x, bins=bins)
     side = "left" if right else "right"
     values = known_or_none(bins)
     if bins.spec.ndim != 1 or bins.spec.size < 2:
@@ -452,7 +454,8 @@ def put(x: ArrayLike, ind: ArrayLike, v: ArrayLike, *, mode: str = "error", inpl
         Array([5., 0., 5.], dtype=float64)
     """
     check_not_inplace(inplace, "put")
-    x, places, values = to_value(x, "put"), manipulation.ravel(ind), manipulation.ravel(to_value(v, "put", "v"))
+    x, values = to_values("put", x=x, v=v)
+    places, values = manipulation.ravel(ind), manipulation.ravel(values)
     if not values.spec.size or not places.spec.size:
         return x
     news = values[np.arange(places.spec.size) % values.spec.size]
@@ -474,7 +477,8 @@ def place(x: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = Fal
         Array([7, 1, 8, 3], dtype=int64)
     """
     check_not_inplace(inplace, "place")
-    x, values = to_value(x, "place"), manipulation.ravel(to_value(vals, "place", "vals"))
+    x, values = to_values("place", x=x, vals=vals)
+    values = manipulation.ravel(values)
     true = el.as_bool(mask, "place")
     if true.spec.size != x.spec.size or not values.spec.size:
         raise user_error(
@@ -500,7 +504,8 @@ def putmask(x: ArrayLike, mask: ArrayLike, values: ArrayLike) -> Array:
         >>> putmask(nnp.arange(4), nnp.asarray([True, False, True, False]), nnp.asarray([5, 6, 7, 8]))
         Array([5, 1, 7, 3], dtype=int64)
     """
-    x, news = to_value(x, "putmask"), manipulation.ravel(to_value(values, "putmask", "values"))
+    x, news = to_values("putmask", x=x, values=values)
+    news = manipulation.ravel(news)
     repeated = news[np.arange(x.spec.size) % max(1, news.spec.size)]
     fitting = indexing.fit_values(x, repeated, "putmask")
     return el.where(mask, manipulation.reshape(fitting, x.spec.shape), x)
@@ -582,7 +587,7 @@ def insert(x: ArrayLike, obj: int, values: ArrayLike, axis: int | None = None) -
     at = to_axis("insert", at, x.spec.ndim)
     n, place = x.spec.shape[at], static_int(obj, "insert", "obj")
     place = place + n if place < 0 else place
-    news = to_value(values, "insert", "values").astype(x.spec.dtype)
+    news = in_dtype(values, x.spec.dtype, "insert", "values")
     if news.spec.ndim < x.spec.ndim:
         count = news.spec.shape[-1] if news.spec.ndim and x.spec.ndim == 1 else 1
         sizes = tuple(count if i == at else m for i, m in enumerate(x.spec.shape))

@@ -20,7 +20,7 @@ from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import flip, moveaxis, ravel
-from nnc.numpy.operands import Axis, known, static_int, to_axes, to_axis, to_shape, to_value
+from nnc.numpy.operands import Axis, in_dtype, known, static_int, to_axes, to_axis, to_shape, to_value, to_values
 from nnc.numpy.reductions import cumsum, diff
 from nnc.numpy.special import i0
 from nnc.spelling import spelled
@@ -118,10 +118,11 @@ def gradient(f: ArrayLike, *varargs: Any, axis: Axis = None, edge_order: int = 1
         >>> gradient(np.asarray([1.0, 2.0, 4.0, 7.0]))
         Array([1. , 1.5, 2.5, 3. ], dtype=float64)
     """
+    f, *given = to_values("gradient", f=f, **{f"spacing {i}": h for i, h in enumerate(varargs)})
     (f,) = promote(f, where="gradient", to=dtypes.to_float)
-    f = to_value(f, "gradient", "f")
     axes = to_axes("gradient", axis, f.spec.ndim)
-    spacings = varargs * len(axes) if len(varargs) == 1 and np.ndim(varargs[0]) == 0 else varargs or (1.0,) * len(axes)
+    alike = len(given) == 1 and not given[0].spec.ndim
+    spacings: list[Any] = given * len(axes) if alike else list(given) or [1.0] * len(axes)
     if len(spacings) != len(axes):
         raise user_error(
             ArgumentError, "gradient", f"{len(spacings)} distances go with {len(axes)} axes.", operands={"f": f.spec},
@@ -188,10 +189,11 @@ def ediff1d(x: ArrayLike, /, to_end: ArrayLike | None = None, to_begin: ArrayLik
         Array([3, 5, 0], dtype=int64)
     """
     parts = [diff(ravel(x))]
+    dtype = parts[0].spec.dtype
     if to_begin is not None:
-        parts.insert(0, ravel(to_value(to_begin, "ediff1d", "to_begin").astype(parts[0].spec.dtype)))
+        parts.insert(0, ravel(in_dtype(to_begin, dtype, "ediff1d", "to_begin")))
     if to_end is not None:
-        parts.append(ravel(to_value(to_end, "ediff1d", "to_end").astype(parts[0].spec.dtype)))
+        parts.append(ravel(in_dtype(to_end, dtype, "ediff1d", "to_end")))
     return concatenate(parts)
 
 

@@ -11,14 +11,17 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import special as commands
 from nnc.commands.elementwise import FLOAT, INEXACT
+from nnc.commands.index import scatter
+from nnc.commands.modes import SCATTER_MODES
 from nnc.commands.promote import astype, broadcast, promote
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.commands.rules import check_dtype
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.commands.shape import reshape
+from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, check_choice, user_error
 from nnc.graph.specialise import specialised
 from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import log_beta_of_all
-from nnc.numpy.operands import Axis, keep, static_int, to_axes, to_value
+from nnc.numpy.operands import Axis, keep, known_or_none, static_int, to_axes, to_value, to_values
 from nnc.numpy.types import iinfo
 from nnc.numpy.wide import in_float64
 from nnc.spelling import spelled
@@ -293,20 +296,22 @@ def logsumexp(
         >>> logsumexp(np.asarray([0.0, 0.0]), b=np.asarray([1.0, -3.0]), return_sign=True)
         (Array(0.69314718, dtype=float64), Array(-1., dtype=float64))
     """
+    x, b = to_values("logsumexp", x=x, b=b)
     (x,) = promote(x, where="logsumexp", to=dtypes.to_float)
-    x = to_value(x, "logsumexp")
     check_dtype("logsumexp", x.spec, *INEXACT)
     if where is not None:
         x = el.where(where, x, -float("inf"))
     if b is not None:
-        x, b = broadcast(x, astype(to_value(b, "logsumexp", "b"), x.spec.dtype), where="logsumexp")
+        x, b = broadcast(x, astype(b, x.spec.dtype), where="logsumexp")
         x = el.where(el.equal(b, 0), -float("inf"), x)
     axes = to_axes("logsumexp", axis, x.spec.ndim)
     is_complex = dtypes.is_complex(x.spec.dtype)
     top = ew.real(x) if is_complex else x
     if all(x.spec.shape[i] for i in axes):
         top = keep(reduce_max(ew.stop_gradient(top), axes=axes), x.spec, axes, True)
-        top = el.where(ew.isfinite(top), top, 0)
+        top = el.where(
+            el.equal(ew.abs_(top), float("inf")), 0, top
+        )  # NaN stays: its derivatives are then NaN everywhere
     else:
         top = keep(reduce_sum(top, axes=axes), x.spec, axes, True)
     terms = ew.exp(x - astype(top, x.spec.dtype))
@@ -315,7 +320,9 @@ def logsumexp(
     nothing = ew.equal(total, constants.full_like(total, 0))  # log 0: its value is -inf, its derivative 0
     logarithm = ew.log(ew.select(nothing, constants.full_like(size, 1), size)) + astype(top, size.spec.dtype)
     results = [el.where(nothing, -float("inf"), logarithm), *([ew.sign(total)] if return_sign else [])]
-    results = results if keepdims else [reduce_sum(each, axes=axes) for each in results]
+    if not keepdims:
+        kept = tuple(n for i, n in enumerate(x.spec.shape) if i not in axes)
+        results = [reshape(each, shape=kept) for each in results]
     return tuple(results) if return_sign else results[0]
 
 
@@ -328,7 +335,8 @@ Args:
     data: (n, ...).
     segment_ids: (n,) integers, the segment of each row.
     num_segments: how many segments there are; may be left out where the ids are known.
-    mode: treatment of an id out of range: "error" raises, "drop" leaves its row out.
+    mode: treatment of an id out of range, which a negative one is: "error" raises, "drop" leaves its row out, "clip" takes the
+        nearest segment, "wrap" the remainder by their number.
 
 Returns:
     (num_segments, ...), dtype of data.
@@ -340,9 +348,9 @@ Raises:
 
 
 def _segment(
-    name: str, method: str, start: Callable[[dtypes.DType], Any], doc: str, example: str = ""
+    name: str, op: str, start: Callable[[dtypes.DType], Any], doc: str, example: str = ""
 ) -> Callable[..., Array]:
-    """`x.at[segment_ids].method(data)` on rows that hold the neutral element."""
+    """Combines rows by `op` into those of their ids, which hold the neutral element. An id does not count from the end."""
 
     def function(data: Any, segment_ids: Any, num_segments: int | None = None, *, mode: str = "error") -> Array:
         rows, ids = to_value(data, name, "data"), to_value(segment_ids, name, "segment_ids")
@@ -362,12 +370,26 @@ def _segment(
             )
         dtype = rows.spec.dtype
         empty = constants.full(shape=(n, *rows.spec.shape[1:]), dtype=dtype, value=start(dtype))
-        result: Array = getattr(empty.at[ids], method)(rows, mode=mode)
-        return result
+        check_choice(name, "mode", mode, SCATTER_MODES)
+        _check_ids(name, ids, n, mode)
+        return scatter(empty, rows, ids, axes=(0,), batch=0, mode=mode, op=op, unique=False)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc + _SEGMENT_ARGS + example
     return spelled(function)
+
+
+def _check_ids(where: str, ids: Array, n: int, mode: str) -> None:
+    """Raises OutOfBoundsError where ids that are known do not name a segment; a program checks the others."""
+    values = known_or_none(ids) if mode == "error" else None
+    if values is None:
+        return
+    outside = values[(values < 0) | (values >= n)]
+    if outside.size:
+        raise user_error(
+            OutOfBoundsError, where, f"segment id {outside[0]} is out of range for {n} segments.",
+            operands={"segment_ids": ids.spec}, fix='give ids from 0, or mode="drop" to leave such rows out.',
+        )  # fmt: skip
 
 
 def _lowest(dtype: dtypes.DType) -> Any:
@@ -391,7 +413,7 @@ Example:
 )
 segment_prod = _segment(
     "segment_prod",
-    "multiply",
+    "mul",
     lambda dtype: 1,
     "Returns the product of the rows of each segment, 1 of none.",
     """

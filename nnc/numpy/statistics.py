@@ -19,7 +19,7 @@ from nnc.numpy import reductions as red
 from nnc.numpy.contractions import matmul
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis, ravel, reshape
-from nnc.numpy.operands import Axis, to_axes, to_axis, to_value
+from nnc.numpy.operands import Axis, to_axes, to_axis, to_value, to_values
 from nnc.numpy.searching import argsort, searchsorted, take, take_along_axis
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
@@ -73,12 +73,11 @@ def average(
         >>> average(np.asarray([1.0, 4.0]), weights=[2, 1])
         Array(2., dtype=float64)
     """
-    x = to_value(x, "average")
-    if weights is None:
+    x, w = to_values("average", x=x, weights=weights)
+    if w is None:
         mean = red.mean(x, axis, keepdims=keepdims)
         count = constants.full_like(mean, x.spec.size // max(1, mean.spec.size))
         return (mean, count) if returned else mean
-    w = to_value(weights, "average", "weights")
     if w.spec.shape != x.spec.shape:
         axes = to_axes("average", axis, x.spec.ndim)
         if axis is None or tuple(x.spec.shape[i] for i in axes) != w.spec.shape:
@@ -122,6 +121,7 @@ def cov(
         Array([[ 1., -1.],
                [-1.,  1.]], dtype=float64)
     """
+    m, y, fweights, aweights = to_values("cov", m=m, y=y, fweights=fweights, aweights=aweights)
     x = _variables(m, rowvar)
     if y is not None:
         x = concatenate([x, _variables(y, rowvar)])
@@ -625,10 +625,9 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         >>> trapezoid(nnp.asarray([0.0, 1.0, 4.0]), dx=0.5)
         Array(1.5, dtype=float32)
     """
-    y = to_value(y, "trapezoid", "y")
+    y, places = to_values("trapezoid", y=y, x=x)
     y = moveaxis(y, to_axis("trapezoid", axis, y.spec.ndim), -1)
-    if x is not None:
-        places = to_value(x, "trapezoid")
+    if places is not None:
         dx = red.diff(places if places.spec.ndim == 1 else moveaxis(places, axis, -1))
     return red.sum((y[..., 1:] + y[..., :-1]) * dx / 2, -1)
 

@@ -21,7 +21,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError,
 from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as re
 from nnc.numpy.norms import squared_sizes
-from nnc.numpy.operands import Axis, static_int, to_axes, to_value
+from nnc.numpy.operands import Axis, static_int, to_axes, to_value, to_values
 from nnc.numpy.types import finfo
 from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
@@ -391,7 +391,7 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Axis = None) -> Array:
         >>> tensorsolve(np.eye(24).reshape(6, 4, 2, 3, 4), np.ones((6, 4))).shape
         (2, 3, 4)
     """
-    m, y = to_value(a, "tensorsolve", "a"), to_value(b, "tensorsolve", "b")
+    m, y = to_values("tensorsolve", a=a, b=b)
     if axes is not None:
         last = to_axes("tensorsolve", axes, m.spec.ndim)
         m = transpose(m, permutation=(*(i for i in range(m.spec.ndim) if i not in last), *last))

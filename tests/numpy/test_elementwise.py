@@ -258,3 +258,23 @@ def test_division_with_remainder_restores_the_dividend(a, b):
 def test_angles_are_given_in_degrees_if_asked_for(same):
     z = np.array([1j, -1 + 0j, 3 - 3j])
     same(nnp.angle(z, deg=True), np.angle(z, deg=True))
+
+
+COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+@pytest.mark.filterwarnings("ignore:.*was traced and called only once")
+def test_uint64_and_signed_integers_are_compared_exactly(name, dtype):
+    unsigned = np.array([0, 1, 127, 2**63 - 1, 2**63, 2**64 - 1], np.uint64)
+    signed = np.array([-1, 0, 1, np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)[:, None]
+    compare, wanted = getattr(nnp, name), getattr(np, name)
+    for x, y in ((unsigned, signed), (signed, unsigned)):
+        exact = wanted(x.astype(object), y.astype(object)).astype(bool)
+        np.testing.assert_array_equal(wanted(x, y), exact)
+        for run in (compare, nnc.compile(compare)):
+            np.testing.assert_array_equal(run(nnp.asarray(x), nnp.asarray(y)), exact)
+    assert bool((nnp.asarray(unsigned) > nnp.asarray(signed[0])).all())
+    with pytest.raises(DTypeError, match="no integer dtype holds both"):
+        nnp.asarray(unsigned) + nnp.asarray(signed)

@@ -150,3 +150,49 @@ def test_the_first_of_equal_elements_holds_the_record(name, sign):
     gradient = nnc.grad(lambda x: getattr(nnp, name)(x).sum())
     for run in (gradient, nnc.compile(gradient)):
         np.testing.assert_array_equal(run(x), [3, 0, 0, 4, 0, 0, 0])
+
+
+NEGATIVE_ZEROS = (
+    lambda x: nnp.sum(x), lambda x: nnp.mean(x), lambda x: nnp.sum(x, axis=0), lambda x: nnp.sum(x, axis=1, keepdims=True),
+    lambda x: nnp.mean(x, axis=0), lambda x: nnp.sum(-nnp.abs(x), axis=1), lambda x: nnp.sum(-nnp.abs(x)),
+    lambda x: nnp.sum(nnp.broadcast_to(x, (3, *x.shape)), axis=0), lambda x: x.sum(0).sum(0), lambda x: nnp.nansum(x),
+    lambda x: nnp.sum(x[None, None], axis=(0, 1)) if x.size else nnp.sum(x), lambda x: nnp.average(x, axis=0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("reduce", NEGATIVE_ZEROS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (5, 1), (3, 40), (0, 2)])
+@pytest.mark.filterwarnings("ignore:.*was traced and called only once")
+def test_sums_of_negative_zeros_are_zero(reduce, dtype, shape):
+    if 0 in shape and reduce not in NEGATIVE_ZEROS[:1] + NEGATIVE_ZEROS[2:4] + NEGATIVE_ZEROS[8:10]:
+        return
+    x = nnp.full(shape, -0.0, dtype) if dtype != "complex64" else nnp.full(shape, complex(-0.0, -0.0), dtype)
+    for run in (reduce, nnc.compile(reduce)):
+        total = np.asarray(run(x)).astype("complex64")
+        assert not np.signbit([total.real, total.imag]).any()
+        assert not total.any()
+        if 0 not in shape and dtype == "float32":
+            assert not np.signbit([np.sum(np.asarray(x)), np.mean(np.asarray(x))]).any()
+
+
+@pytest.mark.parametrize(
+    ("running", "x", "want"),
+    [
+        (nnp.cummax, [1.0, np.nan, 3.0], [1.0, 110.0, 0.0]),
+        (nnp.cummin, [3.0, np.nan, 1.0], [1.0, 110.0, 0.0]),
+        (nnp.cummax, [np.nan, 1.0, np.nan], [111.0, 0.0, 0.0]),
+        (nnp.cummin, [1.0, 1.0, np.nan], [11.0, 0.0, 100.0]),
+        (nnp.cummax, [np.inf, np.nan, np.inf], [1.0, 110.0, 0.0]),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.filterwarnings("ignore:.*was traced and called only once")
+def test_cotangents_of_running_extremes_go_to_the_nan_that_was_chosen(running, x, want, dtype):
+    weights = nnp.asarray([1.0, 10.0, 100.0], dtype)
+    slope = nnc.grad(lambda x: nnp.sum(running(x) * weights))
+    for run in (slope, nnc.compile(slope)):
+        np.testing.assert_array_equal(np.asarray(run(nnp.asarray(x, dtype))).astype(float), want)
+    _, tangent = nnc.jvp(running, (nnp.asarray(x, dtype),), (nnp.asarray([1.0, 10.0, 100.0], dtype),))
+    chosen = [int(np.argmax(np.isnan(x[: i + 1]))) if np.isnan(x[: i + 1]).any() else 0 for i in range(3)]
+    np.testing.assert_array_equal(np.asarray(tangent).astype(float), np.array([1.0, 10.0, 100.0])[chosen])

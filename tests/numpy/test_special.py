@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.special
@@ -79,6 +81,36 @@ def test_segments_out_of_range_raise_or_are_dropped():
     np.testing.assert_allclose(np.asarray(nnp.segment_sum(X, IDS, 2, mode="drop"))[0], X[1])
 
 
+SEGMENTS = (nnp.segment_sum, nnp.segment_prod, nnp.segment_max, nnp.segment_min)
+
+
+def _sum_of_squares(segment, n, mode, data, ids):
+    return (segment(data, ids, n, mode=mode)[:2] ** 2).sum()
+
+
+@pytest.mark.parametrize("segment", SEGMENTS)
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+def test_a_negative_segment_id_is_out_of_range_in_each_mode(segment, dtype):
+    data, ids = nnp.asarray([2.0, 3.0, 5.0, 7.0]), nnp.asarray([0, -1, 1, -9], dtype)
+    for n in (2, 300):
+        alike = {"drop": [0, n, 1, n], "clip": [0, 0, 1, 0], "wrap": [0, n - 1, 1, -9 % n]}
+        for mode, others in alike.items():
+            want = segment(data, np.array(others), n, mode=mode)
+            slope = nnc.grad(partial(_sum_of_squares, segment, n, mode))
+            for run in (segment, nnc.compile(segment, static_argnums=2, static_argnames="mode")):
+                np.testing.assert_array_equal(run(data, ids, n, mode=mode), want)
+            for run in (slope, nnc.compile(slope)):
+                np.testing.assert_array_equal(run(data, ids), slope(data, nnp.asarray(others)))
+        for run in (segment, nnc.compile(segment, static_argnums=2)):
+            with pytest.raises(OutOfBoundsError, match="out of range"):
+                run(data, ids, n)
+
+
+def test_a_known_negative_segment_id_is_named():
+    with pytest.raises(OutOfBoundsError, match="segment_max: segment id -1 is out of range for 2 segments"):
+        nnp.segment_max([1.0, 2.0], [1, -1])
+
+
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
@@ -117,3 +149,13 @@ def test_slopes_of_special_functions_are_right_also_where_they_could_fail():
     assert [float(g) for g in nnc.grad(nnp.xlogy, (0, 1))(0.0, 0.0)] == [0, 0]
     assert float(nnc.grad(nnp.xlogy)(0.0, 2.0)) == pytest.approx(np.log(2))
     assert float(nnc.grad(nnp.i1e)(0.0)) == 0.5
+
+
+@pytest.mark.parametrize("values", [[1.0, np.nan, -np.inf], [np.nan, -1e4, np.inf], [-np.inf, -np.inf]])
+@pytest.mark.filterwarnings("ignore:.*was traced and called only once")
+def test_derivatives_of_logsumexp_agree_eagerly_and_compiled(values):
+    x = nnp.asarray(values)
+    for slope in (nnc.grad(nnp.logsumexp), lambda x: nnc.jvp(nnp.logsumexp, (x,), (nnp.ones_like(x),))[1]):
+        np.testing.assert_array_equal(np.asarray(slope(x)), np.asarray(nnc.compile(slope)(x)))
+    if np.isnan(values).any():
+        assert np.isnan(np.asarray(nnc.grad(nnp.logsumexp)(x))).all()

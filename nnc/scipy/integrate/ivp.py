@@ -17,7 +17,7 @@ from nnc.graph import TensorSpec
 from nnc.numpy import elementwise as el
 from nnc.numpy.creation import asarray
 from nnc.numpy.manipulation import moveaxis
-from nnc.numpy.operands import known_or_none, to_value
+from nnc.numpy.operands import in_dtype, known_or_none, to_value
 from nnc.scipy.integrate.adjoint import solve_by_adjoint
 from nnc.scipy.integrate.bdf import BDF
 from nnc.scipy.integrate.explicit import RungeKutta
@@ -27,7 +27,6 @@ from nnc.scipy.integrate.stepping import prepare_events, step_by_step
 from nnc.scipy.integrate.steps import Method, Problem, State, start
 from nnc.scipy.integrate.tableaus import DOP853, RK23, RK45
 from nnc.scipy.integrate.timetable import reach
-from nnc.scipy.operands import in_dtype
 from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.trace.core.flat import call_function, check_callable

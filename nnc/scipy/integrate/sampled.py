@@ -11,10 +11,9 @@ from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.creation import zeros
 from nnc.numpy.manipulation import moveaxis
-from nnc.numpy.operands import to_axis
+from nnc.numpy.operands import in_dtype, to_axis
 from nnc.numpy.reductions import cumulative_sum, diff
 from nnc.numpy.reductions import sum as sum_
-from nnc.scipy.operands import in_dtype
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 

@@ -10,10 +10,9 @@ from nnc import tree
 from nnc.array import Array
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import moveaxis
-from nnc.numpy.operands import known
+from nnc.numpy.operands import in_dtype, known
 from nnc.numpy.searching import searchsorted, take
 from nnc.scipy.integrate.steps import Method
-from nnc.scipy.operands import in_dtype
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import ArrayLike
 

@@ -15,10 +15,9 @@ from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import broadcast_arrays, reshape
-from nnc.numpy.operands import known, known_or_none, to_value
+from nnc.numpy.operands import in_dtype, known, known_or_none, to_values
 from nnc.numpy.reductions import any as any_
 from nnc.numpy.searching import searchsorted, take
-from nnc.scipy.operands import in_dtype
 from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.typing import ArrayLike
@@ -59,11 +58,9 @@ class RegularGridInterpolator:
         fill_value: ArrayLike | None = np.nan,
     ) -> None:  # fmt: skip
         _check_method(method)
-        (values,) = promote(values, where=_NAME, to=dtypes.to_float)
-        self.values = to_value(values, _NAME, "values")
-        self.grid = tuple(
-            to_value(p, _NAME, "points") for p in (promote(p, where=_NAME, to=dtypes.to_float)[0] for p in points)
-        )
+        given = to_values(_NAME, values=values, **{f"points[{i}]": p for i, p in enumerate(points)})
+        self.values, *lines = (promote(x, where=_NAME, to=dtypes.to_float)[0] for x in given)
+        self.grid = tuple(lines)
         self.method, self.bounds_error, self.fill_value = method, bounds_error, fill_value
         if len(self.grid) > self.values.spec.ndim or not self.grid:
             raise user_error(
@@ -136,12 +133,13 @@ class RegularGridInterpolator:
     def _points(self, xi: Any) -> Array:
         """The points as one array, (..., n)."""
         n = len(self.grid)
+        held = {"values": self.values, "points": self.grid[0]}
         if isinstance(xi, tuple):
+            _, _, *xi = to_values(_NAME, **held, **{f"xi[{i}]": x for i, x in enumerate(xi)})
             parts = broadcast_arrays(*promote(*xi, where=_NAME, to=dtypes.to_float))
             points = stack(parts, axis=-1)
         else:
-            (points,) = promote(xi, where=_NAME, to=dtypes.to_float)
-            points = to_value(points, _NAME, "xi")
+            (points,) = promote(to_values(_NAME, **held, xi=xi)[-1], where=_NAME, to=dtypes.to_float)
             if points.spec.ndim < 2 and points.spec.size % n == 0:  # as in SciPy
                 points = reshape(points, (-1, n))
         if points.spec.shape[-1:] != (n,):

@@ -18,7 +18,7 @@ from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.creation import arange
 from nnc.numpy.manipulation import broadcast_to
-from nnc.numpy.operands import to_value
+from nnc.numpy.operands import to_value, to_values
 from nnc.numpy.reductions import argmax
 from nnc.numpy.searching import take, take_along_axis
 from nnc.numpy.systems import to_matrix
@@ -128,7 +128,8 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int =
     """
     check_choice("lu_solve", "trans", trans, (0, 1, 2))
     packed = to_matrix("lu_solve", lu_and_piv[0], name="lu")
-    rows, right = _rows_of(packed, to_value(lu_and_piv[1], "lu_solve", "piv")), to_value(b, "lu_solve", "b")
+    rows = _rows_of(packed, to_value(lu_and_piv[1], "lu_solve", "piv"))
+    _, right = to_values("lu_solve", lu=packed, b=b)
     n, vector = packed.spec.shape[-1], right.spec.ndim == 1
     if not right.spec.ndim or right.spec.shape[0 if vector else -2] != n:
         raise user_error(

@@ -12,7 +12,7 @@ from nnc.commands.promote import astype, promote
 from nnc.errors import ShapeError, UnsupportedError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import broadcast_arrays
-from nnc.numpy.operands import to_value
+from nnc.numpy.operands import to_values
 from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.typing import ArrayLike
@@ -71,12 +71,13 @@ def map_coordinates(
         Array([1.5 , 2.25], dtype=float64)
     """
     where = "map_coordinates"
-    x = to_value(input, where, "input")
+    listed = isinstance(coordinates, (list, tuple))
+    given = coordinates if listed else [coordinates]
+    x, *given = to_values(where, input=input, **{f"coordinates {i}": part for i, part in enumerate(given)})
     check_choice(where, "mode", mode, _INDICES)
     if order not in (0, 1):
         raise user_error(UnsupportedError, where, f"order is {order!r}; there are no splines.", fix="use 0 or 1.")
-    listed = isinstance(coordinates, (list, tuple))
-    parts = list(coordinates) if listed else to_value(coordinates, where, "coordinates")
+    parts = given if listed else given[0]
     if len(parts) != x.spec.ndim or not x.spec.size:
         raise user_error(
             ShapeError, where, f"there are {len(parts)} coordinates for {x.spec.ndim} axes of {x.spec.size} elements.",

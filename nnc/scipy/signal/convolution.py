@@ -16,7 +16,7 @@ from nnc.errors import ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import fft
 from nnc.numpy.manipulation import flip, reshape
-from nnc.numpy.operands import Axis, to_axes, to_value
+from nnc.numpy.operands import Axis, to_axes, to_value, to_values
 from nnc.numpy.padding import pad
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
@@ -130,7 +130,8 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
         >>> correlate(np.asarray([1, 2, 3]), np.asarray([0, 1]))
         Array([1, 2, 3, 0], dtype=int64)
     """
-    return _convolve("correlate", in1, el.conj(flip(to_value(in2, "correlate", "in2"))), mode, method)
+    in1, in2 = to_values("correlate", in1=in1, in2=in2)
+    return _convolve("correlate", in1, el.conj(flip(in2)), mode, method)
 
 
 # -- images ------------------------------------------------------------------------------------------------------------
@@ -202,8 +203,8 @@ def correlate2d(
         Array([[2],
                [4]], dtype=int64)
     """
-    turned = el.conj(flip(to_value(in2, "correlate2d", "in2")))
-    return _convolve2d("correlate2d", in1, turned, mode, boundary, fillvalue, turned=True)
+    in1, in2 = to_values("correlate2d", in1=in1, in2=in2)
+    return _convolve2d("correlate2d", in1, el.conj(flip(in2)), mode, boundary, fillvalue, turned=True)
 
 
 # -- Fourier transforms ------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from nnc.numpy import fft
 from nnc.numpy.creation import zeros
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import flip, moveaxis
-from nnc.numpy.operands import to_axis, to_size, to_value
+from nnc.numpy.operands import to_axis, to_size, to_value, to_values
 from nnc.numpy.reductions import mean
 from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.statistics import median
@@ -59,7 +59,8 @@ def _segments(
         ArgumentError, ShapeError: a size is out of range.
     """
     named = isinstance(window, (str, tuple, int, float))
-    values = None if named else to_value(window, where, "window")
+    held = np.zeros((), dtypes.real_dtype(dtype))
+    values = None if named else to_values(where, signal=held, window=window)[1]
     if values is not None and values.spec.ndim != 1:
         raise user_error(
             ShapeError, where, "the window must be a vector.", operands={"window": values.spec}, fix="flatten it."
@@ -85,7 +86,7 @@ def _segments(
     if values is None:
         values = as_value(make_window(where, window, size, True).astype(dtypes.real_dtype(dtype)))
     else:  # its sums are as exact as those of the signal
-        values = astype(values, result_dtype(values, np.zeros((), dtypes.real_dtype(dtype)), where=where))
+        values = astype(values, result_dtype(values, held, where=where))
     return _Segments(size, size - overlap, points, values)
 
 

@@ -77,13 +77,6 @@ class _Shifted:
         return rd.expand(reshape(zero_or, shape=_removed(self.x, self.axes)), self.x.spec, self.axes)
 
 
-class _ShiftedFinite(_Shifted):
-    """The form of `nnp.special.logsumexp`, which also takes NaN for infinite."""
-
-    def finite(self, top: Value) -> Value:
-        return ew.select(ew.isfinite(top), top, number(top, 0))
-
-
 def _removed(x: TensorSpec, axes: Axes) -> Axes:
     return tuple(n for i, n in enumerate(x.shape) if i not in axes)
 
@@ -115,27 +108,40 @@ def log_softmax(x: Value, *, axes: Axes) -> Any:
 
 @rewrite_rule(exact=False, samples=_samples())
 def logsumexp(x: Value, *, axes: Axes) -> Any:
-    parts = _ShiftedFinite(x, axes)
+    parts = _Shifted(x, axes)
     logarithm = ew.add(ew.log(parts.safe), parts.top)
     left = ew.select(parts.nothing, number(logarithm, -math.inf), logarithm)
     return left, reshape(normalize.logsumexp(x, axes=axes), shape=left.shape)
 
 
+def _is_of_one_element(x: TensorSpec, axes: Axes) -> bool:
+    return all(x.shape[axis] == 1 for axis in axes)
+
+
 @rewrite_rule(
-    exact=False,
     samples=[sample(spec((2, 1, 3), "float32"), axes=(1,))],
-    when=lambda x, axes: all(x.shape[axis] == 1 for axis in axes),
+    when=lambda x, axes: dtypes.is_inexact(x.dtype) and _is_of_one_element(x, axes),
 )
-def sum_of_one_element(x: Value, *, axes: Axes) -> Any:
+def sum_of_one_number(x: Value, *, axes: Axes) -> Any:
     """The sum of a single -0.0 is 0.0."""
+    out = rd.reduce_sum(x, axes=axes)
+    return out, ew.add(reshape(x, shape=out.shape), number(out, 0))
+
+
+@rewrite_rule(
+    samples=[sample(spec((2, 1, 3), "int32"), axes=(1,))],
+    when=lambda x, axes: not dtypes.is_inexact(x.dtype) and _is_of_one_element(x, axes),
+)
+def sum_of_one_integer(x: Value, *, axes: Axes) -> Any:
     out = rd.reduce_sum(x, axes=axes)
     return out, reshape(x, shape=out.shape)
 
 
 @rewrite_rule(exact=False, samples=[sample(MATRIX, axes=(1,)), sample(CUBE, axes=(0, 2))])
 def sum_of_negation(x: Value, *, axes: Axes) -> Any:
-    """The negation then has the sum's size. A sum of 0.0 becomes -0.0."""
-    return rd.reduce_sum(ew.neg(x), axes=axes), ew.neg(rd.reduce_sum(x, axes=axes))
+    """The subtraction then has the sum's size. A sum of 0.0 stays 0.0, which a negation would not leave."""
+    total = rd.reduce_sum(x, axes=axes)
+    return rd.reduce_sum(ew.neg(x), axes=axes), ew.sub(number(total, 0), total)
 
 
 @rewrite_rule(
@@ -147,11 +153,12 @@ def sum_of_negation(x: Value, *, axes: Axes) -> Any:
     when=lambda x, shape, axes, summed: x.dtype in (dtypes.float32, dtypes.float64) and not set(axes) & set(summed),
 )
 def sum_of_equal_elements(x: Value, *, shape: tuple[int, ...], axes: Axes, summed: Axes) -> Any:
-    """A product with their number."""
+    """A product with their number; 0 is added, since a sum of -0.0 is 0.0."""
     out = rd.reduce_sum(broadcast_to(x, shape=shape, axes=axes), axes=summed)
     kept = tuple(axis - sum(i < axis for i in summed) for axis in axes)
     spread = broadcast_to(x, shape=out.shape, axes=kept) if out.shape else x
-    return out, ew.mul(spread, number(out, math.prod(shape[axis] for axis in summed)))
+    times = number(out, math.prod(shape[axis] for axis in summed))
+    return out, ew.add(ew.mul(spread, times), number(out, 0))
 
 
 @rewrite_rule(
@@ -213,7 +220,7 @@ def _logsumexp_gradient(product: Command) -> Rule:
     """Rows without any probability get 0 twice: for the result that is replaced, and for the sum."""
 
     def rule(x: Value, ct: Value, *, axes: Axes) -> Any:
-        parts = _ShiftedFinite(x, axes)
+        parts = _Shifted(x, axes)
         of_result = ew.select(parts.nothing, number(ct, 0), ct)
         left = product(parts.back(ew.safe_mul(of_result, ew.reciprocal(parts.safe))), parts.exponentials)
         return left, product(_spread(ct, x), normalize.softmax(x, axes=axes))
@@ -263,7 +270,11 @@ OF_ROWS = tuple(
 )
 GRADIENTS = tuple(
     make(product)
-    for make in (_softmax_gradient, _log_sum_gradient, _logsumexp_gradient)
+    for make in (
+        _softmax_gradient,
+        _logsumexp_gradient,
+        _log_sum_gradient,
+    )  # the last one matches more than the one before
     for product in (ew.mul, ew.safe_mul)  # which stands for a product with exp(x) is the derivative rules' choice
 )
 RULES: tuple[Rule, ...] = (

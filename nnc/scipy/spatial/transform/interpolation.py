@@ -8,9 +8,8 @@ from nnc import tree
 from nnc.array import Array
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
-from nnc.numpy.operands import known_or_none
+from nnc.numpy.operands import in_dtype, known_or_none
 from nnc.numpy.searching import searchsorted, take
-from nnc.scipy.operands import in_dtype
 from nnc.scipy.spatial.transform.rotations import Rotation
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike

@@ -13,13 +13,13 @@ body1:
   %v7 = getelementptr i8, ptr %p1, i64 %v6
   %v8 = load <16 x float>, ptr %v7, align 4
   %v9 = load <16 x float>, ptr %p0, align 4
-  %v10 = fneg <16 x float> %v9
+  %v10 = fsub <16 x float> splat (float 0x0000000000000000), %v9
   %v11 = fmul <16 x float> %v10, splat (float 0x3F60000000000000)
   %v12 = fadd <16 x float> %v8, %v11
   %v13 = getelementptr i8, ptr %v7, i64 64
   %v14 = load <16 x float>, ptr %v13, align 4
   %v16 = load <16 x float>, ptr %v15, align 4
-  %v17 = fneg <16 x float> %v16
+  %v17 = fsub <16 x float> splat (float 0x0000000000000000), %v16
   %v18 = fmul <16 x float> %v17, splat (float 0x3F60000000000000)
   %v19 = fadd <16 x float> %v14, %v18
   %v20 = getelementptr i8, ptr %p2, i64 %v6
