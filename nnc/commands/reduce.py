@@ -68,8 +68,36 @@ def _ufunc_of(by: Reduction) -> np.ufunc:
     return function
 
 
+_SUMMANDS, _SHORT = 128, 1024  # terms of a piece of a long sum, and terms up to which a sum is short
+_TOTALS = MappingProxyType({np.dtype(np.float32): np.float64, np.dtype(np.complex64): np.complex128})
+
+
+def _sum(x: Any, axis: Shape, dtype: Any = None) -> Any:
+    """NumPy's sum, whose error does not grow with the length of the axes.
+
+    NumPy sums in pairs along axes whose elements are neighbours, and one after the other along others. So the longest of those is
+    cut into pieces, whose sums are added in the dtype with twice the digits.
+    """
+    total = _TOTALS.get(x.dtype) if isinstance(x, np.ndarray) else None
+    if total is None or _lies_dense(x, axis):
+        return np.sum(x, axis, dtype=dtype)
+    longest = max((a % x.ndim for a in axis if x.strides[a] != x.itemsize), key=lambda a: x.shape[a], default=None)
+    if longest is None or x.shape[longest] <= _SHORT:
+        return np.sum(x, axis, dtype=dtype)
+    before, n, behind = x.shape[:longest], x.shape[longest], x.shape[longest + 1 :]
+    whole = n - n % _SUMMANDS
+    head, rest = (x[(slice(None),) * longest + (part,)] for part in (slice(whole), slice(whole, None)))
+    sums = np.add.reduce(head.reshape(*before, whole // _SUMMANDS, _SUMMANDS, *behind), longest + 1)
+    return (np.add.reduce(sums, axis, dtype=total) + np.add.reduce(rest, axis, dtype=total)).astype(x.dtype)
+
+
+def _lies_dense(x: Any, axis: Shape) -> bool:
+    """Whether the elements that are reduced to one lie one after the other."""
+    return x.flags.c_contiguous and {a % x.ndim for a in axis} == set(range(x.ndim - len(axis), x.ndim))
+
+
 # NumPy's functions, which other libraries have, for methods of ufuncs, which they lack
-_OVER_AXES: Mapping[np.ufunc, Callable[..., Any]] = MappingProxyType({np.add: np.sum, np.multiply: np.prod})
+_OVER_AXES: Mapping[np.ufunc, Callable[..., Any]] = MappingProxyType({np.add: _sum, np.multiply: np.prod})
 _ALONG_AXIS: Mapping[np.ufunc, Callable[..., Any]] = MappingProxyType({np.add: np.cumsum, np.multiply: np.cumprod})
 
 
@@ -105,12 +133,18 @@ def _reduction(
         infer=infer,
         any_arrays=True if function in _OVER_AXES else None,
         reference=reference,
-        numpy_call=lambda x, *, axes: partial(function.reduce, axis=axes, dtype=x.dtype),
+        numpy_call=lambda x, *, axes: partial(_at_once(function, x, axes), axis=axes, dtype=x.dtype),
         reduction=by,
         derivative=derivative,
         batch=batch_with(name, _shift_axes),
         cost=lambda x, axes: x.size,
     )
+
+
+def _at_once(function: np.ufunc, x: TensorSpec, axes: Shape) -> Callable[..., Any]:
+    """The function of arrays that reduces these axes."""
+    is_long = function is np.add and x.dtype in _TOTALS and any(x.shape[axis] > _SHORT for axis in axes)
+    return _sum if is_long else function.reduce
 
 
 def _shift_axes(params: dict[str, Any]) -> dict[str, Any]:

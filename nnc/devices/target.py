@@ -109,6 +109,7 @@ class Loops:
         column_vectors: vectors of columns that are summed at once where rows are wide.
         far_bytes: bytes from one row to the next from which on rows are far apart.
         summands: terms of one sum before it is put aside.
+        short_sums: terms up to which a sum is never put aside.
         summed_columns: rows at once that may be summed so.
         saved_instructions: instructions of a value of a row from which on it is kept for the next phase.
         stack_bytes: bytes on the stack for values of a row.
@@ -126,6 +127,7 @@ class Loops:
     column_vectors: int
     far_bytes: int
     summands: int
+    short_sums: int
     summed_columns: int
     saved_instructions: int
     stack_bytes: int
@@ -141,6 +143,7 @@ class Products:
 
     Attributes:
         panel_terms: terms that a packed panel has at most.
+        summands: terms of one sum of a tile before it is put aside, where there are many.
         sum_bytes: bytes on the stack for the sums of a part, where panels follow one another and an epilogue waits for the last.
         part_volume: multiplications that a thread must have.
         parts: parts of a product, at most.
@@ -171,6 +174,7 @@ class Products:
     """
 
     panel_terms: int
+    summands: int
     sum_bytes: int
     part_volume: int
     parts: int

@@ -74,6 +74,7 @@ def _run(inputs: Sequence[NDArray], outputs: Sequence[NDArray], params: Mapping[
         and params["contract"] == _ROWS_BY_COLUMNS
         and not any(params.get("batch", ()))  # a batch axis that is no row comes behind the sum
         and x.size * y.shape[1] <= _PRODUCTS.small_volume
+        and x.shape[1] <= 4 * _PRODUCTS.panel_terms  # longer sums lose digits there
         and x.dtype in (dtypes.float32, dtypes.float64)
     ):
         np.matmul(x, y, out=outputs[0])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 
 from nnc import dtypes
 from nnc.backends.cpu.printer import Bound, Printer, times
@@ -11,8 +12,11 @@ from nnc.backends.products import Product
 from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.kernels.builder import Code, Slot, Value
+from nnc.lower.kernels.cascade import cut_of, pieces, total_dtype
 
 _PRODUCTS = cpu_target().products
+
+Sums = Sequence[Sequence[Slot]]
 
 # Rows of a tile by its columns, less one.
 _DOT_ROWS = {64: (8, 8, 6, 6, 4, 4, 3, 3), 32: (6, 4, 3, 2, 2, 1, 1, 1)}
@@ -32,7 +36,7 @@ def along_terms(product: Product) -> bool:
 def print_dots(printer: Printer, product: Product, wide: DType) -> None:
     """For each row and the few columns, vectors of partial sums along the terms."""
     left, right = product.operands
-    rows, columns, (*outer, inner) = product.rows, product.columns, product.depth
+    rows, columns, inner = product.rows, product.columns, product.depth[-1]
     lanes = vector_bytes() // wide.itemsize
     while lanes > 2 and lanes // 2 >= inner.size:
         lanes //= 2
@@ -49,18 +53,7 @@ def print_dots(printer: Printer, product: Product, wide: DType) -> None:
             if rows.size % tile:  # the last tile lies over its neighbour
                 first = code.intrinsic("smin", code.integer(first), code.integer(rows.size - tile))
             a, c = code.offset(a, times(code, first, rows.x)), code.offset(c, times(code, first, rows.out))
-            sums = [[code.slot(code.constant(0, wide, lanes)) for _ in range(columns.size)] for _ in range(tile)]
-            with ExitStack() as stack:
-                for axis in outer:
-                    p = stack.enter_context(code.loop(0, axis.size))
-                    a, b = code.offset(a, times(code, p, axis.x)), code.offset(b, times(code, p, axis.y))
-                whole = inner.size // lanes * lanes
-                if whole:
-                    with code.loop(0, whole, lanes) as p:
-                        _add_terms(code, product, wide, (a, b), p, lanes, None, sums)
-                if inner.size % lanes:
-                    (mask,) = masks_of(code, lanes, inner.size % lanes)
-                    _add_terms(code, product, wide, (a, b), code.integer(whole), lanes, mask, sums)
+            sums = _print_sums(code, product, wide, (a, b), lanes, tile)
             for i, row in enumerate(sums):
                 for j, slot in enumerate(row):
                     target = code.offset(c, i * rows.out + j * columns.out)
@@ -69,9 +62,54 @@ def print_dots(printer: Printer, product: Product, wide: DType) -> None:
     printer.parts(total, grain, body)
 
 
+def _print_sums(code: Code, product: Product, wide: DType, pointers: tuple[str, str], lanes: int, rows: int) -> Sums:
+    """The vectors of sums of some rows; long ones go piece by piece."""
+    (a, b), (*outer, inner) = pointers, product.depth
+    whole = inner.size // lanes * lanes
+    counts = [*(axis.size for axis in outer), -(-inner.size // lanes)]
+    cut = cut_of(counts) if dtypes.is_float(wide) else None
+    sums = totals = _zeros(code, wide if cut is None else total_dtype(wide), lanes, rows, product.columns.size)
+    with ExitStack() as stack:
+        for position, axis in enumerate(outer):
+            bounds: tuple[Bound, Bound] = 0, axis.size
+            if cut is not None and cut.loop == position:
+                bounds = stack.enter_context(pieces(code, *bounds, cut.piece))
+                sums = stack.enter_context(_piece(code, wide, totals))
+            p = stack.enter_context(code.loop(*bounds))
+            a, b = code.offset(a, times(code, p, axis.x)), code.offset(b, times(code, p, axis.y))
+        is_cut = cut is not None and cut.loop == len(outer)
+        if whole:
+            with ExitStack() as within:
+                bounds, here = (0, whole), sums
+                if cut is not None and is_cut:
+                    bounds = within.enter_context(pieces(code, *bounds, cut.piece * lanes))
+                    here = within.enter_context(_piece(code, wide, totals))
+                p = within.enter_context(code.loop(bounds[0], bounds[1], lanes))
+                _add_terms(code, product, wide, (a, b), p, lanes, None, here)
+        if inner.size % lanes:
+            (mask,) = masks_of(code, lanes, inner.size % lanes)
+            with _piece(code, wide, totals) if is_cut else nullcontext(sums) as here:
+                _add_terms(code, product, wide, (a, b), code.integer(whole), lanes, mask, here)
+    return totals
+
+
+def _zeros(code: Code, dtype: DType, lanes: int, rows: int, columns: int) -> Sums:
+    return [[code.slot(code.constant(0, dtype, lanes)) for _ in range(columns)] for _ in range(rows)]
+
+
+@contextmanager
+def _piece(code: Code, wide: DType, totals: Sums) -> Iterator[Sums]:
+    """Sums of a piece, which are added to the totals behind the block."""
+    sums = _zeros(code, wide, totals[0][0].lanes, len(totals), len(totals[0]))
+    yield sums
+    for row, into in zip(sums, totals, strict=True):
+        for slot, total in zip(row, into, strict=True):
+            code.write(total, code.add(code.read(total), code.convert(code.read(slot), total.dtype)))
+
+
 def _add_terms(
     code: Code, product: Product, wide: DType, pointers: tuple[str, str], p: Value, lanes: int, mask: Value | None,
-    sums: list[list[Slot]],
+    sums: Sums,
 ) -> None:  # fmt: skip
     unit = product.dtype.itemsize
     a, b = (code.offset(pointer, times(code, p, unit)) for pointer in pointers)

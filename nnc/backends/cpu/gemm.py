@@ -32,6 +32,7 @@ from nnc.backends.products import Axis, Product
 from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.cascade import Cut, cut_of
 
 _PRODUCTS = cpu_target().products
 
@@ -153,6 +154,14 @@ def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape 
 def _as_it_lies(axes: Sequence[Axis]) -> list[Terms]:
     """The terms of operands that are not packed."""
     return [Terms(axis.size, axis.x, axis.y) for axis in axes]
+
+
+def _cut(sizes: Sequence[Bound]) -> Cut | None:
+    """The cut of the terms of a tile that are not packed. Where they would fill a few panels, they go in pieces as long as a
+    panel's: to put the sums of a tile aside takes as long as 8 terms.
+    """
+    few = 8 * _PRODUCTS.panel_terms
+    return cut_of(sizes, _PRODUCTS.summands, few) or cut_of(sizes, _PRODUCTS.panel_terms, _PRODUCTS.panel_terms)
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
@@ -395,17 +404,19 @@ class _Part:
     ) -> None:
         code, product = self.code, self.product
         tile = replace(self.shape.tile, rows=high, packed=self.shape.tile.packed and not packs)
+        cut = _cut([terms.size for terms in depth]) if dtypes.is_float(tile.wide) else None
         if self.shape.shared:
             if self.is_full and tile.dtype == tile.wide:  # a panel is read like any matrix
                 tile = replace(tile, packed=False)
             turned, masked = product.rows.x == tile.dtype.itemsize, not self.is_full
-            function = shared_sums(tile, target.dtype, len(depth), masked=masked, more=more, packs=packs, turned=turned)
+            kind = tile, target.dtype, len(depth)
+            function = shared_sums(*kind, masked=masked, more=more, packs=packs, turned=turned, cut=cut)
             sizes = [rows, self.width, product.rows.x, target.row, *(number for terms in depth for number in terms)]
             self.printer.call(code, function, x, y, target.pointer, self.buffer if packs else "null", *sizes)
         else:
             factors = Factors(x, y, product.rows.x, product.columns.y)
             panel = self.buffer if packs else None
-            print_sums(code, tile, factors, target, depth, self.masks, more=more, panel=panel)
+            print_sums(code, tile, factors, target, depth, self.masks, more=more, panel=panel, cut=cut)
 
     def _pack(self, y: str, depth: Sequence[Axis]) -> None:
         """Writes the panel of these terms."""

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from nnc import dtypes
 from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.vectors import add_product, advance, cases, masks_of, split, vector_bytes
 from nnc.backends.products import Product
 from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.cascade import pieces, total_dtype
 
+_LOOPS = cpu_target().loops
 _PRODUCTS = cpu_target().products
 
 
@@ -34,7 +37,7 @@ def is_row_by_rows(product: Product) -> bool:
 def print_row(printer: Printer, product: Product, wide: DType) -> None:
     """Parts of some terms by some columns; where there is more than one part for a column, their sums are added in the end."""
     size, k, (depth,) = product.columns.size, product.k, product.depth
-    width = min(_PRODUCTS.row_panel_bytes // wide.itemsize, size)
+    width, lanes = min(_PRODUCTS.row_panel_bytes // wide.itemsize, size), vector_bytes() // wide.itemsize
     panels = -(-size // width)
     shares = _PRODUCTS.row_parts // (panels * product.count)
     chunks = max(1, min(shares, product.volume // (_PRODUCTS.streamed_part_volume * panels)))
@@ -43,13 +46,17 @@ def print_row(printer: Printer, product: Product, wide: DType) -> None:
     total = product.count * panels * chunks
     grain = max(1, _PRODUCTS.streamed_part_volume // max(1, product.volume * product.count // total))
     pointers = [*product.operands, "%out0"]
+    long = dtypes.is_float(wide) and terms > _PRODUCTS.panel_terms
+    whole = total_dtype(wide) if long else wide
     target = product.dtype
     if chunks > 1:
-        target = wide
-        pointers[2] = printer.share("sums", printer.main.room(chunks * size * wide.itemsize))
+        target = whole
+        pointers[2] = printer.share("sums", printer.main.room(chunks * size * whole.itemsize))
 
     def body(code: Code, begin: Bound, end: Bound) -> None:
-        sums = code.room(-(-width * wide.itemsize // vector_bytes()) * vector_bytes())
+        places = -(-width // lanes) * lanes
+        sums = code.room(places * wide.itemsize)
+        totals = code.room(places * whole.itemsize) if long else sums
         with code.loop(begin, end) as part:
             rest, panel = split(code, part, panels)
             rest, chunk = split(code, rest, chunks)
@@ -57,7 +64,7 @@ def print_row(printer: Printer, product: Product, wide: DType) -> None:
             first, column = times(code, chunk, terms), times(code, panel, width)
             x, y = code.offset(x, times(code, first, depth.x)), code.offset(y, times(code, first, depth.y))
             y = code.offset(y, times(code, column, product.dtype.itemsize))
-            out = code.offset(out, times(code, chunk, size * wide.itemsize if chunks > 1 else 0))
+            out = code.offset(out, times(code, chunk, size * whole.itemsize if chunks > 1 else 0))
             out = code.offset(out, times(code, column, target.itemsize))
             count = code.intrinsic("smin", code.integer(terms), code.sub(code.integer(k), code.integer(first)))
             is_last = code.compare("eq", code.integer(panel), code.integer(panels - 1))
@@ -65,12 +72,20 @@ def print_row(printer: Printer, product: Product, wide: DType) -> None:
                 with ExitStack() as stack:
                     if only_last is not None:
                         stack.enter_context(code.when(is_last if only_last else code.not_(is_last)))
-                    _print_sums(code, product, (x, y, sums), wide, count, columns)
-                    _print_total(code, sums, wide, 1, out, target, columns)
+                    if not long:
+                        _print_sums(code, product, (x, y, sums), wide, count, columns)
+                        _print_total(code, sums, wide, 1, out, target, columns)
+                        continue
+                    _print_zeros(code, totals, whole, lanes, columns)
+                    with pieces(code, 0, count, _LOOPS.summands) as (begin, stop):
+                        a, b = code.offset(x, times(code, begin, depth.x)), code.offset(y, times(code, begin, depth.y))
+                        _print_sums(code, product, (a, b, sums), wide, code.sub(stop, begin), columns)
+                        _put_aside(code, sums, wide, totals, whole, columns)
+                    _print_total(code, totals, whole, 1, out, target, columns)
 
     printer.parts(total, grain, body)
     if chunks > 1:
-        _print_total(printer.main, "%sums", wide, chunks, "%out0", product.dtype, size)
+        _print_total(printer.main, "%sums", whole, chunks, "%out0", product.dtype, size)
 
 
 def _print_sums(
@@ -79,9 +94,6 @@ def _print_sums(
     """sums = x · y, over so many terms."""
     x, y, sums = pointers
     lanes, unit, (depth,) = vector_bytes() // wide.itemsize, product.dtype.itemsize, product.depth
-
-    def zero(j: Bound, mask: Value | None) -> None:
-        code.store(code.offset(sums, times(code, j, wide.itemsize)), code.constant(0, wide, lanes))
 
     def add(t: Bound, rows: int) -> None:
         a, b = code.offset(x, times(code, t, depth.x)), code.offset(y, times(code, t, depth.y))
@@ -101,12 +113,33 @@ def _print_sums(
         _for_vectors(code, lanes, columns, vector)
 
     code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    _for_vectors(code, lanes, columns, zero)
+    _print_zeros(code, sums, wide, lanes, columns)
     even = code.and_(code.integer(terms), code.integer(-_PRODUCTS.added_rows))
     with code.loop(0, even, _PRODUCTS.added_rows) as t:
         add(t, _PRODUCTS.added_rows)
     with code.loop(even, terms) as t:
         add(t, 1)
+
+
+def _print_zeros(code: Code, sums: str, dtype: DType, lanes: int, columns: int) -> None:
+    """Clears sums of so many columns, in whole vectors."""
+
+    def zero(j: Bound, mask: Value | None) -> None:
+        code.store(code.offset(sums, times(code, j, dtype.itemsize)), code.constant(0, dtype, lanes))
+
+    _for_vectors(code, lanes, columns, zero)
+
+
+def _put_aside(code: Code, sums: str, wide: DType, totals: str, dtype: DType, columns: int) -> None:
+    """Adds sums to totals of a dtype."""
+    lanes = vector_bytes() // wide.itemsize
+
+    def add(j: Bound, mask: Value | None) -> None:
+        at = code.offset(totals, times(code, j, dtype.itemsize))
+        sum_ = code.load(code.offset(sums, times(code, j, wide.itemsize)), wide, lanes)
+        code.store(at, code.add(code.load(at, dtype, lanes), code.convert(sum_, dtype)))
+
+    _for_vectors(code, lanes, columns, add)
 
 
 def _print_total(code: Code, sums: str, wide: DType, count: int, out: str, dtype: DType, columns: int) -> None:

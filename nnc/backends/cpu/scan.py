@@ -3,7 +3,7 @@
 Along an axis that lies dense, a vector's prefixes are made in log2(lanes) steps (Hillis and Steele, 1986), and only one
 operation for each vector waits for the one before; along another axis, vectors are taken across rows. Partial sums of floats may
 overflow where the sums in their order do not: such vectors are summed value by value. Partial products may lose all digits, too,
-so products of floats are always made in their order.
+so products of floats are always made in their order. Long sums are made of pieces, whose total is a float64.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ from typing import Any
 from nnc import dtypes
 from nnc.backends.cpu.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
 from nnc.commands.rules import Reduction, cumulative
+from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.graph import Command, TensorSpec
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Slot, Value
+from nnc.lower.kernels.cascade import pieces, total_dtype
 from nnc.lower.kernels.native import Native
 from nnc.lower.kernels.reductions import combined, has_reduction
 from nnc.lower.plan.stages import Step
+
+_LOOPS = cpu_target().loops
 
 
 def _prefixes(code: Code, by: Reduction, x: Value) -> Value:
@@ -41,10 +45,11 @@ def _prefixes(code: Code, by: Reduction, x: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """Dtypes in memory and in registers."""
+    """Dtypes in memory, in registers, and of the value that one vector hands on to the next."""
 
     memory: DType
     wide: DType
+    carried: DType
 
     @property
     def lanes(self) -> int:
@@ -66,9 +71,10 @@ class _Kinds:
 def _cumulative(step: Step) -> Native | None:
     (x,), (out,) = step.inputs, step.outputs
     by, memory = cumulative[step.command], _memory(x.spec.dtype)
-    kinds = _Kinds(memory, dtypes.accumulator(memory))
     axis = step.params["axis"] % x.spec.ndim
-    n, size = x.spec.shape[axis], memory.itemsize
+    n, size, wide = x.spec.shape[axis], memory.itemsize, dtypes.accumulator(memory)
+    is_long_sum = n > _LOOPS.short_sums and not by.idempotent and not by.ordered
+    kinds = _Kinds(memory, wide, total_dtype(wide) if is_long_sum else wide)
     steps = x.strides[axis], out.strides[axis]
     axes = Axes(x.spec.shape, (x.strides, out.strides)).without(axis).merged()
     printer = Printer(step)
@@ -106,22 +112,75 @@ def _along(code: Code, by: Reduction, kinds: _Kinds, n: int, source: str, target
     if not full or (floats and by.ordered):
         _single(code, by, kinds, n, source, target, steps, 0)
         return
+    if kinds.carried != kinds.wide:
+        _pieces_along(code, by, kinds, n, source, target, steps)
+        return
     first = kinds.load(code, source, code.integer(0), steps[0], 0)
     carry = code.slot(first if by.idempotent else code.constant(by.identity(kinds.wide), kinds.wide))
     with code.loop(0, full, lanes) as i:
         prefixes = _prefixes(code, by, kinds.load(code, source, i, steps[0], lanes))
         joined = combined(code, by.combine, code.splat(code.read(carry), lanes), prefixes)
-        overflown = None
-        if floats and not by.idempotent:
-            zeros = code.sub(joined, joined)  # NaN where a sum is not finite
-            overflown = code.reduce("or", code.compare("uno", zeros, zeros))
+        overflown = _is_any_infinite(code, joined) if floats and not by.idempotent else None
+        if overflown is not None:
             with code.when(overflown):
                 _finish(code, by, kinds, (i, code.add(i, code.integer(lanes))), source, target, steps, carry)
         with code.when(code.not_(overflown)) if overflown is not None else nullcontext():
-            text = code.let(f"extractelement {joined.typed}, i64 {lanes - 1}")
-            code.write(carry, Value(text, kinds.wide))
+            code.write(carry, _last(code, joined))
             code.store(code.offset(target, code.mul(i, code.integer(size))), code.convert(joined, kinds.memory))
     _finish(code, by, kinds, (full, n), source, target, steps, carry)
+
+
+def _is_any_infinite(code: Code, x: Value, other: Value | None = None) -> Value:
+    """Whether a lane of one or two vectors is no finite number."""
+    zeros = code.sub(x, x)  # NaN where a lane is not finite
+    others = zeros if other is None else code.sub(other, other)
+    return code.reduce("or", code.compare("uno", zeros, others))
+
+
+def _last(code: Code, x: Value) -> Value:
+    return Value(code.let(f"extractelement {x.typed}, i64 {x.lanes - 1}"), x.dtype)
+
+
+def _pieces_along(
+    code: Code, by: Reduction, kinds: _Kinds, n: int, source: str, target: str, steps: tuple[int, int]
+) -> None:
+    """One long row of sums, piece by piece: two vectors at a time hand on the sum of a piece, to which the total of all before is
+    added.
+    """
+    size, lanes, wide = kinds.memory.itemsize, kinds.lanes, kinds.wide
+    full = n // (2 * lanes) * 2 * lanes
+    none = code.constant(by.identity(wide), wide)
+    total, carry = code.slot(code.constant(by.identity(kinds.carried), kinds.carried)), code.slot(none)
+    before = code.slot(code.splat(none, lanes))
+
+    def put_aside() -> None:
+        whole = code.convert(code.read(carry), kinds.carried)
+        code.write(total, combined(code, by.combine, code.read(total), whole))
+        code.write(carry, none)
+
+    def go_on() -> None:
+        code.write(before, code.splat(code.convert(code.read(total), wide), lanes))
+
+    with pieces(code, 0, full, _LOOPS.summands * lanes) as (begin, end):
+        with code.loop(begin, end, 2 * lanes) as i:
+            places = [i, code.add(i, code.integer(lanes))]
+            low, high = (_prefixes(code, by, kinds.load(code, source, at, steps[0], lanes)) for at in places)
+            high = combined(code, by.combine, code.splat(_last(code, low), lanes), high)
+            carried = code.splat(code.read(carry), lanes)
+            sums = [combined(code, by.combine, carried, x) for x in (low, high)]
+            joined = [combined(code, by.combine, code.read(before), x) for x in sums]
+            overflown = _is_any_infinite(code, *joined)
+            with code.when(overflown):
+                put_aside()
+                _finish(code, by, kinds, (i, code.add(i, code.integer(2 * lanes))), source, target, steps, total)
+                go_on()
+            with code.when(code.not_(overflown)):
+                code.write(carry, _last(code, sums[1]))
+                for at, x in zip(places, joined, strict=True):
+                    code.store(code.offset(target, code.mul(at, code.integer(size))), code.convert(x, kinds.memory))
+        put_aside()
+        go_on()
+    _finish(code, by, kinds, (full, n), source, target, steps, total)
 
 
 def _single(
@@ -130,7 +189,7 @@ def _single(
     """One row, or several side by side, value by value."""
     first = code.convert(code.load(source, kinds.memory, lanes), kinds.wide)
     code.store(target, code.convert(first, kinds.memory))
-    _finish(code, by, kinds, (1, n), source, target, steps, code.slot(first))
+    _finish(code, by, kinds, (1, n), source, target, steps, code.slot(code.convert(first, kinds.carried)))
 
 
 def _finish(
@@ -145,7 +204,7 @@ def _finish(
 ) -> None:
     with code.loop(*bounds) as i:
         x = code.load(code.offset(source, code.mul(i, code.integer(steps[0]))), kinds.memory, carry.lanes)
-        joined = combined(code, by.combine, code.read(carry), code.convert(x, kinds.wide))
+        joined = combined(code, by.combine, code.read(carry), code.convert(x, kinds.carried))
         code.write(carry, joined)
         code.store(code.offset(target, code.mul(i, code.integer(steps[1]))), code.convert(joined, kinds.memory))
 

@@ -20,6 +20,7 @@ from nnc.backends.cpu.vectors import add_product, masks_of, masks_up_to, read_ro
 from nnc.devices.targets import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.kernels.builder import Carried, Code, Value
+from nnc.lower.kernels.cascade import Cut, pieces, total_dtype
 from nnc.lower.kernels.native import Native
 
 _MEMORY = cpu_target().memory
@@ -87,29 +88,30 @@ class Factors(NamedTuple):
 
 def print_sums(
     code: Code, tile: Tile, factors: Factors, target: Target, depth: Sequence[Terms], masks: Sequence[Value | None], *,
-    more: bool, panel: str | None = None,
+    more: bool, panel: str | None = None, cut: Cut | None = None,
 ) -> None:  # fmt: skip
     """Prints the sums of one tile.
 
     Args:
-        more: the target has the sums of earlier terms.
+        more: the target has the sums of earlier terms. They are added in the end: terms that meet a large sum lose digits.
+        cut: the loop over terms that goes piece by piece.
         panel: where the terms of the right operand are packed as they are read.
     """
     x, y, row, column = factors
     lanes, zero = tile.lanes, code.constant(0, tile.wide, tile.lanes)
-    sums = Carried([])  # row by row
-    for i in range(tile.rows):
-        earlier = [zero] * len(masks)
-        if more:
-            at = code.offset(target.pointer, times(code, target.row, i))
-            earlier = [
-                read_row(code, at, v * lanes, target.column, target.dtype, lanes, mask) for v, mask in enumerate(masks)
-            ]
-        sums.values += earlier
+    sums = Carried([zero] * (tile.rows * len(masks)))  # row by row
+    totals = _Totals.begin(code, tile, len(sums.values)) if cut is not None else None
     packed = Carried([_address(code, panel)] if panel is not None else [])
     with ExitStack() as stack:
-        for each in depth:
-            x, y = stack.enter_context(_over(code, each, x, y, (sums, packed)))
+        for position, each in enumerate(depth):
+            if cut is not None and totals is not None and position == cut.loop:
+                begin, end = stack.enter_context(pieces(code, 0, each.size, cut.piece, (packed,)))
+                sums.values = [zero] * len(sums.values)
+                stack.callback(totals.add, code, sums)
+                x, y = (code.offset(at, times(code, begin, step)) for at, step in ((x, each.x), (y, each.y)))
+                each = each._replace(size=code.sub(end, begin))
+            within = cut is None or position >= cut.loop
+            x, y = stack.enter_context(_over(code, each, x, y, (sums, packed) if within else (packed,)))
         terms = [
             code.load(code.offset(y, v * lanes * tile.wide.itemsize), tile.wide, lanes)
             if tile.packed
@@ -131,8 +133,44 @@ def print_sums(
     for i in range(tile.rows):
         at = code.offset(target.pointer, times(code, target.row, i))
         for v, mask in enumerate(masks):
-            value = code.convert(sums.values[i * len(masks) + v], target.dtype)
+            value = sums.values[i * len(masks) + v] if totals is None else totals.read(code, i * len(masks) + v)
+            value = code.convert(value, target.dtype)
+            if more:
+                earlier = read_row(code, at, v * lanes, target.column, target.dtype, lanes, mask)
+                value = code.add(earlier, value)
             write_row(code, at, v * lanes, target.column, value, mask, target.dtype.itemsize)
+
+
+class _Totals(NamedTuple):
+    """Totals of pieces of long sums. They stand in memory whose address is hidden from LLVM: it would put variables into
+    registers, which hold the sums of a piece, and spill some of both.
+    """
+
+    pointer: str
+    dtype: DType
+    lanes: int
+
+    @classmethod
+    def begin(cls, code: Code, tile: Tile, count: int) -> _Totals:
+        """Zeros, in so many vectors."""
+        dtype = total_dtype(tile.wide)
+        room = _pointer(code, _address(code, code.room(count * tile.lanes * dtype.itemsize)))
+        totals = cls(room, dtype, tile.lanes)
+        for i in range(count):
+            code.store(totals._at(code, i), code.constant(0, dtype, tile.lanes))
+        return totals
+
+    def _at(self, code: Code, i: int) -> str:
+        return code.offset(self.pointer, i * self.lanes * self.dtype.itemsize)
+
+    def read(self, code: Code, i: int) -> Value:
+        """One of the totals."""
+        return code.load(self._at(code, i), self.dtype, self.lanes)
+
+    def add(self, code: Code, sums: Carried) -> None:
+        """Adds sums of a piece."""
+        for i, sum_ in enumerate(sums.values):
+            code.store(self._at(code, i), code.add(self.read(code, i), code.convert(sum_, self.dtype)))
 
 
 def _fetch(code: Code, place: str, distance: Bound, nbytes: int) -> None:
@@ -239,15 +277,16 @@ def _arguments(names: Sequence[str]) -> list[Value]:
 
 @lru_cache(maxsize=TEXTS)
 def shared_sums(
-    tile: Tile, dtype: DType, axes: int, *, masked: bool, more: bool, packs: bool = False, turned: bool = False
-) -> Native:
+    tile: Tile, dtype: DType, axes: int, *, masked: bool, more: bool, packs: bool = False, turned: bool = False,
+    cut: Cut | None = None,
+) -> Native:  # fmt: skip
     """The sums of tiles below each other, written as numbers of `dtype` that are neighbours in a row.
 
     `kernel(x, y, target, panel, rows, width, row of x, row of the target, *axes)`, with the number of terms and the steps in both
     operands for each of the `axes` of terms, the last of which lies row by row in a packed panel. There are a tile's rows at least;
     where they are no multiple, the last tile lies over its neighbour, and writes the same once more. Without `masked`, `width` is
-    is the tile's width. `more` as for `print_sums`. `packs`: the right operand is packed to `panel`. `turned`: rows of x are
-    neighbours.
+    is the tile's width. `more` and `cut` as for `print_sums`. `packs`: the right operand is packed to `panel`. `turned`: rows of x
+    are neighbours.
     """
     numbers = ["rows", "width", "row.x", "row.out", *(f"{name}{i}" for i in range(axes) for name in ("n", "x", "y"))]
     pointers = ("x", "y", "out", "panel")
@@ -264,7 +303,8 @@ def shared_sums(
         first = code.intrinsic("smin", i, code.sub(rows, code.integer(tile.rows)))
         moved = factors._replace(x=code.offset("%x", times(code, first, row_x)))
         place = replace(target, pointer=code.offset("%out", code.mul(first, row_out)))
-        print_sums(code, tile, moved, place, depth, masks, more=more, panel="%panel" if packs else None)
+        panel = "%panel" if packs else None
+        print_sums(code, tile, moved, place, depth, masks, more=more, panel=panel, cut=cut)
     return alone(code)
 
 

@@ -13,6 +13,7 @@ from nnc.commands.rules import Reduction, reduction
 from nnc.dtypes import DType, accumulator
 from nnc.graph import Attribute, Command, Node
 from nnc.lower.kernels.builder import Code, Value, has_code, scalar_type
+from nnc.lower.kernels.cascade import total_dtype
 from nnc.lower.kernels.scalars import has_scalar, scalar
 
 Combine = Callable[[Code, Value, Value], Value]
@@ -43,10 +44,22 @@ def has_reduction(by: Reduction, dtype: DType) -> bool:
     return has_code(dtype) and (by.combine in shortcut or has_scalar(by.combine, (wide, wide), wide, {}))
 
 
-def identity(code: Code, node: Node, lanes: int) -> Value:
-    """Returns the reduction's neutral element, in the dtype in which it is accumulated."""
-    dtype = accumulator(node.inputs[0].dtype)
+def identity(code: Code, node: Node, lanes: int, dtype: DType | None = None) -> Value:
+    """Returns the reduction's neutral element, in the dtype in which it is accumulated, if no other one is given."""
+    dtype = dtype or accumulator(node.inputs[0].dtype)
     return code.constant(reduction[node.command].identity(dtype), dtype, lanes)
+
+
+def loses_digits(node: Node) -> bool:
+    """Whether terms of a long reduction lose digits, as those of a sum of floats do."""
+    by = reduction[node.command]
+    return dtypes.is_float(accumulator(node.inputs[0].dtype)) and not by.idempotent and not by.ordered
+
+
+def dtype_of_total(node: Node) -> DType:
+    """The dtype in which results of pieces are joined."""
+    wide = accumulator(node.inputs[0].dtype)
+    return total_dtype(wide) if loses_digits(node) and has_reduction(reduction[node.command], dtypes.float64) else wide
 
 
 def combine(code: Code, node: Node, x: Value, y: Value) -> Value:

@@ -7,16 +7,17 @@ registers or, where rows are wide, many in memory near the processor.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from nnc import dtypes
 from nnc.devices.targets import cpu_target
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Slot, Value, known_integer
+from nnc.lower.kernels.cascade import Bound, Cut, cut_of, pieces
 from nnc.lower.kernels.kernel_ir import Nest
 from nnc.lower.kernels.masks import first_lanes
-from nnc.lower.kernels.reductions import across, combine, identity, rounded
+from nnc.lower.kernels.reductions import across, combine, dtype_of_total, identity, loses_digits, rounded
 from nnc.lower.kernels.values import Block, Values
 
 _LOOPS = cpu_target().loops
@@ -76,13 +77,13 @@ class Rows(Values):
         for r, node in enumerate(self.reductions):
             for block in columns:
                 width = 0 if self.nest.in_row else self.lanes
-                total = code.slot(identity(code, node, width))
+                total = code.slot(identity(code, node, width, dtype_of_total(node)))
                 with code.loop(0, _LOOPS.row_parts) as part:
                     found = code.load(self.sum_at(part, r, block), total.dtype, width)
                     code.write(total, combine(code, node, code.read(total), found))
                 block.values[node.outputs[0]] = rounded(code, node, code.read(total))
 
-    def _row_range(self, loop: int) -> tuple[Value | int, Value | int]:
+    def _row_range(self, loop: int) -> tuple[Bound, Bound]:
         """The iterations of a loop of the row that are traversed here."""
         n = self.nest.sizes[loop]
         if self.part is None or loop != self.nest.row[0]:
@@ -137,21 +138,23 @@ class Rows(Values):
         nest, code, vector = self.nest, self.code, self.nest.vector
         assert vector is not None
         kinds = [identity(code, node, self.lanes) for node in self.reductions]
-        totals = [code.room(self.step * kind.dtype.itemsize) for kind in kinds]
-        pieces = [code.room(self.step * kind.dtype.itemsize) for kind in kinds]
+        wide = [identity(code, node, self.lanes, dtype_of_total(node)) for node in self.reductions]
+        totals = [code.room(self.step * kind.dtype.itemsize) for kind in wide]
+        rooms = [code.room(self.step * kind.dtype.itemsize) for kind in kinds]
 
         def columns(iterations: dict[int, Value], body: Callable[[Block, list[str], list[str]], None]) -> None:
-            """Runs `body` for each vector of columns, with the places of its sums."""
+            """Runs `body` for each vector of columns, with the places of its totals and of its sums."""
             with code.loop(0, self.copies) as c:
                 start = code.add(outer.iterations[vector], code.mul(c, code.integer(self.lanes)))
-                at = [code.mul(c, code.integer(self.lanes * kind.dtype.itemsize)) for kind in kinds]
                 block = Block({}, {**outer.iterations, **iterations, vector: start}, self._mask(start))
-                places = (
-                    [code.offset(room, x) for room, x in zip(rooms, at, strict=True)] for rooms in (totals, pieces)
-                )
-                body(block, *places)
 
-        def begin(places: list[str]) -> None:
+                def places(memory: Sequence[str], kinds: Sequence[Value]) -> list[str]:
+                    at = [code.mul(c, code.integer(self.lanes * kind.dtype.itemsize)) for kind in kinds]
+                    return [code.offset(room, x) for room, x in zip(memory, at, strict=True)]
+
+                body(block, places(totals, wide), places(rooms, kinds))
+
+        def begin(kinds: Sequence[Value], places: list[str]) -> None:
             for kind, place in zip(kinds, places, strict=True):
                 code.store(place, kind)
 
@@ -162,21 +165,22 @@ class Rows(Values):
             self._compute([block], [(s, i) for i, s in enumerate(nest.graph.outputs) if nest.is_full(s)])
 
         def put_aside(block: Block, total: list[str], piece: list[str]) -> None:
-            for node, kind, into, place in zip(self.reductions, kinds, total, piece, strict=True):
-                sums = (code.load(x, kind.dtype, self.lanes) for x in (into, place))
-                code.store(into, combine(code, node, *sums))
+            for node, kind, whole, into, place in zip(self.reductions, kinds, wide, total, piece, strict=True):
+                sum_ = code.load(place, kind.dtype, self.lanes)
+                known = code.load(into, whole.dtype, self.lanes)
+                code.store(into, combine(code, node, known, code.convert(sum_, whole.dtype)))
 
         def finish(block: Block, total: list[str], piece: list[str]) -> None:
-            for node, kind, place in zip(self.reductions, kinds, total, strict=True):
+            for node, kind, place in zip(self.reductions, wide, total, strict=True):
                 block.values[node.outputs[0]] = rounded(code, node, code.load(place, kind.dtype, self.lanes))
             rows = [(s, i) for i, s in enumerate(nest.graph.outputs) if not nest.is_full(s)]
             self._compute([block], rows)
 
-        columns({}, lambda block, total, piece: begin(total))
+        columns({}, lambda block, total, piece: begin(wide, total))
         n, others = nest.sizes[nest.row[0]], math.prod(nest.sizes[loop] for loop in nest.row[1:])
         step = max(1, _LOOPS.summands // others)
         with code.loop(0, n, step) as first:
-            columns({}, lambda block, total, piece: begin(piece))
+            columns({}, lambda block, total, piece: begin(kinds, piece))
             with ExitStack() as stack:
                 end = code.intrinsic("smin", code.add(first, code.integer(step)), code.integer(n))
                 iterations = {nest.row[0]: stack.enter_context(code.loop(first, end))}
@@ -301,22 +305,9 @@ class Rows(Values):
             for i, symbol in enumerate(nest.graph.outputs)
             if nest.is_full(symbol) and self.phases.rank[symbol] == phase
         ]
-        sums = self._sums(reduced)
-        loops = [(loop, *self._row_range(loop)) for loop in nest.row if loop != nest.vector]
-        piece = 0 if nest.in_row else self._piece(loops)
-        with ExitStack() as stack:
-            inner, totals = sums, sums
-            if piece:
-                loop, first, end = loops[0]
-                begin = stack.enter_context(code.loop(first, end, piece))
-                stop = code.intrinsic("smin", code.add(begin, code.integer(piece)), code.integer(end))
-                loops[0] = loop, begin, stop
-                inner = self._sums(reduced)
-            self._go_through(columns, loops, reduced, inner, full, phase)
-            if piece:
-                for node, slots, into in zip(reduced, inner, totals, strict=True):
-                    for slot, sum_ in zip(slots, into, strict=True):
-                        code.write(sum_, combine(code, node, code.read(sum_), code.read(slot)))
+        cut = self._cut(reduced)
+        sums = self._sums(reduced, wide=cut is not None)
+        self._go_through(columns, reduced, sums, full, phase, cut)
         for node, slots in zip(reduced, sums, strict=True):
             values = [code.read(slot) for slot in slots]
             if nest.in_row:
@@ -326,46 +317,72 @@ class Rows(Values):
                 values = [across(code, node, total)]
             for block, value in zip(columns, values, strict=True):
                 if self.part is not None:
-                    code.store(self.sum_at(self.part, self.reductions.index(node), block), value)
+                    whole = code.convert(value, dtype_of_total(node))
+                    code.store(self.sum_at(self.part, self.reductions.index(node), block), whole)
                 else:
                     block.values[node.outputs[0]] = rounded(code, node, value)
 
-    def _sums(self, reduced: Sequence[Node]) -> list[list[Slot]]:
-        """Variables for each reduction and each vector that is worked on at once."""
-        code = self.code
-        return [[code.slot(identity(code, node, self.lanes)) for _ in range(self.copies)] for node in reduced]
+    def _sums(self, reduced: Sequence[Node], *, wide: bool = False) -> list[list[Slot]]:
+        """Variables for each reduction and each vector that is worked on at once; `wide`: for totals of pieces."""
+        code, found = self.code, []
+        for node in reduced:
+            dtype = dtype_of_total(node) if wide else None
+            found.append([code.slot(identity(code, node, self.lanes, dtype)) for _ in range(self.copies)])
+        return found
 
-    def _piece(self, loops: Sequence[tuple[int, Value | int, Value | int]]) -> int:
-        """Iterations of the outermost loop of a row after which sums of columns are put aside, so that they do not lose digits by
-        growing long before they end; 0 where rows are short.
-        """
-        iterations = [self.nest.sizes[loop] for loop, _, _ in loops]
-        return (
-            max(1, _LOOPS.summands // math.prod(iterations[1:])) if math.prod(iterations) > 2 * _LOOPS.summands else 0
-        )
+    def _cut(self, reduced: Sequence[Node]) -> Cut | None:
+        """The loop of the row that goes piece by piece, where sums are so long that they would lose digits."""
+        if not any(map(loses_digits, reduced)):
+            return None
+        nest = self.nest
+        counts = [-(-nest.sizes[loop] // (self.step if loop == nest.vector else 1)) for loop in nest.row]
+        if self.part is not None:
+            counts[0] = -(-counts[0] // _LOOPS.row_parts)
+        return cut_of(counts)
+
+    @contextmanager
+    def _pieces(
+        self, first: Bound, end: Bound, length: int, reduced: Sequence[Node], totals: Sequence[Sequence[Slot]]
+    ) -> Iterator[tuple[Value, Value, Sequence[Sequence[Slot]]]]:
+        """Pieces of a range, each with sums of its own, which are added to the totals behind it."""
+        code = self.code
+        with pieces(code, first, end, length) as (begin, stop):
+            sums = self._sums(reduced)
+            yield begin, stop, sums
+            for node, slots, into in zip(reduced, sums, totals, strict=True):
+                for slot, total in zip(slots, into, strict=True):
+                    piece = code.convert(code.read(slot), total.dtype)
+                    code.write(total, combine(code, node, code.read(total), piece))
 
     def _go_through(
-        self, columns: Sequence[Block], loops: Sequence[tuple[int, Value | int, Value | int]], reduced: Sequence[Node],
-        sums: Sequence[Sequence[Slot]], full: Sequence[tuple[Symbol, int]], phase: int,
+        self, columns: Sequence[Block], reduced: Sequence[Node], totals: Sequence[Sequence[Slot]],
+        full: Sequence[tuple[Symbol, int]], phase: int, cut: Cut | None,
     ) -> None:  # fmt: skip
-        """The loops of a row, each in a range of its own, and the vector loop where that is one of them."""
+        """The loops of a row, each in a range of its own, one of them piece by piece where sums are long."""
+        nest, sums = self.nest, totals
+        iterations: dict[int, Value] = {}
         with ExitStack() as stack:
-            iterations = {loop: stack.enter_context(self.code.loop(first, end)) for loop, first, end in loops}
-            if self.nest.in_row:
-                self._along_row(columns[0], iterations, reduced, sums, full, phase)
-            else:
-                blocks = [Block({}, {**b.iterations, **iterations}, b.mask, b) for b in columns]
-                self._body(blocks, reduced, sums, full, phase)
+            for position, loop in enumerate(nest.row):
+                first, end = self._row_range(loop)
+                piece = cut.piece if cut is not None and cut.loop == position else 0
+                if loop == nest.vector:
+                    self._along_row(columns[0], iterations, (first, end), reduced, sums, full, phase, piece)
+                    return
+                if piece:
+                    first, end, sums = stack.enter_context(self._pieces(first, end, piece, reduced, totals))
+                iterations[loop] = stack.enter_context(self.code.loop(first, end))
+            blocks = [Block({}, {**b.iterations, **iterations}, b.mask, b) for b in columns]
+            self._body(blocks, reduced, sums, full, phase)
 
     def _along_row(
-        self, row: Block, iterations: dict[int, Value], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
-        full: Sequence[tuple[Symbol, int]], phase: int,
+        self, row: Block, iterations: dict[int, Value], bounds: tuple[Bound, Bound], reduced: Sequence[Node],
+        sums: Sequence[Sequence[Slot]], full: Sequence[tuple[Symbol, int]], phase: int, piece: int,
     ) -> None:  # fmt: skip
-        """Prints the vector loop of a row: whole steps, then the elements left over."""
+        """Prints the vector loop of a row: whole steps, so many a `piece` where that is not 0, then the elements left over."""
         nest, code, vector = self.nest, self.code, self.nest.vector
         assert vector is not None
         n = nest.sizes[vector]
-        first, end = self._row_range(vector)
+        first, end = bounds
         whole = n - n % self.step
 
         def at(start: Value, mask: Value | None) -> Block:
@@ -373,9 +390,13 @@ class Rows(Values):
 
         if whole:
             until = whole if isinstance(end, int) else code.intrinsic("smin", end, code.integer(whole))
-            with code.loop(first, until, self.step) as start:
+            with ExitStack() as stack:
+                here: tuple[Bound, Bound, Sequence[Sequence[Slot]]] = first, until, sums
+                if piece:
+                    here = stack.enter_context(self._pieces(first, until, piece * self.step, reduced, sums))
+                start = stack.enter_context(code.loop(here[0], here[1], self.step))
                 starts = [code.add(start, code.integer(c * self.lanes)) for c in range(self.copies)]
-                self._body([at(s, None) for s in starts], reduced, sums, full, phase)
+                self._body([at(s, None) for s in starts], reduced, here[2], full, phase)
         if whole < n:
             rest = whole if isinstance(first, int) else code.intrinsic("smax", first, code.integer(whole))
             with code.loop(rest, end, self.lanes) as start:
@@ -392,7 +413,7 @@ class Rows(Values):
                 value = code.convert(self.value(node.inputs[0], block), slot.dtype)
                 value = code.splat(value, self.lanes) if self.lanes else value
                 if block.mask is not None and self.nest.in_row:
-                    value = code.select(block.mask, value, identity(code, node, self.lanes))
+                    value = code.select(block.mask, value, identity(code, node, self.lanes, slot.dtype))
                 code.write(slot, combine(code, node, code.read(slot), value))
         self._compute(blocks, full)
         for symbol, room in self.saved.items():
