@@ -29,6 +29,7 @@ from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, bind
 from nnc.source import SourceLine
 from nnc.trace.core.staging import stage
+from nnc.trace.core.tracer import Tracer
 
 
 def transpose_graph(graph: Graph, linear: int, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
@@ -247,5 +248,6 @@ def check_linear(where: str, graph: Graph, values: Sequence[Any], fix: str) -> N
 
 
 def _is_zero(value: Any) -> bool:
-    data = value.data if type(value) is Array else value
-    return isinstance(data, np.ndarray) and not data.any()
+    if isinstance(value, Tracer):
+        return False
+    return not np.asarray(value.concrete("a constant") if isinstance(value, Array) else value).any()
