@@ -214,6 +214,7 @@ TORCH: Rows = {
     "enable_grad": ("nnc.grad(f)", "functions are differentiated where this is asked for"),
     "set_grad_enabled": "nnc.stop_gradient(x)",
     "inference_mode": ("nnc.nn.inference_mode(model)", "values have gradients only within `nnc.grad`"),
+    "amp": ("nnc.nn.cast(model, 'bfloat16')", "`GradScaler` is `nnc.optim.DynamicLossScale`"),
     "autocast": "nnc.nn.cast(model, 'bfloat16')",
     "cuda": "nnc.devices()",
     "device": "nnc.devices()",

@@ -5,6 +5,11 @@ from __future__ import annotations
 from nnc.migration.rows import Rows
 
 _RANKS = {1: "'NCH'", 2: "'NCHW'", 3: "'NCDHW'"}
+_PADS = {
+    "Zero": "", "Constant": ", constant_values=value", "Reflection": ", mode='reflect'", "Replication": ", mode='edge'",
+    "Circular": ", mode='wrap'",
+}  # fmt: skip
+_SIZED = ("nnc.nn.Linear", "sizes are given when a layer is made")
 _LOSSES = {
     "nll": "nll(log_probabilities, labels, axis=1, reduction='mean')",
     "mse": "mse(x, y)",
@@ -87,6 +92,28 @@ NN: Rows = {
     **{f"ConvTranspose{n}d": f"nnc.nn.ConvTranspose(3, 8, 3, key=key, layout={at})" for n, at in _RANKS.items()},
     **{f"{name}Pool{n}d": f"nnc.nn.{name}Pool(2, layout={at})" for name in ("Max", "Avg") for n, at in _RANKS.items()},
     **{f"AdaptiveAvgPool{n}d": f"nnc.nn.AdaptiveAvgPool({n}, layout={at})" for n, at in _RANKS.items()},
+    **{
+        f"AdaptiveMaxPool{n}d": f"nnc.nn.adaptive_max_pool(x, {(1,) * n if n > 1 else 1}, layout={at})"
+        for n, at in _RANKS.items()
+    },
+    **{f"LPPool{n}d": f"nnc.nn.lp_pool(x, 2, layout={at})" for n, at in _RANKS.items()},
+    **{
+        f"{name}Pad{n}d": f"nnc.numpy.pad(x, {((0, 0),) * 2 + ((1, 1),) * n}{how})"
+        for n in _RANKS
+        for name, how in _PADS.items()
+    },
+    **{f"Lazy{name}{n}d": _SIZED for name in ("Conv", "ConvTranspose", "BatchNorm", "InstanceNorm") for n in _RANKS},
+    **{
+        name: FUNCTIONAL[own]
+        for name, own in {
+            "Hardshrink": "hardshrink",
+            "Softshrink": "softshrink",
+            "Tanhshrink": "tanhshrink",
+            "Threshold": "threshold",
+            "Softmin": "softmin",
+            "EmbeddingBag": "embedding_bag",
+        }.items()
+    },
     **{f"InstanceNorm{n}d": "nnc.nn.InstanceNorm(8)" for n in _RANKS},
     **{f"BatchNorm{n}d": ("nnc.nn.BatchNorm(8)", "its momentum is 1 minus PyTorch's") for n in _RANKS},
     **{f"Dropout{n}d": f"nnc.nn.Dropout(0.5, shared_axes={tuple(range(2, 2 + n))})" for n in _RANKS},
@@ -114,11 +141,6 @@ NN: Rows = {
     "Upsample": "nnc.nn.upsample(x, 2)",
     "UpsamplingNearest2d": "nnc.nn.upsample(x, 2)",
     "UpsamplingBilinear2d": "nnc.nn.upsample(x, 2, method='linear', align_corners=True)",
-    "ZeroPad2d": "nnc.numpy.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))",
-    "ConstantPad2d": "nnc.numpy.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=value)",
-    "ReflectionPad2d": "nnc.numpy.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode='reflect')",
-    "ReplicationPad2d": "nnc.numpy.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode='edge')",
-    "CircularPad2d": "nnc.numpy.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode='wrap')",
     "SyncBatchNorm": ("nnc.nn.BatchNorm(8, axis_name='data')", "within `nnc.distributed.data_parallel`"),
     "Softmax2d": "nnc.nn.softmax(x, axis=1)",
     "Unflatten": "nnc.numpy.reshape(x, shape)",
@@ -133,7 +155,7 @@ NN: Rows = {
         ("nnc.distributed.data_parallel(step, batch_argnums=(1, 2))", "each process takes its part of the batch"),
     ),
     "RNNBase": "nnc.nn.RNN",
-    "LazyLinear": ("nnc.nn.Linear", "sizes are given when a layer is made"),
+    "LazyLinear": _SIZED,
     "weight_norm": "nnc.nn.WeightNorm(layer)",
     "spectral_norm": "nnc.nn.SpectralNorm(layer, key=key)",
 }

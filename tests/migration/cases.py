@@ -301,7 +301,8 @@ _EDGES = {
 }
 NN: dict[str, Case] = {
     **{name: Case(f"torch.nn.{name}()(x)", {"x": 3 * X}) for name in _OF_ONE_NN.split()},
-    **{name: Case(f"torch.nn.{name}(dim=-1)(x)") for name in ("Softmax", "LogSoftmax")},
+    **{name: Case(f"torch.nn.{name}(dim=-1)(x)") for name in ("Softmax", "LogSoftmax", "Softmin")},
+    **{name: Case(f"torch.nn.{name}()(x)") for name in ("Hardshrink", "Softshrink", "Tanhshrink")},
     "GLU": Case("torch.nn.GLU()(x)", {"x": wave(3, 4)}),
     **{name: Case(f"torch.nn.{name}({given})(x)", IMAGES) for name, given in _EDGES.items()},
     "CosineSimilarity": Case("torch.nn.CosineSimilarity()(x, y)"),
