@@ -14,7 +14,7 @@ from __future__ import annotations
 import dis
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 
 _LOGGING = frozenset(
@@ -101,12 +101,15 @@ def reads_of(code: CodeType) -> Reads:
     if names & _DYNAMIC:
         attributes |= {text for text in code.co_consts if isinstance(text, str) and text.isidentifier()}
     everything = bool((names | attributes) & _ALL) or ("getattr" in names and _computes_names(letters, values))
+    local = frozenset(code.co_cellvars)  # variables of this function, which functions within it read, too
+    names, logs = names - local, logs - local
     result = Reads(frozenset(names), everything=everything, modules=frozenset(modules)) | Reads(
         logs=frozenset(logs), attributes=frozenset(attributes), attribute_logs=frozenset(attribute_logs)
     )
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            result |= reads_of(constant)
+            inner, bound = reads_of(constant), local.intersection(constant.co_freevars)
+            result |= replace(inner, names=inner.names - bound, logs=inner.logs - bound)
     return result
 
 
