@@ -49,6 +49,29 @@ JAX: Rows = {
     "Device": "nnc.devices()",
     "live_arrays": "nnc.debug.profile(f)",
     "float0": "np.zeros(shape)",
+    "ad_checkpoint": "nnc.checkpoint(f)",
+    "core": ("nnc.graph", "`nnc.make_graph(f)` is the graph of a function"),
+    "extend": ("nnc.graph", "`nnc.make_graph(f)` is the graph of a function"),
+    "interpreters": ("nnc.graph", "`nnc.make_graph(f)` is the graph of a function"),
+    "custom_batching": ("nnc.custom_vjp(f)", "commands have batching rules; functions of users are made of commands"),
+    "stages": ("nnc.compile(f).lower(x)", "and `nnc.compile(f).lower(x).compile()`"),
+    "ffi": ("nnc.pure_callback(f, shapes, x)", "a C function is called by ctypes within f"),
+    "clear_caches": "nnc.compile(f).cache_clear()",
+    "effects_barrier": "nnc.block_until_ready(x)",
+    "copy_to_host_async": "np.asarray(x)",
+    "ensure_compile_time_eval": "np.asarray(values)",
+    "check_tracer_leaks": ("nnc.compile(f)", "a tracer that is used after its trace is an error without a setting"),
+    "checking_leaks": ("nnc.compile(f)", "a tracer that is used after its trace is an error without a setting"),
+    "numpy_rank_promotion": ("nnc.numpy.expand_dims(x, axis)", "shapes broadcast as in NumPy, without a setting"),
+    **{
+        f"transfer_guard_{way}": "nnc.debug.transfers('error')"
+        for way in ("device_to_device", "device_to_host", "host_to_device")
+    },
+    **dict.fromkeys(
+        ("TraceAnnotation", "StepTraceAnnotation", "start_trace", "annotate_function"), "nnc.debug.profile(f)"
+    ),
+    "device_memory_profile": ("nnc.debug.profile(f)", "`nnc.debug.tape_memory` shows values that gradients need"),
+    "default_prng_impl": ("nnc.random.key(seed)", "keys are those of threefry2x32"),
     "experimental.ode.odeint": (
         "nnc.scipy.integrate.solve_ivp(f, (0, 1), y)",
         "`method=` names RK45, Dopri8 and others",
@@ -189,6 +212,14 @@ JAX_LAX: Rows = {
     "bessel_i1e": "nnc.scipy.special.i1e(x)",
     "igamma": "nnc.scipy.special.gammainc(a, x)",
     "igammac": "nnc.scipy.special.gammaincc(a, x)",
+    **dict.fromkeys(
+        ("Precision", "PrecisionLike", "DotAlgorithmPreset"),
+        ("nnc.compile(f, precision='float32')", "or the faster 'tf32', on graphics processors"),
+    ),
+    "platform_dependent": ("nnc.compile(f, device='cpu')", "a function is compiled for one device"),
+    "pswapaxes": "nnc.all_to_all(x, axis_name, 0, 0)",
+    "mulhi": "((x.astype('int64') * y) >> 32).astype('int32')",
+    "broadcast_like": "nnc.numpy.broadcast_to(x, y.shape)",
     "reduce_precision": "x.astype('bfloat16').astype(x.dtype)",
     "rng_uniform": "nnc.random.uniform(key, shape)",
     "rng_bit_generator": "nnc.random.bits(key, shape)",
@@ -228,6 +259,18 @@ JAX_TREE_UTIL: Rows = {
         "nnc.tree.register_dataclass(cls)",
         "dataclasses are pytrees without being registered",
     ),
+    "register_pytree_with_keys_class": (
+        "nnc.tree.register_dataclass(cls)",
+        "dataclasses are pytrees without being registered",
+    ),
+    "static": "nnc.nn.field(static=True)",
+    "tree_reduce_associative": "nnc.tree.reduce(f, tree)",
+    **dict.fromkeys(
+        ("DictKey", "GetAttrKey", "SequenceKey", "FlattenedIndexKey", "KeyPath", "KeyEntry"),
+        ("nnc.tree.leaves_with_path(tree)", "paths are strings"),
+    ),
+    "PyTreeDef": "nnc.tree.structure(tree)",
+    "is_tree_node": "not nnc.tree.all_leaves([tree])",
     "register_static": "nnc.nn.field(static=True)",
     "keystr": ("nnc.tree.leaves_with_path(tree)", "paths are strings"),
     "Partial": "functools.partial",

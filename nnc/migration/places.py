@@ -11,7 +11,7 @@ _SPLIT: Row = (
 _MESH: Row = ("nnc.distributed.make_mesh((4,), ('data',))", "is passed to `nnc.distributed.shard_map` as mesh=")
 _START: Row = (
     "nnc.distributed.size()",
-    "processes are started by `mpiexec -n 4 python train.py`, without a call in the program",
+    "`python -m nnc.distributed run -n 4 train.py` starts the processes, without a call in the program",
 )
 _END: Row = ("nnc.distributed.size()", "processes end with the program, without a call")
 _LOCAL: Row = (

@@ -226,6 +226,20 @@ TORCH: Rows = {
     "set_anomaly_enabled": "nnc.debug.check_finite()",
     "save": "nnc.io.save(path, tree)",
     "load": "nnc.io.load(path)",
+    "Size": "x.shape",
+    **{
+        f"{name}Tensor": f"nnc.numpy.asarray(values, '{dtype}')"
+        for name, dtype in {
+            "Float": "float32",
+            "Double": "float64",
+            "Half": "float16",
+            "Long": "int64",
+            "Int": "int32",
+        }.items()
+    },
+    "BoolTensor": "nnc.numpy.asarray(values, 'bool')",
+    "set_default_dtype": ("x.astype('float64')", "float32 is the default of new floats; each function takes dtype="),
+    "set_printoptions": ("np.set_printoptions(precision=4)", "arrays are printed by NumPy's settings"),
     "utils": (
         "nnc.data.batches(arrays, batch, key)",
         "`utils.data.DataLoader`; `utils.checkpoint` is `nnc.checkpoint`",
@@ -332,6 +346,7 @@ TENSOR: Rows = {  # methods and attributes of tensors that arrays do not have
 TORCH_LINALG: Rows = {
     "lu": "nnc.scipy.linalg.lu(x)",
     "lu_factor": ("nnc.scipy.linalg.lu_factor(x)", "pivots count from 0"),
+    "lu_factor_ex": ("nnc.scipy.linalg.lu_factor(x)", "pivots count from 0"),
     "lu_solve": "nnc.scipy.linalg.lu_solve((lu, pivots), b)",
     "matrix_exp": "nnc.numpy.linalg.expm(x)",
     "cholesky_ex": "nnc.numpy.linalg.cholesky(x)",

@@ -313,6 +313,11 @@ NN: dict[str, Case] = {
     "Upsample": Case("torch.nn.Upsample(scale_factor=2)(x)", IMAGES),
     "UpsamplingNearest2d": Case("torch.nn.UpsamplingNearest2d(scale_factor=2)(x)", IMAGES),
     "UpsamplingBilinear2d": Case("torch.nn.UpsamplingBilinear2d(scale_factor=2)(x)", IMAGES),
+    "ChannelShuffle": Case("torch.nn.ChannelShuffle(groups)(x)", {"x": wave(2, 6, 2, 2), "groups": 2}),
+    "Bilinear": Case("F.bilinear(x, y, w, b)", {"w": wave(2, 3, 3), "b": wave(2)}),
+    "AdaptiveMaxPool2d": Case("torch.nn.AdaptiveMaxPool2d(1)(x)", IMAGES),
+    "LPPool2d": Case("torch.nn.LPPool2d(2, 2)(x)", {"x": 2 + wave(2, 2, 4, 4)}),
+    "EmbeddingBag": FUNCTIONAL["embedding_bag"],
     "Softmax2d": Case("torch.nn.Softmax2d()(x)", IMAGES),
     **{
         name: Case(case.call.replace(f"F.{of}(", f"torch.nn.{name}()("), case.operands)
@@ -395,6 +400,8 @@ LAX: dict[str, Case] = {
         {**IMAGES, "w": wave(3, 4, 2, 2)},
     ),
     "dot_general": Case("lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,))))", {"x": wave(2, 3, 4), "y": wave(2, 4, 3)}),
+    "mulhi": Case("lax.mulhi(x, y)", {name: np.asarray([2**30, -(2**29), 7], "int32") for name in "xy"}),
+    "broadcast_like": Case("jax.numpy.broadcast_to(x, y.shape)", {"x": X[0]}),
     "igamma": Case("lax.igamma(a, x)", ON),
     "igammac": Case("lax.igammac(a, x)", ON),
     "reduce_precision": Case("lax.reduce_precision(x, 8, 7)"),

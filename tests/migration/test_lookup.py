@@ -37,7 +37,7 @@ EXAMPLES = [
     (nnc, "sharding", r"use nnc\.distributed\.shard_map"),
     (nnc, "experimental", r"use nnc\.distributed\.shard_map"),
     (nnc, "process_index", r"use nnc\.distributed\.rank\(\)"),
-    (nnc.distributed, "initialize", r"use nnc\.distributed\.size\(\): processes are started by `mpiexec"),
+    (nnc.distributed, "initialize", r"use nnc\.distributed\.size\(\): `python -m nnc\.distributed run"),
     (nnc.distributed, "all_reduce", r"use nnc\.psum\(x, axis_name\)"),
     (nnc.distributed, "Mash", r"use nnc\.distributed\.Mesh, or see"),
     (nnp, "clamp", r"use nnc\.numpy\.clip\(x, low, high\)"),
