@@ -10,6 +10,7 @@ with collection_paused():  # modules stay, so looking through them for garbage i
     from nnc.array import Array, asarray
     from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
     from nnc.devices import devices
+    from nnc.errors import MissingNameError
     from nnc.migration import module_getattr
     from nnc.trace.core.collectives import (
         all_gather,
@@ -43,6 +44,7 @@ with collection_paused():  # modules stay, so looking through them for garbage i
     from nnc.trace.core.vectorize import vmap
     from nnc.trace.loops.branches import case_of, cond, switch
     from nnc.trace.loops.control_flow import associative_scan, fori_loop, map, scan, while_loop
+    from nnc.tracebacks import cut_traceback
 
 if TYPE_CHECKING:
     from nnc import data, debug, distributed, io, nn, optim, random, scipy, testing
@@ -132,7 +134,11 @@ _missing = module_getattr("nnc")
 
 def _find(name: str) -> Any:
     if name not in _LATER:
-        _missing(name)
+        try:
+            _missing(name)
+        except MissingNameError as error:
+            cut_traceback(error)
+            raise
     module = _LATER[name]
     with collection_paused():
         found = importlib.import_module(module or f"nnc.{name}")

@@ -10,7 +10,6 @@ import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar, cast
 
 import numpy as np
@@ -30,7 +29,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, T
 from nnc.foreign import is_foreign
 from nnc.graph import Command, TensorSpec, spec_of
 from nnc.graph.specialise import specialised
-from nnc.migration import MissingMethod
+from nnc.migration import MissingMethod, names_without_missing
 from nnc.named_methods import NamedMethods
 from nnc.references import IN_VARIABLE
 from nnc.remedies import numpy_remedy, remedy
@@ -102,8 +101,7 @@ class ArrayMethods(NamedMethods):
     concrete: Callable[..., NDArray]
 
     def __dir__(self) -> list[str]:
-        kind = type(self)
-        return [name for name in super().__dir__() if not isinstance(getattr_static(kind, name, None), MissingMethod)]
+        return names_without_missing(type(self), super().__dir__())
 
     # -- facts -----------------------------------------------------------------------------------------------------
 

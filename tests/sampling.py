@@ -31,6 +31,7 @@ PARTS = {  # of the cases of each test function below a path, one in so many run
     "tests/examples": 4,
     "tests/graph": 3,
     "tests/lower": 8,
+    "tests/migration": 4,
     "tests/nn": 6,
     "tests/numpy": 6,
     "tests/optim": 6,

@@ -14,6 +14,7 @@ pytest.importorskip("griffe")  # the tests that need a GPU run where it is missi
 import griffe
 
 from docs.reference import modules, public_names
+from nnc.migration import names_without_missing
 
 logging.getLogger("griffe").setLevel(logging.ERROR)  # it warns of parameters without annotations
 
@@ -38,7 +39,7 @@ def signatures() -> Iterator[tuple[str, Callable[..., Any], bool]]:
 def signatures_of_class(where: str, cls: type) -> Iterator[tuple[str, Callable[..., Any], bool]]:
     if not issubclass(cls, (BaseException, enum.Enum)) and not getattr(cls, "_is_protocol", False):
         yield where, cls, False
-    for name in dir(cls):
+    for name in names_without_missing(cls, dir(cls)):
         static, method = inspect.getattr_static(cls, name), getattr(cls, name)
         if not name.startswith("_") and inspect.isroutine(method) and callable(method) and is_ours(method):
             yield f"{where}.{name}", method, not isinstance(static, (staticmethod, classmethod))

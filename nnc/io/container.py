@@ -10,6 +10,7 @@ the sum of the 64-bit words of every 64 KiB. To sum is six times as fast as a CR
 from __future__ import annotations
 
 import json
+import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -35,6 +36,28 @@ DTYPES = {
     "BF16": dtypes.bfloat16, "F32": dtypes.float32, "F64": dtypes.float64, "C64": dtypes.complex64,
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+_MAGIC = {  # first bytes of other formats
+    b"\x93NUMPY": "npy", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip", **{bytes((0x80, n)): "pickle" for n in range(2, 6)},
+    b"\x89HDF\r\n\x1a\n": "hdf5", b"GGUF": "gguf",
+}  # fmt: skip
+_TORCH = (
+    "read it with torch.load(path, weights_only=True), and give the state_dict to nnc.nn.load_torch(model, state_dict); "
+    "safetensors.torch.save_file writes files that nnc.io.load reads."
+)
+_FORMATS = {  # names and remedies
+    "npy": ("a file of numpy.save", "read it with np.load; nnc.numpy.asarray makes an array of nnc."),
+    "npz": ("a file of numpy.savez", "read it with np.load; dict() of the result is a tree of arrays."),
+    "torch": ("a file of torch.save", _TORCH),
+    "pickle": (
+        "a pickle, as older versions of torch.save write, too",
+        f"if it is PyTorch's, {_TORCH} Other pickles may run code: load only those whose author you trust.",
+    ),
+    "zip": ("a zip archive", "extract it, and load the safetensors file in it."),
+    "hdf5": ("an HDF5 file", "read it with h5py, and pass its arrays as NumPy's."),
+    "gguf": ("a GGUF file", "convert it to safetensors, or download the safetensors file of the model."),
+}
 
 
 def write(file: BinaryIO, arrays: Mapping[str, NDArray], metadata: Mapping[str, str]) -> None:
@@ -68,7 +91,7 @@ def read_header(source: Path) -> tuple[Entries, dict[str, str], bytes]:
         with safe_open(source, framework="numpy"):
             pass  # the library has checked the header, and that the offsets cover the file
     except SafetensorError as error:
-        raise damaged(source, str(error)) from None
+        raise _other_format(source) or damaged(source, str(error)) from None
     with open(source, "rb") as file:
         header = file.read(int.from_bytes(file.read(_WORD), "little"))
     entries = json.loads(header)
@@ -113,6 +136,33 @@ def damaged(source: Path, reason: str, or_else: str = "") -> FileFormatError:
         FileFormatError, "nnc.io.load", f"{source} is no whole safetensors file: {reason}.",
         fix=f"copy or download it again; nnc.io.save never leaves a half-written file{or_else}.",
     )  # fmt: skip
+
+
+def _other_format(source: Path) -> FileFormatError | None:
+    """The error for a file of another known format, which its first bytes tell; None for other files."""
+    with open(source, "rb") as file:
+        first = file.read(8)
+    kind = next((kind for magic, kind in _MAGIC.items() if first.startswith(magic)), None)
+    if kind == "zip":
+        kind = _kind_of_zip(source)
+    if kind is None:
+        return None
+    title, fix = _FORMATS[kind]
+    return user_error(
+        FileFormatError, "nnc.io.load", f"{source} is {title}; nnc.io reads safetensors files.", fix=fix,
+    )  # fmt: skip
+
+
+def _kind_of_zip(source: Path) -> str:
+    """The format of a file that begins as an archive does: NumPy's or PyTorch's, by the names in it."""
+    try:
+        with zipfile.ZipFile(source) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError, NotImplementedError):
+        return "zip"
+    if any(name.endswith("data.pkl") for name in names):
+        return "torch"
+    return "npz" if names and all(name.endswith(".npy") for name in names) else "zip"
 
 
 def _check_text(digits: str) -> bytes:

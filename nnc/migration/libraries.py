@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nnc.migration.rows import Rows, words
 
-_RANKS = (1, 2, 3)
+_RANKS = {1: "'NCH'", 2: "'NCHW'", 3: "'NCDHW'"}
 
 EQUINOX: Rows = {
     "Module": "nnc.nn.Module",
@@ -57,8 +57,16 @@ EQUINOX: Rows = {
 }
 
 EQUINOX_NN: Rows = {
-    **{f"{name}{n}d": f"nnc.nn.{name}(3, 8, 3, key=key)" for name in ("Conv", "ConvTranspose") for n in _RANKS},
-    **{f"{name}Pool{n}d": f"nnc.nn.{name}Pool(2)" for name in ("Max", "Avg") for n in _RANKS},
+    **{
+        f"{name}{n}d": (f"nnc.nn.{name}(3, 8, 3, key=key, layout={at})", "takes a batch")
+        for name in ("Conv", "ConvTranspose")
+        for n, at in _RANKS.items()
+    },
+    **{
+        f"{name}Pool{n}d": (f"nnc.nn.{name}Pool(2, stride=1, layout={at})", "takes a batch")
+        for name in ("Max", "Avg")
+        for n, at in _RANKS.items()
+    },
     "MultiheadAttention": "nnc.nn.MultiHeadAttention(features, heads, key=key)",
     "RotaryPositionalEmbedding": "nnc.nn.RotaryEmbedding(features)",
     "StatefulLayer": "nnc.nn.field(state=True)",
@@ -88,8 +96,8 @@ FLAX: Rows = {
     "jit": "nnc.compile(f)",
     "scan": ("nnc.scan(f, init, xs)", "over a stack of layers: `nnc.vmap` makes it"),
     "tabulate": "nnc.nn.summary(model, x)",
-    "avg_pool": "nnc.nn.avg_pool(x, 2)",
-    "pool": "nnc.nn.lp_pool(x, 2)",
+    "avg_pool": ("nnc.nn.avg_pool(x, 2, stride=1, layout='NHWC')", "in nnc the stride is by default the window"),
+    "pool": ("nnc.nn.max_pool(x, 2)", "or `nnc.nn.avg_pool`, `nnc.nn.lp_pool`"),
     "hard_swish": "nnc.nn.hard_silu(x)",
     "swish": "nnc.nn.silu(x)",
     "PReLU": "nnc.nn.PReLU()",
@@ -142,7 +150,7 @@ OPTAX: Rows = {
     "squared_error": "nnc.nn.mse(x, y, reduction='none')",
     "huber_loss": "nnc.nn.huber(x, y, reduction='none')",
     "hinge_loss": "nnc.nn.hinge(x, y)",
-    "ctc_loss": "nnc.nn.ctc(logits, labels)",
+    "ctc_loss": ("nnc.nn.ctc(logits, labels, logit_lengths, label_lengths)", "lengths instead of paddings"),
     "kl_divergence": "nnc.nn.kl_div(x, y)",
     "kl_divergence_with_log_targets": "nnc.nn.kl_div(x, y, log_targets=True)",
     "triplet_margin_loss": "nnc.nn.triplet_margin(anchors, positives, negatives)",
@@ -156,8 +164,8 @@ OPTAX: Rows = {
     "update_moment_per_elem_norm": "nnc.optim.tree_utils.tree_update_moment_per_elem_norm(updates, moment, 0.9, 2)",
     "update_infinity_moment": "nnc.optim.tree_utils.tree_update_infinity_moment(updates, moment, 0.9, 1e-8)",
     "safe_norm": "nnc.numpy.linalg.norm(x)",
-    "safe_increment": "nnc.numpy.minimum(x + 1, limit)",
-    "safe_int32_increment": "nnc.numpy.minimum(x + 1, limit)",
+    "safe_increment": "nnc.numpy.minimum(x, limit - 1) + 1",
+    "safe_int32_increment": "nnc.numpy.minimum(x, limit - 1) + 1",
     "scale_gradient": "nnc.stop_gradient(x) * (1 - s) + x * s",
     "init_empty_state": "nnc.optim.EmptyState()",
     "inject_stateful_hyperparams": "nnc.optim.inject_hyperparams(f)",

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from inspect import getattr_static
 from typing import Any, NoReturn
 
 from nnc.errors import MissingNameError, NncError, user_error
@@ -17,7 +18,7 @@ from nnc.tracebacks import cut_traceback
 PUBLIC = (
     "nnc", "nnc.numpy", "nnc.nn", "nnc.optim", "nnc.random", "nnc.tree", "nnc.numpy.linalg", "nnc.numpy.fft", "nnc.scipy.special",
     "nnc.scipy.linalg", "nnc.scipy.stats", "nnc.scipy.signal", "nnc.scipy.integrate", "nnc.scipy.optimize",
-    "nnc.nn.initializers", "nnc.debug", "nnc.io", "nnc.data",
+    "nnc.nn.initializers", "nnc.debug", "nnc.io", "nnc.data", "nnc.distributed", "nnc.testing",
 )  # fmt: skip
 
 
@@ -42,13 +43,14 @@ def find_row(where: str, name: str) -> Row | None:
     return None
 
 
-def missing_name(where: str, name: str, known: Iterable[str] = ()) -> MissingNameError:
+def missing_name(where: str, name: str, known: Iterable[str] = (), shown: str = "") -> MissingNameError:
     """Builds the error for a name that a module, or an array, does not have.
 
     Args:
-        where: the module of nnc.
+        where: the module of nnc, or a class in SOURCES.
         name: the name that was asked for.
         known: names of the module.
+        shown: the name of the object in the message; by default `where`.
 
     Example:
         >>> error = missing_name("nnc", "jit")
@@ -64,7 +66,7 @@ def missing_name(where: str, name: str, known: Iterable[str] = ()) -> MissingNam
     else:
         near = get_close_matches(name, known, 1)
         fix = f"use {where}.{near[0]}, or see dir({where})." if near else f"see dir({where}) for its names."
-    return user_error(MissingNameError, where, f"it has no {name!r}.", fix=fix)
+    return user_error(MissingNameError, shown or where, f"it has no {name!r}.", fix=fix)
 
 
 def _elsewhere(where: str, name: str) -> str | None:
@@ -127,7 +129,86 @@ class MissingMethod:
     def __get__(self, instance: Any, owner: type | None = None) -> MissingMethod:
         if instance is None:  # programs that look through a class
             return self
-        raise missing_name("nnc.Array", self.name)
+        try:
+            raise missing_name("nnc.Array", self.name)
+        except MissingNameError as error:
+            cut_traceback(error)
+            raise
 
     def __set__(self, instance: Any, value: Any) -> NoReturn:
-        raise missing_name("nnc.Array", self.name)
+        try:
+            raise missing_name("nnc.Array", self.name)
+        except MissingNameError as error:
+            cut_traceback(error)
+            raise
+
+
+class MissingAttribute:
+    """A name of other libraries' objects: to ask an instance or the class for it raises MissingNameError.
+
+    Fields and methods of this name go before it, for it is no data descriptor. `dataclass` sees no default, since the class does
+    not have the name either.
+
+    Args:
+        name: of the attribute.
+        where: the class, a key of SOURCES.
+
+    Example:
+        >>> class Layer:
+        ...     parameters = MissingAttribute("parameters", "nnc.nn.Module")
+        >>> Layer().parameters
+        Traceback (most recent call last):
+        ...
+        nnc.errors.MissingNameError: Layer: it has no 'parameters'.
+        ...
+    """
+
+    __slots__ = ("name", "where")
+
+    def __init__(self, name: str, where: str) -> None:
+        self.name = name
+        self.where = where
+
+    def __get__(self, instance: Any, owner: type) -> NoReturn:
+        try:
+            raise missing_name(self.where, self.name, shown=owner.__name__)
+        except MissingNameError as error:
+            cut_traceback(error)
+            raise
+
+
+def add_missing(cls: type, where: str) -> None:
+    """Adds to a class a MissingAttribute for each name in its tables that it does not have.
+
+    Args:
+        cls: the class.
+        where: its key in SOURCES.
+
+    Example:
+        >>> class Layer:
+        ...     train = True
+        >>> add_missing(Layer, "nnc.nn.Module")
+        >>> Layer.train, hasattr(Layer, "eval")
+        (True, False)
+    """
+    for source in SOURCES[where]:
+        for name in TABLES[source]:
+            if name not in dir(cls):
+                setattr(cls, name, MissingAttribute(name, where))
+
+
+def names_without_missing(cls: type, names: Iterable[str]) -> list[str]:
+    """The names that are no MissingMethod and no MissingAttribute of a class, for `__dir__`.
+
+    Args:
+        cls: the class.
+        names: of its attributes and those of an instance.
+
+    Example:
+        >>> class Layer:
+        ...     parameters = MissingAttribute("parameters", "nnc.nn.Module")
+        >>> names_without_missing(Layer, ["parameters", "weight"])
+        ['weight']
+    """
+    kinds = (MissingMethod, MissingAttribute)
+    return [name for name in names if not isinstance(getattr_static(cls, name, None), kinds)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from nnc.migration.rows import Rows, words
 
+_ROWS = "nnc.numpy.arange(len(i))[:, None]"  # the rows of a matrix of indices along axis 1
+
 # Functions that are also methods of tensors.
 BOTH: Rows = {
     "acos": "nnc.numpy.acos(x)",
@@ -18,7 +20,7 @@ BOTH: Rows = {
     "bernoulli": "nnc.random.bernoulli(key, p)",
     "bmm": "x @ y",
     "cholesky": "nnc.numpy.linalg.cholesky(x)",
-    "chunk": "nnc.numpy.array_split(x, n)",
+    "chunk": ("nnc.numpy.array_split(x, n)", "sizes differ by 1 at most; PyTorch's are equal, but for the last"),
     "clamp": "nnc.numpy.clip(x, low, high)",
     "clamp_min": "nnc.numpy.maximum(x, low)",
     "clamp_max": "nnc.numpy.minimum(x, high)",
@@ -35,29 +37,32 @@ BOTH: Rows = {
     "ge": "x >= y",
     "ger": "nnc.numpy.outer(x, y)",
     "gt": "x > y",
-    "histc": "nnc.numpy.histogram(x, bins)",
+    "histc": "nnc.numpy.histogram(x, bins)[0]",
     "igamma": "nnc.scipy.special.gammainc(a, x)",
     "igammac": "nnc.scipy.special.gammaincc(a, x)",
-    "index_add": "x.at[i].add(y)",
-    "index_copy": "x.at[i].set(y)",
-    "index_fill": "x.at[i].set(value)",
+    "index_add": ("x.at[i].add(y)", "along axis 0; along axis 1 `x.at[:, i].add(y)`"),
+    "index_copy": ("x.at[i].set(y)", "along axis 0; along axis 1 `x.at[:, i].set(y)`"),
+    "index_fill": ("x.at[i].set(value)", "along axis 0; along axis 1 `x.at[:, i].set(value)`"),
     "index_put": "x.at[i, j].set(y)",
     "index_select": "nnc.numpy.take(x, i, axis=0)",
     "inverse": "nnc.numpy.linalg.inv(x)",
     "is_complex": "nnc.numpy.iscomplexobj(x)",
     "is_floating_point": "nnc.numpy.issubdtype(x.dtype, nnc.numpy.floating)",
-    "kthvalue": "nnc.numpy.sort(x, axis=-1)[..., k - 1]",
+    "kthvalue": ("nnc.numpy.sort(x, axis=-1)[..., k - 1]", "values alone"),
     "le": "x <= y",
     "lerp": "x + weight * (y - x)",
     "log_softmax": "nnc.nn.log_softmax(x, axis=-1)",
     "logcumsumexp": "nnc.associative_scan(nnc.numpy.logaddexp, x)",
-    "logdet": "nnc.numpy.linalg.slogdet(x)[1]",
-    "lstsq": "nnc.numpy.linalg.lstsq(a, b)",
+    "logdet": (
+        "nnc.numpy.linalg.slogdet(x)[1]",
+        "of the absolute value; PyTorch's is NaN where the determinant is negative",
+    ),
+    "lstsq": ("nnc.numpy.linalg.lstsq(a, b)[0]", "without `[0]` a tuple, as in NumPy"),
     "lt": "x < y",
-    "lu": "nnc.scipy.linalg.lu_factor(x)",
+    "lu": ("nnc.scipy.linalg.lu_factor(x)", "pivots count from 0"),
     "masked_fill": "nnc.numpy.where(mask, value, x)",
     "masked_select": "x[mask]",
-    "masked_scatter": "x.at[mask].set(values)",
+    "masked_scatter": ("x.at[mask].set(values)", "one value for each True; PyTorch takes more, too"),
     "matrix_exp": "nnc.numpy.linalg.expm(x)",
     "matrix_power": "nnc.numpy.linalg.matrix_power(x, n)",
     "mm": "x @ y",
@@ -79,11 +84,14 @@ BOTH: Rows = {
     "prelu": "nnc.nn.prelu(x, slope)",
     "qr": "nnc.numpy.linalg.qr(x)",
     "relu": "nnc.nn.relu(x)",
-    "repeat_interleave": "nnc.numpy.repeat(x, n, axis=0)",
+    "repeat_interleave": ("nnc.numpy.repeat(x, n, axis=0)", "without an axis of the flat array, as in PyTorch"),
     "rsqrt": "1 / nnc.numpy.sqrt(x)",
-    "scatter": "x.at[i].set(y)",
-    "scatter_add": "x.at[i].add(y)",
-    "scatter_reduce": ("x.at[i].max(y)", "or `x.at[i].min(y)`, `x.at[i].multiply(y)`, `nnc.numpy.segment_sum`"),
+    "scatter": ("nnc.numpy.put_along_axis(x, i, y, axis=1)", "where `i` names a place twice: `x.at[rows, i].set(y)`"),
+    "scatter_add": (f"x.at[{_ROWS}, i].add(y)", "of `dim=1`; an index of each axis, for `x.at[i]` names whole rows"),
+    "scatter_reduce": (
+        f"x.at[{_ROWS}, i].max(y)",
+        "of `dim=1` and `'amax'`; or `x.at[rows, i].min(y)`, `x.at[rows, i].multiply(y)`, `x.at[rows, i].add(y)`",
+    ),
     "sgn": "nnc.numpy.sign(x)",
     "sigmoid": "nnc.nn.sigmoid(x)",
     "slogdet": "nnc.numpy.linalg.slogdet(x)",
@@ -104,7 +112,7 @@ BOTH: Rows = {
 
 _SAME = words(  # functions that nnc.numpy has, too
     "abs allclose amax amin angle any all arange argmax argmin argsort argwhere asarray asin atan atan2 bincount "
-    "broadcast_to ceil column_stack concatenate conj copysign corrcoef cos cosh count_nonzero cov cross "
+    "broadcast_to ceil column_stack concatenate conj copysign corrcoef cos cosh count_nonzero cov "
     "cumprod cumsum deg2rad diag diagonal diff digamma dot einsum empty erf erfc exp exp2 expm1 eye flip floor "
     "floor_divide fmax fmin fmod full full_like gradient heaviside histogram hstack hypot imag inner isclose isfinite isin "
     "isinf isnan kron lgamma linspace log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor "
@@ -114,15 +122,23 @@ _SAME = words(  # functions that nnc.numpy has, too
     "trapezoid tril triu trunc unique vander vdot vstack where zeros zeros_like"
 )
 
+_DIFFERING: Rows = {
+    "cross": (
+        "nnc.numpy.cross(x, y)",
+        "along the last axis; `torch.cross` without `dim` takes the first one of size 3",
+    ),
+    "median": ("nnc.numpy.median(x)", "the mean of both numbers in the middle, of which PyTorch takes the lower"),
+}
+
 TORCH: Rows = {
     **{name: f"nnc.numpy.{name}" for name in _SAME},
     **BOTH,
+    **_DIFFERING,
     **{
         name: (f"nnc.numpy.{name}(x, axis)", f"values alone; the places are `nnc.numpy.arg{name}`")
         for name in ("max", "min")
     },
     **{name: (f"nnc.numpy.{name}(x, axis)", "values alone") for name in ("cummax", "cummin")},
-    "median": ("nnc.numpy.median(x)", "the mean of both numbers in the middle, of which PyTorch takes the lower"),
     "sort": "nnc.numpy.sort(x), nnc.numpy.argsort(x)",
     "split": ("nnc.numpy.split(x, places)", "PyTorch's takes sizes, nnc's the places of the cuts"),
     "transpose": ("nnc.numpy.swapaxes(x, i, j)", "`x.transpose(2, 0, 1)` takes all axes, as in NumPy"),
@@ -142,9 +158,9 @@ TORCH: Rows = {
     "block_diag": "nnc.scipy.linalg.block_diag(x, y)",
     "broadcast_tensors": "nnc.numpy.broadcast_arrays(x, y)",
     "bucketize": "nnc.numpy.searchsorted(boundaries, x)",
-    "cartesian_prod": "nnc.numpy.stack(nnc.numpy.meshgrid(x, y, indexing='ij'), -1)",
+    "cartesian_prod": "nnc.numpy.stack(nnc.numpy.meshgrid(x, y, indexing='ij'), -1).reshape(-1, 2)",
     "cdist": "nnc.numpy.linalg.norm(x[:, None] - y, axis=-1)",
-    "pairwise_distance": "nnc.numpy.linalg.norm(x - y, axis=-1)",
+    "pairwise_distance": "nnc.numpy.linalg.norm(x - y + 1e-6, axis=-1)",
     "chain_matmul": "nnc.numpy.linalg.multi_dot(arrays)",
     "complex": "x + 1j * y",
     "polar": "x * nnc.numpy.exp(1j * y)",
@@ -164,7 +180,7 @@ TORCH: Rows = {
     "seed": "nnc.random.key(seed)",
     "Generator": "nnc.random.key(seed)",
     "get_rng_state": "nnc.random.key(seed)",
-    "range": "nnc.numpy.arange(start, stop)",
+    "range": ("nnc.numpy.arange(start, stop + 1)", "`torch.range` ends with `stop`, `arange` before it"),
     "std_mean": "nnc.numpy.std(x, correction=1), nnc.numpy.mean(x)",
     "var_mean": "nnc.numpy.var(x, correction=1), nnc.numpy.mean(x)",
     "trapz": "nnc.numpy.trapezoid(y)",
@@ -176,7 +192,7 @@ TORCH: Rows = {
     "dropout": "nnc.nn.dropout(key, x, rate)",
     "embedding": "nnc.nn.embedding(i, table)",
     "layer_norm": "nnc.nn.layer_norm(x)",
-    "batch_norm": "nnc.nn.batch_norm(x, mean, variance)",
+    "batch_norm": "nnc.nn.batch_norm(x, mean, variance, deterministic=True)[0]",
     "selu": "nnc.nn.selu(x)",
     "celu": "nnc.nn.celu(x)",
     "float16": "nnc.numpy.float16",
@@ -198,6 +214,7 @@ TORCH: Rows = {
     "enable_grad": ("nnc.grad(f)", "functions are differentiated where this is asked for"),
     "set_grad_enabled": "nnc.stop_gradient(x)",
     "inference_mode": ("nnc.nn.inference_mode(model)", "values have gradients only within `nnc.grad`"),
+    "amp": ("nnc.nn.cast(model, 'bfloat16')", "`GradScaler` is `nnc.optim.DynamicLossScale`"),
     "autocast": "nnc.nn.cast(model, 'bfloat16')",
     "cuda": "nnc.devices()",
     "device": "nnc.devices()",
@@ -205,10 +222,24 @@ TORCH: Rows = {
     "get_default_device": "nnc.devices()[0]",
     "set_num_threads": "nnc.set_num_threads(n)",
     "set_flush_denormal": "nnc.compile(f, flush_denormals=True)",
-    "set_float32_matmul_precision": "nnc.compile(f)",
+    "set_float32_matmul_precision": ("nnc.compile(f, precision='tf32')", "as `'high'`; `'float32'` is the default"),
     "set_anomaly_enabled": "nnc.debug.check_finite()",
     "save": "nnc.io.save(path, tree)",
     "load": "nnc.io.load(path)",
+    "Size": "x.shape",
+    **{
+        f"{name}Tensor": f"nnc.numpy.asarray(values, '{dtype}')"
+        for name, dtype in {
+            "Float": "float32",
+            "Double": "float64",
+            "Half": "float16",
+            "Long": "int64",
+            "Int": "int32",
+        }.items()
+    },
+    "BoolTensor": "nnc.numpy.asarray(values, 'bool')",
+    "set_default_dtype": ("x.astype('float64')", "float32 is the default of new floats; each function takes dtype="),
+    "set_printoptions": ("np.set_printoptions(precision=4)", "arrays are printed by NumPy's settings"),
     "utils": (
         "nnc.data.batches(arrays, batch, key)",
         "`utils.data.DataLoader`; `utils.checkpoint` is `nnc.checkpoint`",
@@ -226,13 +257,13 @@ _OF_ONE = words(  # the value of PyTorch's method
     "abs amax amin angle asin atan ceil cos cosh count_nonzero erf erfc exp expm1 floor isfinite isinf isnan lgamma log log10 "
     "log1p log2 logsumexp nansum reciprocal sign sin sinh sqrt square tan tanh tril triu trunc unique"
 )
-_OF_TWO = words("allclose atan2 cross fmod inner isclose kron logaddexp maximum minimum outer pow remainder vdot")
+_OF_TWO = words("allclose atan2 fmod inner isclose kron logaddexp maximum minimum outer pow remainder vdot")
 
 TENSOR: Rows = {  # methods and attributes of tensors that arrays do not have
     **BOTH,
     **{name: f"nnc.numpy.{name}(x)" for name in _OF_ONE},
     **{name: f"nnc.numpy.{name}(x, y)" for name in _OF_TWO},
-    "median": ("nnc.numpy.median(x)", "the mean of both numbers in the middle, of which PyTorch takes the lower"),
+    **_DIFFERING,
     "add": "x + y",
     "backward": "nnc.grad(f)",
     "bfloat16": "x.astype('bfloat16')",
@@ -244,8 +275,8 @@ TENSOR: Rows = {  # methods and attributes of tensors that arrays do not have
     "copy_": "x.at[:].set(y)",
     "cpu": "nnc.device_put(x, 'cpu')",
     "cuda": "nnc.device_put(x, 'cuda:0')",
-    "cummax": "nnc.numpy.cummax(x)",
-    "cummin": "nnc.numpy.cummin(x)",
+    "cummax": ("nnc.numpy.cummax(x, axis)", "values alone"),
+    "cummin": ("nnc.numpy.cummin(x, axis)", "values alone"),
     "diag": "nnc.numpy.diag(x)",
     "diff": "nnc.numpy.diff(x)",
     "dim": "x.ndim",
@@ -296,7 +327,7 @@ TENSOR: Rows = {  # methods and attributes of tensors that arrays do not have
     "to": ("x.astype(dtype)", "to a device: `nnc.device_put(x, device)`"),
     "type": "x.astype(dtype)",
     "type_as": "x.astype(y.dtype)",
-    "unfold": "nnc.numpy.stack([x[i : i + n] for i in range(0, len(x) - n + 1, step)])",
+    "unfold": ("nnc.numpy.stack([x[i : i + n] for i in range(0, len(x) - n + 1, step)])", "of one axis"),
     "view": "x.reshape(shape)",
     "view_as": "x.reshape(y.shape)",
     "where": "nnc.numpy.where(mask, x, y)",
@@ -314,13 +345,14 @@ TENSOR: Rows = {  # methods and attributes of tensors that arrays do not have
 
 TORCH_LINALG: Rows = {
     "lu": "nnc.scipy.linalg.lu(x)",
-    "lu_factor": "nnc.scipy.linalg.lu_factor(x)",
+    "lu_factor": ("nnc.scipy.linalg.lu_factor(x)", "pivots count from 0"),
+    "lu_factor_ex": ("nnc.scipy.linalg.lu_factor(x)", "pivots count from 0"),
     "lu_solve": "nnc.scipy.linalg.lu_solve((lu, pivots), b)",
     "matrix_exp": "nnc.numpy.linalg.expm(x)",
     "cholesky_ex": "nnc.numpy.linalg.cholesky(x)",
     "inv_ex": "nnc.numpy.linalg.inv(x)",
     "solve_ex": "nnc.numpy.linalg.solve(a, b)",
-    "vander": "nnc.numpy.vander(x)",
+    "vander": "nnc.numpy.vander(x, increasing=True)",
     "solve_triangular": "nnc.numpy.linalg.solve_triangular(a, b)",
 }
 
@@ -328,33 +360,36 @@ OPTIM: Rows = {
     "SGD": "nnc.optim.sgd(0.1, momentum=0.9)",
     "Adam": "nnc.optim.adam(1e-3)",
     "AdamW": "nnc.optim.adamw(1e-3, weight_decay=1e-2)",
-    "NAdam": "nnc.optim.nadam(2e-3)",
+    "NAdam": "nnc.optim.nadam(2e-3, momentum_decay=4e-3)",
     "RAdam": "nnc.optim.radam(1e-3)",
     "Adamax": "nnc.optim.adamax(2e-3)",
-    "Adagrad": "nnc.optim.adagrad(1e-2)",
+    "Adagrad": "nnc.optim.adagrad(1e-2, 0.0, 1e-10, eps_in_sqrt=False)",
     "Adadelta": "nnc.optim.adadelta(1.0)",
-    "RMSprop": "nnc.optim.rmsprop(1e-2)",
+    "RMSprop": "nnc.optim.rmsprop(1e-2, decay=0.99, eps_in_sqrt=False)",
     "Rprop": "nnc.optim.rprop(1e-2)",
     "Adafactor": "nnc.optim.adafactor(1e-2)",
     "LBFGS": "nnc.optim.lbfgs()",
     "Muon": "nnc.optim.muon(1e-3)",
     "SparseAdam": "nnc.optim.adam(1e-3)",
     "Optimizer": "nnc.optim.GradientTransformation",
-    "swa_utils": "nnc.optim.ema(0.999)",
-    "GradScaler": "nnc.optim.DynamicLossScale",
+    "swa_utils": (
+        "nnc.optim.incremental_update(model, average, 1 / n)",
+        "the mean of n models; with 0.001 the moving average",
+    ),
+    "GradScaler": ("nnc.optim.DynamicLossScale()", "a value with `scale`, `unscale` and `adjust`"),
     "clip_grad_norm_": "nnc.optim.chain(nnc.optim.clip_by_global_norm(1.0), optimizer)",
     "clip_grad_value_": "nnc.optim.chain(nnc.optim.clip(1.0), optimizer)",
     "lr_scheduler": ("nnc.optim.cosine_decay_schedule(0.1, steps)", "a schedule is passed as learning_rate"),
     "LRScheduler": ("nnc.optim.cosine_decay_schedule(0.1, steps)", "a schedule is passed as learning_rate"),
-    "ConstantLR": "nnc.optim.constant_schedule(0.1)",
-    "LinearLR": "nnc.optim.linear_schedule(0.1, 1.0, steps)",
+    "ConstantLR": "nnc.optim.piecewise_constant_schedule(0.1 / 3, {5: 3.0})",
+    "LinearLR": "nnc.optim.linear_schedule(0.1 / 3, 0.1, steps)",
     "StepLR": "nnc.optim.exponential_decay(0.1, steps, 0.1, staircase=True)",
     "MultiStepLR": "nnc.optim.piecewise_constant_schedule(0.1, {30: 0.1, 80: 0.1})",
     "ExponentialLR": "nnc.optim.exponential_decay(0.1, 1, 0.95)",
     "PolynomialLR": "nnc.optim.polynomial_schedule(0.1, 0.0, 1.0, steps)",
     "CosineAnnealingLR": "nnc.optim.cosine_decay_schedule(0.1, steps)",
     "CosineAnnealingWarmRestarts": "nnc.optim.sgdr_schedule(settings)",
-    "OneCycleLR": "nnc.optim.cosine_onecycle_schedule(steps, 0.1)",
+    "OneCycleLR": ("nnc.optim.cosine_onecycle_schedule(steps, 0.1)", "PyTorch's peak is one step earlier"),
     "SequentialLR": "nnc.optim.join_schedules(schedules, boundaries)",
     "ChainedScheduler": ("nnc.optim.join_schedules(schedules, boundaries)", "or a function that multiplies them"),
     "LambdaLR": ("nnc.optim.scale_by_schedule(f)", "a function from the number of the step may be the learning_rate"),
@@ -363,5 +398,8 @@ OPTIM: Rows = {
         "a function from the number of the step may be the learning_rate",
     ),
     "CyclicLR": ("nnc.optim.join_schedules(schedules, boundaries)", "or a function from the number of the step"),
-    "ReduceLROnPlateau": ("nnc.optim.inject_hyperparams(f)", "and set the learning rate in its state"),
+    "ReduceLROnPlateau": (
+        "nnc.optim.chain(optimizer, nnc.optim.reduce_on_plateau(0.1, 10))",
+        "`update(grads, state, params, value=loss)` reads the loss",
+    ),
 }

@@ -5,6 +5,11 @@ from __future__ import annotations
 from nnc.migration.rows import Rows
 
 _RANKS = {1: "'NCH'", 2: "'NCHW'", 3: "'NCDHW'"}
+_PADS = {
+    "Zero": "", "Constant": ", constant_values=value", "Reflection": ", mode='reflect'", "Replication": ", mode='edge'",
+    "Circular": ", mode='wrap'",
+}  # fmt: skip
+_SIZED = ("nnc.nn.Linear", "sizes are given when a layer is made")
 _LOSSES = {
     "nll": "nll(log_probabilities, labels, axis=1, reduction='mean')",
     "mse": "mse(x, y)",
@@ -63,10 +68,10 @@ FUNCTIONAL: Rows = {
     "softshrink": "nnc.numpy.sign(x) * nnc.nn.relu(nnc.numpy.abs(x) - 0.5)",
     "threshold": "nnc.numpy.where(x > t, x, value)",
     "gumbel_softmax": "nnc.nn.softmax(logits + nnc.random.gumbel(key, logits.shape))",
-    "normalize": "x / nnc.numpy.linalg.norm(x, axis=1, keepdims=True)",
+    "normalize": "x / nnc.numpy.maximum(nnc.numpy.linalg.norm(x, axis=1, keepdims=True), 1e-12)",
     "scaled_dot_product_attention": ("nnc.nn.dot_product_attention(q, k, v)", "heads stand before the last axis"),
     "multi_head_attention_forward": "nnc.nn.MultiHeadAttention(features, heads, key=key)",
-    "interpolate": "nnc.nn.upsample(x, 2, method='linear')",
+    "interpolate": ("nnc.nn.upsample(x, 2)", "`mode='bilinear'` is `method='linear'`"),
     "upsample_bilinear": "nnc.nn.upsample(x, 2, method='linear', align_corners=True)",
     "upsample_nearest": "nnc.nn.upsample(x, 2)",
     "pad": ("nnc.numpy.pad(x, ((0, 0), (1, 1)))", "pairs stand in the order of the axes"),
@@ -77,7 +82,7 @@ FUNCTIONAL: Rows = {
     ),
     "binary_cross_entropy_with_logits": "nnc.nn.sigmoid_cross_entropy(logits, labels, reduction='mean')",
     "soft_margin_loss": ("nnc.nn.sigmoid_cross_entropy(logits, labels, reduction='mean')", "with labels 0 and 1"),
-    "pairwise_distance": "nnc.numpy.linalg.norm(x - y, axis=-1)",
+    "pairwise_distance": "nnc.numpy.linalg.norm(x - y + 1e-6, axis=-1)",
     "embedding_bag": "nnc.numpy.mean(nnc.nn.embedding(i, table), axis=-2)",
     "affine_grid": "nnc.numpy.einsum('nij,hwj->nhwi', theta, grid)",
 }
@@ -87,6 +92,28 @@ NN: Rows = {
     **{f"ConvTranspose{n}d": f"nnc.nn.ConvTranspose(3, 8, 3, key=key, layout={at})" for n, at in _RANKS.items()},
     **{f"{name}Pool{n}d": f"nnc.nn.{name}Pool(2, layout={at})" for name in ("Max", "Avg") for n, at in _RANKS.items()},
     **{f"AdaptiveAvgPool{n}d": f"nnc.nn.AdaptiveAvgPool({n}, layout={at})" for n, at in _RANKS.items()},
+    **{
+        f"AdaptiveMaxPool{n}d": f"nnc.nn.adaptive_max_pool(x, {(1,) * n if n > 1 else 1}, layout={at})"
+        for n, at in _RANKS.items()
+    },
+    **{f"LPPool{n}d": f"nnc.nn.lp_pool(x, 2, layout={at})" for n, at in _RANKS.items()},
+    **{
+        f"{name}Pad{n}d": f"nnc.numpy.pad(x, {((0, 0),) * 2 + ((1, 1),) * n}{how})"
+        for n in _RANKS
+        for name, how in _PADS.items()
+    },
+    **{f"Lazy{name}{n}d": _SIZED for name in ("Conv", "ConvTranspose", "BatchNorm", "InstanceNorm") for n in _RANKS},
+    **{
+        name: FUNCTIONAL[own]
+        for name, own in {
+            "Hardshrink": "hardshrink",
+            "Softshrink": "softshrink",
+            "Tanhshrink": "tanhshrink",
+            "Threshold": "threshold",
+            "Softmin": "softmin",
+            "EmbeddingBag": "embedding_bag",
+        }.items()
+    },
     **{f"InstanceNorm{n}d": "nnc.nn.InstanceNorm(8)" for n in _RANKS},
     **{f"BatchNorm{n}d": ("nnc.nn.BatchNorm(8)", "its momentum is 1 minus PyTorch's") for n in _RANKS},
     **{f"Dropout{n}d": f"nnc.nn.Dropout(0.5, shared_axes={tuple(range(2, 2 + n))})" for n in _RANKS},
@@ -99,7 +126,7 @@ NN: Rows = {
     "BCELoss": ("nnc.nn.sigmoid_cross_entropy(logits, labels, reduction='mean')", "of logits, not of probabilities"),
     "SoftMarginLoss": ("nnc.nn.sigmoid_cross_entropy(logits, labels, reduction='mean')", "with labels 0 and 1"),
     "CosineSimilarity": "nnc.nn.cosine_similarity(x, y)",
-    "PairwiseDistance": "nnc.numpy.linalg.norm(x - y, axis=-1)",
+    "PairwiseDistance": "nnc.numpy.linalg.norm(x - y + 1e-6, axis=-1)",
     "ModuleList": ("nnc.nn.Sequential(f, g)", "or a list of layers as a field"),
     "ModuleDict": ("nnc.nn.Module", "with a dict of layers as a field"),
     "Parameter": ("nnc.nn.Module", "fields that are arrays are its parameters"),
@@ -114,12 +141,9 @@ NN: Rows = {
     "Upsample": "nnc.nn.upsample(x, 2)",
     "UpsamplingNearest2d": "nnc.nn.upsample(x, 2)",
     "UpsamplingBilinear2d": "nnc.nn.upsample(x, 2, method='linear', align_corners=True)",
-    "ZeroPad2d": "nnc.numpy.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))",
-    "ConstantPad2d": "nnc.numpy.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=value)",
-    "ReflectionPad2d": "nnc.numpy.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode='reflect')",
-    "ReplicationPad2d": "nnc.numpy.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode='edge')",
-    "CircularPad2d": "nnc.numpy.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode='wrap')",
-    "SyncBatchNorm": "nnc.nn.BatchNorm(8)",
+    "SyncBatchNorm": ("nnc.nn.BatchNorm(8, axis_name='data')", "within `nnc.distributed.data_parallel`"),
+    "Bilinear": "nnc.numpy.einsum('bi,oij,bj->bo', x, w, y) + b",
+    "ChannelShuffle": "x.reshape(len(x), groups, -1, *x.shape[2:]).swapaxes(1, 2).reshape(x.shape)",
     "Softmax2d": "nnc.nn.softmax(x, axis=1)",
     "Unflatten": "nnc.numpy.reshape(x, shape)",
     "functional": "nnc.nn",
@@ -128,9 +152,12 @@ NN: Rows = {
         "nnc.nn.WeightNorm(layer)",
         "or `nnc.nn.SpectralNorm`; gradients are clipped by `nnc.optim.clip_by_global_norm`",
     ),
-    "DataParallel": "nnc.vmap(f)",
+    **dict.fromkeys(
+        ("DataParallel", "DistributedDataParallel"),
+        ("nnc.distributed.data_parallel(step, batch_argnums=(1, 2))", "each process takes its part of the batch"),
+    ),
     "RNNBase": "nnc.nn.RNN",
-    "LazyLinear": ("nnc.nn.Linear", "sizes are given when a layer is made"),
+    "LazyLinear": _SIZED,
     "weight_norm": "nnc.nn.WeightNorm(layer)",
     "spectral_norm": "nnc.nn.SpectralNorm(layer, key=key)",
 }
@@ -149,6 +176,7 @@ INIT: Rows = {
     "trunc_normal_": "nnc.nn.initializers.truncated_normal(0.02)",
     "constant_": "nnc.nn.initializers.constant(0.5)",
     "zeros_": "nnc.nn.initializers.zeros",
+    "eye_": "nnc.numpy.eye(n)",
     "ones_": "nnc.nn.initializers.ones",
     "orthogonal_": "nnc.nn.initializers.orthogonal()",
     "calculate_gain": "nnc.nn.initializers.variance_scaling(2.0, 'fan_in', 'normal')",

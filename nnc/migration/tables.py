@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nnc.migration import jax, libraries, pytorch, pytorch_nn
+from nnc.migration import jax, libraries, objects, places, pytorch, pytorch_nn
 from nnc.migration.rows import Rows
 
 TABLES: Mapping[str, Rows] = {
@@ -28,6 +28,13 @@ TABLES: Mapping[str, Rows] = {
     "torch.nn.functional": pytorch_nn.FUNCTIONAL,
     "torch.nn.init": pytorch_nn.INIT,
     "torch.optim": pytorch.OPTIM,
+    "jax.sharding": places.JAX_SHARDING,
+    "jax.distributed": places.JAX_DISTRIBUTED,
+    "jax.experimental": places.JAX_EXPERIMENTAL,
+    "torch.distributed": places.TORCH_DISTRIBUTED,
+    "torch.nn.Module": objects.TORCH_MODULE,
+    "torch.optim.Optimizer": objects.TORCH_OPTIMIZER,
+    "flax.Module": objects.FLAX_MODULE,
 }
 """The tables by the modules of other libraries.
 
@@ -37,7 +44,16 @@ Example:
 """
 
 SOURCES: Mapping[str, tuple[str, ...]] = {
-    "nnc": ("jax", "jax.lax", "torch", "equinox", "jax.tree_util"),
+    "nnc": (
+        "jax",
+        "jax.lax",
+        "torch",
+        "equinox",
+        "jax.tree_util",
+        "jax.sharding",
+        "jax.experimental",
+        "jax.distributed",
+    ),
     "nnc.numpy": ("jax.numpy", "jax.lax", "torch", "torch.Tensor"),
     "nnc.numpy.linalg": ("torch.linalg", "torch"),
     "nnc.random": ("jax.random", "torch", "torch.Tensor"),
@@ -46,7 +62,10 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "nnc.nn.initializers": ("torch.nn.init", "jax.nn"),
     "nnc.optim": ("torch.optim", "optax"),
     "nnc.scipy": ("jax.scipy", "jax.scipy.special", "jax.scipy.linalg"),
+    "nnc.distributed": ("jax.sharding", "jax.distributed", "jax.experimental", "torch.distributed"),
     "nnc.Array": ("torch.Tensor",),
+    "nnc.nn.Module": ("torch.nn.Module", "flax.Module"),
+    "nnc.optim.GradientTransformation": ("torch.optim.Optimizer",),
 }
 """The modules whose tables are read first, in this order, for names that a module of nnc lacks.
 

@@ -14,6 +14,7 @@ from nnc import dtypes, tree
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import spec_of
 from nnc.html import Branch, show_tree
+from nnc.migration import add_missing, names_without_missing
 from nnc.spelling import spelled
 from nnc.tracebacks import api_boundary, arguments_misfit, cut_traceback
 from nnc.typing import A
@@ -79,6 +80,11 @@ class Module:
             setattr(cls, "__init__", spelled(cls.__init__))  # noqa: B010  (as above)
         if cls.__module__.startswith("nnc.") and "__call__" in cls.__dict__:
             setattr(cls, "__call__", api_boundary(cls.__dict__["__call__"]))  # noqa: B010  (as above)
+        if any("forward" in base.__dict__ for base in cls.__mro__ if base is not Module):
+            calls = [base.__dict__["__call__"] for base in cls.__mro__ if "__call__" in base.__dict__]
+            call = next((call for call in calls if call is not _refuse_call), _refuse_call)
+            if calls[:1] != [call]:
+                setattr(cls, "__call__", call)  # noqa: B010  (as above)
         # the base's __setattr__ lets __init__ assign; without the generated ones the decorator may also be written out
         for name in ("__setattr__", "__delattr__"):
             delattr(cls, name)
@@ -130,8 +136,23 @@ class Module:
     def __repr__(self) -> str:
         return _text(self, "")
 
+    def __dir__(self) -> list[str]:
+        return names_without_missing(type(self), super().__dir__())
+
     def _repr_html_(self) -> str:
         return show_tree(_tree("", self, False)[0])
+
+
+@api_boundary
+def _refuse_call(self: Module, *args: Any, **kwargs: Any) -> Any:
+    """The `__call__` of classes that have PyTorch's `forward` instead."""
+    raise user_error(
+        ArgumentTypeError, type(self).__name__, "it cannot be called: it has a method forward, but no __call__.",
+        fix="rename forward to __call__; hooks do not stand between the two.",
+    )  # fmt: skip
+
+
+add_missing(Module, "nnc.nn.Module")
 
 
 def _field_names(cls: type) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from nnc.context import get_context, set_context, with_mode
 from nnc.errors import ArgumentTypeError, ShapeError, shorten, user_error
 from nnc.foreign import is_foreign
 from nnc.graph.specialise import specialised_in_traces
+from nnc.migration import add_missing, names_without_missing
 from nnc.optim.arguments import Scalar, check_params, check_state, is_trainable
 from nnc.source import user_source
 from nnc.spelling import spelled
@@ -67,6 +68,9 @@ class GradientTransformation(_Functions):
     __slots__ = ()
     _reads_extra = False
 
+    def __dir__(self) -> list[str]:
+        return names_without_missing(type(self), super().__dir__())
+
     def __new__(cls, init: Init, update: Callable[..., tuple[Any, Any]]) -> Self:
         """The transformation of two functions, behind boundaries for tracebacks."""
         if not callable(init) or not callable(update):  # the transformation's user says so
@@ -107,6 +111,8 @@ def _with_extra(update: Callable[..., tuple[Any, Any]], reads_extra: bool) -> Ca
     del call.__wrapped__  # its signature is the one that callers see
     return call
 
+
+add_missing(GradientTransformation, "nnc.optim.GradientTransformation")
 
 _MISSPELT = frozenset({"param", "parameter", "parameters"})
 

@@ -8,7 +8,9 @@ part of the structure.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from nnc.errors import MissingNameError
 from nnc.migration import module_getattr
+from nnc.tracebacks import cut_traceback
 from nnc.tree.edits import at
 from nnc.tree.flattening import (
     TreeDef as TreeDef,
@@ -66,7 +68,11 @@ _missing = module_getattr("nnc.tree")
 
 def _find(name: str) -> Any:
     if name != "ravel":
-        _missing(name)
+        try:
+            _missing(name)
+        except MissingNameError as error:
+            cut_traceback(error)
+            raise
     globals()[name] = found = importlib.import_module("nnc.numpy.ravelling").ravel  # a layer above: it computes arrays
     return found
 

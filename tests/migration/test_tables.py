@@ -73,7 +73,9 @@ def test_code_of_a_row_names_functions_that_take_its_arguments(source: str, name
             elif root == "x":
                 assert hasattr(nnc.Array, rest.partition(".")[0]), found
             else:
-                assert root in ("np", "y", "w", "functools", "logits"), f"{found} begins with an unknown name"
+                assert root in ("np", "y", "w", "functools", "logits", "optimizer"), (
+                    f"{found} begins with an unknown name"
+                )
         for call in (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)):
             function = dotted(call.func)
             if function is not None and function.startswith("nnc."):

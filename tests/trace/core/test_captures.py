@@ -80,6 +80,32 @@ def test_a_changed_closure_cell_retraces_and_is_explained() -> None:
     assert nnc.debug.explain(f) == "<lambda>: the last call traced, because captured factor changed from 2.0 to 3.0"
 
 
+def test_an_argument_that_an_inner_function_reads_is_no_global_of_its_name() -> None:
+    traces = []
+
+    @nnc.compile
+    def step(x: Any, scale: Any) -> Any:
+        traces.append(1)
+        return nnc.grad(lambda x: (x * scale).sum())(x) + (lambda: (lambda: scale * helper(0.0))())()
+
+    results = []
+    for value in (2.0, 3.0):
+        globals()["scale"] = value
+        results.append(step(ONE, nnp.asarray(5.0)).tolist())
+    assert results == [[5, 5], [5, 5]] and len(traces) == 2, "helper reads the global"
+    traces.clear()
+
+    @nnc.compile
+    def plain(x: Any, scale: Any) -> Any:
+        traces.append(1)
+        return nnc.grad(lambda x: (x * scale).sum())(x)
+
+    for value in (2.0, 3.0):
+        globals()["scale"] = value
+        assert plain(ONE, nnp.asarray(5.0)).tolist() == [5, 5]
+    assert len(traces) == 1
+
+
 def test_a_changed_global_scalar_retraces() -> None:
     check_notices(lambda x: x * scale, set_global(scale=3.0))
 
