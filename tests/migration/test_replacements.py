@@ -57,6 +57,7 @@ def test_the_code_of_a_row_gives_the_numbers_of_the_other_library(source: str, n
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.filterwarnings("ignore")  # of names that these libraries have deprecated, and users still have
 @pytest.mark.parametrize("library", ["torch", "optax"])
 def test_recorded_numbers_are_those_of_the_other_library(library: str) -> None:
     pytest.importorskip(library)
