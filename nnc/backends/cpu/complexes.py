@@ -17,7 +17,14 @@ from nnc.dtypes import DType
 from nnc.graph import Command, TensorSpec, infer_specs
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
-from nnc.lower.kernels.math.complexes import Complex, can_be_complex, evaluate_complex, integer_power, to_dtype
+from nnc.lower.kernels.math.complexes import (
+    BY_LOGARITHMS,
+    Complex,
+    can_be_complex,
+    evaluate_complex,
+    integer_power,
+    to_dtype,
+)
 from nnc.lower.kernels.math.terms import Term
 from nnc.lower.kernels.native import Native
 from nnc.lower.kernels.scalars import parse
@@ -25,7 +32,6 @@ from nnc.lower.plan.stages import Step
 
 _MOST = 1 << 12  # elements
 _LANES = 8
-_BY_LOGARITHMS = 100  # the least exponent of which NumPy takes logarithms
 
 
 def _by_expression(step: Step) -> Native:
@@ -115,6 +121,6 @@ add_native(
     "integer_pow",
     _integer_power,
     lambda specs, params: (
-        dtypes.is_complex(specs[0].dtype) and specs[0].size <= _MOST and abs(params["exponent"]) < _BY_LOGARITHMS
+        dtypes.is_complex(specs[0].dtype) and specs[0].size <= _MOST and abs(params["exponent"]) < BY_LOGARITHMS
     ),
 )

@@ -22,13 +22,19 @@ from nnc.devices.targets.gpu import GPU_GRIDS
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, infer_specs
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.launch import DeviceKernel, Launch
-from nnc.lower.kernels.math.complexes import Complex, can_be_complex, evaluate_complex, integer_power, to_dtype
+from nnc.lower.kernels.math.complexes import (
+    BY_LOGARITHMS,
+    Complex,
+    can_be_complex,
+    evaluate_complex,
+    integer_power,
+    to_dtype,
+)
 from nnc.lower.kernels.math.terms import Term
 from nnc.lower.kernels.scalars import parse
 from nnc.lower.plan.stages import Step, View
 
 _THREADS = GPU_GRIDS.threads
-_BY_LOGARITHMS = 100  # the least exponent of which NumPy takes logarithms
 
 
 def _by_expression(step: Step) -> DeviceKernel:
@@ -115,6 +121,6 @@ scalar.follow(_add)
 add_printed(
     "integer_pow",
     _integer_power,
-    lambda specs, params: dtypes.is_complex(specs[0].dtype) and abs(params["exponent"]) < _BY_LOGARITHMS,
+    lambda specs, params: dtypes.is_complex(specs[0].dtype) and abs(params["exponent"]) < BY_LOGARITHMS,
 )
 add_printed("reduce_sum", _reduce_sum, lambda specs, params: dtypes.is_complex(specs[0].dtype) and specs[0].size > 0)

@@ -17,6 +17,9 @@ from nnc.lower.kernels.math.power import hypot
 from nnc.lower.kernels.math.terms import Term, absolute, where
 from nnc.lower.kernels.scalars import OPERANDS, Operations, Parsed, evaluate
 
+BY_LOGARITHMS = 100
+"""The least exponent of which NumPy takes logarithms."""
+
 
 @dataclass(frozen=True, slots=True)
 class Complex:
@@ -117,7 +120,7 @@ def integer_power(x: Complex, exponent: int) -> Complex:
 
     Args:
         x: the number.
-        exponent: of fewer than 100 in size; NumPy takes logarithms beyond.
+        exponent: smaller than `BY_LOGARITHMS` in size.
     """
     one, size = Complex(x.real.constant(1), x.real.constant(0)), abs(exponent)
     if exponent == 0:
