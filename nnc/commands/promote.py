@@ -220,9 +220,8 @@ def to_dtype(dtype: Any, where: str, shape: Any = ()) -> dtypes.DType:
     try:
         return dtypes.as_dtype(dtype)
     except TypeError as error:
-        if (isinstance(dtype, (int, float, complex)) and where in _SHAPED | {"full"}) or where.startswith(
-            "nnc.random."
-        ):
+        takes_shape = where in _SHAPED | {"full"} or where.startswith("nnc.random.")
+        if takes_shape and isinstance(dtype, (int, float, complex, np.ndarray)):
             sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
             one = (
                 f"pass the shape as one tuple, {where}({(*sizes, dtype)})"
