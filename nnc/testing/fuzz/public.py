@@ -9,14 +9,29 @@ from typing import Any
 
 import nnc.nn as nn
 import nnc.numpy as nnp
+from nnc import optim, scipy
 from nnc import random as draws
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.offer import SORTED, Call, Offer, Source, related
 from nnc.testing.fuzz.program import Code
 from nnc.testing.fuzz.settings import SKIP, draw_setting
 
-_MODULES = {"nnp": nnp, "nnp.linalg": nnp.linalg, "nnp.fft": nnp.fft, "nn": nn, "random": draws}
-_HOMES = ("nnc.numpy", "nnc.nn", "nnc.random")  # these define public functions; they import more
+_SCIPY = (
+    *(getattr(scipy, name) for name in ("special", "linalg", "signal", "fft", "ndimage", "integrate")),
+    *(getattr(scipy.stats, name) for name in ("beta", "cauchy", "chi2", "expon", "gamma", "geom", "laplace", "logistic", "norm",
+                                              "pareto", "poisson", "t", "uniform", "vonmises")),
+)  # fmt: skip
+_MODULES = {
+    "nnp": nnp, "nnp.linalg": nnp.linalg, "nnp.fft": nnp.fft, "nn": nn, "random": draws, "nnc.optim": optim,
+    **{module.__name__: module for module in _SCIPY},
+}  # fmt: skip
+_HOMES = (
+    "nnc.numpy",
+    "nnc.nn",
+    "nnc.random",
+    "nnc.scipy",
+    "nnc.optim",
+)  # these define public functions; they import more
 _LEFT_OUT = {
     "from_dlpack": "it takes memory of other libraries",
     "empty": "its elements are undefined",
