@@ -28,7 +28,8 @@ class Finding:
     """A result that is not as expected.
 
     `kind` is "value", "form" (shape or dtype), "error" (nnc raises, references do not), "silence" (nnc takes a number that does
-    not fit, and references do not), "cancellation" (a result lies beyond the running bound of its error), "reference" (a reference or a rule raises an error that is not nnc's), or "crash".
+    not fit, and references do not), "cancellation" (a result lies beyond the running bound of its error), "reference" (a
+    reference or a rule raises an error that is not nnc's), or "crash".
     """
 
     mode: str

@@ -46,12 +46,10 @@ def _body(g: Any, operands: Sequence[Ref]) -> tuple[list[str], list[Step], list[
 
 
 def _like(g: Any, expression: str, args: tuple[Any, ...], like: str) -> Step:
-    """A step that gives a scalar expression the shape and the dtype of a value; a product with it now and then."""
-    factor = "{n} + " if g.rng.random() < 0.5 else "{n} * "
+    """A step that gives a scalar expression the shape and the dtype of a value, or multiplies the value by it."""
     n = len(args)
-    text = f"nnp.zeros_like({{{n}}}) + ({expression}).astype({{{n}}}.dtype)"
-    if factor == "{n} * ":
-        text = f"{{{n}}} * ({expression}).astype({{{n}}}.dtype)"
+    start = f"nnp.zeros_like({{{n}}}) +" if g.rng.random() < 0.5 else f"{{{n}}} *"
+    text = f"{start} ({expression}).astype({{{n}}}.dtype)"
     return Step(g.name(), text, (*args, Ref(like)))
 
 
@@ -86,16 +84,16 @@ def _call_text(transform: str, rules: int, operands: int, tree: bool, static: bo
     return f"(lambda h: (h.{name}({given}), h)[1])(nnc.{transform}({{0}}{options}))({', '.join(places)})"
 
 
-def _static(g: Any, steps: list[Step], results: list[str], params: Sequence[str]) -> str:
+def _static(g: Any, steps: list[Step], results: list[str]) -> str:
     """The name of a static number, by which a result is multiplied."""
-    number = g.name()
+    number = str(g.name())
     g.scope[number] = 2
     at = results[-1]
     scaled = Step(g.name(), "{0} * {1}", (Ref(at), Code(number)))
     g.scope[scaled.results] = g.scope[at]
     steps.append(scaled)
     results[-1] = scaled.results
-    return str(number)
+    return number
 
 
 def custom_vjp(g: Any) -> Step | None:
@@ -106,9 +104,8 @@ def custom_vjp(g: Any) -> Step | None:
         return None
     params, steps, results = body
     tree, static = g.rng.random() < 0.4, g.rng.random() < 0.3
-    number = [_static(g, steps, results, params)] if static else []
+    number = [_static(g, steps, results)] if static else []
     again, forward, outs = _fresh(g, params, steps, results)
-    forward_number = [number[0]] if static else []
     residuals = [*again, *outs]
     kept, cts = [g.name() for _ in residuals], [g.name() for _ in outs]
     backward = []
@@ -120,7 +117,7 @@ def custom_vjp(g: Any) -> Step | None:
     found = tuple(step.results for step in backward)
     blocks = (
         Block((*number, *_packed(params, tree)), tuple(steps), tuple(results)),
-        Block((*forward_number, *_packed(again, tree)), tuple(forward), (tuple(outs), tuple(residuals))),
+        Block((*number, *_packed(again, tree)), tuple(forward), (tuple(outs), tuple(residuals))),
         Block((*number, tuple(kept), tuple(cts)), tuple(backward), _packed(found, tree)),
     )
     call = _call_text("custom_vjp", 2, len(operands), tree, static)
@@ -136,7 +133,7 @@ def custom_jvp(g: Any) -> Step | None:
         return None
     params, steps, results = body
     tree, static = g.rng.random() < 0.4, g.rng.random() < 0.3
-    number = [_static(g, steps, results, params)] if static else []
+    number = [_static(g, steps, results)] if static else []
     again, primal, outs = _fresh(g, params, steps, results)
     tangents = [g.name() for _ in again]
     moved = []

@@ -18,6 +18,7 @@ from nnc.errors import NncError
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.control import CONTROL, Maker
 from nnc.testing.fuzz.custom import custom_jvp, custom_vjp
+from nnc.testing.fuzz.derived import second_derivative
 from nnc.testing.fuzz.named import collective_offers, named
 from nnc.testing.fuzz.offer import Offer
 from nnc.testing.fuzz.plain import Plain
@@ -39,7 +40,7 @@ KINDS = (
     ["huge", "tiny", "wide", "wide", "uniform"],
     ["uniform", "grid"],
 )  # of inputs
-MAKERS: tuple[Maker, ...] = (*CONTROL, named, named, named, custom_vjp, custom_jvp)
+MAKERS: tuple[Maker, ...] = (*CONTROL, named, named, named, custom_vjp, custom_jvp, second_derivative)
 FORCED: dict[str, tuple[Maker, ...]] = {"custom": (custom_vjp, custom_jvp), "named": (named,)}
 _TRIES = 12  # calls that are tried for a step
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from textwrap import indent
 
 import nnc
+from nnc import dtypes
 from nnc.testing.fuzz.plain import ByColumns, ByDifferences, Plain
 from nnc.testing.fuzz.program import inputs_source
 from nnc.testing.fuzz.subject import Subject
@@ -94,6 +95,16 @@ def stored(subject: Subject) -> str:
         "            if thread.name == 'nnc keeps':\n"
         "                thread.join()\n"
         "    return found"
+    )
+
+
+def weakened(change: str) -> Callable[[Subject], str]:
+    """The dtypes of results where all floats are weak, times an array of float32: what is made of weak numbers alone is weak."""
+    return _says(
+        f"weak = lambda x: {change} if not isinstance(x, (int, float)) and x.dtype == 'float32' else x\n"
+        "def form(y):\n"
+        "    return nnp.zeros(y.shape, (y * nnp.ones((), 'float32')).dtype)\n"
+        "return [form(y) for f in (program, nnc.compile(program)) for y in f(*map(weak, inputs()))]"
     )
 
 
@@ -224,6 +235,13 @@ def _finite(subject: Subject) -> bool:
     return subject.differentiable and not subject.specials  # else 0 · NaN or a derivative that is known to be 0 decides
 
 
+def _takes_weak(subject: Subject) -> bool:
+    """Whether weak floats may take the place of all floats: commands want dtypes that are equal, and so do loops and branches."""
+    floats = {x.dtype for x in subject.program.inputs if dtypes.is_inexact(dtypes.BY_NAME[x.dtype]) and not x.is_number}
+    plain = not any(word in call for call in subject.program.calls() for word in ("command(", "nnc."))
+    return floats == {"float32"} and plain and not any(step.blocks for step in subject.program.body.steps)
+
+
 def _few(subject: Subject) -> bool:
     return subject.differentiable and subject.small and not subject.specials and not subject.has_rules
 
@@ -283,6 +301,7 @@ MODES = (
     Mode("budget", tight, ONCE),
     Mode("stored", stored),
     Mode("json", in_json, ONCE, applies=lambda subject: not subject.has_rules),
+    Mode("weak", weakened("x.astype('float64').as_weak()"), weakened("x"), applies=_takes_weak),
     Mode("effects", _says(EFFECTS), _says(EFFECTS), applies=lambda subject: subject.has_effects),
     Mode("sizes", resized, applies=lambda subject: bool(subject.resized)),
     Mode("device", placed("sim:0", ", streams=3"), THERE),

@@ -14,6 +14,10 @@ from nnc.testing.fuzz.offer import Call, Offer, Source
 from nnc.testing.fuzz.program import Block, Function, Step
 
 NAMES = ("i", "j", "k")  # by depth
+_KINDS = (
+    "psum", "psum", "pmean", "pmean", "pmax", "pmin", "axis_index", "axis_index", "pvary", "all_gather", "ppermute", "psum_scatter",
+    "all_to_all",
+)  # fmt: skip
 _MOST_PLACES = 24  # of all axes together: by references each is a thread
 
 
@@ -30,7 +34,8 @@ def named(g: Any) -> Step | None:
     if not fits(g.spec(first)):
         return None
     size = g.spec(first).shape[0]
-    operands, axes = [first], [0]
+    operands = [first]
+    axes: list[int | None] = [0]
     for _ in range(g.rng.randint(0, 2)):
         x = g.pick()
         operands.append(x)
@@ -75,22 +80,7 @@ def _collective(source: Source) -> Call | None:
     name = rng.choice(list(axes))
     size = axes[name]
     several: Any = tuple(axes) if len(axes) > 1 and rng.random() < 0.3 else name
-    kind = rng.choice(
-        (
-            "psum",
-            "psum",
-            "pmean",
-            "pmean",
-            "pmax",
-            "pmin",
-            "axis_index",
-            "axis_index",
-            "pvary",
-            "all_gather",
-            "ppermute",
-        )
-        + ("psum_scatter", "all_to_all")
-    )
+    kind = rng.choice(_KINDS)
     if kind == "axis_index":
         x = source.pick(lambda spec: not dtypes.is_bool(spec.dtype))
         return "{0} * nnc.axis_index({1})", (x, several), ()

@@ -68,7 +68,7 @@ class Plain(Collectives):
         def mapped(*args: Any) -> Any:
             axes = in_axes if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(args)
             pairs = list(zip(args, axes, strict=True))
-            count = next((x.shape[a] for x, a in pairs if a is not None), axis_size)
+            count: Any = next((x.shape[a] for x, a in pairs if a is not None), axis_size)
 
             def row(i: int) -> Any:
                 return f(*(x if a is None else nnp.moveaxis(x, a, 0)[i] for x, a in pairs))

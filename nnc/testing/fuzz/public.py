@@ -13,8 +13,9 @@ from nnc import optim, scipy
 from nnc import random as draws
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.offer import SORTED, Call, Offer, Source, related
-from nnc.testing.fuzz.program import Code
+from nnc.testing.fuzz.program import Code, Ref
 from nnc.testing.fuzz.settings import SKIP, draw_setting
+from nnc.testing.fuzz.weak import number_for
 
 _SCIPY = (
     *(getattr(scipy, name) for name in ("special", "linalg", "signal", "fft", "ndimage", "integrate")),
@@ -111,7 +112,8 @@ def _public_call(source: Source, name: str, params: Sequence[inspect.Parameter])
                 if p.name in SORTED:
                     value = Code("nnp.sort(nnp.ravel({0}))", (value,))
                 if rng.random() < 0.1 and len(args) < 2:
-                    value = rng.choice((2, 3, 0.5, -1.5, True, 1))
+                    spec = source.spec(value) if isinstance(value, Ref) else specs[0]
+                    value = number_for(source, spec) if rng.random() < 0.6 else rng.choice((2, 3, 0.5, -1.5, True, 1))
             elif value is SKIP:
                 if required:
                     return None

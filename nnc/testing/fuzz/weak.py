@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from nnc import dtypes
 from nnc.graph import TensorSpec
@@ -25,9 +28,12 @@ _LIMITS = {
 
 
 def draw_numbers(rng: random.Random, whole: bool) -> tuple[Any, Any, Any]:
-    """Three numbers of one type, the first of which is a plain one: others may not fit into a dtype."""
+    """Three numbers of one type, the first of which is a plain one: others may not fit into a dtype. NumPy's float64 is a
+    Python number by its class.
+    """
     if not whole:
-        return tuple(rng.sample(_FLOATS, 3))  # type: ignore[return-value]
+        numbers = rng.sample(_FLOATS, 3)
+        return tuple(map(np.float64, numbers) if rng.random() < 0.2 else numbers)  # type: ignore[return-value]
     return (rng.choice(_FITTING if rng.random() < 0.6 else _INTS), *rng.sample(_INTS, 2))  # type: ignore[return-value]
 
 
@@ -47,11 +53,15 @@ _MEETINGS = (
     ("{0} + {1}", 8.0, "any"),
     ("{0} * {1}", 8.0, "any"),
     ("{1} - {0}", 5.0, "number"),
-    ("{0} ** {1}", 2.0, "float"),
+    ("{0} ** {1}", 2.0, "number"),
     ("nnp.where({0} > 0, {0}, {1})", 5.0, "real"),
     ("nnp.clip({0}, {1})", 4.0, "real"),
     ("nnp.maximum({0}, {1})", 5.0, "real"),
     ("nnp.full(2, {1}) * {0}.sum()", 4.0, "any"),
+    ("nnp.zeros(2, nnp.full(2, {1}).dtype) + {0}.sum()", 3.0, "any"),
+    ("nnp.zeros(2, nnp.asarray(nnc.compile(lambda x: {2})({0})).dtype)", 3.0, "number"),
+    ("nnp.zeros(2, nnc.vmap(lambda x: {2})(nnp.ravel({0})).dtype)", 3.0, "number"),
+    ("{1} * nnp.arange(3) * nnp.sum({0})", 4.0, "float"),
     ("nnp.full_like({0}, {1})", 4.0, "any"),
     ("nnp.append({0}, {1})", 3.0, "any"),
     ("nnp.pad(nnp.ravel({0}), 1, constant_values={1})", 3.0, "any"),
@@ -74,7 +84,7 @@ _MEETINGS = (
      5.0, "whole"),
     ("nnc.fori_loop(0, 3, lambda i, s: (s[0] * 0.5, s[1] + s[0] * s[1]), ({1}, {0}))[1]", 5.0, "float"),
 )  # fmt: skip
-_ACCEPTS = {
+_ACCEPTS: dict[str, Callable[[dtypes.DType], bool]] = {
     "any": lambda d: True,
     "number": lambda d: not dtypes.is_bool(d),
     "real": lambda d: not dtypes.is_complex(d),
@@ -84,9 +94,8 @@ _ACCEPTS = {
 
 
 def weak_offers() -> list[Offer]:
-    """Calls in which a Python number meets a value; and a result that is a scalar of NumPy, which is weak as well."""
-    meetings = [Offer(text, partial(_meeting, text=text, kind=kind), weight) for text, weight, kind in _MEETINGS]
-    return [*meetings]
+    """Calls in which a Python number meets a value."""
+    return [Offer(text, partial(_meeting, text=text, kind=kind), weight) for text, weight, kind in _MEETINGS]
 
 
 def _meeting(source: Source, text: str, kind: str) -> Call | None:

@@ -49,7 +49,8 @@ SEEN = "(nnc.debug.callback(lambda x: seen.append(np.array(x)), {0}), {0})[1]"
 _OPTIMIZERS = (
     "sgd({r}, momentum=0.9)", "sgd({r}, momentum=0.9, nesterov=True, weight_decay=0.1)", "adam({r})", "adam({r}, amsgrad=True)",
     "adamw({r})", "rmsprop({r}, centered=True)", "rmsprop({r}, momentum=0.9)", "adagrad({r})", "adadelta({r})", "lion({r})",
-    "lamb({r})", "lars({r})", "radam({r}, threshold=1.5)", "nadam({r})", "yogi({r})", "adabelief({r})", "novograd({r})", "rprop(0.1)",
+    "lamb({r})", "lars({r})", "radam({r}, threshold=1.5)", "nadam({r})", "yogi({r})", "adabelief({r})", "novograd({r})",
+    "rprop(0.1)",
     "fromage({r})", "sm3({r})", "adamax({r})", "adan({r})", "ademamix({r})", "madgrad({r})", "sign_sgd({r})", "signum({r})",
     "schedule_free_sgd({r})", "optimistic_gradient_descent({r})", "clip({r})", "clip_by_global_norm({r})", "ema({r})",
     "clip_by_block_rms({r})", "adaptive_grad_clip({r})", "centralize()", "zero_nans()", "keep_params_nonnegative()",
