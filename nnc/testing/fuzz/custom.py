@@ -67,7 +67,7 @@ def _fresh(g: Any, params: Sequence[str], steps: Sequence[Step], results: Sequen
     return [to(name) for name in params], renamed, [to(name) for name in results]
 
 
-def _packed(names: Sequence[str], tree: bool) -> tuple[Any, ...]:
+def _packed(names: Sequence[Any], tree: bool) -> tuple[Any, ...]:
     """Parameters: each by itself, or the first two as one tuple."""
     return (tuple(names[:2]), *names[2:]) if tree and len(names) > 1 else tuple(names)
 

@@ -90,13 +90,13 @@ class Subject:
         sizes = sorted({n for x in self.program.inputs for n in x.shape if n})
         found: list[Program] = []
         for n in sizes:
-            for m in (n + 1, 2 * n, n + 7, 1):
+            for m in sorted({n + 1, 2 * n, n + 7, 1} - {n}):
                 inputs = tuple(
                     x if x.kind == "literal" else replace(x, shape=tuple(m if k == n else k for k in x.shape))
                     for x in self.program.inputs
                 )
                 other = replace(self.program, inputs=inputs)
-                if m != n and inputs != self.program.inputs and Subject.of(other) is not None:
+                if inputs != self.program.inputs and Subject.of(other) is not None:
                     found.append(other)
         return found[:4]
 
