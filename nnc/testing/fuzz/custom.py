@@ -56,7 +56,7 @@ def _like(g: Any, expression: str, args: tuple[Any, ...], like: str) -> Step:
 def _fresh(g: Any, params: Sequence[str], steps: Sequence[Step], results: Sequence[str]) -> tuple[Any, Any, Any]:
     """The same function under other names."""
     made = [*params, *(name for step in steps for name in step.defines)]
-    names = {name: g.name() for name in made}
+    names: dict[str, str] = {name: g.name() for name in made}
     for old, new in names.items():
         g.scope[new] = g.scope[old]
 

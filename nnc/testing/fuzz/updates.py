@@ -17,12 +17,12 @@ _METHODS = ("set", "add", "subtract", "multiply", "divide", "min", "max", "power
 
 def update_offers() -> list[Offer]:
     """Updates and readings."""
-    methods = [Offer(f"{{0}}.at[{{1}}].{m}({{2}})", partial(_update, method=m), 6.0) for m in _METHODS]
+    methods = [Offer(f".at.{m}", partial(_update, method=m), 6.0) for m in _METHODS]
     return [
         *methods,
-        Offer("{0}.at[{1}].add({2})", partial(_update, method="add"), 12.0),
-        Offer("{0}.at[{1}].get()", _reading, 10.0),
-        Offer("{0}.at[{1}].apply()", _applied, 4.0),
+        Offer(".at.add", partial(_update, method="add"), 12.0),
+        Offer(".at.get", _reading, 10.0),
+        Offer(".at.apply", _applied, 4.0),
     ]
 
 

@@ -95,7 +95,7 @@ _ACCEPTS: dict[str, Callable[[dtypes.DType], bool]] = {
 
 def weak_offers() -> list[Offer]:
     """Calls in which a Python number meets a value."""
-    return [Offer(text, partial(_meeting, text=text, kind=kind), weight) for text, weight, kind in _MEETINGS]
+    return [Offer("Python number", partial(_meeting, text=text, kind=kind), weight) for text, weight, kind in _MEETINGS]
 
 
 def _meeting(source: Source, text: str, kind: str) -> Call | None:

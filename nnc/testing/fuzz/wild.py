@@ -67,13 +67,13 @@ _STEPS = (
 def wild_offers() -> list[Offer]:
     """Calls of these kinds."""
     return [
-        *(Offer(text, partial(_near, text=text), 5.0) for text in _NEAR),
-        *(Offer(text, partial(_after, text=text), 3.0) for text in _AFTER),
-        *(Offer(text, partial(_scalar, text=text), 6.0) for text in _ENDLESS),
-        Offer(_DEEP, _deep, 3.0),
-        *(Offer(text, partial(_callback, text=text), 4.0) for text in _CALLBACKS),
-        Offer(SEEN, _seen, 5.0),
-        *(Offer(f"nnc.optim.{text}", partial(_optimized, text=text), 1.0) for text in _OPTIMIZERS),
+        *(Offer("nearly equal", partial(_near, text=text), 5.0) for text in _NEAR),
+        *(Offer("function of a small number", partial(_after, text=text), 3.0) for text in _AFTER),
+        *(Offer("loop in a branch", partial(_scalar, text=text), 6.0) for text in _ENDLESS),
+        Offer("branches in branches", _deep, 3.0),
+        *(Offer("nnc.pure_callback", partial(_callback, text=text), 4.0) for text in _CALLBACKS),
+        Offer("nnc.debug.callback", _seen, 5.0),
+        *(Offer("optimizer", partial(_optimized, text=text), 1.0) for text in _OPTIMIZERS),
     ]
 
 
