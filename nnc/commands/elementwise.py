@@ -38,6 +38,7 @@ from nnc.commands.rules import (
 )
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph import command as get_command
 
 Partial = Callable[..., Value]
 Accepts = tuple[Callable[[dtypes.DType], bool], str]
@@ -287,15 +288,22 @@ rsqrt: Command = elementwise(
     partials=(lambda x, out: -0.5 * out / x,), flops=2,
 )  # fmt: skip
 cbrt: Command = elementwise(
-    "cbrt", np.cbrt, "cbrt(x)", accepts=FLOAT, singular=True, partials=(lambda x, out: 1 / (3 * out * out),)
+    "cbrt", np.cbrt, "cbrt(x)", accepts=FLOAT, singular=True, partials=(lambda x, out: square(reciprocal(out)) * (1 / 3),)
 )
 # exponentials overflow, which makes their partials infinite
 exp: Command = elementwise(
     "exp", np.exp, "exp(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: out,)
 )
 exp2: Command = elementwise(
-    "exp2", np.exp2, "exp2(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: out * math.log(2),)
+    "exp2", np.exp2, "exp2(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: _slope_of_exp2(x, out),)
 )
+
+
+def _slope_of_exp2(x: Value, out: Value) -> Value:
+    """2^x · log 2, which is finite for x somewhat beyond the point where 2^x overflows."""
+    if dtypes.is_complex(x.spec.dtype):
+        return out * math.log(2)
+    return select(equal(out, full_like(out, math.inf)), exp2(x - 1) * (2 * math.log(2)), out * math.log(2))
 
 
 def _expm1(x: Any) -> Any:
@@ -315,7 +323,7 @@ def _expm1(x: Any) -> Any:
 
 
 expm1: Command = elementwise(
-    "expm1", _expm1, "expm1(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: out + 1,)
+    "expm1", _expm1, "expm1(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: exp(x),)
 )
 log: Command = elementwise(
     "log", np.log, "log(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: reciprocal(x),)
@@ -411,8 +419,25 @@ def _sigmoid(x: Any) -> Any:
 
 
 sigmoid: Command = elementwise(
-    "sigmoid", _sigmoid, "sigmoid(x)", accepts=FLOAT, partials=(lambda x, out: out * (1 - out),), singular=True, flops=4
-)
+    "sigmoid", _sigmoid, "sigmoid(x)", accepts=FLOAT, singular=True, flops=4,
+    partials=(lambda x, out: logistic_density(x),),  # out · (1 - out) loses digits where out is near 1
+)  # fmt: skip
+
+
+def _logistic_density(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return e / np.square(1 + e)
+
+
+logistic_density: Command = elementwise(
+    "logistic_density", _logistic_density, "logistic_density(x)", accepts=FLOAT, singular=True, flops=5,
+    partials=(lambda x, out: get_command("tanh")(x * -0.5) * out,),
+)  # fmt: skip
+"""The derivative of the sigmoid, symmetric about 0."""
+soft_sign: Command = elementwise(
+    "soft_sign", lambda x: x / (1 + np.abs(x)), "x / (1 + abs(x))", accepts=FLOAT, flops=3,
+    partials=(lambda x, out: square(reciprocal(abs_(x) + 1)),),
+)  # fmt: skip
 logaddexp: Command = elementwise(
     "logaddexp", np.logaddexp, "logaddexp(x, y)", arity=2, accepts=FLOAT,
     partials=(lambda x, y, out: _share(x, y), lambda x, y, out: _share(y, x)), flops=6,
