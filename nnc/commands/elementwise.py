@@ -246,7 +246,7 @@ fmod: Command = elementwise(
 abs_: Command = elementwise(
     "abs", np.abs, "abs(x)", result=dtypes.real_dtype,
     derivative=Derivative(lambda primals, tangents, outputs: (_abs_jvp(primals[0], tangents[0], outputs[0]),)),
-    weight=2,
+    weight=2, root_of=(2, lambda primals, tangents: _abs_square_jvp(primals[0], tangents[0])),
 )  # fmt: skip
 sign: Command = elementwise(
     "sign", np.sign, "sign(x)",
@@ -278,18 +278,36 @@ def _abs_jvp(x: Value, t: Value, out: Value) -> Value:
     return real(conj(unit) * t)
 
 
+def _abs_square_jvp(x: Value, t: Value) -> Value:
+    return (real(conj(x) * t) if dtypes.is_complex(x.spec.dtype) else x * t) * 2
+
+
 # -- powers, exponentials, logarithms ----------------------------------------------------------------------------------
 
 sqrt: Command = elementwise(
-    "sqrt", np.sqrt, "sqrt(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: 0.5 / out,)
-)
+    "sqrt", np.sqrt, "sqrt(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: 0.5 / out,),
+    root_of=(2, lambda primals, tangents: tangents[0]),
+)  # fmt: skip
+length: Command = elementwise(
+    "length", np.sqrt, "sqrt(x)", accepts=FLOAT, any_arrays=True, partials=(lambda x, out: _slope_of_length(out),),
+    root_of=(2, lambda primals, tangents: tangents[0]),
+)  # fmt: skip
+"""The square root of a sum of squares: the derivative at 0 is 0."""
 rsqrt: Command = elementwise(
     "rsqrt", lambda x: 1 / np.sqrt(x), "rsqrt(x)", accepts=INEXACT, singular=True,
     partials=(lambda x, out: -0.5 * out / x,), flops=2,
 )  # fmt: skip
 cbrt: Command = elementwise(
-    "cbrt", np.cbrt, "cbrt(x)", accepts=FLOAT, singular=True, partials=(lambda x, out: square(reciprocal(out)) * (1 / 3),)
-)
+    "cbrt", np.cbrt, "cbrt(x)", accepts=FLOAT, singular=True, partials=(lambda x, out: square(reciprocal(out)) * (1 / 3),),
+    root_of=(3, lambda primals, tangents: tangents[0]),
+)  # fmt: skip
+
+
+def _slope_of_length(out: Value) -> Value:
+    at_zero = equal(out, full_like(out, 0))
+    return select(at_zero, full_like(out, 0), 0.5 / select(at_zero, full_like(out, 1), out))
+
+
 # exponentials overflow, which makes their partials infinite
 exp: Command = elementwise(
     "exp", np.exp, "exp(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: out,)
@@ -385,13 +403,13 @@ integer_pow: Command = register(
 )
 
 
-def _pow_base(x: Value, y: Value, out: Value) -> Value:
+def pow_slope_by_base(x: Value, y: Value, out: Value) -> Value:
     """y · x^(y-1), and 0 where y is 0 (also at x = 0)."""
     one = ones_like(y)
     return safe_mul(y, pow_(x, select(equal(y, y * 0), one, y - one)))
 
 
-def _pow_exponent(x: Value, y: Value, out: Value) -> Value:
+def pow_slope_by_exponent(x: Value, y: Value, out: Value) -> Value:
     """x^y · log x, which is 0 at x = 0 for positive y."""
     safe = select(equal(x, x * 0), ones_like(x), x)
     return safe_mul(out, log(safe))
@@ -408,8 +426,19 @@ def _pow(x: Any, y: Any) -> Any:
 
 
 pow_: Command = elementwise(
-    "pow", _pow, "pow(x, y)", arity=2, accepts=NUMERIC, partials=(_pow_base, _pow_exponent), singular=True, flops=10
-)
+    "pow", _pow, "pow(x, y)", arity=2, accepts=NUMERIC, partials=(pow_slope_by_base, pow_slope_by_exponent), singular=True,
+    flops=10, root_of=(2, lambda primals, tangents: _pow_square_jvp(*primals, *tangents)),
+)  # fmt: skip
+
+
+def _pow_square_jvp(x: Value, y: Value, t: Value | None, u: Value | None) -> Value | None:
+    """The tangent of x^(2 y)."""
+    twice = y * 2
+    by_base = None if t is None else safe_mul(t, pow_slope_by_base(x, twice, x))
+    by_exponent = None if u is None else safe_mul(u, pow_slope_by_exponent(x, twice, pow_(x, twice)) * 2)
+    return add_tangents(by_base, by_exponent)
+
+
 refuses.set(pow_, lambda x, y: dtypes.is_integer(y.dtype))
 
 

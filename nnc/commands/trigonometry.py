@@ -25,7 +25,7 @@ from nnc.commands.elementwise import (
     select,
     square,
 )
-from nnc.commands.rules import Value
+from nnc.commands.rules import Value, add_tangents
 from nnc.graph import Command
 
 NDArray = np.ndarray[Any, Any]
@@ -126,6 +126,7 @@ atan2: Command = elementwise(
 hypot: Command = elementwise(
     "hypot", np.hypot, "hypot(x, y)", arity=2, accepts=FLOAT, singular=True,
     partials=(lambda x, y, out: _unit(x, out, 1), lambda x, y, out: _unit(y, out, 1)),
+    root_of=(2, lambda primals, tangents: add_tangents(*(None if t is None else x * t * 2 for x, t in zip(primals, tangents, strict=True)))),
 )  # fmt: skip
 
 
