@@ -21,7 +21,7 @@ from nnc.errors import (
     UnsupportedError,
     user_error,
 )
-from nnc.graph import Graph, TensorSpec, bind, find_interpreter, spec_of
+from nnc.graph import Graph, TensorSpec, bind, find_interpreter
 from nnc.graph import command as get_command
 from nnc.trace.core.axes import aligned, varying_over
 from nnc.trace.core.custom_axes import Place
@@ -392,9 +392,7 @@ def _batch_node(
 ) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
     same = rule.facts.same_outputs(batched, len(graphs[0].outputs))
     flags = rule.batched_arguments(batched, args)
-    rows = [
-        lead(size, x, b) if on else one_row(x, b) for x, b, on in zip(operands, batched, flags, strict=True)
-    ]
+    rows = [lead(size, x, b) if on else one_row(x, b) for x, b, on in zip(operands, batched, flags, strict=True)]
     params = {"rule": rule.batched(size, flags[:args], same), "args": args}
     command = control.custom_vjp if isinstance(rule, VjpRule) else control.custom_jvp
     return bind_for_rows(command, size, rows, flags, params, graphs[0], same)

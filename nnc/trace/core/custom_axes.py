@@ -21,7 +21,9 @@ from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import NamedStagingTrace, Staged
 
 Varying = Sequence[Axes | None]
-Settle = Callable[[list[Axes | None]], list[Axes | None]]  # from the axes of results to those that they are made to vary over
+Settle = Callable[
+    [list[Axes | None]], list[Axes | None]
+]  # from the axes of results to those that they are made to vary over
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ class Place:
             settle: says over which axes the results are to vary. Over others they are summed.
             is_rule: whether `fun` runs a rule of the function.
         """
-        staged, found, weak = self._trace(lambda _, *values: fun(*values), operands, over, union(over) or NOWHERE, is_rule)
+        staged, found, weak = self._trace(
+            lambda _, *values: fun(*values), operands, over, union(over) or NOWHERE, is_rule
+        )
         wanted = settle(found)
         if wanted != self._of_graph(staged, over):
             graph, captured = staged.graph, staged.captured
@@ -84,7 +88,9 @@ class Place:
     def _trace(
         self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, entry: Axes, is_rule: bool
     ) -> tuple[Staged, list[Axes | None], list[bool]]:
-        """The graph of `fun(axes, *values)`, which gets the axes as they are bound within; the axes of its results; which are weak."""
+        """The graph of `fun(axes, *values)`, which gets the axes as they are bound within; over which axes its results vary; and
+        which of them are weak.
+        """
         count, name = len(self.axes), name_of(self.function)
         trace = NamedStagingTrace(f"rule of {name}" if is_rule else name)
         trace.rule_of = self.function if is_rule else None

@@ -16,7 +16,9 @@ from nnc.trace.core.pulls import apply_pull_only
 from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.subgraphs import one_row
 
-Push = Callable[[Sequence[Any], Sequence[Any]], tuple[list[Any], list[Any]]]  # (primals, tangents) -> (outputs, tangents)
+Push = Callable[
+    [Sequence[Any], Sequence[Any]], tuple[list[Any], list[Any]]
+]  # (primals, tangents) -> (outputs, tangents)
 Pull = Callable[[Sequence[Any], Sequence[Any]], list[Any]]  # (residuals, cotangents) -> cotangents of the arguments
 Forward = Callable[[Sequence[Any]], tuple[list[Any], list[Any], Pull]]  # primals -> (outputs, residuals, pull)
 
@@ -193,9 +195,7 @@ class VjpRule:
         traced, count, _ = self._trace(place, operands, over, found)
         return traced.axes[:count]
 
-    def _trace(
-        self, place: Place, primals: Sequence[Any], over: Varying, outputs: Varying
-    ) -> tuple[Traced, int, Pull]:
+    def _trace(self, place: Place, primals: Sequence[Any], over: Varying, outputs: Varying) -> tuple[Traced, int, Pull]:
         """The forward part for one place, the number of outputs, and the function for the cotangents."""
         box: list[Any] = []
 
@@ -238,8 +238,8 @@ class VjpRule:
         return VjpRule(forward, self.facts)
 
     def batched_arguments(self, batched: Sequence[bool], count: int) -> list[bool]:
-        """Which operands are to have the batch axis: of the `count` arguments all that differ from row to row, so that each row has a
-        cotangent of its own; of the others those that have it.
+        """Which operands are to have the batch axis: all of the `count` arguments that differ from row to row, so that each row has
+        a cotangent of its own; those of the others that have it.
         """
         axis = self.facts.mapped(batched)
         varying = [True] * count if axis is None else self.facts.varying[axis]

@@ -24,8 +24,9 @@ def apply_pull_only(
     """Tangents of specs `outputs` under the linear map whose transpose is `pull(cotangents) -> cotangents`, None where zero.
 
     While something is staged, `pull` is traced at once: its values are symbols of the graph being staged, which the linear
-    graph, that loops and branches take over into graphs of their own, must name as operands. `leaves_out`: cotangents that are zero
-    take no part, as zero times infinity is not zero; `pull` consists of commands with derivatives then. A user's function gets zeros.
+    graph, that loops and branches take over into graphs of their own, must name as operands. `leaves_out`: cotangents that are
+    zero take no part, as zero times infinity is not zero; `pull` consists of commands with derivatives then. A user's function
+    gets zeros.
     """
     if get_context().staging is None:
         params = {"pull": pull, "outputs": tuple(outputs), "leaves_out": leaves_out}
