@@ -40,9 +40,10 @@ def sink_gathers(graph: Graph, options: Options) -> Graph:
     """Moves `gather` up and `scatter` down through elementwise commands and sums, in sub-graphs, too.
 
     Results of elementwise commands, softmax and log-softmax are computed for the elements that are read, where those are few.
-    Updates of zeros are multiplied, and added to the tensor that the zeros would be added to; those of one place are added up first. Only
-    updates of zeros move: x + (y - x) loses the digits of a small y, and so does c·x + c·(y - x). Values are the same bit for bit,
-    but for the order of sums over axes, the roundings of a softmax and the sign of zero. An index out of range raises as before.
+    Updates of zeros are multiplied, and added to the tensor that the zeros would be added to; those of one place are added up
+    first. Only updates of zeros move: x + (y - x) loses the digits of a small y, and so does c·x + c·(y - x). Values are the same
+    bit for bit, but for the order of sums over axes, the roundings of a softmax and the sign of zero. An index out of range raises
+    as before.
 
     Requires: `combine`, which recognises softmax.
     Ensures:  no `gather` reads few elements of the result of an elementwise command, or softmax or its logarithm, that has no other

@@ -1,4 +1,4 @@
-"""Updates of scattered tensors: rewritten programs have all digits of the program as written, where sums cancel and places repeat."""
+"""Updates of scattered tensors: rewrites keep all digits of the program as written, where sums cancel and places repeat."""
 
 from __future__ import annotations
 
