@@ -20,7 +20,9 @@ def test_writing_to_batches_leaves_the_arrays(prefetch: int, key: int | None, de
     orders = None if key is None else nnc.random.key(key)
     for batch in nnc.data.batches(data, 3, orders, prefetch, epochs=2, device=device):
         for part in batch.values():
-            assert not np.shares_memory(np.asarray(part), data["x"]) and not np.shares_memory(np.asarray(part), data["y"])
+            assert not np.shares_memory(np.asarray(part), data["x"]) and not np.shares_memory(
+                np.asarray(part), data["y"]
+            )
             if device is None:
                 part -= 10
     assert data["x"].tolist() == [0, 1, 2, 3, 4, 5] and data["y"].ravel().tolist() == list(range(12))
