@@ -271,7 +271,9 @@ def conv_transpose(
             for n, s, d, k, more in zip(sizes, strides, dilations, kernel, extra, strict=True)
         )
         _check_cut(sizes, whole, pads)
-        beyond = [max(0, more - s + 1) for more, s in zip(extra, strides, strict=True)]  # what no convolution has left over
+        beyond = [
+            max(0, more - s + 1) for more, s in zip(extra, strides, strict=True)
+        ]  # what no convolution has left over
         zeros = tuple(max(0, n - high) for n, (_, high) in zip(beyond, pads, strict=True))
         spatial = tuple(n - low - high - z for n, (low, high), z in zip(whole, pads, zeros, strict=True))
         pads = tuple((low, max(0, high - n)) for n, (low, high) in zip(beyond, pads, strict=True))

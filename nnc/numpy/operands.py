@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +15,7 @@ from nnc.array import Array, as_value
 from nnc.commands.promote import WIDE, Listed, as_operand, as_operands, astype, dtype_of, is_weak, to_dtype
 from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
+from nnc.context import set_context
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, user_error
 from nnc.graph import TensorSpec
 
@@ -96,6 +98,16 @@ def known(x: Any, where: str, fix: str) -> np.ndarray[Any, Any]:
     """
     value: np.ndarray[Any, Any] = to_value(x, where).concrete(where, fix)
     return value
+
+
+def at_once(*operands: Any) -> AbstractContextManager[Any]:
+    """A block within which commands on known values run at once, so that their results are known, too, while a function is traced.
+
+    Args:
+        operands: what the block computes with. Where one is traced, the block changes nothing.
+    """
+    is_traced = any(hasattr(x, "spec") and not isinstance(x, Array) for x in operands)
+    return nullcontext() if is_traced else set_context(staging=None)
 
 
 def known_or_none(x: Array) -> np.ndarray[Any, Any] | None:

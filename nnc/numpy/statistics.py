@@ -203,7 +203,9 @@ def _neighbours(method: str, n: Array, q: Array) -> tuple[Array, Array]:
         "midpoint": lambda: el.ceil(gap) / 2,
         "inverted_cdf": lambda: el.ceil(gap),
         "averaged_inverted_cdf": lambda: el.where(el.equal(gap, 0), 0.5, gap * 0 + 1),
-        "closest_observation": lambda: el.where(el.logical_and(el.equal(gap, 0), el.equal(low % 2, 1)), 0.0, gap * 0 + 1),
+        "closest_observation": lambda: el.where(
+            el.logical_and(el.equal(gap, 0), el.equal(low % 2, 1)), 0.0, gap * 0 + 1
+        ),
     }
     return low, weights.get(method, lambda: gap)()
 
@@ -253,7 +255,8 @@ def _quantile(
     low, weight = _neighbours(method, counted, flat_q)
     last = el.maximum(counted - 1, 0.0)
     below, above = (
-        take_along_axis(rows, astype(el.clip(place, 0, last), dtypes.int64), axis=-1, mode="clip") for place in (low, low + 1)
+        take_along_axis(rows, astype(el.clip(place, 0, last), dtypes.int64), axis=-1, mode="clip")
+        for place in (low, low + 1)
     )
     weight = astype(weight, x.spec.dtype)
     found = below + el.where(el.equal(below, above), 0, above - below) * weight
