@@ -159,6 +159,22 @@ def test_a_choice_on_disk_is_used_without_measuring(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.part"))
 
 
+def test_each_set_of_parameters_has_a_choice_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_rows(target: Command, kernels: Any, specs: Any, params: Any) -> dict[int, float]:
+        measured.append(params["rows"])
+        return {0: 1.0, 1: 0.1} if params["rows"] else {0: 0.1, 1: 1.0}
+
+    measured: list[bool] = []
+    monkeypatch.setattr("nnc.lower.program.autotune.measure", by_rows)
+    target = register("test_double", 1, infer=lambda x, rows: x)
+    for each in (kernel("columns", priority=20), kernel("rows")):
+        add_kernel(target, each)
+    one = tuner(tmp_path)
+    for tune in (one, one, tuner(tmp_path)):  # in memory, and on disk
+        assert [tune(target, (SPEC,), {"rows": rows}).backend for rows in (True, False)] == ["rows", "columns"]
+    assert measured == [True, False]
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "empty": lambda file: file.write_bytes(b""),
     "cut": lambda file: file.write_bytes(file.read_bytes()[:-20]),
