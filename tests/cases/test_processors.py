@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from nnc.backends.cpu.engine import Engine
+from nnc.backends.numpy_ref import candidate_kernels
+from nnc.lower.program.autotune import Tuner
+from nnc.lower.program.stored import _here
 from nnc.machine import CPUS, processor
+from nnc.options import Options, chosen_cpu
 from tests.sampling import sampled
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +89,17 @@ def run(text: str, level: str, folder: Path, *arguments: str) -> subprocess.Comp
         text=True,
         check=False,
     )
+
+
+def test_programs_code_and_choices_on_disk_are_of_one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs, code, choices = set(), set(), set()
+    for level in ("native", *LEVELS):
+        monkeypatch.setenv("NNC_CPU", level)
+        programs.add(str(_here.__wrapped__("cpu")))
+        code.add(str(Engine(chosen_cpu()).made_for))
+        choices.add(Tuner(candidate_kernels, Options())._here["vector units"])
+    assert len(programs) == len(code) == 1 + len(LEVELS)
+    assert len(choices) == len({frozenset(UNITS), *(frozenset(CPUS[level]) for level in LEVELS)})
 
 
 @pytest.mark.parametrize("level", LEVELS)
