@@ -138,7 +138,12 @@ def derivatives(function: Function, x: float, digits: int) -> list[float]:
         return [np.nan] * 4
     if any(mp.im(y) for y in f):
         return [np.nan] * 4
-    orders = (f[2], (f[3] - f[1]) / (2 * h), (f[3] - 2 * f[2] + f[1]) / h**2, (f[4] - 2 * f[3] + 2 * f[1] - f[0]) / (2 * h**3))
+    orders = (
+        f[2],
+        (f[3] - f[1]) / (2 * h),
+        (f[3] - 2 * f[2] + f[1]) / h**2,
+        (f[4] - 2 * f[3] + 2 * f[1] - f[0]) / (2 * h**3),
+    )
     return [_rounded(y, digits) for y in orders]
 
 
