@@ -34,6 +34,7 @@ NDArray = np.ndarray[Any, Any]
 Shadow = tuple[NDArray, NDArray]  # the value in a wider dtype, and the bound of its error
 
 _UNIT = 2.0  # units in the last place of a command's own error
+_WITHIN = 256.0  # products and parts of sums in a command may be denormal where its results are not
 _DRAWS = 6  # of signs of errors, where a result depends on many elements
 _PLAIN = frozenset(("add", "sub", "mul", "neg", "abs", "copy", "maximum", "minimum", "square"))
 # of sums, products and choices nothing but the result is rounded; other functions may be computed of operands that are
@@ -97,15 +98,17 @@ class BoundInterpreter(ReferenceInterpreter):
             moved = self._moved(command, wide, settings, errors, center)
         except Exception:  # the operands leave the domain
             return None
-        rounded = [np.zeros(x.shape) if moves else _rounding(x, y) for x, y in zip(found, center, strict=True)]
+        rounded = [
+            np.zeros(x.shape) if moves else _rounding(x, y) + self._flushed(x, y)
+            for x, y in zip(found, center, strict=True)
+        ]
         return [self._kept(x, y, error + own) for x, y, error, own in zip(found, center, moved, rounded, strict=True)]
 
     def _error(self, command: Command, x: NDArray, wide: NDArray, error: NDArray, moves: bool) -> NDArray:
         """The bound of an operand's error, with its rounding where the command may round it."""
         if not is_inexact(x) or moves:
             return error
-        small = smallest(x.dtype, self.flushes)
-        error = error + np.where(np.abs(wide) < 256 * small, 256 * small, 0.0)
+        error = error + self._flushed(x, wide)
         if command.name in _PLAIN:
             return error
         unit = _UNIT * epsilon(x.dtype)
@@ -114,6 +117,11 @@ class BoundInterpreter(ReferenceInterpreter):
         size = np.abs(wide)
         most = np.max(size, where=np.isfinite(size), initial=0.0)
         return np.asarray(error + unit * most * max(x.shape, default=1) ** 0.5)
+
+    def _flushed(self, x: NDArray, wide: NDArray) -> NDArray:
+        """What is lost where numbers as small as these, or parts of their sums, are taken as 0."""
+        small = smallest(x.dtype, self.flushes) if is_inexact(x) else 0.0
+        return np.where(np.abs(wide) < _WITHIN * small, _WITHIN * small, 0.0) if small else np.zeros(x.shape)
 
     def _moved(
         self, command: Command, wide: Sequence[NDArray], params: Any, errors: Sequence[NDArray], center: list[NDArray]
