@@ -300,7 +300,7 @@ MODES = (
     Mode("donated", donated, applies=lambda subject: bool(subject.program.inputs)),
     Mode("budget", tight, ONCE),
     Mode("stored", stored),
-    Mode("json", in_json, ONCE, applies=lambda subject: not subject.has_rules),
+    Mode("json", in_json, ONCE, applies=lambda subject: not subject.has_functions),
     Mode("weak", weakened("x.astype('float64').as_weak()"), weakened("x"), applies=_takes_weak),
     Mode("effects", _says(EFFECTS), _says(EFFECTS), applies=lambda subject: subject.has_effects),
     Mode("sizes", resized, applies=lambda subject: bool(subject.resized)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from tempfile import TemporaryDirectory
@@ -96,14 +97,20 @@ class Subject:
                     for x in self.program.inputs
                 )
                 other = replace(self.program, inputs=inputs)
-                if inputs != self.program.inputs and Subject.of(other) is not None:
-                    found.append(other)
+                with suppress(Exception):  # sizes that stand in the program do not fit any more
+                    if inputs != self.program.inputs and Subject.of(other) is not None:
+                        found.append(other)
         return found[:4]
 
     @property
     def has_rules(self) -> bool:
         """Whether functions have derivative rules of their own."""
         return any("custom_" in call for call in self.program.calls())
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether commands hold Python functions, which are not stored."""
+        return self.has_rules or any("callback" in call for call in self.program.calls())
 
     @property
     def has_effects(self) -> bool:
