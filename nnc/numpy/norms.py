@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from nnc import dtypes
@@ -14,14 +15,20 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.factor import svd
 from nnc.commands.linalg import check_matrix
-from nnc.commands.promote import astype, promote
-from nnc.commands.reduce import reduce_max, reduce_sum
+from nnc.commands.parts import ldexp
+from nnc.commands.promote import astype, broadcast_to_shape, promote
+from nnc.commands.reduce import reduce_max, reduce_min, reduce_sum
+from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, user_error
 from nnc.numpy import manipulation
 from nnc.numpy import reductions as re
 from nnc.numpy.operands import Axis, Shape, keep, to_axes, to_value
+from nnc.numpy.scaling import binary_exponent, factor_for_squares, largest_part, unless, with_range
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
+
+
+finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
 
 
 def _for_norm(where: str, x: Any) -> tuple[Array, Callable[[Array], Array]]:
@@ -57,7 +64,7 @@ def _vector_norm(where: str, x: Array, axes: Shape, order: Any) -> Array:
             ArgumentError, where, f"vectors have no norm of order {order!r}.", fix="use a number, or inf or -inf."
         )
     if order == 2:
-        return _root(reduce_sum(squared_sizes(x), axes=axes), ew.sqrt)
+        return euclidean(x, axes)
     sizes = ew.abs_(x)
     if order == math.inf:
         return _largest(sizes, axes)
@@ -69,10 +76,48 @@ def _vector_norm(where: str, x: Array, axes: Shape, order: Any) -> Array:
         )
     if order == 1:
         return reduce_sum(sizes, axes=axes)
+    chosen = largest_part(sizes, axes) if order > 0 else _least(sizes, axes)
+    n = binary_exponent(chosen)
+    sizes = ldexp(sizes, broadcast_to_shape(ew.neg(n), sizes.spec.shape))
+    n = reshape(n, shape=_without(sizes.spec.shape, axes))
     if order < 0:
-        return reduce_sum(sizes**order, axes=axes) ** (1 / order)
+        return ldexp(reduce_sum(sizes**order, axes=axes) ** (1 / order), n)
     terms = _root(sizes, lambda y: y**order)
-    return _root(reduce_sum(terms, axes=axes), lambda y: y ** (1 / order))
+    return ldexp(_root(reduce_sum(terms, axes=axes), lambda y: y ** (1 / order)), n)
+
+
+def _least(sizes: Array, axes: Shape) -> Array:
+    """The least of sizes, without a derivative; 0 where there are none."""
+    x = ew.stop_gradient(sizes)
+    if 0 in [x.spec.shape[axis] for axis in axes]:
+        return largest_part(x, axes)
+    return keep(reduce_min(x, axes=axes), x.spec, axes, True)
+
+
+def _without(shape: Shape, axes: Shape) -> Shape:
+    return tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+def euclidean(x: Array, axes: Shape) -> Array:
+    """The root of the sum of squares, also where squares overflow or underflow."""
+    return astype(wide_euclidean(x, axes), dtypes.real_dtype(x.spec.dtype))
+
+
+def wide_euclidean(x: Array, axes: Shape) -> Array:
+    """The root of the sum of squares, in the dtype in which they are added: float64 for float32. Those of float64 are scaled."""
+    dtype = with_range(x.spec.dtype)
+
+    def root(x: Array) -> Array:
+        return _root(reduce_sum(squared_sizes(x), axes=axes), ew.sqrt)
+
+    if dtype != x.spec.dtype:
+        real = dtypes.real_dtype(x.spec.dtype)
+        least = math.sqrt(float(finfo(real).tiny) / float(finfo(real).eps))  # smaller sizes are of inexact squares
+        value = unless(lambda size: (size > least) & (size < math.inf), root(x), lambda: root(astype(x, dtype)))
+        return astype(value, dtypes.real_dtype(dtype))
+    factor = factor_for_squares(largest_part(x, axes))
+    scaled = x * broadcast_to_shape(factor, x.spec.shape)
+    return root(scaled) / reshape(factor, shape=_without(x.spec.shape, axes))
 
 
 def _matrix_norm(where: str, x: Array, rows: int, columns: int, order: Any) -> Array:
