@@ -27,7 +27,6 @@ from nnc.numpy.scaling import binary_exponent, factor_for_squares, largest_part,
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
-
 finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
 
 

@@ -15,7 +15,7 @@ from nnc.commands.parts import exponent
 from nnc.commands.reduce import reduce_max
 from nnc.numpy.operands import Shape, keep
 
-# sizes of which a square is exact enough, and a sum of 2^27 squares finite; and the factor for those below and above
+# sizes of which squares are exact enough and sums of squares finite, and the factors for those below and above
 _SAFE = {
     dtypes.float32: (2.0**-40, 2.0**48, 2.0**88, 2.0**-80),
     dtypes.float64: (2.0**-450, 2.0**480, 2.0**600, 2.0**-560),
@@ -27,7 +27,7 @@ _WIDE = {
 
 
 def with_range(dtype: dtypes.DType) -> dtypes.DType:
-    """A dtype that holds the squares, and sums of squares, of all numbers of a dtype; float64 and complex128 have none but their own.
+    """A dtype that holds the squares, and sums of squares, of all numbers of a dtype; float64 and complex128 have only themselves.
 
     Example:
         >>> with_range(dtypes.float16).name, with_range(dtypes.float32).name
@@ -47,22 +47,15 @@ def largest_part(x: Array, axes: Shape) -> Array:
     return keep(reduce_max(sizes, axes=axes), sizes.spec, axes, True)
 
 
-def factor_for_squares(largest: Array, least: float = 0.0) -> Array:
+def factor_for_squares(sizes: Array) -> Array:
     """A power of two for each size, by which numbers up to it can be multiplied so that sums of their squares stay in range.
 
-    It is 1 where they do so anyway: then no bit of a result changes.
-
-    Args:
-        largest: float32 or float64, as `largest_part` gives it.
-        least: a size beside which smaller ones do not count.
+    It is 1 where they do so anyway: then no bit of a result changes. `sizes` are float32 or float64: the largest number, or the sum
+    of all, which costs less to find.
     """
-    low, high, grow, shrink = _SAFE[largest.spec.dtype]
-    one, less = (constants.full_like(largest, value) for value in (1, shrink))
-    factor = ew.select(ew.greater(largest, constants.full_like(largest, high)), less, one)
-    if least >= low:
-        return factor
-    more = constants.full_like(largest, grow)
-    return ew.select(ew.less(largest, constants.full_like(largest, max(low, least))), more, factor)
+    low, high, grow, shrink = (constants.full_like(sizes, value) for value in _SAFE[sizes.spec.dtype])
+    below = ew.select(ew.less(sizes, low), grow, constants.full_like(sizes, 1))
+    return ew.select(ew.greater(sizes, high), shrink, below)
 
 
 def binary_exponent(sizes: Array) -> Array:
