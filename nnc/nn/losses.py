@@ -15,7 +15,7 @@ from nnc.commands import elementwise as ew
 from nnc.graph.specialise import specialised
 from nnc.nn.reduction import Reduction, reduce_terms, widen_same
 from nnc.numpy.operands import to_axis
-from nnc.numpy.scaling import factor_for_squares, largest_part
+from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -314,7 +314,7 @@ def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Array,
 
     def direction(x: Array) -> Array:
         """x / max(length, eps); a length below eps has the derivative 0, where the root's is infinite."""
-        factor = factor_for_squares(nnp.maximum(largest_part(x, (to_axis(where, axis, x.ndim),)), eps))
+        factor = factor_for_squares(nnp.maximum(sum_of_sizes(x, (to_axis(where, axis, x.ndim),)), eps))
         x, least = x * factor, nnp.square(eps * factor)
         squares = nnp.sum(nnp.square(x), axis=axis, keepdims=True)
         return x * ew.rsqrt(nnp.where(squares <= least, least, squares))

@@ -18,7 +18,7 @@ from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised, specialised_in_traces
 from nnc.numpy.operands import to_values
-from nnc.numpy.scaling import factor_for_squares
+from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
 from nnc.spelling import spelled
 from nnc.trace.core.collectives import axis_size, pmean
 from nnc.typing import ArrayLike
@@ -156,10 +156,11 @@ def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, *, axis: int = -1, ep
     """
     wide, dtype = _wide(x, "rms_norm")
     axis = check_axis("rms_norm", axis, wide.ndim)
-    total = nnp.sum(nnp.abs(ew.stop_gradient(wide)), axis=axis, keepdims=True)
+    total = sum_of_sizes(wide, (axis,))
     factor = factor_for_squares(nnp.maximum(total, nnp.sqrt(nnp.asarray(eps, total.dtype))))
-    size = nnp.sum(nnp.square(wide * factor), axis=axis, keepdims=True) * (1 / max(1, wide.shape[axis]))
-    normal = wide * (factor * ew.rsqrt(size + eps * factor * factor))
+    wide = wide * factor
+    size = nnp.sum(nnp.square(wide), axis=axis, keepdims=True) * (1 / max(1, wide.shape[axis]))
+    normal = wide * ew.rsqrt(size + eps * factor * factor)
     return _affine("rms_norm", normal, scale, None, (axis,)).astype(dtype)
 
 

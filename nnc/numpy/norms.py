@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from nnc import dtypes
@@ -23,11 +22,9 @@ from nnc.errors import ArgumentError, user_error
 from nnc.numpy import manipulation
 from nnc.numpy import reductions as re
 from nnc.numpy.operands import Axis, Shape, keep, to_axes, to_value
-from nnc.numpy.scaling import binary_exponent, factor_for_squares, largest_part, unless, with_range
+from nnc.numpy.scaling import binary_exponent, factor_for_squares, largest_part, sum_of_sizes
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
-
-finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
 
 
 def _for_norm(where: str, x: Any) -> tuple[Array, Callable[[Array], Array]]:
@@ -103,20 +100,10 @@ def euclidean(x: Array, axes: Shape) -> Array:
 
 
 def wide_euclidean(x: Array, axes: Shape) -> Array:
-    """The root of the sum of squares, in the dtype in which they are added: float64 for float32. Those of float64 are scaled."""
-    dtype = with_range(x.spec.dtype)
-
-    def root(x: Array) -> Array:
-        return _root(reduce_sum(squared_sizes(x), axes=axes), ew.sqrt)
-
-    if dtype != x.spec.dtype:
-        real = dtypes.real_dtype(x.spec.dtype)
-        least = math.sqrt(float(finfo(real).tiny) / float(finfo(real).eps))  # smaller sizes are of inexact squares
-        value = unless(lambda size: (size > least) & (size < math.inf), root(x), lambda: root(astype(x, dtype)))
-        return astype(value, dtypes.real_dtype(dtype))
-    factor = factor_for_squares(largest_part(x, axes))
-    scaled = x * broadcast_to_shape(factor, x.spec.shape)
-    return root(scaled) / reshape(factor, shape=_without(x.spec.shape, axes))
+    """The root of the sum of squares, in float64, which holds it also where float32 does not."""
+    factor = factor_for_squares(sum_of_sizes(x, axes))
+    root = _root(reduce_sum(squared_sizes(x * broadcast_to_shape(factor, x.spec.shape)), axes=axes), ew.sqrt)
+    return astype(root, dtypes.float64) / astype(reshape(factor, shape=root.spec.shape), dtypes.float64)
 
 
 def _matrix_norm(where: str, x: Array, rows: int, columns: int, order: Any) -> Array:
