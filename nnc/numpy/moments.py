@@ -25,7 +25,11 @@ from nnc.typing import ArrayLike, DTypeLike
 __all__ = ["mean", "std", "var"]
 
 
-_WIDE = {dtypes.float32: dtypes.float64, dtypes.complex64: dtypes.complex128}  # in which sums do not overflow
+def with_range(dtype: dtypes.DType) -> dtypes.DType:
+    """The dtype in which sums of a dtype do not overflow: float64 for floats of fewer bits."""
+    if not dtypes.is_inexact(dtype):
+        return dtype
+    return dtypes.complex128 if dtypes.is_complex(dtype) else dtypes.float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +100,9 @@ def mean(
 
 def _mean(rows: _Rows, x: Array) -> Array:
     """The mean by sums that do not overflow: in a wider dtype, or, where a sum in float64 does, of small parts of the terms."""
-    wide = _WIDE.get(x.spec.dtype)
-    if wide is not None:
+    wide = with_range(x.spec.dtype)
+    if wide != x.spec.dtype or not dtypes.is_inexact(wide):
         return rows.sum(astype(x, wide)) / rows.count()
-    if not dtypes.is_inexact(x.spec.dtype):
-        return rows.sum(x) / rows.count()
     total, share = rows.sum(x), rows.share()
     careful = rows.sum(x * share) / rows.count() / share
     return el.where(el.isfinite(total), total / rows.count(), careful)

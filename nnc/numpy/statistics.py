@@ -11,7 +11,7 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import as_operand, astype, broadcast_to_shape, promote
+from nnc.commands.promote import as_operand, astype, broadcast_to_shape, dtype_of, promote
 from nnc.commands.sort import sort
 from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
@@ -91,9 +91,10 @@ def average(
         w = reshape(rising, tuple(n if i in axes else 1 for i, n in enumerate(x.spec.shape)))
     x, w = promote(x, w, where="average", to=dtypes.to_float)
     w = broadcast_to_shape(to_value(w, "average"), np.shape(x))
-    total = red.sum(w, axis, keepdims=keepdims)
-    mean = red.sum(x * w, axis, keepdims=keepdims) / total
-    return (mean, total) if returned else mean
+    dtype, wide = dtype_of(x), moments.with_range(dtype_of(x))  # products and sums may leave the range of x
+    total = red.sum(astype(w, wide), axis, keepdims=keepdims)
+    mean = astype(red.sum(astype(x, wide) * astype(w, wide), axis, keepdims=keepdims) / total, dtype)
+    return (mean, astype(total, dtype)) if returned else mean
 
 
 @spelled
