@@ -267,10 +267,10 @@ def _expand_logsumexp(x: Value, *, axes: Axes) -> Value:
 def _expand_pick(x: Value, index: Value, *, mode: str) -> Value:
     last = (x.spec.ndim - 1,)
     shifted, top = _expanded_parts(x, last)
+    logarithm = _expanded_log_total(shifted, last, 0)  # first, so that one kernel reads the rows
     chosen = gather(x, index, **_gather_params(x.spec, mode))
     wide = _narrow(chosen, shifted.spec.dtype)
     less = ew.sub(wide, expand(top, wide.spec, last))
-    logarithm = ew.log(_expanded_total(ew.exp(shifted), last))  # one sum, so that one kernel reads the rows
     return _narrow(ew.sub(less, expand(logarithm, wide.spec, last)), x.spec.dtype)
 
 
