@@ -110,12 +110,10 @@ def _logsumexp_jvp(
     primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Axes
 ) -> Tangents:
     x, (t,) = primals[0], tangents
-    low, zero = constants.full_like(x, -np.inf), constants.full_like(x, 0)
+    at = ew.convert(ew.equal(x, constants.full_like(x, np.inf)), dtype=x.spec.dtype)  # these have the whole share
+    of_infinite = at / expand(reduce_sum(at, axes=axes), x.spec, axes)
     is_infinite = ew.equal(expand(outputs[0], x.spec, axes), constants.full_like(x, np.inf))
-    x = ew.select(
-        is_infinite, ew.select(ew.equal(x, constants.full_like(x, np.inf)), zero, low), x
-    )  # inf has the whole share
-    return (reduce_sum(t * softmax(x, axes=axes), axes=axes),)
+    return (reduce_sum(t * ew.select(is_infinite, of_infinite, softmax(x, axes=axes)), axes=axes),)
 
 
 def _cost(x: TensorSpec, *, axes: Axes) -> int:

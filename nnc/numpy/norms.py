@@ -103,7 +103,7 @@ def euclidean(x: Array, axes: Shape) -> Array:
 def wide_euclidean(x: Array, axes: Shape) -> Array:
     """The root of the sum of squares, in float64, which holds it also where float32 does not."""
     factor = factor_for_squares(sum_of_sizes(x, axes))
-    root = _root(reduce_sum(squared_sizes(x * broadcast_to_shape(factor, x.spec.shape)), axes=axes), ew.sqrt)
+    root = ew.length(reduce_sum(squared_sizes(x * broadcast_to_shape(factor, x.spec.shape)), axes=axes))
     return astype(root, dtypes.float64) / astype(reshape(factor, shape=root.spec.shape), dtypes.float64)
 
 
