@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import constants
@@ -10,11 +14,14 @@ from nnc.commands.parts import exponent
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.numpy.operands import Shape, keep
 
-# sizes of which squares are exact enough and sums of squares finite, and the factors for those below and above
-_SAFE = {
-    dtypes.float32: (2.0**-40, 2.0**48, 2.0**88, 2.0**-80),
-    dtypes.float64: (2.0**-450, 2.0**480, 2.0**600, 2.0**-560),
-}
+# Sums of sizes, below and above which squares lose digits or overflow, and the factors for these. The square of a factor that grows is
+# finite, since second derivatives hold it.
+_SAFE: Mapping[Any, tuple[float, float, float, float]] = MappingProxyType(
+    {
+        dtypes.float32: (2.0**-32, 2.0**63, 2.0**63, 2.0**-84),
+        dtypes.float64: (2.0**-256, 2.0**511, 2.0**511, 2.0**-580),
+    }
+)
 
 
 def largest_part(sizes: Array, axes: Shape) -> Array:
@@ -39,7 +46,8 @@ def factor_for_squares(sizes: Array) -> Array:
     another bound on the largest.
     """
     low, high, grow, shrink = (constants.full_like(sizes, value) for value in _SAFE[sizes.spec.dtype])
-    below = ew.select(ew.less(sizes, low), grow, constants.full_like(sizes, 1))
+    zero, one = (constants.full_like(sizes, value) for value in (0, 1))
+    below = ew.select(ew.less(sizes, low), ew.select(ew.greater(sizes, zero), grow, one), one)
     return ew.select(ew.greater(sizes, high), shrink, below)
 
 
