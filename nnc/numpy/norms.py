@@ -19,6 +19,7 @@ from nnc.commands.promote import astype, broadcast_to_shape, promote
 from nnc.commands.reduce import reduce_max, reduce_min, reduce_sum
 from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, user_error
+from nnc.graph.specialise import specialised
 from nnc.numpy import manipulation
 from nnc.numpy import reductions as re
 from nnc.numpy.operands import Axis, Shape, keep, to_axes, to_value
@@ -125,6 +126,7 @@ def _matrix_norm(where: str, x: Array, rows: int, columns: int, order: Any) -> A
     return _largest(s, (s.spec.ndim - 1,)) if order > 0 else re.min(s, axis=-1)
 
 
+@specialised(1)
 @spelled
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: ArrayLike = 2) -> Array:
     """Returns the norm of vectors, (sum of |x|ᵖ)^(1/p) with p = `ord`; its derivative at 0 is 0.
@@ -147,6 +149,7 @@ def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, o
     return back(keep(_vector_norm("vector_norm", x, axes, ord), x.spec, axes, keepdims))
 
 
+@specialised(1)
 @spelled
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
     """Returns the norm of the matrices in the last two axes; `ord` as in `norm`.
@@ -170,6 +173,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | N
     return back(keep(_matrix_norm("matrix_norm", x, *axes, ord), x.spec, axes, keepdims))
 
 
+@specialised(1)
 @spelled
 def norm(x: ArrayLike, /, ord: ArrayLike | None = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """Returns the norm of vectors or matrices; the derivative at 0 is 0.

@@ -14,8 +14,8 @@ from nnc.commands.parts import exponent
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.numpy.operands import Shape, keep
 
-# Sums of sizes, below and above which squares lose digits or overflow, and the factors for these. The square of a factor that grows is
-# finite, since second derivatives hold it.
+# Sums of sizes, below and above which squares lose digits or overflow, and the factors for these. The square of a factor above 1
+# is finite, since second derivatives hold it.
 _SAFE: Mapping[Any, tuple[float, float, float, float]] = MappingProxyType(
     {
         dtypes.float32: (2.0**-32, 2.0**63, 2.0**63, 2.0**-84),
