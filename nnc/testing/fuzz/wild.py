@@ -68,7 +68,6 @@ def wild_offers() -> list[Offer]:
     """Calls of these kinds."""
     return [
         *(Offer("nearly equal", partial(_near, text=text), 5.0) for text in _NEAR),
-        *(Offer("function of a small number", partial(_after, text=text), 3.0) for text in _AFTER),
         *(Offer("loop in a branch", partial(_scalar, text=text), 6.0) for text in _ENDLESS),
         Offer("branches in branches", _deep, 3.0),
         *(Offer("nnc.pure_callback", partial(_callback, text=text), 4.0) for text in _CALLBACKS),
@@ -93,12 +92,8 @@ def _near(source: Source, text: str) -> Call | None:
         return None
     count = source.rng.randint(1, source.spec(x).shape[0])
     factor = source.rng.choice((1.0, 0.999999, 1.000001, 0.9999))
-    return text, (x, count, factor, source.rng.choice((1e-3, 1.0))), ()
-
-
-def _after(source: Source, text: str) -> Call | None:
-    x = _float(source)
-    return (text, (x,), ()) if x is not None else None
+    call = f"(lambda h: {source.rng.choice(_AFTER)})({text})"
+    return call, (x, count, factor, source.rng.choice((1e-3, 1.0))), ()
 
 
 def _scalar(source: Source, text: str) -> Call | None:
