@@ -103,7 +103,9 @@ def dot_product_attention(
         )
     ]
     limits = [
-        place < n for n, place in zip(lengths, (nnp.arange(count)[:, None], nnp.arange(keys)), strict=True) if n is not None
+        place < n
+        for n, place in zip(lengths, (nnp.arange(count)[:, None], nnp.arange(keys)), strict=True)
+        if n is not None
     ]
     q, k, v = _without_padding(nnp.asarray(q), nnp.asarray(k), nnp.asarray(v), [*masks, *limits])
     if not dropout_rate and count * shared >= FEW and max(spec_of(q).shape[-1], spec_of(v).shape[-1]) <= WIDE:

@@ -28,8 +28,8 @@ from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = [
-    "betaln", "digamma", "erf", "erfc", "erfinv", "expit", "gammaln", "i0", "i0e", "i1", "i1e", "lgamma", "logit", "logsumexp",
-    "polygamma", "segment_max", "segment_min", "segment_prod", "segment_sum", "xlog1py", "xlogy",
+    "betaln", "digamma", "erf", "erfc", "erfinv", "expit", "gammaln", "lgamma", "logit", "logsumexp", "polygamma",
+     "segment_max", "segment_min", "segment_prod", "segment_sum", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 
@@ -203,62 +203,6 @@ def _times_log(where: str, logarithm: Callable[[Any], Array], one: float, x: Any
     x, y = (to_value(v, where) for v in promote(x, y, where=where, to=dtypes.to_float))
     lost = el.logical_and(el.equal(x, 0), el.logical_and(~el.isnan(y), ~el.isfinite(logarithm(y))))
     return el.multiply(x, logarithm(el.where(lost, one, y)))
-
-
-@spelled
-def i0e(x: ArrayLike, /) -> Array:
-    """Returns exp(-|x|) · I0(x), the modified Bessel function of order 0, which does not overflow.
-
-    Args:
-        x: real, any shape.
-
-    Example:
-        >>> i0e(nnp.asarray([0.0, 1000.0]))
-        Array([1.        , 0.01261724], dtype=float32)
-    """
-    return el.call("i0e", commands.i0e, FLOAT, dtypes.to_float, x)
-
-
-@spelled
-def i1e(x: ArrayLike, /) -> Array:
-    """Returns exp(-|x|) · I1(x), the modified Bessel function of order 1, which does not overflow.
-
-    Args:
-        x: real, any shape.
-
-    Example:
-        >>> i1e(nnp.asarray([0.0, 1000.0]))
-        Array([0.        , 0.01261093], dtype=float32)
-    """
-    return el.call("i1e", commands.i1e, FLOAT, dtypes.to_float, x)
-
-
-@spelled
-def i0(x: ArrayLike, /) -> Array:
-    """Returns the modified Bessel function of order 0.
-
-    Args:
-        x: real, any shape.
-
-    Example:
-        >>> i0(1.0)
-        Array(1.266066, dtype=float32)
-    """
-    return i0e(x) * el.exp(abs(to_value(x, "i0")))
-
-
-@spelled
-def i1(x: ArrayLike, /) -> Array:
-    """Returns the modified Bessel function of order 1.
-
-    Args:
-        x: real, any shape.
-
-    Example:
-        >>> i1(nnp.asarray([0.0, 1.0]))
-        Array([0.        , 0.56515914], dtype=float32)
-    """
-    return i1e(x) * el.exp(abs(to_value(x, "i1")))
 
 
 @specialised(1)

@@ -1,7 +1,7 @@
 """Powers of roots and roots of powers: norm(x)² and ∛(x³) are smooth where norm(x) and ∛x are not.
 
-At 0, where a root has no finite derivative, its rule makes 0 of a tangent of 0, and the chain rule makes 0 of the derivatives of its
-powers. So dual tracers remember that they are roots, or powers, and the rules here stand in for those of the commands.
+At 0, where a root has no finite derivative, its rule makes 0 of a tangent of 0, and the chain rule makes 0 of the derivatives of
+its powers. So dual tracers remember that they are roots, or powers, and the rules here stand in for those of the commands.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from nnc import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.constants import full_like
-from nnc.commands.rules import add_tangents, alias, root_of
 from nnc.commands.reduce import reduce_sum
+from nnc.commands.rules import add_tangents, alias, root_of
 from nnc.commands.trigonometry import cos, cosh, hypot, sin, sinh
 from nnc.graph import Command, bind
 
@@ -106,7 +106,11 @@ class Roots:
         """The power of the first operand that the result is; 0 if it is none."""
         if self.command is ew.integer_pow:
             return int(self.params["exponent"])
-        return 2 if self.command is ew.square or (self.command is ew.mul and self.operands[0].equals(self.operands[1])) else 0
+        return (
+            2
+            if self.command is ew.square or (self.command is ew.mul and self.operands[0].equals(self.operands[1]))
+            else 0
+        )
 
     def tangent(self, output: Any) -> Any:
         """The tangent of the result, where it is a power of a root or a root of a power; NotImplemented elsewhere."""
@@ -146,7 +150,9 @@ class Roots:
 
 def _tangent_of_pow(x: Operand, root: Root, y: Operand, output: Any) -> Any:
     """The tangent of a power of a root whose exponent is an array: from the root's power on by this, below by the usual rule."""
-    by_exponent = None if y.tangent is None else ew.safe_mul(y.tangent, ew.pow_slope_by_exponent(x.primal, y.primal, output))
+    by_exponent = (
+        None if y.tangent is None else ew.safe_mul(y.tangent, ew.pow_slope_by_exponent(x.primal, y.primal, output))
+    )
     smooth = root.tangent()
     if smooth is None or x.tangent is None:
         return by_exponent
@@ -189,7 +195,8 @@ def _negative(roots: Roots, n: int) -> Any:
 
 
 def _product(roots: Roots, n: int) -> Any:
-    return _product_of(*roots.operands, n)
+    x, y = roots.operands
+    return _product_of(x, y, n)
 
 
 def _product_of(x: Operand, y: Operand, n: int) -> Any:
