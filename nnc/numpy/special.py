@@ -247,7 +247,6 @@ def logsumexp(
         x = el.where(where, x, -float("inf"))
     if b is not None:
         x, b = broadcast(x, astype(b, x.spec.dtype), where="logsumexp")
-        x = el.where(el.equal(b, 0), -float("inf"), x)
     axes = to_axes("logsumexp", axis, x.spec.ndim)
     dtype, has_elements = x.spec.dtype, all(x.spec.shape[i] for i in axes)
     is_complex = dtypes.is_complex(dtype)
@@ -255,6 +254,8 @@ def logsumexp(
         return keep(normalize.logsumexp(x, axes=axes), x.spec, axes, keepdims)
     x, b = (value if value is None else astype(value, dtypes.accumulator(dtype)) for value in (x, b))
     top = ew.real(x) if is_complex else x
+    if b is not None:  # these elements count for the derivatives by b alone
+        top = el.where(el.equal(b, 0), -float("inf"), top)
     if has_elements:
         top = keep(reduce_max(ew.stop_gradient(top), axes=axes), x.spec, axes, True)
         top = el.where(
@@ -263,7 +264,7 @@ def logsumexp(
     else:
         top = keep(reduce_sum(top, axes=axes), x.spec, axes, True)
     terms = ew.exp(x - astype(top, x.spec.dtype))
-    total = keep(reduce_sum(terms if b is None else b * terms, axes=axes), x.spec, axes, True)
+    total = keep(reduce_sum(terms if b is None else ew.safe_mul(b, terms), axes=axes), x.spec, axes, True)
     size = ew.abs_(total) if return_sign else total
     nothing = ew.equal(total, constants.full_like(total, 0))  # log 0: its value is -inf, its derivative 0
     logarithm = ew.log(ew.select(nothing, constants.full_like(size, 1), size)) + astype(top, size.spec.dtype)

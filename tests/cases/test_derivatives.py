@@ -87,6 +87,20 @@ def test_shares_of_many_ties_sum_to_one_in_sixteen_bits() -> None:
             assert abs(shares.sum() - 1) < 0.01
 
 
+def test_logsumexp_moves_with_weights_of_zero_and_with_infinities() -> None:
+    def by_weights(x: Any) -> Any:
+        return grad(lambda b: nnp.logsumexp(x, b=b))(nnp.asarray([0.0, 1.0]))
+
+    close(by_weights(nnp.zeros(2)), [1, 1])
+    close(by_weights(nnp.asarray([1.0, 0.0])), [np.e, 1], 1e-6)
+    for bad in (np.nan, np.inf, 1e30):  # an element without weight does not count
+        x, b = nnp.asarray([bad, 2.0]), nnp.asarray([0.0, 3.0])
+        close(nnp.logsumexp(x, b=b), 2 + np.log(3), 1e-6)
+        close(grad(lambda x, b=b: nnp.logsumexp(x, b=b))(x), [0, 1])
+    close(grad(nnp.logsumexp)(nnp.asarray([np.inf, 0.0])), [1, 0])
+    close(grad(nnp.logsumexp)(nnp.asarray([-np.inf, 0.0])), [0, 1])
+
+
 def test_the_incomplete_gamma_function_moves_at_its_mean() -> None:
     for a, want in ((49.0, -0.05708882371833068), (100.0, -0.03992749785778605), (1e4, -0.003989456049453669)):
         close(grad(s.gammainc)(f(a), f(a)), want, 1e-11)

@@ -95,11 +95,10 @@ class Roots:
 
     def equals(self, other: Roots) -> bool:
         """Whether these are the same commands of the same values."""
-        return (
-            self.command is other.command
-            and self.params == other.params
-            and all(map(Operand.equals, self.operands, other.operands))
-        )
+        if self.command is not other.command or self.params != other.params:
+            return False
+        begin = 1 if self.command is ew.with_square else 0  # the square says all
+        return all(map(Operand.equals, self.operands[begin:], other.operands[begin:]))
 
     @property
     def exponent(self) -> int:
@@ -232,5 +231,5 @@ _EVEN: Mapping[Command, tuple[Callable[[Any], Any], float]] = MappingProxyType(
     {cos: (lambda x: -sin(x), -1.0), cosh: (sinh, 1.0)}
 )  # fmt: skip
 """Even functions: their slopes, and the second derivatives at 0."""
-WATCHED = frozenset((ew.sqrt, ew.length, ew.cbrt, ew.abs_, ew.pow_, hypot, ew.square, ew.integer_pow, ew.mul))
+WATCHED = frozenset((ew.sqrt, ew.length, ew.with_square, ew.cbrt, ew.abs_, ew.pow_, hypot, ew.square, ew.integer_pow, ew.mul))
 """Commands that make roots and powers."""
