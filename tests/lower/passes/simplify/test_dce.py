@@ -151,19 +151,18 @@ def test_effects_before_the_test_of_a_while_stay_before_it() -> None:
     assert unused not in [symbol for node in only_loop(after).graphs[0].nodes for symbol in node.outputs]
 
 
+@pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("wanted", [0, 1])
-def test_a_result_of_a_branch_that_a_loop_uses_keeps_the_carried_values_that_either_branch_reads(wanted: int) -> None:
-    """Each result of the branch has its own operands: what the other result reads serves nobody."""
+def test_a_result_of_a_branch_that_a_loop_uses_keeps_the_carried_values_that_either_branch_reads(
+    wanted: int, turned: bool
+) -> None:
+    """Each result of the branch has its own operands: those of the other result serve nobody."""
+    branches = [lambda p, q, r: (p + 1, q * r), lambda p, q, r: (p * q, q + 1)][:: -1 if turned else 1]
 
     def f(x: Any) -> Any:
         def step(i: Any, c: Any) -> Any:
             p, q, r = c
-            p, q = nnc.cond(
-                i % 2 == 0,
-                lambda p, q, r: (p + 1, q * r),
-                lambda p, q, r: (p * q, q - r),
-                p, q, r,
-            )  # fmt: skip
+            p, q = nnc.cond(i % 2 == 0, *branches, p, q, r)
             return p, q, r * 0.5 + 1
 
         return nnc.fori_loop(0, 5, step, (x, x + 1, x - 1))[wanted]

@@ -162,3 +162,30 @@ def test_choices_between_such_numbers_are_made(first: Any, second: Any) -> None:
     condition = np.asarray([True, False, True])
     found = np.asarray(compiled(condition)).view(np.uint32)
     np.testing.assert_array_equal(found, np.where(condition, *(value.view(np.uint32) for value in spread)))
+
+
+def test_computed_numbers_that_are_equal_but_for_their_bits_are_two() -> None:
+    def signs(x: Any) -> Any:
+        zero = full(shape=(3,), dtype=np.dtype("float32"), value=0.0)
+        least = full(shape=(3,), dtype=np.dtype("float32"), value=-0.0)
+        return add(x, zero), zero, least, neg(zero), neg(least), command("reciprocal")(neg(zero))
+
+    graph = record(signs, VECTOR)
+    check_same_bits(graph, run(graph, "fold", "cse", "dce"), [X])
+
+
+def test_a_number_meets_the_elements_of_a_constant() -> None:
+    row = np.asarray([1, 2, 3], np.float32)
+    two = {"shape": (3,), "dtype": np.dtype("float32"), "value": 2}
+    graph = record(lambda x: add(x, command("sub")(full(**two), mul(row, full(**two)))), VECTOR)
+    after = check_after(graph, ["fold", "dce"], [X], 1)
+    assert [value.tolist() for value in after.constants.values()] == [[0, -2, -4]]
+
+
+def test_a_loop_that_never_runs_writes_no_tape_for_its_gradient() -> None:
+    def f(x: Any) -> Any:
+        n, y = nnc.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, nnp.sin(c[1]) * x), (5, x))
+        return nnp.sum(y * n)
+
+    value, gradient = nnc.compile(nnc.value_and_grad(f))(X[:2])
+    assert float(value) == 5 and np.asarray(gradient).tolist() == [5, 5]
