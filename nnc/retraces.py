@@ -77,7 +77,9 @@ def differences(fun: Fun, old: Key, new: Key) -> list[Change]:
     if old.treedef != new.treedef:
         changes += [Change(f"argument {path} is no longer given", _STRUCTURE) for path in before if path not in after]
         changes += [Change(f"argument {path} is new", _STRUCTURE) for path in after if path not in before]
-        return changes or [_change_of(x, new.path(x.path, fun)) for x in changes_of_containers(old.treedef, new.treedef)]
+        return changes or [
+            _change_of(x, new.path(x.path, fun)) for x in changes_of_containers(old.treedef, new.treedef)
+        ]
     for path, x, y in zip(after, old.leaves, new.leaves, strict=True):
         if x != y:
             text = f"argument {path} changed from {shown(x)} to {shown(y)}"

@@ -225,7 +225,9 @@ def containers(treedef: TreeDef) -> list[Container]:
             return
         about: list[Any] = []
         node.one_level().walk([None] * node.num_children, lambda kind, data, children: about.append(data))
-        fields = about[0][1] if isinstance(about[0], tuple) and about[0] and isinstance(about[0][-1], Settings) else None
+        fields = (
+            about[0][1] if isinstance(about[0], tuple) and about[0] and isinstance(about[0][-1], Settings) else None
+        )
         found.append(Container(path, node.type, dict(fields.items) if fields is not None else {}))
         entries = [accessor[0] for accessor in node.one_level().accessors()]
         for entry, child in zip(entries, node.children(), strict=True):
