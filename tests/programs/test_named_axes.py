@@ -180,7 +180,7 @@ W, Y = np.float64(0.7), np.array([0.4, -0.9])
 X = np.array([[0.3, -0.6, 0.8], [1.1, 0.5, -0.2]])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_custom_rules_within_axes_are_those_of_the_rows(seed: int) -> None:
     run = program(seed)
     at_place = lambda w, y, x: run(Named(), w, y, x)
