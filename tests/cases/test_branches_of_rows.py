@@ -1,4 +1,4 @@
-"""Branches and loops of many rows: what a row does not take does not run for it, and nested branches stay linear in their depth."""
+"""Branches and loops of many rows: a branch runs for the rows that take it, and nested branches stay linear in their depth."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def _unary(kind: str, scale: float) -> Callable[[Value], Value]:
 
 
 def _placed(kind: str, place: Callable[..., Value]) -> Callable[..., Value]:
-    """A function whose rules ask for the number of the place: `place(*rest)` of what follows the value."""
+    """A function whose rules ask for the number of the place: `place` of the other arguments."""
     if kind == "vjp":
         one = nnc.custom_vjp(lambda v, *rest: v * v * place(*rest))
         one.defvjp(
