@@ -125,3 +125,12 @@ def test_one_predicate_for_all_rows_stays_a_branch_at_every_depth() -> None:
     graph = nnc.make_graph(nnc.vmap(nested(lambda _: nnp.asarray(True), lambda x: x * 1.1, 14)))(nnp.ones(2))
     names = [node.command.name for node in graph.walk()]
     assert names.count("case_of") == 14 and "select" not in names
+
+
+@RUN
+def test_a_branch_may_yield_a_constant_beside_rows(run: Callable[..., Any]) -> None:
+    f = lambda p, x: nnc.cond(p, lambda x: (1.5, x), lambda x: (x, 2 * x), x)
+    for taken, wanted in ((True, ([1.5, 1.5, 1.5], X)), (False, (X, 2 * X))):
+        np.testing.assert_array_equal(run(nnc.vmap(f, in_axes=(None, 0)))(taken, X), wanted)
+        slope = run(lambda p, x: nnc.jvp(lambda x: nnc.vmap(f, in_axes=(None, 0))(p, x), (x,), (nnp.ones(3),))[1])(taken, X)
+        np.testing.assert_array_equal(slope, ([0, 0, 0], [1, 1, 1]) if taken else ([1, 1, 1], [2, 2, 2]))
