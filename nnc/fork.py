@@ -14,21 +14,53 @@ child draw the same numbers from the same key.
 
 from __future__ import annotations
 
+import _thread
 import concurrent.futures.thread  # noqa: F401  (registers with the system, which must not happen while a fork waits)
 import importlib
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
+T = TypeVar("T")
 _PATIENCE = 30.0  # seconds that a fork waits for other threads at most; then it goes on at its own risk
 _PAUSE = 0.001  # seconds between two looks at modules that are imported
 _PACKAGES = frozenset({"nnc", "numpy", "ml_dtypes", "optree", "llvmlite", "safetensors", *sys.stdlib_module_names})
+
+
+def undisturbed(function: Callable[[], T]) -> T:
+    """Runs a function, which starts threads, where no signal's handler interrupts it, and returns its result.
+
+    `Thread.start` is not whole where a handler raises in between: it forgets the thread twice, which raises a KeyError instead, or
+    the thread dies of it. Handlers run in the main thread alone, so another one runs the function.
+
+    Args:
+        function: takes nothing; its errors are raised here.
+
+    Raises:
+        RuntimeError: the system gives no more threads, or the interpreter ends.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return function()
+    done, found = threading.Event(), Future[T]()
+
+    def run() -> None:
+        try:
+            found.set_result(function())
+        except BaseException as error:
+            found.set_exception(error)
+        finally:
+            done.set()
+
+    _thread.start_new_thread(run, ())
+    done.wait()
+    return found.result()
 
 
 class Resettable(Protocol):

@@ -135,7 +135,7 @@ def _parse(source: Path, text: bytes) -> dict[str, Any]:
         FileFormatError: they are not as `write_index` writes them.
     """
     try:
-        entries = json.loads(text)
+        entries: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError):
         raise damaged(source, "its index cannot be read") from None
     version = entries.get("nnc.shards")
