@@ -11,7 +11,7 @@ import pytest
 from nnc.fork import undisturbed
 
 
-class RaisedByHandler(Exception):
+class HandlerError(Exception):
     """What the handler raises."""
 
 
@@ -20,7 +20,7 @@ def _interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A signal arrives whenever a thread has been started, and its handler raises."""
 
     def handle(number: int, frame: object) -> None:
-        raise RaisedByHandler
+        raise HandlerError
 
     name = next(name for name in ("_start_joinable_thread", "_start_new_thread") if hasattr(threading, name))
     before, start = signal.signal(signal.SIGUSR1, handle), getattr(threading, name)
@@ -39,9 +39,13 @@ def _interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_handler_that_raises_while_a_thread_begins_is_heard_and_the_thread_runs() -> None:
     begun = threading.Event()
     thread = threading.Thread(target=begun.set)
-    with pytest.raises(RaisedByHandler):
+
+    def start_and_wait() -> None:
         undisturbed(thread.start)
-        threading.Event().wait(5)
+        threading.Event().wait(5)  # where the signal came late
+
+    with pytest.raises(HandlerError):
+        start_and_wait()
     assert begun.wait(5)
     thread.join(5)
     assert not thread.is_alive()
