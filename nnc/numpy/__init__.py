@@ -19,6 +19,7 @@ from nnc.numpy import (
     joining,
     linalg,
     manipulation,
+    moments,
     namespace,
     padding,
     parts,
@@ -42,6 +43,7 @@ from nnc.numpy.grids import *
 from nnc.numpy.histograms import *
 from nnc.numpy.joining import *
 from nnc.numpy.manipulation import *
+from nnc.numpy.moments import *
 from nnc.numpy.namespace import *
 from nnc.numpy.padding import *
 from nnc.numpy.parts import *
@@ -69,6 +71,7 @@ __all__ += namespace.__all__
 __all__ += padding.__all__
 __all__ += parts.__all__
 __all__ += polynomials.__all__
+__all__ += moments.__all__
 __all__ += reductions.__all__
 __all__ += repetition.__all__
 __all__ += searching.__all__

@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 from nnc import dtypes
 from nnc.array import Array
-from nnc.commands import constants
+from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import special as commands
 from nnc.commands.elementwise import FLOAT, INEXACT
@@ -305,9 +305,13 @@ def logsumexp(
         x, b = broadcast(x, astype(b, x.spec.dtype), where="logsumexp")
         x = el.where(el.equal(b, 0), -float("inf"), x)
     axes = to_axes("logsumexp", axis, x.spec.ndim)
-    is_complex = dtypes.is_complex(x.spec.dtype)
+    dtype, has_elements = x.spec.dtype, all(x.spec.shape[i] for i in axes)
+    is_complex = dtypes.is_complex(dtype)
+    if b is None and has_elements and not is_complex and not return_sign:
+        return keep(normalize.logsumexp(x, axes=axes), x.spec, axes, keepdims)
+    x, b = (value if value is None else astype(value, dtypes.accumulator(dtype)) for value in (x, b))
     top = ew.real(x) if is_complex else x
-    if all(x.spec.shape[i] for i in axes):
+    if has_elements:
         top = keep(reduce_max(ew.stop_gradient(top), axes=axes), x.spec, axes, True)
         top = el.where(
             el.equal(ew.abs_(top), float("inf")), 0, top
@@ -323,6 +327,9 @@ def logsumexp(
     if not keepdims:
         kept = tuple(n for i, n in enumerate(x.spec.shape) if i not in axes)
         results = [reshape(each, shape=kept) for each in results]
+    results = [
+        astype(each, dtypes.real_dtype(dtype) if not dtypes.is_complex(each.spec.dtype) else dtype) for each in results
+    ]
     return tuple(results) if return_sign else results[0]
 
 
