@@ -74,6 +74,8 @@ class BoundInterpreter(ReferenceInterpreter):
         self, command: Command, arrays: Sequence[NDArray], params: Mapping[str, Any], found: Sequence[NDArray]
     ) -> list[Shadow] | None:
         """The results' values and bounds; None where nothing is known of them."""
+        if not found:  # it is called for its effect, which must not come twice
+            return []
         known = [self.shadow(x) for x in arrays]
         if not any(is_inexact(x) for x in arrays):
             changed = any(np.any(error > 0) for _, error in known)
