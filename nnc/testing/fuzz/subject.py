@@ -115,7 +115,7 @@ class Subject:
 
     @property
     def has_effects(self) -> bool:
-        """Whether callbacks note what they see."""
+        """Whether callbacks note the values that they see."""
         return SEEN in self.program.calls()
 
     @property

@@ -9,7 +9,7 @@ from nnc import dtypes
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.offer import Call, Offer, Source
 
-_NEAR = (  # what is left is a small part of the operands
+_NEAR = (  # the difference is a small part of the operands
     "{0} - {0} * {2}",
     "{0}.at[:{1}].add({0}[:{1}] * -{2})",
     "{0}.at[:{1}].subtract({0}[:{1}] * {2})",
