@@ -8,6 +8,8 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import apply
 from nnc.commands.rules import check_axis
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
@@ -160,7 +162,7 @@ def sigmoid_cross_entropy(
         check_same_shape(name, logits=x, labels=y)
     _, positive_weights, weights = to_values(name, logits=x, positive_weights=positive_weights, weights=weights)
     positive = y if positive_weights is None else y * positive_weights
-    terms = positive * softplus(-x) + (1 - y) * softplus(x)
+    terms = apply(ew.safe_mul, positive, softplus(-x)) + apply(ew.safe_mul, 1 - y, softplus(x))
     return reduce_terms(name, terms if weights is None else terms * weights, reduction, dtype)
 
 

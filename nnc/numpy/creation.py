@@ -466,12 +466,20 @@ def linspace(
     t, distance = convert_to(places, work), to - from_
     step = distance / gaps if gaps > 0 else distance * math.nan
     values = (_spread(t, distance, step, gaps) if gaps > 0 else t * distance) + from_
+    if gaps > 0 and _may_overflow(distance):
+        values = where(ew.isinf(distance), from_ * (1 - t / gaps) + to * (t / gaps), values)
     if endpoint and num > 1:
         values = where(equal(places, gaps), to, values)
     if dtypes.is_integer(wanted):
         values = ew.floor(values)
     result = moveaxis(convert_to(values, wanted), 0, axis)
     return (result, ew.convert(step, dtype=natural)) if retstep else result
+
+
+def _may_overflow(distance: Array) -> bool:
+    """Whether the distance of two numbers is infinite, or not known."""
+    known = known_or_none(distance)
+    return known is None or bool(np.isinf(known).any())
 
 
 def _spread(t: Array, distance: Array, step: Array, gaps: int) -> Array:
@@ -539,12 +547,20 @@ def geomspace(
     from_, to = promote(start, stop, where="geomspace", to=dtypes.to_float)
     natural = from_.dtype
     from_, to = (ew.convert(x, dtype=dtypes.promote_types(natural, dtypes.float64)) for x in (from_, to))
-    exponent = log(divide(to, from_))
-    values = multiply(from_, exp(linspace(constants.full_like(exponent, 0), exponent, num, endpoint)))
+    exponent = log(divide(to, from_)) if dtypes.is_complex(from_.dtype) else _log_ratio(to, from_)
+    half = multiply(0.5, linspace(constants.full_like(exponent, 0), exponent, num, endpoint))
+    values = multiply(multiply(from_, exp(half)), exp(half))  # e^exponent may overflow
     if endpoint and num > 1:
         places = constants.iota(shape=(num, *(1,) * np.ndim(exponent)), dtype=dtypes.int64, axis=0)
         values = where(equal(places, num - 1), to, values)
     return moveaxis(convert_to(values, natural if dtype is None else to_dtype(dtype, "geomspace")), 0, axis)
+
+
+def _log_ratio(x: Array, y: Array) -> Array:
+    """log(x / y), also where the ratio leaves the range."""
+    ratio = divide(x, y)
+    apart = log(ew.abs_(x)) - log(ew.abs_(y))
+    return where(ew.isinf(ratio) | equal(ratio, 0), apart, log(where(equal(ratio, 0), 1, ratio)))
 
 
 # -- matrices ----------------------------------------------------------------------------------------------------------
