@@ -467,6 +467,7 @@ def linspace(
     step = distance / gaps if gaps > 0 else distance * math.nan
     values = (_spread(t, distance, step, gaps) if gaps > 0 else t * distance) + from_
     if gaps > 0 and _may_overflow(distance):
+        step = where(ew.isinf(distance), to / gaps - from_ / gaps, step)
         values = where(ew.isinf(distance), from_ * (1 - t / gaps) + to * (t / gaps), values)
     if endpoint and num > 1:
         values = where(equal(places, gaps), to, values)
@@ -544,9 +545,9 @@ def geomspace(
         >>> geomspace(1, 100, 3)
         Array([  1.,  10., 100.], dtype=float32)
     """
-    from_, to = promote(start, stop, where="geomspace", to=dtypes.to_float)
-    natural = from_.dtype
-    from_, to = (ew.convert(x, dtype=dtypes.promote_types(natural, dtypes.float64)) for x in (from_, to))
+    natural = promote(start, stop, where="geomspace", to=dtypes.to_float)[0].dtype
+    work = dtypes.promote_types(natural, dtypes.float64)
+    from_, to = (to_value(x, "geomspace") for x in promote(start, stop, where="geomspace", to=lambda _: work))
     exponent = log(divide(to, from_)) if dtypes.is_complex(from_.dtype) else _log_ratio(to, from_)
     half = multiply(0.5, linspace(constants.full_like(exponent, 0), exponent, num, endpoint))
     values = multiply(multiply(from_, exp(half)), exp(half))  # e^exponent may overflow

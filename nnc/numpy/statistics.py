@@ -641,8 +641,10 @@ def interp(
     x0, x1, y0, y1 = take(xp, below), take(xp, above), take(fp, below), take(fp, above)
     flat = el.equal(x1, x0)
     share = el.where(flat, 0, (x - x0) / el.where(flat, 1, x1 - x0))
-    inside = el.not_equal(share, 0) & el.not_equal(y0, y1)  # elsewhere an infinite neighbour would give NaN
-    value = el.where(inside, y0 + share * el.where(inside, y1 - y0, 0), y0)
+    inside = (
+        el.not_equal(share, 0) & el.not_equal(share, 1) & el.not_equal(y0, y1)
+    )  # elsewhere infinities would give NaN
+    value = el.where(inside, y0 + share * el.where(inside, y1 - y0, 0), el.where(el.equal(share, 1), y1, y0))
     value = el.where(el.less(x, xp[0]), fp[0] if left is None else left, value)
     return el.where(el.greater(x, xp[-1]), fp[-1] if right is None else right, value)
 

@@ -18,6 +18,7 @@ from nnc.scipy.sparse.linalg.systems import (
     dot,
     in_range,
     info_of,
+    is_solved,
     read_system,
     scaled,
     squares,
@@ -104,7 +105,7 @@ def cg(
             return x, r, axpy(following / gamma, p, z), following, squares(r), k + 1
 
         last = while_loop(lambda c: (c[4] > limit) & (c[5] < most), step, first)
-        return last[0], [info_of(last[4] <= limit, last[5])]
+        return last[0], [info_of(is_solved(last[4], limit), last[5])]
 
     return system.solve(_in_range(solve))
 
@@ -179,7 +180,7 @@ def bicgstab(
 
         last = while_loop(lambda c: (c[7] > limit) & (c[8] < most) & (c[8] >= 0), step, first)
         size, k = last[7], last[8]
-        return last[0], [el.where(k < 0, k, info_of(size <= limit, k))]
+        return last[0], [el.where(k < 0, k, info_of(is_solved(size, limit), k))]
 
     return system.solve(_in_range(solve))
 
@@ -260,4 +261,4 @@ def gmres_on(
 
     r, square = residual(x), limit * limit
     last = while_loop(lambda c: (c[2] > square) & (c[3] < most), step, (x, r, squares(r), _count(0)))
-    return last[0], [info_of(last[2] <= square, last[3])]
+    return last[0], [info_of(is_solved(last[2], square), last[3])]

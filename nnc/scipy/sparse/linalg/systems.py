@@ -192,6 +192,11 @@ def check_tolerances(where: str, **tolerances: Any) -> None:
             raise user_error(ArgumentError, where, f"{name} is {value!r}.", fix="give 0 or more.")
 
 
+def is_solved(size: Any, limit: Any) -> Any:
+    """Whether a residual is within the limit; one that is infinite is not, also where the limit is."""
+    return (size <= limit) & el.isfinite(size)
+
+
 def info_of(converged: Any, count: Any) -> Any:
     """SciPy's `info`: 0 for a solution within the tolerance, else the number of iterations, at least 1."""
     return el.where(converged, 0, el.maximum(count, 1))
