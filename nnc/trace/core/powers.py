@@ -51,7 +51,7 @@ class Sum:
 
 
 Origin = Root | Power | Sum | None
-"""What a dual tracer is, as far as derivatives at 0 ask for it."""
+"""The facts about a dual tracer that derivatives at 0 ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Roots:
         return NotImplemented
 
     def origin(self) -> Origin:
-        """What the result is."""
+        """The facts about the result."""
         command, operands = self.command, self.operands
         if command in root_of:
             order, rule = root_of[command]
@@ -190,7 +190,7 @@ def _rule_of(command: Command, arity: int) -> Callable[[Roots, int], Any] | None
 
 
 def _move(roots: Roots, n: int) -> Any:
-    """Of commands that move elements, or round them; other operands are indices."""
+    """The rule of commands that move elements, or round them; other operands are indices."""
     x, *rest = roots.operands
     t = x.power_tangent(n)
     return None if t is None else bind(roots.command, [t, *(y.primal for y in rest)], dict(roots.params), ())[0]
