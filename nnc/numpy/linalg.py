@@ -229,7 +229,7 @@ def expm(x: ArrayLike, /, *, max_squarings: int = 16) -> Array:
 
 
 def _squarings(x: Array, degree: int, limit: float) -> Array:
-    """How often the exponential of x / 2ˢ is squared (Al-Mohy and Higham, 2009).
+    """The number of times that the exponential of x / 2ˢ is squared (Al-Mohy and Higham, 2009).
 
     The powers of a matrix that is far from normal are smaller than those of its norm: their roots bound the error of the
     approximation, and the power 2 degree + 1 of |x| bounds that of rounding.

@@ -98,7 +98,8 @@ def _without(shape: Shape, axes: Shape) -> Shape:
 def euclidean(x: Array, axes: Shape) -> Array:
     """The root of the sum of squares, also where squares overflow or underflow."""
     result = astype(wide_euclidean(x, axes), dtypes.real_dtype(x.spec.dtype))
-    if type(x) is Array or not x.owner.differentiates:
+    trace = getattr(x, "owner", None)
+    if trace is None or not trace.differentiates:
         return result
     return ew.with_square(result, reduce_sum(squared_sizes(x), axes=axes))  # so that it knows itself in a product
 
