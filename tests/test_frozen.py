@@ -1,4 +1,4 @@
-"""Values are frozen: only the dataclasses listed here have instances that change. They are builders, tables, queues and notes of work."""
+"""Values are frozen: instances of the dataclasses listed here alone change. They are builders, tables, queues and notes of work."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import nnc
 
 ROOT = Path(nnc.__file__).parent
+MARKS = ("dataclass", "dataclasses.dataclass")
 CHANGING = {
     "nnc.backends.cpu.threads": "Threads",
     "nnc.backends.cuda.epilogues": "_Terms",
@@ -53,7 +54,7 @@ def test_dataclasses_are_frozen_but_for_those_that_are_listed() -> None:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 marks = [ast.unparse(each) for each in node.decorator_list]
-                if any(mark.startswith("dataclass") and "frozen=True" not in mark for mark in marks):
+                if any(mark.split("(")[0] in MARKS and "frozen=True" not in mark for mark in marks):
                     name = ".".join(file.relative_to(ROOT.parent).with_suffix("").parts)
                     found[name].append(node.name)
     assert {name: " ".join(classes) for name, classes in found.items()} == CHANGING
