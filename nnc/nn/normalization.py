@@ -73,7 +73,9 @@ def _moments(x: Array, axes: tuple[int, ...], eps: Any, axis_name: str | Sequenc
     factor = factor_for_squares(nnp.maximum(size * (count * places), nnp.sqrt(nnp.asarray(eps, size.dtype))))
     apart = x * factor - near * factor
     rest, square = means_of(apart, nnp.square(apart))
-    return _Moments(apart, rest, nnp.maximum(square - nnp.square(rest), 0), near, factor)
+    variance = square - nnp.square(rest)
+    variance = nnp.where(variance < 0, 0, variance)  # maximum would halve the derivative of a variance of 0
+    return _Moments(apart, rest, variance, near, factor)
 
 
 def _normal(moments: _Moments, eps: Any, scale: Array | None = None, bias: Array | None = None) -> Array:

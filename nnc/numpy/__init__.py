@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nnc.migration import module_getattr
 from nnc.numpy import (
+    bessel,
     contractions,
     creation,
     elementwise,
@@ -35,6 +36,7 @@ from nnc.numpy import (
     types,
 )
 from nnc.numpy import methods as _methods  # noqa: F401  (gives arrays their methods)
+from nnc.numpy.bessel import *
 from nnc.numpy.contractions import *
 from nnc.numpy.creation import *
 from nnc.numpy.elementwise import *
@@ -59,6 +61,7 @@ from nnc.numpy.text import *
 from nnc.numpy.types import *
 
 __all__ = ["fft", "linalg"]
+__all__ += bessel.__all__
 __all__ += contractions.__all__
 __all__ += creation.__all__
 __all__ += elementwise.__all__

@@ -184,7 +184,8 @@ def _variance_in_range(rows: _Rows) -> tuple[Array, Array]:
     near = rows.sum(some * share, True) / count / share
     apart = rows.x * factor - near * factor
     rest = rows.sum(apart, True) / count
-    variance = el.maximum(rows.sum(_squares(apart), True) / count - _squares(rest), 0)
+    variance = rows.sum(_squares(apart), True) / count - _squares(rest)
+    variance = el.where(variance < 0, 0, variance)  # maximum would halve the derivative of a variance of 0
     if rows.keepdims:
         return variance, factor
     kept = tuple(n for i, n in enumerate(rows.x.spec.shape) if i not in rows.axes)
@@ -222,11 +223,4 @@ def std(
     """
     freedom = ddof if correction is None else correction
     variance, factor, result = _variance("std", x, axis, dtype, freedom, keepdims, where)
-    return astype(safe_sqrt(variance) / factor, result)
-
-
-def safe_sqrt(x: Array) -> Array:
-    """The square root with the derivative 0 at 0, the least of its subgradients for lengths and deviations."""
-    zero = constants.full_like(x, 0)
-    at_zero = ew.equal(x, zero)
-    return ew.select(at_zero, zero, ew.sqrt(ew.select(at_zero, constants.full_like(x, 1), x)))
+    return astype(ew.length(variance) / factor, result)

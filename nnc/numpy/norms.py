@@ -97,7 +97,10 @@ def _without(shape: Shape, axes: Shape) -> Shape:
 
 def euclidean(x: Array, axes: Shape) -> Array:
     """The root of the sum of squares, also where squares overflow or underflow."""
-    return astype(wide_euclidean(x, axes), dtypes.real_dtype(x.spec.dtype))
+    result = astype(wide_euclidean(x, axes), dtypes.real_dtype(x.spec.dtype))
+    if type(x) is Array or not x.owner.differentiates:
+        return result
+    return ew.with_square(result, reduce_sum(squared_sizes(x), axes=axes))  # so that it knows itself in a product
 
 
 def wide_euclidean(x: Array, axes: Shape) -> Array:

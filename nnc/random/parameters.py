@@ -13,7 +13,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import apply, as_operand, astype, broadcast_to_shape, dtype_of, to_dtype
+from nnc.commands.promote import apply, as_operand, astype, broadcast_shapes, broadcast_to_shape, dtype_of, to_dtype
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.numpy.operands import to_shape, to_value
 from nnc.random.keys import Shape
@@ -62,9 +62,9 @@ def joint_shape(shape: Any, where: str, **parameters: Array) -> Shape:
     """
     shapes = [np.shape(x) for x in parameters.values()]
     try:
-        joint = np.broadcast_shapes(*shapes)
+        joint = broadcast_shapes(*shapes)
         wanted = joint if shape is None else to_shape(shape, where)
-        fits = np.broadcast_shapes(joint, wanted) == wanted
+        fits = broadcast_shapes(joint, wanted) == wanted
     except ValueError:
         fits = False
     if not fits:
