@@ -114,8 +114,8 @@ def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
 def memory_left(root: Path = Path("/")) -> int | None:
     """Bytes that the control groups of this process still allow, such as a container's limit; None where there is no limit.
 
-    The system gives memory beyond the limit, and ends the process when it is written to. What a group holds of files counts as
-    free: the system drops it first.
+    The system gives memory beyond the limit, and ends the process when it is written to. A group's copies of
+    files count as free: the system drops them first.
 
     Args:
         root: of the file system.

@@ -105,7 +105,7 @@ def _rows_of(count: int, shape: tuple[int, ...], dtype: Any) -> NDArray:
         return np.empty((count, *shape), dtype)
     except MemoryError as error:
         raise user_error(
-            OutOfMemoryError, "loop", f"what its reverse pass reads of {count:,} iterations takes all memory: {error}.",
+            OutOfMemoryError, "loop", f"the residuals of {count:,} iterations, for its reverse pass, take all memory: {error}.",
             fix='pass checkpoint="sqrt" to the loop (a scan or a while_loop), which keeps the residuals of few iterations.',
         ) from None  # fmt: skip
 

@@ -178,7 +178,7 @@ def _files(source: Path, entries: Mapping[str, Any]) -> Iterator[Path]:
         if path.resolve().parent not in homes:
             raise user_error(
                 FileFormatError, "nnc.io.load", f"{path.name}, the file of rank {rank}, is a link to a file elsewhere.",
-                fix="copy the file itself beside the index; a link may lead out of what you meant to read.",
+                fix="copy the file itself beside the index; a link may lead out of the folder that you meant to read.",
             )  # fmt: skip
         yield path
 

@@ -49,7 +49,7 @@ LOOPS: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
 
 
 class HandlerError(Exception):
-    """What the handler raises."""
+    """The error that the handler raises."""
 
 
 @pytest.fixture
