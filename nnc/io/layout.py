@@ -25,9 +25,10 @@ import numpy as np
 import optree
 
 from nnc import dtypes, tree
+from nnc.array import as_value
 from nnc.commands.promote import dtype_of
 from nnc.errors import TreeError, UnsupportedError, shorten, user_error
-from nnc.graph import spec_of
+from nnc.graph import TensorSpec, spec_of
 
 Node = dict[str, Any]
 PLAIN_NAME = re.compile(r"(?!-?\d+$|__metadata__$)[^.\"\ud800-\udfff]+")
@@ -263,6 +264,7 @@ def fill(like: Any, found: dict[str, Any], where: str, foreign: bool = False) ->
     """
     layout = describe(like, where)
     wanted = {leaf.name: leaf.value for leaf in layout.leaves if not (foreign and leaf.is_setting)}
+    found = {name: _as_number(value, wanted[name]) if name in wanted else value for name, value in found.items()}
     lines = [
         f"  {name}: missing in the file, {_kind(value)} in `like`"
         for name, value in wanted.items()
@@ -302,6 +304,19 @@ def _fill(value: Any, name: str, found: dict[str, Any]) -> Any:
         )
         metadata = order, tree.Settings(items, settings.saved)
     return unflatten(metadata, filled)
+
+
+def _as_number(value: Any, like: Any) -> Any:
+    """A number as `like` has it, a Python number or an array without axes: compiled functions turn the former into the latter."""
+    if not (tree.is_array(value) and tree.is_array(like)) or dtypes.is_scalar(value) == dtypes.is_scalar(like):
+        return value
+    specs = [TensorSpec((), np.dtype(type(x))) if dtypes.is_scalar(x) else spec_of(x) for x in (value, like)]
+    if any(spec.shape for spec in specs) or specs[0].dtype.kind != specs[1].dtype.kind:
+        return value
+    if dtypes.is_scalar(like):
+        return np.asarray(value).item()
+    number = np.asarray(value)
+    return as_value(number.astype(specs[1].dtype)) if np.can_cast(np.min_scalar_type(number), specs[1].dtype) else value
 
 
 def _kind(value: Any) -> str:

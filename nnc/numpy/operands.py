@@ -21,7 +21,7 @@ from nnc.graph import TensorSpec
 
 STATIC = (
     "take sizes from x.shape, which is known while tracing; or pass a Python integer, declared with static_argnums if it is "
-    "an argument of the traced function."
+    "an argument of the traced function, with nnc.nn.field(static=True) if it is a field of a dataclass."
 )
 SIZED = (
     "pass size=n, how many elements to return, so that the shape is known; or leave this out of the traced function."
