@@ -303,7 +303,7 @@ def as_operands(xs: Sequence[Any], where: str, names: Sequence[str] = ()) -> lis
     """Operands; listed integers beside one of uint64 take this dtype where it holds them all.
 
     Args:
-        xs: what users passed.
+        xs: arrays, numbers or lists of numbers.
         where: the function that errors name.
         names: of the arguments.
 

@@ -37,6 +37,7 @@ from nnc.graph import (
     set_eager,
     spec_of,
 )
+from nnc.machine import LARGE, check_memory
 from nnc.silence import silently
 
 NDArray = np.ndarray[Any, Any]
@@ -161,8 +162,21 @@ def _make_plan(
         run = _one_result(function, outputs[0], is_view=alias.get(command, None) == "view")
     else:
         run = _runner(command, specs, outputs, params, graphs)
+    nbytes = sum(spec.nbytes for spec in outputs)
+    if nbytes >= LARGE and alias.get(command, None) != "view":
+        run, function = _if_allowed(run, nbytes), None
     facts = kernel.get(command, None), reference.get(command, None)  # after the backends are loaded
     return Plan(command, specs, params, graphs, outputs, run, function, facts)
+
+
+def _if_allowed(run: Callable[[Arrays], Sequence[NDArray]], nbytes: int) -> Callable[[Arrays], Sequence[NDArray]]:
+    """A run that makes large results, which the process must be allowed to have."""
+
+    def run_if_allowed(arrays: Arrays) -> Sequence[NDArray]:
+        check_memory(nbytes)
+        return run(arrays)
+
+    return run_if_allowed
 
 
 def _numpy_function(
