@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from nnc.graph import TensorSpec
 from nnc.trace.core.flat import (
     FlatFunction,
     FlatTree,
+    argument_path,
     argument_paths,
     call_function,
     name_of,
@@ -70,6 +71,15 @@ class Key:
     def paths(self, fun: Fun) -> list[str]:
         """The path of each leaf, from the names of the function's parameters: `params["w"]`."""
         return argument_paths(self.treedef, partial(parameter_name, fun, left_out=self.positions))
+
+    def is_field(self, place: int) -> bool:
+        """Whether a leaf is a field of a dataclass."""
+        around = tuple(tree.paths(self.treedef)[place][:-1])
+        return any(x.path == around and is_dataclass(x.kind) for x in tree.containers(self.treedef))
+
+    def path(self, path: Sequence[str], fun: Fun) -> str:
+        """A path within the arguments, from the names of the function's parameters."""
+        return argument_path(path, partial(parameter_name, fun, left_out=self.positions))
 
 
 @dataclass(slots=True)

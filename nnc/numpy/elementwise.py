@@ -13,7 +13,7 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
 from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC, ORDERED, REAL, Accepts
-from nnc.commands.promote import as_operand, astype, broadcast, compare_beyond, is_weak_result, promote
+from nnc.commands.promote import as_operands, astype, broadcast, compare_beyond, is_weak_result, promote
 from nnc.commands.rules import check_dtype
 from nnc.graph import Command, spec_of
 from nnc.graph.specialise import specialised
@@ -33,7 +33,7 @@ __all__ = [
     "isreal", "left_shift", "less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2", "logical_and",
     "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "nan_to_num", "negative", "nextafter",
     "not_equal", "positive", "pow", "power", "rad2deg", "radians", "real", "reciprocal", "remainder", "right_shift", "rint",
-    "round", "sign", "signbit", "sin", "sinc", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide", "trunc",
+    "round", "sign", "signbit", "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide", "trunc",
     "where",
 ]  # fmt: skip
 
@@ -55,7 +55,7 @@ _KINDS = {  # of operands, in docstrings
 
 def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) -> Array:
     """An elementwise command on promoted and broadcast operands; errors name the function `where`."""
-    operands = [as_operand(x, where) for x in xs]
+    operands = as_operands(xs, where)
     decided = compare_beyond(command, operands)
     if decided is not None:
         return decided
@@ -282,23 +282,6 @@ def rad2deg(x: ArrayLike, /) -> Array:
 
 
 radians, degrees = deg2rad, rad2deg
-
-
-@spelled
-def sinc(x: ArrayLike, /) -> Array:
-    """Returns `sin(π x) / (π x)`, and 1 at 0.
-
-    Args:
-        x: any shape.
-
-    Example:
-        >>> sinc(0.0)
-        Array(1., dtype=float32)
-    """
-    x = multiply(x, math.pi)
-    at_zero = equal(x, 0)
-    safe = where(at_zero, 1, x)
-    return where(at_zero, 1 - square(x) / 6, sin(safe) / safe)  # the series gives derivatives at 0
 
 
 # -- rounding ----------------------------------------------------------------------------------------------------------
@@ -531,7 +514,7 @@ def where(
     """
     if x is None and y is None:
         return to_value(condition, "where").nonzero(size=size, fill_value=fill_value)
-    x, y = as_operand(x, "where"), as_operand(y, "where", "y")
+    x, y = as_operands((x, y), "where", "xy")
     result = ew.select(*broadcast(as_bool(condition, "where"), *promote(x, y, where="where"), where="where"))
     return result.as_weak() if is_weak_result(result.spec.dtype, (x, y)) else result
 

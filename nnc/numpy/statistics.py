@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -11,10 +12,11 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import as_operand, astype, broadcast_to_shape, promote
+from nnc.commands.promote import as_operand, astype, broadcast_to_shape, dtype_of, promote
 from nnc.commands.sort import sort
 from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
+from nnc.numpy import moments
 from nnc.numpy import reductions as red
 from nnc.numpy.contractions import matmul
 from nnc.numpy.joining import concatenate
@@ -75,7 +77,7 @@ def average(
     """
     x, w = to_values("average", x=x, weights=weights)
     if w is None:
-        mean = red.mean(x, axis, keepdims=keepdims)
+        mean = moments.mean(x, axis, keepdims=keepdims)
         count = constants.full_like(mean, x.spec.size // max(1, mean.spec.size))
         return (mean, count) if returned else mean
     if w.spec.shape != x.spec.shape:
@@ -90,9 +92,10 @@ def average(
         w = reshape(rising, tuple(n if i in axes else 1 for i, n in enumerate(x.spec.shape)))
     x, w = promote(x, w, where="average", to=dtypes.to_float)
     w = broadcast_to_shape(to_value(w, "average"), np.shape(x))
-    total = red.sum(w, axis, keepdims=keepdims)
-    mean = red.sum(x * w, axis, keepdims=keepdims) / total
-    return (mean, total) if returned else mean
+    dtype, wide = dtype_of(x), moments.with_range(dtype_of(x))  # products and sums may leave the range of x
+    total = red.sum(astype(w, wide), axis, keepdims=keepdims)
+    mean = astype(red.sum(astype(x, wide) * astype(w, wide), axis, keepdims=keepdims) / total, dtype)
+    return (mean, astype(total, dtype)) if returned else mean
 
 
 @spelled
@@ -128,7 +131,7 @@ def cov(
     lost = (0 if bias else 1) if ddof is None else ddof
     if fweights is None and aweights is None:
         n = x.spec.shape[1] - lost
-        centred = x - red.mean(x, 1, keepdims=True)
+        centred = x - moments.mean(x, 1, keepdims=True)
         product = matmul(centred, el.conj(centred).T) * (1 / n if n > 0 else math.nan)
     else:
         each = dtypes.real_dtype(x.spec.dtype)
@@ -176,7 +179,37 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> A
 
 # -- quantiles ---------------------------------------------------------------------------------------------------------
 
-METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
+_PLOTTING = {  # alpha and beta of the place n · q + alpha + q · (1 - alpha - beta) - 1 (Hyndman and Fan, 1996)
+    "interpolated_inverted_cdf": (0.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0), "median_unbiased": (1 / 3, 1 / 3),
+    "normal_unbiased": (3 / 8, 3 / 8),
+}  # fmt: skip
+_OF_STEPS = {"inverted_cdf": -1.0, "averaged_inverted_cdf": -1.0, "closest_observation": -1.5}  # added to n · q
+METHODS = ("linear", "lower", "higher", "nearest", "midpoint", *_PLOTTING, *_OF_STEPS)
+
+
+def _neighbours(method: str, n: Array, q: Array) -> tuple[Array, Array]:
+    """The place below each quantile among n sorted elements, and the weight of the next one; places may lie outside."""
+    if method in _PLOTTING:
+        alpha, beta = _PLOTTING[method]
+        place = n * q + (alpha + q * (1 - alpha - beta)) - 1
+    elif method in _OF_STEPS:
+        place = n * q + _OF_STEPS[method]
+    else:
+        place = q * el.maximum(n - 1, 0.0)
+    low = el.floor(place)
+    gap = place - low
+    weights: dict[str, Callable[[], Array]] = {
+        "lower": lambda: gap * 0,
+        "higher": lambda: el.ceil(gap),
+        "nearest": lambda: el.round(place) - low,
+        "midpoint": lambda: el.ceil(gap) / 2,
+        "inverted_cdf": lambda: el.ceil(gap),
+        "averaged_inverted_cdf": lambda: el.where(el.equal(gap, 0), 0.5, gap * 0 + 1),
+        "closest_observation": lambda: el.where(
+            el.logical_and(el.equal(gap, 0), el.equal(low % 2, 1)), 0.0, gap * 0 + 1
+        ),
+    }
+    return low, weights.get(method, lambda: gap)()
 
 
 def _numbers(q: Any, where: str) -> Any:
@@ -220,15 +253,14 @@ def _quantile(
     rows = sort(reshape(x.transpose((*rest, *axes)), (*outer, n)), axis=len(outer), descending=False)
     nans = red.count_nonzero(ew.isnan(rows), -1)
     flat_q = ravel(q)
-    last = astype(n - nans - 1 if skip_nan else nans * 0 + (n - 1), dtypes.float64)
-    place = flat_q * el.maximum(last, 0.0)[..., None]
-    low, high = el.floor(place), el.ceil(place)
-    if method == "nearest":
-        low = high = el.round(place)
-    below = take_along_axis(rows, astype(low, dtypes.int64), axis=-1, mode="clip")
-    above = take_along_axis(rows, astype(high, dtypes.int64), axis=-1, mode="clip")
-    part = {"lower": 0.0, "higher": 1.0, "nearest": 0.0, "midpoint": 0.5}.get(method)
-    weight = astype(place - low if part is None else part * (high - low), x.spec.dtype)
+    counted = astype(n - nans if skip_nan else nans * 0 + n, dtypes.float64)[..., None]
+    low, weight = _neighbours(method, counted, flat_q)
+    last = el.maximum(counted - 1, 0.0)
+    below, above = (
+        take_along_axis(rows, astype(el.clip(place, 0, last), dtypes.int64), axis=-1, mode="clip")
+        for place in (low, low + 1)
+    )
+    weight = astype(weight, x.spec.dtype)
     found = below + el.where(el.equal(below, above), 0, above - below) * weight
     found = el.where(el.logical_and(el.isneginf(below), ~el.isposinf(above)), below, found)  # between -inf and a number
     found = el.where(
@@ -248,7 +280,9 @@ def quantile(x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "li
         x: real, any shape.
         q: numbers from 0 (least) to 1 (greatest); its axes come first in the result.
         axis: axis or axes to remove; None all.
-        method: "linear" between the two neighbours, or "lower", "higher", "nearest" or "midpoint" of them.
+        method: "linear" between the two neighbours, "lower", "higher", "nearest" or "midpoint" of them, or another of NumPy's:
+            "inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf", "hazen", "weibull",
+            "median_unbiased" and "normal_unbiased".
         keepdims: keep the axes with size 1.
 
     Raises:
@@ -414,7 +448,7 @@ def nanmean(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, 
         Array(1., dtype=float32)
     """
     values, there = _without_nan(x, "nanmean", 0)
-    return red.mean(values, axis, dtype, keepdims=keepdims, where=there)
+    return moments.mean(values, axis, dtype, keepdims=keepdims, where=there)
 
 
 @spelled
@@ -435,7 +469,7 @@ def nanvar(
         Array(1., dtype=float32)
     """
     values, there = _without_nan(x, "nanvar", 0)
-    return red.var(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
+    return moments.var(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
 
 
 @spelled
@@ -456,7 +490,7 @@ def nanstd(
         Array(1., dtype=float32)
     """
     values, there = _without_nan(x, "nanstd", 0)
-    return red.std(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
+    return moments.std(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
 
 
 def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, fill: float) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array import Array
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentError, ArgumentTypeError, check_choice, user_error
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state
@@ -19,6 +19,7 @@ from nnc.optim.base import (
     chain,
     map_trainable,
     number,
+    scalar,
     widen,
 )
 from nnc.optim.moments import (
@@ -51,7 +52,7 @@ def loss_value(where: str, value: Any, dtype: dtypes.DType) -> Array:
         raise user_error(
             ArgumentTypeError, where, "its update reads the value of the loss, which was not given.", fix=fix
         )
-    value = asarray(value)
+    value = scalar(value)
     if value.shape != ():
         raise user_error(ArgumentError, where, f"value has shape {value.shape}, it must be one number.", fix=fix)
     return astype(value, dtype)

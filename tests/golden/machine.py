@@ -39,7 +39,7 @@ def pin_machine() -> None:
 
     import nnc.machine  # noqa: PLC0415  (environment variables that are read at import are pinned by now)
 
-    nnc.machine.processor = lambda cpuinfo=Path(): dict(_PROCESSOR)
+    nnc.machine.processor = lambda cpuinfo=Path(), cpu=None: dict(_PROCESSOR)
     nnc.machine.usable_threads = lambda: _THREADS
 
     import nnc.lower.passes  # noqa: PLC0415  (registers the passes, which are recorded)

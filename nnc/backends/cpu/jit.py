@@ -29,7 +29,7 @@ from nnc.fork import new_lock
 from nnc.graph import TensorSpec, command, infer_specs, reference
 from nnc.lower.kernels.native import Native, State
 from nnc.lower.plan.stages import NDArray, Step, View
-from nnc.options import Options
+from nnc.options import Options, chosen_cpu
 
 ENTRY = "ENTRY"
 Arrays = Sequence[NDArray]
@@ -260,7 +260,7 @@ def _start_once() -> Jit | Exception:
     found = threads()
     runtime = Runtime(found.openmp, found.count, found.pool)
     try:
-        engine = Engine()
+        engine = Engine(chosen_cpu())
         return Jit(engine, Objects(engine, Options.from_environment().cache_folder), runtime)
     except (ImportError, OSError, RuntimeError) as error:
         return error

@@ -23,7 +23,7 @@ from nnc.graph import Command, Kernel, TensorSpec, infer_specs, value_text
 from nnc.lower.plan.stages import NDArray
 from nnc.lower.program.cache import Cache
 from nnc.machine import library_versions, numpy_blas, processor, version_of
-from nnc.options import Options
+from nnc.options import Options, chosen_cpu
 
 Candidates = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Sequence[Kernel]]
 
@@ -57,8 +57,8 @@ class Tuner:
     @cached_property
     def _here(self) -> dict[str, str]:
         """Facts on which measurements depend beside the command."""
-        facts = processor(Path("/proc/cpuinfo"))
-        machine = {name: facts[name] for name in ("model", "system", "cores", "threads")}
+        facts = processor(Path("/proc/cpuinfo"), chosen_cpu())
+        machine = {name: facts[name] for name in ("model", "system", "cores", "threads", "vector units")}
         versions = {"nnc": version_of("nnc"), **library_versions()}
         return {**machine, "python": platform.python_version(), "BLAS": numpy_blas(), **versions}
 

@@ -32,7 +32,7 @@ from nnc.lower.program.cache import Cache
 from nnc.lower.program.program import Program
 from nnc.lower.program.stored_form import StoredProgram, encode_program
 from nnc.machine import gpu_library_versions, library_versions, processor
-from nnc.options import Options
+from nnc.options import Options, chosen_cpu
 from nnc.source import SourceLine
 
 _KIND = "programs"
@@ -214,7 +214,7 @@ def _python_files(
 @cache
 def _here(kind: str) -> dict[str, str]:
     """The versions and the processor that programs for a kind of devices are made for."""
-    facts = processor(Path("/proc/cpuinfo"))
+    facts = processor(Path("/proc/cpuinfo"), chosen_cpu())
     of_gpus = gpu_library_versions() if kind == CUDA else {}
     return {**facts, "python": platform.python_version(), **library_versions(), **of_gpus}
 

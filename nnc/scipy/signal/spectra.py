@@ -18,8 +18,8 @@ from nnc.numpy import fft
 from nnc.numpy.creation import zeros
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import flip, moveaxis
+from nnc.numpy.moments import mean
 from nnc.numpy.operands import to_axis, to_size, to_value, to_values
-from nnc.numpy.reductions import mean
 from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.statistics import median
 from nnc.scipy.signal.trends import detrend as without_trend
@@ -67,7 +67,9 @@ def _segments(
         )
     size = None if nperseg is None else to_size(nperseg, where, "nperseg")
     if size is None:
-        size = values.spec.size if values is not None else min(default, n) if n is not None else default
+        size = default if values is None else values.spec.size
+    if values is None and n is not None:
+        size = min(size, n)
     if size < 1 or (n is not None and size > n):
         limit = "1" if n is None else f"1 to {n}, the length of the signal"
         raise user_error(ArgumentError, where, f"segments have {size} samples.", fix=f"set nperseg to {limit}.")
@@ -161,7 +163,7 @@ def stft(
         x: a signal along `axis`; integers become float32.
         fs: samples per unit of time.
         window: a name or a tuple, as for `get_window`, or a vector.
-        nperseg: samples of a segment, 256 by default, or all of a shorter signal.
+        nperseg: samples of a segment, 256 by default; all of a shorter signal.
         noverlap: samples that neighbours share, by default half of a segment.
         nfft: points of a transform, by default those of a segment; more are filled with 0.
         detrend: "constant" or "linear" removes the trend of each segment, as `detrend` does; a function is called with all
@@ -293,7 +295,7 @@ def csd(
         y: another one; the shorter is filled with 0, other axes broadcast.
         fs: samples per unit of time.
         window: a name or a tuple, as for `get_window`, or a vector.
-        nperseg: samples of a segment, 256 by default, or all of a shorter signal.
+        nperseg: samples of a segment, 256 by default; all of a shorter signal.
         noverlap: samples that neighbours share, by default half of a segment.
         nfft: points of a transform, by default those of a segment; more are filled with 0.
         detrend: removes the trend of each segment: "constant", "linear", a function, or False, as for `stft`.
@@ -329,7 +331,7 @@ def welch(
         x: a signal along `axis`; integers become float32.
         fs: samples per unit of time.
         window: a name or a tuple, as for `get_window`, or a vector.
-        nperseg: samples of a segment, 256 by default, or all of a shorter signal.
+        nperseg: samples of a segment, 256 by default; all of a shorter signal.
         noverlap: samples that neighbours share, by default half of a segment.
         nfft: points of a transform, by default those of a segment; more are filled with 0.
         detrend: removes the trend of each segment: "constant", "linear", a function, or False, as for `stft`.

@@ -69,11 +69,19 @@ class _Set:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """The values that an array of NumPy, or of another library, held."""
+    """The form that an array of NumPy, or of another library, had, which can change in place; and the values that it held, where
+    they are compared.
+    """
 
     array: Any
     shape: tuple[int, ...]
-    content: bytes
+    strides: tuple[int, ...]
+    dtype: Any
+    content: bytes | None
+
+    def has_form(self, now: NDArray) -> bool:
+        """Whether an array still has this form."""
+        return now.shape == self.shape and now.strides == self.strides and now.dtype == self.dtype
 
 
 def _fingerprint(value: Any, around: tuple[int, ...] = ()) -> Any:
@@ -179,7 +187,9 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All values that a function takes from outside, and the elements of the NumPy arrays that it read in Python."""
+    """All values that a function takes from outside, and the forms of NumPy arrays, with the elements of those that it read in
+    Python.
+    """
 
     values: tuple[Captured, ...]
     arrays: tuple[tuple[str, _Elements], ...] = ()
@@ -192,7 +202,12 @@ class Snapshot:
     def changes(self) -> list[str]:
         """A line for each value that has changed."""
         lines = [line for value in self.values for line in _changes(value.name, value.read(), value.seen)]
-        return lines + [f"the elements of captured {name} changed" for name, x in self.arrays if not _same_elements(x)]
+        for name, x in self.arrays:
+            if not _same_elements(x):
+                now = _elements_of(x.array)
+                what = "elements" if now is not None and x.has_form(now) else "form"
+                lines.append(f"the {what} of captured {name} changed")
+        return lines
 
     def unchanged(self) -> bool:
         """Whether every value is unchanged."""
@@ -200,15 +215,19 @@ class Snapshot:
             now = value.read()
             if now is not value.seen and not _same(now, value.seen):
                 return False
-        for _, elements in self.arrays:  # noqa: SIM110  (asked in each call: a generator would cost more than the loop)
-            if not _same_elements(elements):
+        for _, x in self.arrays:  # asked in each call, so the frequent case calls no function
+            now = x.array
+            if x.content is None and type(now) is np.ndarray:
+                if now.shape != x.shape or now.strides != x.strides or now.dtype is not x.dtype:
+                    return False
+            elif not _same_elements(x):
                 return False
         return True
 
 
 def _same_elements(x: _Elements) -> bool:
     now = _elements_of(x.array)
-    return now is not None and now.shape == x.shape and now.tobytes() == x.content
+    return now is not None and x.has_form(now) and (x.content is None or now.tobytes() == x.content)
 
 
 def _elements_of(array: Any) -> NDArray | None:
@@ -237,14 +256,13 @@ def take_snapshot(fun: Any, arguments: Iterable[Pair] = (), hidden: Iterable[np.
         if walk.reads == reads:
             break
         reads = walk.reads
-    elements = [
-        (name, _Elements(array, x.shape, x.tobytes()))
-        for name, array in walk.arrays
-        if (x := _elements_of(array)) is not None
-        and (x.flags.writeable or x.base is not None)
-        and x.__array_interface__["data"][0] not in inputs
-        and (name.isidentifier() or x.nbytes <= _ARRAY_BYTES)
-    ]
+    elements = []
+    for name, array in walk.arrays:
+        if (x := _elements_of(array)) is not None:
+            may_change = x.flags.writeable or x.base is not None
+            is_input = x.__array_interface__["data"][0] in inputs
+            is_compared = may_change and not is_input and (name.isidentifier() or x.nbytes <= _ARRAY_BYTES)
+            elements.append((name, _Elements(array, x.shape, x.strides, x.dtype, x.tobytes() if is_compared else None)))
     return Snapshot(tuple(walk.found.values()), tuple(elements))
 
 

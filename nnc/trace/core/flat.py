@@ -224,12 +224,20 @@ def argument_paths(treedef: tree.TreeDef, names: Callable[[int], str]) -> list[s
     Args:
         names: the name of the parameter that takes the argument at a position.
     """
-    result, known = [], functools.cache(names)  # to find a name takes longer than everything else
-    for path in tree.paths(treedef):
-        which, first, *rest = path
-        inner = first[1:-1]  # [0] or ["name"]
-        result.append("".join([known(int(inner)) if which == "[0]" else inner.strip('"'), *rest]))
-    return result
+    known = functools.cache(names)  # to find a name takes longer than everything else
+    return [argument_path(path, known) for path in tree.paths(treedef)]
+
+
+def argument_path(path: Sequence[str], names: Callable[[int], str]) -> str:
+    """A path within (args, kwargs) as the function's author would write it.
+
+    Args:
+        path: entry by entry.
+        names: the name of the parameter that takes the argument at a position.
+    """
+    which, first, *rest = path
+    inner = first[1:-1]  # [0] or ["name"]
+    return "".join([names(int(inner)) if which == "[0]" else inner.strip('"'), *rest])
 
 
 def parameter_name(fun: Callable[..., Any], position: int, left_out: frozenset[int] = frozenset()) -> str:

@@ -16,7 +16,7 @@ from nnc.commands.promote import as_operand, astype, is_weak
 from nnc.commands.rules import Value
 from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, check_choice, user_error
-from nnc.graph import Graph, TensorSpec, bind
+from nnc.graph import TensorSpec, bind
 from nnc.spelling import spelled
 from nnc.trace.core.axes import NOWHERE, Axes, union, vary, varying_over
 from nnc.trace.core.flat import FlatTree, call_function, check_callable, definition_of, name_of
@@ -249,13 +249,11 @@ def _common_specs(
         varies = axes is not None and list(staged.axes) != spread
         if varies or any(s.dtype != t for s, t in zip(graph.output_specs, wanted, strict=True)):
 
-            def run(*values: Any, graph: Graph = graph) -> list[Any]:
-                results = zip(graph.evaluate(values), wanted, spread, strict=True)
-                return [vary(astype(as_value(x), t), over) for x, t, over in results]
+            def run(*values: Any, staged: Staged = staged) -> list[Any]:
+                found = staged.graph.evaluate([*values, *staged.captured])
+                return [vary(astype(as_value(x), t), over) for x, t, over in zip(found, wanted, spread, strict=True)]
 
-            known = None if axes is None else [*axes, *map(varying_over, staged.captured)]
-            again = stage(run, graph.input_specs, name=graph.name, axes=known)
-            staged = Staged(again.graph, (*staged.captured, *again.captured))
+            staged = stage(run, graph.input_specs[: staged.num_explicit], name=graph.name, axes=axes)
         stages.append(staged)
     return stages
 
