@@ -132,5 +132,7 @@ def test_a_branch_may_yield_a_constant_beside_rows(run: Callable[..., Any]) -> N
     f = lambda p, x: nnc.cond(p, lambda x: (1.5, x), lambda x: (x, 2 * x), x)
     for taken, wanted in ((True, ([1.5, 1.5, 1.5], X)), (False, (X, 2 * X))):
         np.testing.assert_array_equal(run(nnc.vmap(f, in_axes=(None, 0)))(taken, X), wanted)
-        slope = run(lambda p, x: nnc.jvp(lambda x: nnc.vmap(f, in_axes=(None, 0))(p, x), (x,), (nnp.ones(3),))[1])(taken, X)
+        slope = run(lambda p, x: nnc.jvp(lambda x: nnc.vmap(f, in_axes=(None, 0))(p, x), (x,), (nnp.ones(3),))[1])(
+            taken, X
+        )
         np.testing.assert_array_equal(slope, ([0, 0, 0], [1, 1, 1]) if taken else ([1, 1, 1], [2, 2, 2]))
