@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 
 import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
-from nnc.array import Array, new_array
+from nnc.array import Array, as_value, new_array
 from nnc.backends.toolchain import toolchain
 from nnc.bindings import Inputs, Outputs
 from nnc.collection import collection_paused
 from nnc.commands.pack import packable
-from nnc.commands.promote import is_weak
+from nnc.commands.promote import astype, is_weak
 from nnc.context import activity, get_context, set_context
 from nnc.device_program import DeviceProgram, QueuedProgram
 from nnc.devices import CPU, CUDA, find_device, interpreter_of, kind_of
+from nnc.dtypes import Weakness
 from nnc.errors import ArgumentTypeError, DeviceError, NncError, OutOfMemoryError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.html import show_text
@@ -63,7 +64,7 @@ class Lowered:
     _snapshot: Snapshot
     _options: Options
     _out: FlatTree
-    _weak: tuple[bool, ...]
+    _weak: tuple[Weakness, ...]
     _donated: frozenset[int]
     _lasting: frozenset[int]  # leaves whose packed forms can be kept between calls
     _seconds: float  # of tracing
@@ -325,7 +326,8 @@ class Executable:
                 TraceError, name, f"{'; '.join(self.snapshot.changes())}, after it was lowered.",
                 fix="lower it again, or pass the value as an argument.",
             )  # fmt: skip
-        return self.run(arguments.dynamic)
+        specs = zip(arguments.dynamic, given.specs(), key.specs(), strict=True)
+        return self.run([x if own == spec else astype(as_value(x), spec.dtype) for x, (own, _), (spec, _) in specs])
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """Runs the program on dynamic leaves that are known to fit, and returns the function's result."""

@@ -18,12 +18,14 @@ from nnc.nn.activations import log_softmax, softplus
 from nnc.nn.ranges import read_classes
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
 from nnc.numpy.operands import to_values
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def softmax_cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -95,6 +97,7 @@ def softmax_cross_entropy(
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def nll(
     log_probabilities: ArrayLike,
     labels: ArrayLike,
@@ -132,6 +135,7 @@ def nll(
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def sigmoid_cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -168,6 +172,7 @@ def sigmoid_cross_entropy(
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def kl_div(
     log_predictions: ArrayLike,
     targets: ArrayLike,

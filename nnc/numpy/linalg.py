@@ -57,6 +57,7 @@ from nnc.numpy.systems import (
     to_matrix,
 )
 from nnc.numpy.types import finfo
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
@@ -163,6 +164,7 @@ def slogdet(x: ArrayLike, /) -> SlogdetResult:
 
 
 @spelled
+@keeps_weakness
 def matrix_power(x: ArrayLike, n: int, /) -> Array:
     """Returns the product of n matrices `x`: the identity for 0, powers of the inverse for negative n.
 
@@ -195,6 +197,7 @@ def matrix_power(x: ArrayLike, n: int, /) -> Array:
 
 
 @spelled
+@keeps_weakness
 def expm(x: ArrayLike, /, *, max_squarings: int = 16) -> Array:
     """Returns the exponential of a matrix, the sum of xᵏ / k!.
 

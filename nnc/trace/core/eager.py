@@ -15,11 +15,12 @@ from typing import Any, cast
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array, as_value, new_array
+from nnc.array import Array, as_command_operand, new_array
 from nnc.commands.debug import raise_unless_finite
 from nnc.commands.loop import run_graph
 from nnc.commands.rules import alias, effect, numpy_call
 from nnc.commands.shape import broadcast_to
+from nnc.commands.weakness import with_inherited_weakness
 from nnc.context import get_context, observes_commands, set_context
 from nnc.errors import InternalError
 from nnc.graph import (
@@ -69,9 +70,10 @@ class EagerInterpreter:
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
         """Runs a command at once."""
-        values = [arg if type(arg) is Array else as_value(arg) for arg in args]
+        values = [arg if type(arg) is Array else as_command_operand(arg) for arg in args]
         plan = find_plan(command, tuple([value.spec for value in values]), params, graphs)
-        return run_plan(plan, [value.data for value in values])
+        results = run_plan(plan, [value.data for value in values])
+        return with_inherited_weakness(command, args, graphs, results)
 
 
 def run_plan(plan: Plan, arrays: Arrays) -> list[Array]:
