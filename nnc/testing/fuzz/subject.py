@@ -111,7 +111,9 @@ class Subject:
     @property
     def has_functions(self) -> bool:
         """Whether commands hold Python functions, which are not stored."""
-        return self.has_rules or any("callback" in call for call in self.program.calls())
+        return any(
+            node.command.name.startswith("custom_") or "callback" in node.command.name for node in self.graph.walk()
+        )
 
     @property
     def has_effects(self) -> bool:
