@@ -269,8 +269,8 @@ def test_branches_have_weak_numbers_where_nnc_has_them(name: str, pred: bool) ->
     branches = (strong, weak) if name == "cond" else ([weak, strong],)
     found, wanted = (getattr(of, name)(nnc.asarray(int(pred)), *branches, x) for of in (Plain(), nnc))
     assert (
-        [leaf.weak for leaf in nnc.tree.leaves(found)]
-        == [leaf.weak for leaf in nnc.tree.leaves(wanted)]
+        [bool(leaf.weak) for leaf in nnc.tree.leaves(found)]
+        == [bool(leaf.weak) for leaf in nnc.tree.leaves(wanted)]
         == [False, True, True]
     )
     assert nnc.tree.leaves(found) == nnc.tree.leaves(wanted)
