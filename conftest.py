@@ -20,7 +20,7 @@ import nnc.numpy as nnp
 from nnc.graph import ATTRIBUTES, COMMANDS, PASSES, GraphBuilder, TensorSpec, command
 from nnc.graph.registry import REGISTRY
 from nnc.graph.serialize import RECORDS
-from nnc.lower.program.background import WRITER
+from nnc.run.background import WRITER
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -22,7 +22,7 @@ def test_import_leaves_models_lowering_and_backends_for_later() -> None:
         if name.split(".")[1] in ("nn", "optim", "io", "data", "view", "scipy", "lower", "backends", "compiled")
     ]
     assert late == []
-    assert not {"nnc.devices.targets", "nnc.devices.cuda"} & set(loaded)
+    assert not {"nnc.device.targets", "nnc.device.cuda"} & set(loaded)
 
 
 def test_every_public_name_can_be_asked_for_in_a_fresh_process() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import FLOAT, elementwise, equal, exp, safe_mul, select, sign
 from nnc.commands.portable import GILES_CENTRE, GILES_TAIL, horner

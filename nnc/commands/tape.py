@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from nnc.base.context import get_context
+from nnc.base.dtypes import TAPE
 from nnc.commands.rules import (
     Derivative,
     Linear,
@@ -21,8 +23,6 @@ from nnc.commands.rules import (
     linear_in_all,
     zeros,
 )
-from nnc.context import get_context
-from nnc.dtypes import TAPE
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Command, TensorSpec, register
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.constants import ones_like
 from nnc.commands.elementwise import FLOAT, INEXACT, elementwise, equal, rsqrt, select
 from nnc.commands.rules import Value

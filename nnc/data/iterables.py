@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nnc import tree
+from nnc.calls.spelling import spelled
 from nnc.data.ahead import Prefetch
 from nnc.data.leaves import as_numpy, check_count, send
 from nnc.errors import ArgumentTypeError, user_error
-from nnc.spelling import spelled
 from nnc.typing import A
 
 WHERE = "nnc.data.prefetch"

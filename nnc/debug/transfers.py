@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from nnc.context import ContextChange, with_mode
-from nnc.device_array import ERROR, WARN, TransferWarning
-from nnc.errors import check_choice
+from nnc.array.device_array import ERROR, WARN, TransferWarning
+from nnc.base.context import ContextChange, with_mode
+from nnc.errors.errors import check_choice
 
 __all__ = ["TransferWarning", "transfers"]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from nnc.devices import CPU
-from nnc.dtypes import plain_dtype
+from nnc.base.dtypes import plain_dtype
+from nnc.device import CPU
 from nnc.errors import BackendError, InternalError, RegistryError, user_error
 from nnc.graph.spec import TensorSpec
 

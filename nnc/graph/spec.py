@@ -9,10 +9,10 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from nnc.dlpack import read
-from nnc.dtypes import DType, as_dtype
-from nnc.foreign import is_foreign
-from nnc.fork import new_lock
+from nnc.base.dlpack import read
+from nnc.base.dtypes import DType, as_dtype
+from nnc.base.foreign import is_foreign
+from nnc.base.fork import new_lock
 
 STRIDED = "strided"
 """The layout of tensors whose elements lie in row-major order.

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.errors import FileFormatError, user_error
 
 NDArray = np.ndarray[Any, Any]

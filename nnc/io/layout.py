@@ -24,7 +24,8 @@ from typing import Any, cast
 import numpy as np
 import optree
 
-from nnc import dtypes, tree
+from nnc import tree
+from nnc.base import dtypes
 from nnc.commands.promote import dtype_of
 from nnc.errors import TreeError, UnsupportedError, user_error
 from nnc.graph import spec_of

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from nnc import tree
+from nnc.base.files import Folder
 from nnc.errors import ArgumentError, FileFormatError, user_error
-from nnc.files import Folder
 from nnc.io.container import CHECK, damaged, read, write
 from nnc.io.layout import Layout
 from nnc.trace.core.parts import Sharded, part_size

@@ -9,11 +9,11 @@ import math
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
-from nnc.graph.specialise import specialised
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.nn.reduction import Reduction, reduce_terms, widen_same
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 PAIR = ("predictions", "targets")

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised, specialised_in_traces
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.pool import sum_pool
 from nnc.commands.promote import dtype_of, promote
@@ -15,9 +17,7 @@ from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.specialise import specialised, specialised_in_traces
 from nnc.numpy.operands import to_values
-from nnc.spelling import spelled
 from nnc.trace.core.collectives import axis_size, pmean
 from nnc.typing import ArrayLike
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import nnc.trace.core.eager
 import nnc.trace.core.staged_call  # noqa: F401  (both register themselves: eager execution, and specialised calls)
-from nnc import dtypes
-from nnc.array import name_foreign_methods, set_namespace
+from nnc.array.array import name_foreign_methods, set_namespace
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.rules import scalar
-from nnc.devices import CPU, CUDA
-from nnc.devices import devices as all_devices
+from nnc.device import CPU, CUDA
+from nnc.device import devices as all_devices
+from nnc.errors.names import TABLES
 from nnc.graph.registry import REGISTRY, Command
-from nnc.migration import TABLES
 from nnc.numpy.interop import await_einops
 from nnc.numpy.types import isdtype
-from nnc.spelling import spelled
 
 __all__ = ["__array_api_version__", "__array_namespace_info__"]
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.factor import svd
@@ -20,7 +21,6 @@ from nnc.errors import ArgumentError, user_error
 from nnc.numpy import manipulation
 from nnc.numpy import reductions as re
 from nnc.numpy.operands import Axis, Shape, keep, to_axes, to_value
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 

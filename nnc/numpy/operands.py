@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
 from nnc.commands.promote import WIDE, Listed, as_operand, astype, dtype_of, is_weak, to_dtype
 from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnc import dtypes, tree
-from nnc.array import Array
+from nnc import tree
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants, factor
 from nnc.commands import linalg as commands
 from nnc.commands.contract import matmul
@@ -23,7 +25,6 @@ from nnc.numpy import reductions as re
 from nnc.numpy.norms import squared_sizes
 from nnc.numpy.operands import Axis, static_int, to_axes, to_value, to_values
 from nnc.numpy.types import finfo
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 

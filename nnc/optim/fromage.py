@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc.array import asarray
+from nnc.array.array import asarray
+from nnc.calls.spelling import spelled
 from nnc.optim.arguments import Scalar, check_rate
 from nnc.optim.base import GradientTransformation, chain
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import decay_weights, scale_by_learning_rate, scale_by_trust_ratio
-from nnc.spelling import spelled
 
 
 @spelled

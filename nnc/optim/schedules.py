@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.optim.arguments import Scalar, check_scalar
-from nnc.spelling import spelled
 
 Schedule = Callable[[Any], Any]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.promote import as_operand, astype, broadcast_to_shape, dtype_of, to_dtype
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.numpy.operands import to_shape, to_value

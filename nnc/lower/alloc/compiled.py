@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from nnc.devices import CPU
+from nnc.device import CPU
 from nnc.graph.registry import REGISTRY
 from nnc.lower.alloc.problem import Ints
 from nnc.lower.alloc.turns import LiveSets, Moves, Plans, Style

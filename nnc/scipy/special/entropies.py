@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.nn import activations
 from nnc.numpy import elementwise as el
 from nnc.numpy.special import xlogy
 from nnc.numpy.wide import in_float64, keep
 from nnc.scipy.special.pieces import log_gap
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["boxcox", "boxcox1p", "entr", "kl_div", "log_softmax", "rel_entr", "softmax"]

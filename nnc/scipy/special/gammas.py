@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.commands.special import polygamma as polygamma_command
 from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import gamma_factors, log_beta_of_all
 from nnc.numpy.special import betaln
 from nnc.numpy.wide import in_float64, keep, slope
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 

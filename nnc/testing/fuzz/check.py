@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.loop import case_of
 from nnc.errors import LinAlgError, NncError, UnsupportedError
 from nnc.testing.fuzz.modes import FORWARD, Mode

@@ -8,12 +8,12 @@ from functools import update_wrapper
 from typing import Any, Concatenate, Generic, Self, overload
 
 from nnc import tree
-from nnc.array import as_value
+from nnc.array.array import as_value
+from nnc.base.context import activity, get_context
 from nnc.commands import control
 from nnc.commands.collective import INDEX
 from nnc.commands.promote import astype, is_weak
 from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
-from nnc.context import activity, get_context
 from nnc.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -23,6 +23,7 @@ from nnc.errors import (
     UnsupportedError,
     user_error,
 )
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph, TensorSpec, bind, find_interpreter, spec_of
 from nnc.graph import command as get_command
 from nnc.trace.core.axes import NamedAxis, aligned, bound, sum_to
@@ -35,7 +36,6 @@ from nnc.trace.core.pulls import apply_pull_only
 from nnc.trace.core.specs import argument_spec, shapes_of
 from nnc.trace.core.staging import axes_of, stage
 from nnc.trace.core.subgraphs import bind_for_rows, input_values, one_row
-from nnc.tracebacks import api_boundary
 from nnc.typing import P, Q, R, R_co, S
 
 Fun = Callable[..., Any]

@@ -16,14 +16,21 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nnc import tree as trees
-from nnc.array import Array, as_value
-from nnc.bounded import BoundedCache
+from nnc.array.array import Array, as_value
+from nnc.array.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
+from nnc.base.bounded import BoundedCache
+from nnc.base.context import LOCATORS, get_context, set_context
+from nnc.base.dlpack import CUDA as ON_CUDA
+from nnc.base.dlpack import place_of, set_receiver
+from nnc.base.dtypes import TAPE
+from nnc.base.foreign import is_foreign
+from nnc.base.options import waits_in_each_call
+from nnc.base.source import user_source
+from nnc.calls.specialise import set_layers
 from nnc.commands.debug import raise_unless_finite
 from nnc.commands.promote import as_operand
 from nnc.commands.rules import SILENT_EFFECTS, effect
-from nnc.context import LOCATORS, get_context, set_context
-from nnc.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
-from nnc.devices import (
+from nnc.device import (  # fmt: skip
     CPU,
     CUDA,
     Accelerator,
@@ -34,21 +41,14 @@ from nnc.devices import (
     interpreter_of,
     kind_of,
     set_interpreter,
-)  # fmt: skip
-from nnc.devices.memory import DeviceMemory, Staging
-from nnc.dlpack import CUDA as ON_CUDA
-from nnc.dlpack import place_of, set_receiver
-from nnc.dtypes import TAPE
+)
+from nnc.device.memory import DeviceMemory, Staging
 from nnc.errors import DeviceError, UnsupportedError, user_error
-from nnc.foreign import is_foreign
+from nnc.errors.tracebacks import api_boundary, cut_traceback
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
-from nnc.graph.specialise import set_layers
-from nnc.options import waits_in_each_call
-from nnc.source import user_source
 from nnc.trace.core.eager import EagerInterpreter, Plan, find_plan, run_plan
 from nnc.trace.core.specialised import SpecialisedCall
 from nnc.trace.core.tracer import Tracer
-from nnc.tracebacks import api_boundary, cut_traceback
 
 T = TypeVar("T")
 
@@ -131,7 +131,9 @@ class DeviceInterpreter:
     def _make_program(self, graph: Graph) -> Callable[[Sequence[Array]], Sequence[Array]]:
         """A program for operands of any values. An error of its steps has the line of the call, as the graph has none."""
         if not _PROGRAMS:
-            importlib.import_module("nnc.device_program")  # which nothing else has needed; it stands above this module
+            importlib.import_module(
+                "nnc.compiled.device_program"
+            )  # which nothing else has needed; it stands above this module
         return _PROGRAMS[0](graph, self)
 
     def follow(self, call: SpecialisedCall, values: Sequence[Any]) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nnc import dtypes, tree
+from nnc import tree
+from nnc.base import dtypes
 from nnc.commands.promote import as_operand, astype, is_weak
 from nnc.commands.rules import Value
 from nnc.errors import ShapeError, TreeError, user_error

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes, tree
-from nnc.array import Array
+from nnc import tree
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.graph import TensorSpec, spec_of

@@ -1,0 +1,1 @@
+"""What every other room may use: dtypes, options, the ambient context, files and processes. Knows only errors."""

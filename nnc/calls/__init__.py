@@ -1,0 +1,1 @@
+"""What surrounds a call of a public function: its unknown arguments are worded, and like calls are remembered."""

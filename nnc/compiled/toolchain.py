@@ -1,0 +1,61 @@
+"""Finds the toolchain of a device: its kernels and its compiler."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+
+from nnc.base.garbage import collection_paused
+from nnc.compiled.pipeline import ChooseKernel
+from nnc.device import CPU, CUDA, kind_of
+from nnc.run.entry import common
+from nnc.run.prefetch import ProgramCompiler
+from nnc.run.store.autotune import Candidates
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """The kernels and the compiler of one kind of devices.
+
+    Attributes:
+        choose_kernel: gives the kernel for a command on inputs of some specs.
+        candidate_kernels: gives all such kernels, the chosen one first.
+        compiler: gives the compiler, which may have to be waited for; None where there is none.
+    """
+
+    choose_kernel: ChooseKernel
+    candidate_kernels: Candidates
+    compiler: Callable[[], ProgramCompiler | None]
+
+
+def start_compiler() -> None:
+    """Begins to compile the functions that all programs call, where no files hold them: another process loads LLVM and compiles,
+    while this one imports kernels.
+    """
+    compiler = importlib.import_module("nnc.backends.cpu.compiler.jit").expected_compiler()
+    if compiler is not None:
+        for native in common():
+            compiler.expect(native)
+
+
+_MODULES: Mapping[str, str] = MappingProxyType({CPU: "nnc.backends.loaded", CUDA: "nnc.backends.cuda.loaded"})
+
+
+def toolchain(device: str) -> Toolchain:
+    """The toolchain for a device.
+
+    Args:
+        device: its name, as in `Options.device`.
+    """
+    return _toolchain(kind_of(device))
+
+
+@cache
+def _toolchain(kind: str) -> Toolchain:
+    """The toolchain for a kind of devices, which is imported when it is first asked for."""
+    with collection_paused():
+        module = importlib.import_module(_MODULES[kind])
+    return Toolchain(module.choose_kernel, module.candidate_kernels, module.expected_compiler)
