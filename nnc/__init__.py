@@ -123,7 +123,8 @@ __all__ = [
 
 # Imported when first asked for, as it takes longer than the rest; None for a module of its own.
 _LATER = {
-    "DynamicGraph": "nnc.compiled.dynamic", "compile": "nnc.compiled.compiled", "set_num_threads": "nnc.backends.cpu.threads.threads",
+    "DynamicGraph": "nnc.compiled.dynamic", "compile": "nnc.compiled.compiled",
+    "set_num_threads": "nnc.backends.cpu.threads.threads",
     "data": None, "debug": None, "distributed": None, "io": None, "nn": None, "optim": None, "random": None, "scipy": None,
     "testing": None, "view": None,
 }  # fmt: skip

@@ -14,9 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from nnc.device import CPU
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 
+CPU = "cpu"  # the only place that spells it
+"""The kind and the name of the device whose memory Python reads.
+
+Example:
+    >>> nnp.ones(2).device == CPU
+    True
+"""
 _UNITS: dict[str, int] = {"": 1, "b": 1} | {
     f"{prefix}{suffix}": base**power
     for power, prefix in enumerate("kmgt", start=1)

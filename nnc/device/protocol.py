@@ -17,15 +17,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from nnc.base.options import CPU
+
 NDArray = np.ndarray[Any, Any]
 
-CPU = "cpu"  # the only place that spells it
-"""The kind and the name of the device whose memory Python reads.
-
-Example:
-    >>> nnp.ones(2).device == CPU
-    True
-"""
 CUDA = "cuda"
 """The kind of NVIDIA's graphics processors.
 
