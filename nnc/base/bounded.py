@@ -5,8 +5,8 @@ Facts about a call are remembered so that an equal call need not find them out a
 - The key holds everything that the answer depends on: specs, weakness, settings and structure, exactly. Two calls of one key cannot
   be told apart by their results.
 - The answer is the one that the call itself gives. Calls with an effect, and draws, are never remembered.
-- A mode that looks at commands switches all of them off (`nnc.base.context.observes_commands`), and so does "unspecialised", with which
-  generated programs hold every answer against the call's own.
+- A mode that looks at commands switches all of them off (`nnc.base.context.observes_commands`), and so does "unspecialised",
+  with which generated programs hold every answer against the call's own.
 - Each has a bound, which is kept here.
 
 | memory | key | answer |

@@ -1,8 +1,8 @@
 """Devices: the protocol that each implements, and the ones that there are."""
 
+from nnc.base.options import CPU
 from nnc.device.known import check_program, devices, find_device, interpreter_of, set_interpreter
 from nnc.device.protocol import (
-    CPU,
     CUDA,
     INTERPRETED,
     SIMULATED,

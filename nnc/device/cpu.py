@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnc.device.protocol import CPU, Block, Event, NDArray, Stream
+from nnc.base.options import CPU
+from nnc.device.protocol import Block, Event, NDArray, Stream
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 

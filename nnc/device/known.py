@@ -10,8 +10,9 @@ from typing import Any
 
 from nnc.base.context import get_context
 from nnc.base.fork import new_lock
+from nnc.base.options import CPU
 from nnc.device.cpu import Cpu
-from nnc.device.protocol import CPU, CUDA, INTERPRETED, SIMULATED, Device
+from nnc.device.protocol import CUDA, INTERPRETED, SIMULATED, Device
 from nnc.errors import DeviceError, UnsupportedError, user_error
 
 _CLASSES = {

@@ -1,8 +1,8 @@
 """A cache on disk that processes share: values and bytes in files, keyed by everything that they depend on.
 
 An entry is a file named by a digest of its kind and key. Readers see all of it or nothing, even if processes crash or many
-write at once (`nnc/base/files.py`). It holds its kind, the whole key, its content, and before them a checksum of all of that: a file
-that is damaged, or has another key, is no entry.
+write at once (`nnc/base/files.py`). It holds its kind, the whole key, its content, and before them a checksum of all of that:
+a file that is damaged, or has another key, is no entry.
 
     entry    [ SHA-256 of the rest | kind and key, a line of JSON | sizes of the parts, a line of JSON | parts ]
 
