@@ -1,1 +1,1 @@
-"""What every other room may use: dtypes, options, the ambient context, files and processes. Knows only errors."""
+"""Dtypes, options, the ambient context, files and processes: every other room may use them."""

@@ -20,7 +20,9 @@ from types import FrameType
 
 import optree
 
-_OWN, _OPTREE = (os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, optree.__file__))
+_OWN, _OPTREE = (
+    os.path.dirname(os.path.abspath(file)) + os.sep for file in (os.path.dirname(__file__), optree.__file__)
+)  # this file stands one folder below the package's
 _STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 _PACKAGES = tuple(f"{os.sep}{folder}{os.sep}" for folder in ("site-packages", "dist-packages"))
 _FILES = frozenset({contextlib.__file__, copy.__file__, dataclasses.__file__, functools.__file__})

@@ -1,1 +1,1 @@
-"""What surrounds a call of a public function: its unknown arguments are worded, and like calls are remembered."""
+"""Calls of public functions: errors about unknown arguments, and commands that are remembered for the next like call."""

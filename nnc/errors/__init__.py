@@ -59,3 +59,7 @@ __all__ = [
     "UnsupportedError",
     "user_error",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

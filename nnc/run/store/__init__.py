@@ -1,1 +1,1 @@
-"""What is kept on disk between processes: compiled programs, machine code, and measured choices."""
+"""Files that outlive a process: compiled programs, machine code, and measured choices."""
