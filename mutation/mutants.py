@@ -20,7 +20,7 @@ AREAS = {
     "passes": ("nnc/lower/passes",),
     "lower": ("nnc/lower",),
     "kernels": ("nnc/lower/kernels",),
-    "dynamic": ("nnc/trace/dynamic", "nnc/dynamic"),
+    "dynamic": ("nnc/trace/dynamic", "nnc/compiled/dynamic"),
     "nn": ("nnc/nn",),
     "optim": ("nnc/optim",),
 }  # beginnings of paths; a file belongs to the area with the longest one

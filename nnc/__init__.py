@@ -9,6 +9,7 @@ with collection_paused():  # modules stay, so looking through them for garbage i
     from nnc import errors, graph, numpy, tree
     from nnc.array.array import Array, asarray
     from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
+    from nnc.compiled import targets as _targets  # noqa: F401  (registers the kinds of devices)
     from nnc.device import devices
     from nnc.errors import MissingNameError
     from nnc.errors.names import module_getattr

@@ -24,6 +24,7 @@ class TransferWarning(UserWarning):
     """An array is copied between the host and a device, which nothing in the program asks for.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> import warnings
         >>> with warnings.catch_warnings(record=True) as found, nnc.debug.transfers("warn"):
         ...     warnings.simplefilter("always")

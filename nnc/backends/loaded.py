@@ -12,7 +12,6 @@ import nnc.backends.cpu.kernels.fused
 import nnc.backends.cpu.kernels.moves.gather
 import nnc.backends.cpu.kernels.moves.scatter
 import nnc.backends.cpu.kernels.moves.shape
-import nnc.backends.cpu.kernels.packing
 import nnc.backends.cpu.kernels.pooling
 import nnc.backends.cpu.kernels.products.dot
 import nnc.backends.cpu.kernels.products.epilogue
@@ -26,7 +25,8 @@ import nnc.backends.mpi.kernels
 import nnc.backends.onednn.convolution
 import nnc.backends.onednn.matmul
 import nnc.backends.onednn.pack  # noqa: F401
+from nnc.backends.cpu.compiler.functions import load_function
 from nnc.backends.cpu.compiler.jit import compiler, expected_compiler
 from nnc.backends.numpy_ref import candidate_kernels, choose_kernel
 
-__all__ = ["candidate_kernels", "choose_kernel", "compiler", "expected_compiler"]
+__all__ = ["candidate_kernels", "choose_kernel", "compiler", "expected_compiler", "load_function"]

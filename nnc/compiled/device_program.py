@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,20 +16,15 @@ from nnc.commands.promote import astype
 from nnc.compiled.bindings import Inputs, Outputs
 from nnc.compiled.pipeline import lower
 from nnc.compiled.toolchain import toolchain
-from nnc.device import CUDA, INTERPRETED, SIMULATED, Accelerator
+from nnc.device import Accelerator
+from nnc.device.kinds import KINDS
 from nnc.device.memory import DeviceMemory
 from nnc.graph import Graph, TensorSpec
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.schedule.accesses import has_effect
 from nnc.run.device_frame import DeviceFrame
 from nnc.run.program import Program
-from nnc.trace.core.on_device import DeviceInterpreter, set_programs
-
-_MODULES = {  # the kernels of programs, by the names of devices without their numbers
-    SIMULATED: ("nnc.run.simulated", "SimModule"),
-    INTERPRETED: ("nnc.run.interpreted", "InterpretedModule"),
-    CUDA: ("nnc.backends.cuda.program.program", "CudaModule"),
-}
+from nnc.trace.core.on_device import DeviceInterpreter
 
 
 class QueuedProgram:
@@ -79,8 +73,9 @@ class QueuedProgram:
         return outputs
 
     def _load(self) -> DeviceFrame:
-        module, made = _MODULES[self._device.name.partition(":")[0]]
-        self._frame = DeviceFrame(self._program, self._device, getattr(importlib.import_module(module), made))
+        load = KINDS[self._device.name.partition(":")[0]].program
+        assert load is not None, f"{self._device.name}: its kind runs no programs"
+        self._frame = DeviceFrame(self._program, self._device, load())
         return self._frame
 
 
@@ -147,15 +142,12 @@ class DeviceProgram(QueuedProgram):
         return own
 
 
-def _program_of(graph: Graph, interpreter: DeviceInterpreter) -> Callable[[Sequence[Array]], Sequence[Array]]:
+def program_of(graph: Graph, interpreter: DeviceInterpreter) -> Callable[[Sequence[Array]], Sequence[Array]]:
     """The commands of an eager call as a program of a device."""
     options = Options.from_environment().update(device=interpreter.device.name, cache_folder=None)  # it is a few steps
     tools = toolchain(options.device)
     program = lower(graph, options, tools.choose_kernel, tools.compiler() if options.native else None)
     return QueuedProgram(graph.name, program, interpreter).run_arrays
-
-
-set_programs(_program_of)
 
 
 def _ready(arrays: list[DeviceArray]) -> list[DeviceArray]:

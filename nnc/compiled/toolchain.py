@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 
 from nnc.base.garbage import collection_paused
 from nnc.compiled.pipeline import ChooseKernel
-from nnc.device import CPU, CUDA, kind_of
+from nnc.compiled.targets import expected_cpu_compiler
+from nnc.device import kind_of, load_kernels
 from nnc.run.entry import common
 from nnc.run.prefetch import ProgramCompiler
 from nnc.run.store.autotune import Candidates
@@ -35,13 +34,10 @@ def start_compiler() -> None:
     """Begins to compile the functions that all programs call, where no files hold them: another process loads LLVM and compiles,
     while this one imports kernels.
     """
-    compiler = importlib.import_module("nnc.backends.cpu.compiler.jit").expected_compiler()
+    compiler = expected_cpu_compiler()
     if compiler is not None:
         for native in common():
             compiler.expect(native)
-
-
-_MODULES: Mapping[str, str] = MappingProxyType({CPU: "nnc.backends.loaded", CUDA: "nnc.backends.cuda.loaded"})
 
 
 def toolchain(device: str) -> Toolchain:
@@ -57,5 +53,5 @@ def toolchain(device: str) -> Toolchain:
 def _toolchain(kind: str) -> Toolchain:
     """The toolchain for a kind of devices, which is imported when it is first asked for."""
     with collection_paused():
-        module = importlib.import_module(_MODULES[kind])
+        module = load_kernels(kind)
     return Toolchain(module.choose_kernel, module.candidate_kernels, module.expected_compiler)

@@ -75,6 +75,7 @@ def batches(
         UnsupportedError: there is no such device.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> data = {"x": np.arange(5), "y": np.arange(5) ** 2}
         >>> for part in nnc.data.batches(data, 2):
         ...     print(part["x"], part["y"])

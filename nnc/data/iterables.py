@@ -34,6 +34,7 @@ def prefetch(source: Iterable[A], size: int = 2, *, device: str | None = None) -
         UnsupportedError: there is no such device; raised where the first batch is due.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> made = ({"x": np.full(2, i), "number": i} for i in range(3))
         >>> with nnc.data.prefetch(made, device="sim:0") as batches:
         ...     for batch in batches:

@@ -27,6 +27,7 @@ def transfers(action: Literal["warn", "error"]) -> ContextChange:
         DeviceError: (within the block of "error") an array is copied.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> x = nnc.device_put(np.ones(3, "float32"), "sim:0")
         >>> with nnc.debug.transfers("error"):
         ...     x + np.ones(3, "float32")

@@ -1,11 +1,10 @@
 """Devices: the protocol that each implements, and the ones that there are."""
 
 from nnc.base.options import CPU
-from nnc.device.known import check_program, devices, find_device, interpreter_of, set_interpreter
+from nnc.device.kinds import DeviceKind, kind_of, load_kernels, register_kind
+from nnc.device.known import check_program, devices, find_device, interpreter_of
 from nnc.device.protocol import (
     CUDA,
-    INTERPRETED,
-    SIMULATED,
     Accelerator,
     Block,
     Device,
@@ -15,17 +14,15 @@ from nnc.device.protocol import (
     SharingDevice,
     Stream,
     Transfer,
-    kind_of,
 )
 
 __all__ = [
     "CPU",
     "CUDA",
-    "INTERPRETED",
-    "SIMULATED",
     "Accelerator",
     "Block",
     "Device",
+    "DeviceKind",
     "Elements",
     "Event",
     "Pool",
@@ -37,5 +34,6 @@ __all__ = [
     "find_device",
     "interpreter_of",
     "kind_of",
-    "set_interpreter",
+    "load_kernels",
+    "register_kind",
 ]

@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import re
-from collections.abc import Callable
 from typing import Any
 
 from nnc.base.context import get_context
 from nnc.base.fork import new_lock
 from nnc.base.options import CPU
-from nnc.device.cpu import Cpu
-from nnc.device.protocol import CUDA, INTERPRETED, SIMULATED, Device
+from nnc.device.kinds import KINDS
+from nnc.device.protocol import Device
 from nnc.errors import DeviceError, UnsupportedError, user_error
 
-_CLASSES = {
-    SIMULATED: ("nnc.device.sim", "SimDevice"),
-    INTERPRETED: ("nnc.device.interpreted", "PtxDevice"),
-    CUDA: ("nnc.device.cuda", "CudaDevice"),
-}
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,2}")  # there is any number of them: each is made when it is first asked for
-_DEVICES: dict[str, Device] = {CPU: Cpu()}
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,2}")  # of some kinds there is any number: each is made when it is first asked for
+_DEVICES: dict[str, Device] = {}
 _INTERPRETERS: dict[str, Any] = {}
-_MAKERS: list[Callable[[Any], Any]] = []  # one: makes the interpreter of a device
 _LOCK = new_lock()
 
 
 def devices() -> list[str]:
-    """The devices of this machine: the CPU, one that is simulated, one that interprets kernels printed for CUDA, and NVIDIA's
-    graphics processors, where CuPy is installed. Programs may use more of the simulated ones, "sim:1" and so on.
+    """The devices of this machine: the CPU, and NVIDIA's graphics processors, where CuPy is installed.
+
+    `import nnc.testing.devices` adds a simulated device, "sim:0", and one that interprets kernels printed for CUDA, "ptx:0";
+    programs may use more of these, "sim:1" and so on.
 
     Example:
         >>> nnc.devices()
-        ['cpu', 'sim:0', 'ptx:0'...]
+        ['cpu'...]
     """
-    return [CPU, f"{SIMULATED}:0", f"{INTERPRETED}:0", *(f"{CUDA}:{i}" for i in range(_number_of_gpus()))]
-
-
-def _number_of_gpus() -> int:
-    count: int = importlib.import_module("nnc.device.cuda.libraries").number_of_gpus()
-    return count
+    return [
+        kind.name if kind.name == CPU else f"{kind.name}:{i}" for kind in KINDS.values() for i in range(kind.count())
+    ]
 
 
 def find_device(name: Any, where: str) -> Device:
@@ -60,21 +50,18 @@ def find_device(name: Any, where: str) -> Device:
     found = _DEVICES.get(str(name))
     if found is not None:
         return found
-    kind, _, number = str(name).partition(":")
-    lacks_gpu = kind == CUDA and _number_of_gpus() == 0
-    if kind not in _CLASSES or not _NUMBER.fullmatch(number) or lacks_gpu:
-        more = ""
-        if lacks_gpu and importlib.util.find_spec("cupy") is None:
-            more = "; CUDA's devices need CuPy: pip install 'nnc[gpu13]' (CUDA 13) or 'nnc[gpu]' (CUDA 12)"
-        elif lacks_gpu:
-            more = "; NVIDIA's driver (libcuda.so.1), which CUDA's devices need, finds no graphics processor"
+    first, _, number = str(name).partition(":")
+    kind = KINDS.get(first)
+    if kind is None or not (number == "" if first == CPU else _NUMBER.fullmatch(number)) or kind.count() == 0:
+        advice = "" if kind is None or kind.count() else kind.advice()
+        if first in ("sim", "ptx") and kind is None:
+            advice = "; simulated devices are there after `import nnc.testing.devices`"
         raise user_error(
-            UnsupportedError, where, f"there is no device {name!r}.", fix="use one of nnc.devices(): "
-            f"{', '.join(map(repr, devices()))}{more}.",
+            UnsupportedError, where, f"there is no device {name!r}.",
+            fix=f"use one of nnc.devices(): {', '.join(map(repr, devices()))}{advice}.",
         )  # fmt: skip
     with _LOCK:
-        module, made = _CLASSES[kind]
-        return _DEVICES.setdefault(str(name), getattr(importlib.import_module(module), made)(str(name)))
+        return _DEVICES.setdefault(str(name), kind.make(str(name)))
 
 
 def check_program(device: str, where: str) -> None:
@@ -99,18 +86,6 @@ def check_program(device: str, where: str) -> None:
         )  # fmt: skip
 
 
-def set_interpreter(maker: Callable[[Any], Any]) -> None:
-    """Says how the interpreter of a device is made: it runs commands there.
-
-    Args:
-        maker: from a device to its interpreter.
-
-    Example:
-        >>> set_interpreter(_MAKERS[0])  # the one that there is
-    """
-    _MAKERS[:] = [maker]
-
-
 def interpreter_of(device: Device) -> Any:
     """The interpreter that runs commands on a device; None for the CPU.
 
@@ -121,12 +96,12 @@ def interpreter_of(device: Device) -> Any:
         >>> interpreter_of(find_device("cpu", "f")) is None
         True
     """
-    if device.name == CPU:
-        return None
     found = _INTERPRETERS.get(device.name)
-    if found is None:
+    if found is None and device.name != CPU:
+        make = KINDS[device.name.partition(":")[0]].interpreter
+        assert make is not None, f"{device.name}: its kind runs no commands"
         with _LOCK:
             if device.name not in _INTERPRETERS:
-                _INTERPRETERS[device.name] = _MAKERS[0](device)
+                _INTERPRETERS[device.name] = make()(device)
             found = _INTERPRETERS[device.name]
     return found

@@ -17,33 +17,15 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from nnc.base.options import CPU
-
 NDArray = np.ndarray[Any, Any]
 
 CUDA = "cuda"
 """The kind of NVIDIA's graphics processors.
 
 Example:
-    >>> kind_of("cuda:0") == CUDA
+    >>> "cuda:0".startswith(CUDA)
     True
 """
-SIMULATED = "sim"
-"""The name, without its number, of a simulated device, which runs the CPU's kernels.
-
-Example:
-    >>> nnc.device_put(nnp.ones(2), f"{SIMULATED}:0").device
-    'sim:0'
-"""
-INTERPRETED = "ptx"
-"""The name, without its number, of a device that interprets kernels printed for CUDA.
-
-Example:
-    >>> kind_of(f"{INTERPRETED}:0") == CUDA
-    True
-"""
-_KINDS = {SIMULATED: CPU, INTERPRETED: CUDA}
-
 SENT_AT_ONCE = 4 << 10  # bytes: the work of a stream that waits for so few does not notice
 
 
@@ -85,21 +67,6 @@ class Elements(NamedTuple):
     block: Block
     shape: tuple[int, ...]
     dtype: Any
-
-
-def kind_of(device: str) -> str:
-    """Returns the kind of a device, by which kernels and compilers are chosen: its name without the number, but for simulated
-    devices, which run the kernels of other kinds: "cpu" for "sim:0", "cuda" for "ptx:0".
-
-    Args:
-        device: its name.
-
-    Example:
-        >>> kind_of("cuda:0"), kind_of("sim:0")
-        ('cuda', 'cpu')
-    """
-    kind = device.partition(":")[0]
-    return _KINDS.get(kind, kind)
 
 
 class Event(Protocol):

@@ -251,6 +251,7 @@ class DeviceError(NncError, RuntimeError):
     """Arrays lie on the wrong device, work on a device is not ordered, or a device is lost.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> with nnc.debug.transfers("error"):
         ...     nnc.device_put(np.ones(3), "sim:0") + np.ones(3)
         Traceback (most recent call last):
@@ -264,6 +265,7 @@ class ExportError(DeviceError, BufferError):
     """Another library asks for memory that lies on a device.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> np.from_dlpack(nnc.device_put(np.ones(3), "sim:0"))
         Traceback (most recent call last):
         ...

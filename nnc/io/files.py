@@ -210,6 +210,7 @@ def load(path: PathLike, like: Any = None, *, device: str | None = None) -> Any:
         UnsupportedError: there is no such device.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
         >>> nnc.io.save(path, (nnp.ones(2), 3))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from functools import partial
 from typing import Any
 
 import nnc.trace.core.eager
@@ -16,10 +15,10 @@ from nnc.array.array import name_foreign_methods, set_namespace
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.rules import scalar
-from nnc.device import CPU, CUDA
+from nnc.device import CPU
 from nnc.device import devices as all_devices
 from nnc.errors.names import TABLES
-from nnc.graph.registry import REGISTRY, Command
+from nnc.graph.registry import Command
 from nnc.numpy.interop import await_einops
 from nnc.numpy.types import isdtype
 
@@ -43,8 +42,6 @@ def _check_scalar(command: Command, expression: str) -> None:
 
 
 scalar.check_with(_check_scalar)
-REGISTRY.load_backends[CPU] = partial(importlib.import_module, "nnc.backends.loaded")
-REGISTRY.load_backends[CUDA] = partial(importlib.import_module, "nnc.backends.cuda.loaded")
 
 
 _BEYOND = frozenset({"float16", "bfloat16"})  # dtypes that the standard does not have

@@ -16,14 +16,14 @@ import nnc.numpy as nnp
 from nnc.device import find_device
 from nnc.device.capture import Tracker
 from nnc.device.memory import DeviceMemory
-from nnc.device.sim import SimDevice, SimKernel, SimPool, SimStream
-from nnc.device.sim import driver as sim_driver
 from nnc.errors import ArgumentError, DeviceError, MemoryBudgetError, OutOfBoundsError
 from nnc.run import device_frame
 from nnc.run.device_frame import DeviceFrame
 from nnc.run.launches import Launches
-from nnc.run.simulated import SimModule
 from nnc.run.walker import Walker
+from nnc.testing.devices.sim import SimDevice, SimKernel, SimPool, SimStream
+from nnc.testing.devices.sim import driver as sim_driver
+from nnc.testing.devices.simulated_program import SimModule
 from tests.golden.programs import PROGRAMS, Program
 
 from .test_programs_on_sim import Queued, arguments_of, bits

@@ -16,7 +16,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.base.dtypes import bfloat16
-from nnc.device.ptx import Counts, Entry
+from nnc.testing.devices.ptx import Counts, Entry
 
 ROWS, COLUMNS = 256, 1024
 

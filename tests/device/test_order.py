@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from nnc.device.sim.order import Clock, Uses, Work, merge
+from nnc.testing.devices.sim.order import Clock, Uses, Work, merge
 
 
 class Reference:

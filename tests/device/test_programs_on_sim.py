@@ -13,13 +13,13 @@ import nnc
 import nnc.numpy as nnp
 from nnc.device import find_device
 from nnc.device.memory import DeviceMemory
-from nnc.device.sim import SimDevice, SimStream
 from nnc.errors import DeviceError
 from nnc.lower.plan.stages import Loop
 from nnc.run.device_frame import DeviceFrame
 from nnc.run.program import Program as Lowered
 from nnc.run.queued_code import QueuedCode
-from nnc.run.simulated import SimModule
+from nnc.testing.devices.sim import SimDevice, SimStream
+from nnc.testing.devices.simulated_program import SimModule
 from tests.golden.programs import PROGRAMS, Program
 from tests.sampling import sampled
 

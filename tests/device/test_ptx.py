@@ -14,15 +14,15 @@ import nnc.numpy as nnp
 from nnc import nn, optim
 from nnc.base import dtypes
 from nnc.device import find_device
-from nnc.device.interpreted import PtxDevice
 from nnc.errors import DeviceError, OutOfBoundsError
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.nn.models.resnet import Bottleneck
 from nnc.run.device_frame import DeviceFrame
-from nnc.run.interpreted import InterpretedModule
 from nnc.run.launches import Launches
 from nnc.run.program import Program as Lowered
 from nnc.run.queued_code import QueuedCode
+from nnc.testing.devices.interpreted import PtxDevice
+from nnc.testing.devices.interpreted_program import InterpretedModule
 from tests.device.test_programs_on_sim import arguments_of
 from tests.golden.programs import PROGRAMS, Program, array, classification_step
 

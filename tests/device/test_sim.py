@@ -14,8 +14,8 @@ import pytest
 from nnc.base.context import AT_REST, get_context, set_context
 from nnc.device import Device
 from nnc.device.protocol import Block
-from nnc.device.sim import SimDevice, SimStream, Use
 from nnc.errors import DeviceError, InternalError, OutOfMemoryError
+from nnc.testing.devices.sim import SimDevice, SimStream, Use
 
 DEVICE: Device = SimDevice()  # the type checker holds the class against the protocol
 NOTHING: Callable[[], None] = lambda: None

@@ -12,8 +12,8 @@ import pytest
 
 import nnc
 from nnc.device import find_device
-from nnc.device.sim import SimDevice
 from nnc.errors import NncError
+from nnc.testing.devices.sim import SimDevice
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 Use = Callable[..., Any]

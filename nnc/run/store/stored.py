@@ -41,7 +41,7 @@ _FOLDER = Path(__file__).parents[2]
 _ABOVE = frozenset(
     {"trace", "numpy", "random", "debug", "nn", "optim", "io", "data", "view", "scipy", "migration", "testing", "tree"}
 )
-_OF_OTHERS = {CPU: frozenset({"cuda", "ptx", "sim"})}  # folders for other kinds of devices
+_OF_OTHERS = {CPU: frozenset({"cuda"})}  # folders for other kinds of devices
 _STARTED = time.time()
 _SETTLED = 2.0  # seconds; files that changed later may differ from the files that this process runs
 _APART = frozenset({"cache_folder", "verify_passes"})  # options that programs do not depend on

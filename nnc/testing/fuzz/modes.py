@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from textwrap import indent
 
 import nnc
+from nnc.testing import devices as _devices  # noqa: F401  ("sim:0" and "ptx:0")
 from nnc.testing.fuzz.plain import ByColumns, ByDifferences, Plain
 from nnc.testing.fuzz.subject import Subject
 

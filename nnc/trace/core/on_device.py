@@ -40,8 +40,8 @@ from nnc.device import (  # fmt: skip
     find_device,
     interpreter_of,
     kind_of,
-    set_interpreter,
 )
+from nnc.device.kinds import KINDS
 from nnc.device.memory import DeviceMemory, Staging
 from nnc.errors import DeviceError, UnsupportedError, user_error
 from nnc.errors.tracebacks import api_boundary, cut_traceback
@@ -130,11 +130,10 @@ class DeviceInterpreter:
 
     def _make_program(self, graph: Graph) -> Callable[[Sequence[Array]], Sequence[Array]]:
         """A program for operands of any values. An error of its steps has the line of the call, as the graph has none."""
-        if not _PROGRAMS:
-            importlib.import_module(
-                "nnc.compiled.device_program"
-            )  # which nothing else has needed; it stands above this module
-        return _PROGRAMS[0](graph, self)
+        make = KINDS[self.device.name.partition(":")[0]].queue
+        assert make is not None, f"{self.device.name}: its kind runs no programs"
+        program: Callable[[Sequence[Array]], Sequence[Array]] = make()(graph, self)
+        return program
 
     def follow(self, call: SpecialisedCall, values: Sequence[Any]) -> Any:
         """The result of a public function whose commands are known, as one program; NotImplemented where an operand lies elsewhere.
@@ -265,7 +264,7 @@ def _has_effect(command: Command, graphs: Sequence[Graph]) -> bool:
     return any(effect.get(each, None) not in (None, *SILENT_EFFECTS) for each in commands)
 
 
-def _make(device: Accelerator) -> DeviceInterpreter:
+def make_interpreter(device: Accelerator) -> DeviceInterpreter:
     """The interpreter of a device. With the first one, functions begin to ask where their arguments are."""
     LOCATORS[:] = [_located]
     return DeviceInterpreter(device)
@@ -316,23 +315,10 @@ def _receive(x: Any, device: str) -> DeviceArray:
     return found
 
 
-set_interpreter(_make)
 set_receiver(_receive)
 if importlib.util.find_spec("cupy") is not None:  # then the first array on a device may be another library's
     LOCATORS[:] = [_located]
 set_layers(device_array=DeviceArray)
-_PROGRAMS: list[
-    Callable[[Graph, DeviceInterpreter], Callable[[Sequence[Array]], Sequence[Array]]]
-] = []  # one, see below
-
-
-def set_programs(maker: Callable[[Graph, DeviceInterpreter], Callable[[Sequence[Array]], Sequence[Array]]]) -> None:
-    """Says how commands become a program, where kernels of a device are printed.
-
-    Args:
-        maker: from a graph and the interpreter of a device to a function of arrays that queues the graph's commands.
-    """
-    _PROGRAMS[:] = [maker]
 
 
 # -- for users ---------------------------------------------------------------------------------------------------------
@@ -353,6 +339,7 @@ def device_put(tree: T, device: str | None = None) -> T:
         DTypeError, ArgumentTypeError: a leaf is no array of numbers.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> x = nnc.device_put(np.ones(3, "float32"), "sim:0")
         >>> x + 1
         Array([2., 2., 2.], dtype=float32, device=sim:0)
@@ -410,6 +397,7 @@ def default_device(device: str) -> AbstractContextManager[object]:
         UnsupportedError: there is no such device.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> with nnc.default_device("sim:0"):
         ...     print(nnp.zeros(2).device)
         sim:0

@@ -12,10 +12,10 @@ import nnc.backends.cuda.loaded  # noqa: F401  (registers every kernel)
 from nnc.backends.cuda.compiler.assembling import to_ptx
 from nnc.backends.cuda.kernels.nests import print_nest, workspace_bytes
 from nnc.device import CUDA
-from nnc.device.ptx import Counts, PtxModule, Region
 from nnc.graph import Graph, command, find_kernel, spec_of
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step, View
+from nnc.testing.devices.ptx import Counts, PtxModule, Region
 
 NDArray = np.ndarray[Any, Any]
 

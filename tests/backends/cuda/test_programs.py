@@ -20,10 +20,10 @@ from nnc.backends.loaded import choose_kernel, compiler
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
-from nnc.device.ptx import PtxModule
 from nnc.graph import Graph, TensorSpec, reference
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Step, View
+from nnc.testing.devices.ptx import PtxModule
 from tests.backends.cuda.launching import Memories, run_kernel
 from tests.golden.programs import PROGRAMS, Program, array
 

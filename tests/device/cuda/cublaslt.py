@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nnc.device.sim import Use
+from nnc.testing.devices.sim import Use
 from tests.device.cuda.machine import Machine
 
 TYPES = {0: np.float32, 1: np.float64, 2: np.float16, 14: ml_dtypes.bfloat16}

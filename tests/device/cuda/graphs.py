@@ -11,8 +11,8 @@ from typing import Any
 
 from nnc.device.capture import Node
 from nnc.device.driver import GRAPH_SIGNATURES
-from nnc.device.sim.graph import SimGraph
-from nnc.device.sim.kernels import Work
+from nnc.testing.devices.sim.graph import SimGraph
+from nnc.testing.devices.sim.kernels import Work
 
 Bind = Callable[[], Work]
 

@@ -22,10 +22,10 @@ import numpy as np
 from nnc.base.source import SourceLine
 from nnc.device.cuda import CudaDevice, Libraries
 from nnc.device.driver import RUN_STEP, SIGNATURES, c_function
-from nnc.device.ptx import Entry, PtxModule, Region
-from nnc.device.sim import Lease, SimDevice, Use
-from nnc.device.sim.kernels import Work
 from nnc.errors import OutOfMemoryError as Full
+from nnc.testing.devices.ptx import Entry, PtxModule, Region
+from nnc.testing.devices.sim import Lease, SimDevice, Use
+from nnc.testing.devices.sim.kernels import Work
 from tests.device.cuda.arrays import CupyArray
 from tests.device.cuda.graphs import Bind, Graphs
 

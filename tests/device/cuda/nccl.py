@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nnc.device.sim import Use
+from nnc.testing.devices.sim import Use
 from tests.device.cuda.machine import Machine
 
 TYPES = (

@@ -12,7 +12,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.device.cuda.graphs import CudaGraph
-from nnc.device.sim.graph import SimGraph
+from nnc.testing.devices.sim.graph import SimGraph
 from tests.device.cuda.cublaslt import FakeCublasLt
 from tests.device.cuda.machine import Machine
 from tests.device.test_ptx import check_close

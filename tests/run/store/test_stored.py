@@ -319,7 +319,7 @@ def test_files_for_other_kinds_of_devices_do_not_count(tmp_path: Path, monkeypat
     digest = stored.files_digest.__wrapped__
     monkeypatch.setattr(stored, "_FOLDER", tmp_path)
     before = {kind: digest(kind) for kind in ("cpu", "cuda")}
-    for name in ("backends/cuda/kernels/rows.py", "devices/ptx/waves.py"):
+    for name in ("backends/cuda/kernels/rows.py", "device/cuda/streams.py"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("prints no kernel of the CPU")
         os.utime(tmp_path / name, (1, 1))

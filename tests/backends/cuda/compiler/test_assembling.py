@@ -10,8 +10,8 @@ import pytest
 
 from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.cuda.compiler.assembling import PtxCompiler, join, to_ptx
-from nnc.device.ptx import PtxModule, Region
 from nnc.errors import InternalError
+from nnc.testing.devices.ptx import PtxModule, Region
 
 TID = "declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()"
 SQUARES = f"""{TID}
