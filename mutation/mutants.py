@@ -21,6 +21,9 @@ AREAS = {
     "lower": ("nnc/lower",),
     "kernels": ("nnc/lower/kernels",),
     "dynamic": ("nnc/trace/dynamic", "nnc/compiled/dynamic"),
+    "commands": ("nnc/commands",),
+    "graph": ("nnc/graph",),
+    "backends": ("nnc/backends",),
     "nn": ("nnc/nn",),
     "optim": ("nnc/optim",),
 }  # beginnings of paths; a file belongs to the area with the longest one

@@ -114,7 +114,7 @@ def load(array: Any, where: str = "from_dlpack", name: str = "x") -> Any:
     kind, number = place_of(array)
     if kind not in ON_HOST:
         return _receive(array, kind, number, where, name)
-    relay = Relay(array)
+    relay = Relay(_resolved(array))
     data: NDArray = np.from_dlpack(relay)
     return data.view(bfloat16) if relay.is_bfloat16 else data
 
@@ -165,6 +165,14 @@ def read(x: Any, where: str = "asarray", name: str = "x") -> Any:
     raise _unread(x, where, name, problem)
 
 
+def _resolved(x: Any) -> Any:
+    """PyTorch's lazy conjugates and negatives as values: its `__dlpack__` refuses the former and forgets the sign of the latter."""
+    for is_lazy, resolve in (("is_conj", "resolve_conj"), ("is_neg", "resolve_neg")):
+        if hasattr(x, is_lazy) and hasattr(x, resolve) and getattr(x, is_lazy)():
+            x = getattr(x, resolve)()
+    return x
+
+
 def _unread(x: Any, where: str, name: str, problem: str) -> ArgumentTypeError:
     return user_error(
         ArgumentTypeError, where, f"{name} ({_kind(x)}) cannot be read: {problem}",
@@ -197,7 +205,7 @@ def _receive(x: Any, kind: int, number: int, where: str, name: str) -> Any:
     device = f"{DEVICES.get(kind, f'device kind {kind}')}:{number}"
     if kind == CUDA and _RECEIVERS:
         try:
-            return _RECEIVERS[0](x, device)
+            return _RECEIVERS[0](_resolved(x), device)
         except UnsupportedError:
             pass
         except NncError:

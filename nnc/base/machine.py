@@ -7,11 +7,23 @@ import os
 import platform
 import sys
 from pathlib import Path
+from types import MappingProxyType
 
 import ml_dtypes
 import numpy as np
 
 VECTOR_UNITS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
+_V3 = ("avx2", "fma")
+_V4 = (*_V3, "avx512f")
+_V4_BF16 = (*_V4, "avx512_bf16")
+# Processors for which code can be made, by LLVM's names, and their units among `VECTOR_UNITS`.
+CPUS = MappingProxyType(
+    {"x86-64-v2": (), "x86-64-v3": _V3, "x86-64-v4": _V4}
+    | dict.fromkeys(("haswell", "broadwell", "skylake", "alderlake", "znver1", "znver2", "znver3"), _V3)
+    | dict.fromkeys(("skylake-avx512", "cascadelake", "icelake-server"), _V4)
+    | dict.fromkeys(("cooperlake", "znver4", "znver5"), _V4_BF16)
+    | {"sapphirerapids": (*_V4_BF16, "amx_bf16")}
+)
 ABSENT = "absent"
 _LIBRARIES = ("llvmlite", "onednn-cpu-gomp")  # that compiled code and kernels come from
 CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")  # distributions
@@ -72,15 +84,21 @@ def _normalized(distribution: str) -> str:
     return distribution.lower().replace("_", "-").replace(".", "-")
 
 
-def processor(cpuinfo: Path) -> dict[str, str]:
-    """Model, cores, usable threads and vector units; `cpuinfo` is Linux's file, which may be missing."""
+def processor(cpuinfo: Path, cpu: str | None = None) -> dict[str, str]:
+    """Model, cores, usable threads and vector units.
+
+    Args:
+        cpuinfo: Linux's file, which may be missing.
+        cpu: the processor of `CPUS` for which code is made: units that it lacks are left out; None: this one.
+    """
     rows = [line.partition(":") for line in read_text(cpuinfo).splitlines()]
     known = {name.strip(): value.strip() for name, _, value in rows if value.strip()}
     pairs = zip(values_of(rows, "physical id"), values_of(rows, "core id"), strict=False)
     cores = len(set(pairs))
     flags = set((known.get("flags") or known.get("Features") or "").split())
-    found = [unit for unit in VECTOR_UNITS if unit in flags]
-    return {
+    found = [unit for unit in VECTOR_UNITS if unit in flags and (cpu is None or unit in CPUS[cpu])]
+    made_for = {} if cpu is None else {"made for": cpu}
+    return made_for | {
         "model": known.get("model name") or platform.processor() or platform.machine() or "unknown",
         "system": f"{platform.system()} {platform.machine()}",
         "cores": str(cores or os.cpu_count() or "unknown"),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from nnc.base.machine import CPUS, processor
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 
 CPU = "cpu"  # the only place that spells it
@@ -138,6 +139,31 @@ def variable_set(name: str, value: str, unless: Collection[str] = ()) -> Iterato
         yield
     finally:
         del os.environ[name]
+
+
+def chosen_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
+    """The processor that the CPU's code is made for, by LLVM's name (NNC_CPU); None: this one, also named "native".
+
+    Args:
+        cpuinfo: Linux's description of this processor.
+
+    Raises:
+        ArgumentError: nnc does not know the processor, or it has vector units that this one lacks.
+    """
+    name = os.environ.get("NNC_CPU", "")
+    if name in ("", "native"):
+        return None
+    if name not in CPUS:
+        fix = f"choose native, or one of {', '.join(CPUS)}."
+        raise user_error(ArgumentError, "NNC_CPU", f"nnc knows no processor {name!r}.", fix=fix)
+    here = processor(cpuinfo)
+    missing = [unit for unit in CPUS[name] if unit not in here["vector units"].split(", ")]
+    if missing or not here["system"].endswith(("x86_64", "AMD64")):
+        problem = f"this processor cannot run code for {name}: it lacks {', '.join(missing) or 'the instructions'}."
+        raise user_error(
+            ArgumentError, "NNC_CPU", problem, fix="choose a processor with fewer vector units, or native."
+        )
+    return name
 
 
 def wants_full_tracebacks() -> bool:

@@ -38,6 +38,7 @@ from nnc.commands.rules import (
 )
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph import command as get_command
 
 Partial = Callable[..., Value]
 Accepts = tuple[Callable[[dtypes.DType], bool], str]
@@ -245,7 +246,7 @@ fmod: Command = elementwise(
 abs_: Command = elementwise(
     "abs", np.abs, "abs(x)", result=dtypes.real_dtype,
     derivative=Derivative(lambda primals, tangents, outputs: (_abs_jvp(primals[0], tangents[0], outputs[0]),)),
-    weight=2,
+    weight=2, root_of=(2, lambda primals, tangents: _abs_square_jvp(primals[0], tangents[0])),
 )  # fmt: skip
 sign: Command = elementwise(
     "sign", np.sign, "sign(x)",
@@ -277,25 +278,50 @@ def _abs_jvp(x: Value, t: Value, out: Value) -> Value:
     return real(conj(unit) * t)
 
 
+def _abs_square_jvp(x: Value, t: Value) -> Value:
+    return (real(conj(x) * t) if dtypes.is_complex(x.spec.dtype) else x * t) * 2
+
+
 # -- powers, exponentials, logarithms ----------------------------------------------------------------------------------
 
 sqrt: Command = elementwise(
-    "sqrt", np.sqrt, "sqrt(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: 0.5 / out,)
-)
+    "sqrt", np.sqrt, "sqrt(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: 0.5 / out,),
+    root_of=(2, lambda primals, tangents: tangents[0]),
+)  # fmt: skip
+length: Command = elementwise(
+    "length", np.sqrt, "sqrt(x)", accepts=FLOAT, any_arrays=True, partials=(lambda x, out: _slope_of_length(out),),
+    root_of=(2, lambda primals, tangents: tangents[0]),
+)  # fmt: skip
+"""The square root of a sum of squares: the derivative at 0 is 0."""
 rsqrt: Command = elementwise(
     "rsqrt", lambda x: 1 / np.sqrt(x), "rsqrt(x)", accepts=INEXACT, singular=True,
     partials=(lambda x, out: -0.5 * out / x,), flops=2,
 )  # fmt: skip
 cbrt: Command = elementwise(
-    "cbrt", np.cbrt, "cbrt(x)", accepts=FLOAT, singular=True, partials=(lambda x, out: 1 / (3 * out * out),)
-)
+    "cbrt", np.cbrt, "cbrt(x)", accepts=FLOAT, singular=True, partials=(lambda x, out: square(reciprocal(out)) * (1 / 3),),
+    root_of=(3, lambda primals, tangents: tangents[0]),
+)  # fmt: skip
+
+
+def _slope_of_length(out: Value) -> Value:
+    at_zero = equal(out, full_like(out, 0))
+    return select(at_zero, full_like(out, 0), 0.5 / select(at_zero, full_like(out, 1), out))
+
+
 # exponentials overflow, which makes their partials infinite
 exp: Command = elementwise(
     "exp", np.exp, "exp(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: out,)
 )
 exp2: Command = elementwise(
-    "exp2", np.exp2, "exp2(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: out * math.log(2),)
+    "exp2", np.exp2, "exp2(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: _slope_of_exp2(x, out),)
 )
+
+
+def _slope_of_exp2(x: Value, out: Value) -> Value:
+    """2^x · log 2, which is finite for x somewhat beyond the point where 2^x overflows."""
+    if dtypes.is_complex(x.spec.dtype):
+        return out * math.log(2)
+    return select(equal(out, full_like(out, math.inf)), exp2(x - 1) * (2 * math.log(2)), out * math.log(2))
 
 
 def _expm1(x: Any) -> Any:
@@ -315,7 +341,7 @@ def _expm1(x: Any) -> Any:
 
 
 expm1: Command = elementwise(
-    "expm1", _expm1, "expm1(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: out + 1,)
+    "expm1", _expm1, "expm1(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: exp(x),)
 )
 log: Command = elementwise(
     "log", np.log, "log(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: reciprocal(x),)
@@ -377,13 +403,13 @@ integer_pow: Command = register(
 )
 
 
-def _pow_base(x: Value, y: Value, out: Value) -> Value:
+def pow_slope_by_base(x: Value, y: Value, out: Value) -> Value:
     """y · x^(y-1), and 0 where y is 0 (also at x = 0)."""
     one = ones_like(y)
     return safe_mul(y, pow_(x, select(equal(y, y * 0), one, y - one)))
 
 
-def _pow_exponent(x: Value, y: Value, out: Value) -> Value:
+def pow_slope_by_exponent(x: Value, y: Value, out: Value) -> Value:
     """x^y · log x, which is 0 at x = 0 for positive y."""
     safe = select(equal(x, x * 0), ones_like(x), x)
     return safe_mul(out, log(safe))
@@ -400,8 +426,19 @@ def _pow(x: Any, y: Any) -> Any:
 
 
 pow_: Command = elementwise(
-    "pow", _pow, "pow(x, y)", arity=2, accepts=NUMERIC, partials=(_pow_base, _pow_exponent), singular=True, flops=10
-)
+    "pow", _pow, "pow(x, y)", arity=2, accepts=NUMERIC, partials=(pow_slope_by_base, pow_slope_by_exponent), singular=True,
+    flops=10, root_of=(2, lambda primals, tangents: _pow_square_jvp(*primals, *tangents)),
+)  # fmt: skip
+
+
+def _pow_square_jvp(x: Value, y: Value, t: Value | None, u: Value | None) -> Value | None:
+    """The tangent of x^(2 y)."""
+    twice = y * 2
+    by_base = None if t is None else safe_mul(t, pow_slope_by_base(x, twice, x))
+    by_exponent = None if u is None else safe_mul(u, pow_slope_by_exponent(x, twice, pow_(x, twice)) * 2)
+    return add_tangents(by_base, by_exponent)
+
+
 refuses.set(pow_, lambda x, y: dtypes.is_integer(y.dtype))
 
 
@@ -411,8 +448,25 @@ def _sigmoid(x: Any) -> Any:
 
 
 sigmoid: Command = elementwise(
-    "sigmoid", _sigmoid, "sigmoid(x)", accepts=FLOAT, partials=(lambda x, out: out * (1 - out),), singular=True, flops=4
-)
+    "sigmoid", _sigmoid, "sigmoid(x)", accepts=FLOAT, singular=True, flops=4,
+    partials=(lambda x, out: logistic_density(x),),  # out · (1 - out) loses digits where out is near 1
+)  # fmt: skip
+
+
+def _logistic_density(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return e / np.square(1 + e)
+
+
+logistic_density: Command = elementwise(
+    "logistic_density", _logistic_density, "logistic_density(x)", accepts=FLOAT, singular=True, flops=5,
+    partials=(lambda x, out: get_command("tanh")(x * -0.5) * out,),
+)  # fmt: skip
+"""The derivative of the sigmoid, symmetric about 0."""
+soft_sign: Command = elementwise(
+    "soft_sign", lambda x: x / (1 + np.abs(x)), "x / (1 + abs(x))", accepts=FLOAT, flops=3,
+    partials=(lambda x, out: square(reciprocal(abs_(x) + 1)),),
+)  # fmt: skip
 logaddexp: Command = elementwise(
     "logaddexp", np.logaddexp, "logaddexp(x, y)", arity=2, accepts=FLOAT,
     partials=(lambda x, y, out: _share(x, y), lambda x, y, out: _share(y, x)), flops=6,

@@ -292,14 +292,17 @@ def _scatter_jvp(
     if op == "mul":
         return (_scatter_mul_tangent(primals, t, t_updates, unique, params),)
     out = outputs[0]
-    # min, max: the elements that equal the result share its tangent equally
-    zero = zeros(out.spec)
+    # min, max: the elements that equal the result share its tangent equally. 16-bit floats would not hold small shares
+    own, wide = out.spec.dtype, dtypes.accumulator(out.spec.dtype)
+    if wide != own:
+        t, t_updates = convert(t, dtype=wide), convert(t_updates, dtype=wide)
+    zero = zeros(out.spec.update(dtype=wide))
     add_up: dict[str, Any] = {"op": "add", "unique": unique, **params}
-    kept = convert(equal(x, out), dtype=x.spec.dtype)
-    won = convert(equal(updates, gather(out, *indices, **params)), dtype=x.spec.dtype)
+    kept = convert(equal(x, out), dtype=wide)
+    won = convert(equal(updates, gather(out, *indices, **params)), dtype=wide)
     count = add(kept, scatter(zero, won, *indices, **add_up))
-    total = add(mul(kept, t), scatter(zero, mul(won, t_updates), *indices, **add_up))
-    return (mul(total, reciprocal(count)),)
+    total = mul(add(mul(kept, t), scatter(zero, mul(won, t_updates), *indices, **add_up)), reciprocal(count))
+    return (total if wide == own else convert(total, dtype=own),)
 
 
 def _scatter_mul_tangent(

@@ -16,7 +16,7 @@ from nnc.commands.index import dynamic_update_slice as dynamic_update_slice_comm
 from nnc.commands.index import expand_last, gather, move_axis, scatter
 from nnc.commands.index_plan import Picked, Plan, bad_type, from_front, make_plan, read_entry
 from nnc.commands.modes import GATHER_MODES, SCATTER_MODES, SLICE_MODES
-from nnc.commands.promote import Operand, as_operand, astype, broadcast_to_shape, dtype_of, is_weak
+from nnc.commands.promote import Operand, as_operand, as_operands, astype, broadcast_to_shape, dtype_of, is_weak
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import flip, reshape, slice_, transpose
 from nnc.errors import ArgumentTypeError, DTypeError, IndexingError, OutOfBoundsError, ShapeError, user_error
@@ -173,7 +173,7 @@ def fit_values(x: Value, values: Any, where: str) -> Value:
     Raises:
         DTypeError: the dtype of x cannot hold the update.
     """
-    news = as_operand(values, where, "values")
+    _, news = as_operands((x, values), where, ("x", "values"))
     dtype, given = spec_of(x).dtype, dtype_of(news)
     try:
         joined = dtypes.raise_kind(dtype, given) if is_weak(news) else dtypes.promote_types(dtype, given)

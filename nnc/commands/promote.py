@@ -5,6 +5,7 @@ Commands neither convert nor broadcast; the functions users call do, through the
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -33,6 +34,9 @@ Operand = Any  # an array, a tracer, a NumPy array or scalar, or a Python scalar
 
 # the classes of numbers that are operands as they are; others take a closer look
 _NUMBERS = {bool, int, float, complex, *(dtype.type for dtype in dtypes.ALL)} - {np.float64, np.complex128}
+
+
+NDArray = np.ndarray[Any, Any]
 
 
 class Listed(np.ndarray[Any, Any]):
@@ -116,11 +120,8 @@ def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | No
         raise user_error(
             ShapeError, where, f"{name} is a ragged nested list: {error}.", fix="make all rows of one length."
         ) from None
-    if array.dtype.kind == "O" and all(isinstance(leaf, int) for leaf in _walk(x)):
-        _check_fits(x, where, name, dtype or dtypes.DEFAULT_INT)
-        array = array.astype(np.float64)
-    if array.dtype.kind == "u" and dtype is None:
-        _check_fits(x, where, name, dtypes.DEFAULT_INT)
+    if array.dtype.kind in "Ouf":
+        array = _whole_numbers(x, array, where, name, dtype)
     if array.dtype.kind in "OUSMm":
         raise user_error(
             ArgumentTypeError, where, f"{name} is {shorten(x)}, which holds values that are no numbers.",
@@ -135,13 +136,33 @@ def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | No
     return array
 
 
+def _whole_numbers(x: Any, array: NDArray, where: str, name: str, dtype: dtypes.DType | None) -> NDArray:
+    """The array of a list of integers in a dtype that holds them all: NumPy makes floats of `[1, 2**63]`. Others stay.
+
+    Args:
+        x: the list.
+        array: NumPy's array of it, neither of bools nor of signed integers.
+        where: the function that errors name.
+        name: the argument that errors name.
+        dtype: the dtype wanted; None: the default.
+    """
+    listed = (int, np.integer) if dtype is not None else int  # without a dtype, NumPy's numbers decide
+    wanted = dtype or dtypes.DEFAULT_INT
+    if not array.size or not all(isinstance(leaf, listed) for leaf in _walk(x)):
+        return array
+    _check_fits(x, where, name, wanted)
+    if dtypes.is_integer(wanted):
+        return np.array(x, wanted)
+    return array.astype(np.float64) if array.dtype.kind == "O" else array
+
+
 def _check_fits(x: Any, where: str, name: str, dtype: dtypes.DType) -> None:
-    """Raises DTypeError for Python integers that the integer dtype does not hold."""
+    """Raises DTypeError for listed integers that the integer dtype does not hold."""
     if not dtypes.is_integer(dtype):
         return
     info = np.iinfo(dtype)
     for leaf in _walk(x):
-        if dtypes.is_scalar(leaf) and isinstance(leaf, int) and not info.min <= leaf <= info.max:
+        if not info.min <= int(leaf) <= info.max:
             raise user_error(
                 DTypeError, where, f"{name} holds {leaf}, which does not fit into {dtype.name}.",
                 fix="make it a float, or a NumPy array of a dtype that holds it.",
@@ -276,7 +297,33 @@ def _has_one_sign(x: bool | int | float | complex) -> bool:
 
 def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Array]:
     """The operands in their common dtype. `to` maps the common dtype to the one wanted (division leaves the integers)."""
-    return _promote([as_operand(x, where) for x in xs], where, to)
+    return _promote(as_operands(xs, where), where, to)
+
+
+def as_operands(xs: Sequence[Any], where: str, names: Sequence[str] = ()) -> list[Operand]:
+    """Operands; listed integers beside one of uint64 take this dtype where it holds them all.
+
+    Args:
+        xs: what users passed.
+        where: the function that errors name.
+        names: of the arguments.
+
+    Raises:
+        DTypeError, ArgumentTypeError: one is nothing nnc makes an array of.
+    """
+    names = names or ("x",) * len(xs)
+    if any(isinstance(x, (list, tuple)) for x in xs) and any(getattr(x, "dtype", None) == dtypes.uint64 for x in xs):
+        return [_beside_unsigned(x, where, name) for x, name in zip(xs, names, strict=True)]
+    return [as_operand(x, where, name) for x, name in zip(xs, names, strict=True)]
+
+
+def _beside_unsigned(x: Any, where: str, name: str) -> Operand:
+    if isinstance(x, (list, tuple)):
+        with contextlib.suppress(DTypeError):  # one is negative, say
+            made = as_operand(x, where, name, dtypes.uint64)
+            if isinstance(made, np.ndarray) and made.dtype.kind in "iu" and made.size and made.min() >= 0:
+                return made.astype(np.uint64)
+    return as_operand(x, where, name)
 
 
 def _promote(operands: Sequence[Operand], where: str, to: Any) -> list[Value]:
@@ -342,7 +389,7 @@ def apply(command: Command, *xs: Any, where: str = "", to: Any = None) -> Value:
     if _is_settled(xs, to):
         return command(*xs)
     where = where or command.name.rstrip("_")
-    operands = [as_operand(x, where) for x in xs]
+    operands = as_operands(xs, where)
     decided = compare_beyond(command, operands)
     if decided is not None:
         return decided

@@ -182,11 +182,14 @@ reduce_sum: Command = _reduction(
 def _extremum_jvp(
     primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Shape
 ) -> Tangents:
-    """Passes on the tangent of the extreme element; equal ones share it equally."""
-    x = primals[0]
-    at = convert(equal(x, expand(outputs[0], x.spec, axes)), dtype=x.spec.dtype)
-    share = at / expand(reduce_sum(at, axes=axes), x.spec, axes)
-    return (reduce_sum(mul(tangents[0], share), axes=axes),)
+    """Passes on the tangent of the extreme element; equal ones share it equally. 16-bit floats would not hold small shares."""
+    x, t = primals[0], tangents[0]
+    own, wide = x.spec.dtype, dtypes.accumulator(x.spec.dtype)
+    at = convert(equal(x, expand(outputs[0], x.spec, axes)), dtype=wide)
+    share = at / expand(reduce_sum(at, axes=axes), at.spec, axes)
+    if wide == own:
+        return (reduce_sum(mul(t, share), axes=axes),)
+    return (convert(reduce_sum(mul(convert(t, dtype=wide), share), axes=axes), dtype=own),)
 
 
 reduce_max: Command = _reduction(

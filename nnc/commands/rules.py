@@ -197,6 +197,11 @@ example: Attribute[Callable[[np.random.Generator], tuple[Sequence[Any], dict[str
     "(random generator) -> operands and params on which the command is defined: an array where its elements matter, else a spec. "
     "Generated programs (nnc.testing.fuzz) take it; a command without one is tried on the values at hand",
 )
+root_of: Attribute[tuple[int, Callable[[tuple[Value, ...], Tangents], Value | None]]] = Attribute(
+    "root_of",
+    "(n, rule) for commands such as sqrt and abs, whose result has a power that is smoother than itself: "
+    "rule(primals, tangents) is the tangent of the n-th power",
+)
 surrogate: Attribute[bool] = Attribute(
     "surrogate", "True where the derivative is by definition not that of the values: differences do not approximate it"
 )

@@ -7,9 +7,25 @@ from typing import Any
 import numpy as np
 
 from nnc.base import dtypes
-from nnc.commands.constants import ones_like
-from nnc.commands.elementwise import FLOAT, INEXACT, elementwise, equal, rsqrt, select
-from nnc.commands.rules import Value
+from nnc.commands.constants import full_like, ones_like
+from nnc.commands.elementwise import (
+    FLOAT,
+    INEXACT,
+    abs_,
+    complex_,
+    elementwise,
+    equal,
+    exp,
+    imag,
+    less,
+    logistic_density,
+    real,
+    reciprocal,
+    rsqrt,
+    select,
+    square,
+)
+from nnc.commands.rules import Value, add_tangents
 from nnc.graph import Command
 
 NDArray = np.ndarray[Any, Any]
@@ -65,7 +81,7 @@ acos: Command = elementwise(
     partials=(lambda x, out: -_slope_of_asin(x),),
 )
 atan: Command = elementwise(
-    "atan", np.arctan, "atan(x)", accepts=INEXACT, any_arrays=True, partials=(lambda x, out: 1 / (x * x + 1),)
+    "atan", np.arctan, "atan(x)", accepts=INEXACT, any_arrays=True, partials=(lambda x, out: _slope_of_atan(x),)
 )
 sinh: Command = elementwise(
     "sinh", np.sinh, "sinh(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: cosh(x),)
@@ -79,7 +95,7 @@ tanh: Command = elementwise(
     "tanh(x)",
     accepts=INEXACT,
     any_arrays=True,
-    partials=(lambda x, out: 1 - out * out,),
+    partials=(lambda x, out: _slope_of_tanh(x),),
     complex_function=_complex_tanh,
 )
 asinh: Command = elementwise(
@@ -101,7 +117,7 @@ atanh: Command = elementwise(
     accepts=INEXACT,
     any_arrays=True,
     singular=True,
-    partials=(lambda x, out: 1 / (1 - x * x),),
+    partials=(lambda x, out: _slope_of_atanh(x),),
 )
 atan2: Command = elementwise(
     "atan2", np.arctan2, "atan2(x, y)", arity=2, accepts=FLOAT, singular=True,
@@ -110,26 +126,65 @@ atan2: Command = elementwise(
 hypot: Command = elementwise(
     "hypot", np.hypot, "hypot(x, y)", arity=2, accepts=FLOAT, singular=True,
     partials=(lambda x, y, out: _unit(x, out, 1), lambda x, y, out: _unit(y, out, 1)),
+    root_of=(2, lambda primals, tangents: add_tangents(*(None if t is None else x * t * 2 for x, t in zip(primals, tangents, strict=True)))),
 )  # fmt: skip
 
 
-# On a cut the sign of an imaginary 0 says on which side a number lies, and so which sign a root of it has. 1 - x and x + 1 add the
-# 0 of the complex number 1 to it, and lose the sign; x - 1 and x - (-1) keep it.
+# Products of factors do not overflow where their squares do, and keep the digits near ±1. On a cut the sign of an imaginary 0 says on
+# which side a number lies, and so which sign a root of it has. 1 - x and x + 1 add the 0 of the complex number 1 to it, and lose the
+# sign; x - 1 and x - (-1) keep it.
+
+
+def _one_minus_square(x: Value) -> Value:
+    """1 - x² of a real number: as a product near ±1; near 0 as a difference, whose derivative -2 x does not cancel."""
+    return select(less(abs_(x), full_like(x, 0.5)), 1 - x * x, (1 - x) * (1 + x))
+
+
+def _turned(x: Value) -> tuple[Value, Value]:
+    """1 + i x and 1 - i x of a complex number."""
+    re, im = real(x), imag(x)
+    return complex_(1 - im, re), complex_(1 + im, -re)
 
 
 def _slope_of_asin(x: Value) -> Value:
     """1 / sqrt(1 - x²)."""
-    return rsqrt(-(x * x - 1) if dtypes.is_complex(x.dtype) else 1 - x * x)
+    return rsqrt(-(x - 1)) * rsqrt(x - (-1)) if dtypes.is_complex(x.dtype) else rsqrt(_one_minus_square(x))
+
+
+def _slope_of_atan(x: Value) -> Value:
+    """1 / (x² + 1)."""
+    if dtypes.is_complex(x.dtype):
+        one, other = _turned(x)
+        return reciprocal(one) * reciprocal(other)
+    return square(reciprocal(hypot(x, ones_like(x))))
+
+
+def _slope_of_tanh(x: Value) -> Value:
+    """1 / cosh² x = 4 e / (1 + e)², where e = exp(-2 x) or exp(2 x), of which one does not overflow."""
+    if not dtypes.is_complex(x.dtype):
+        return logistic_density(x * 2) * 4
+    e = exp(select(less(real(x), full_like(real(x), 0)), x, -x) * 2)
+    return 4 * e * square(reciprocal(1 + e))
 
 
 def _slope_of_asinh(x: Value) -> Value:
     """1 / sqrt(x² + 1)."""
-    return rsqrt(x * x - (-1))
+    if dtypes.is_complex(x.dtype):
+        one, other = _turned(x)
+        return rsqrt(one) * rsqrt(other)
+    return reciprocal(hypot(x, ones_like(x)))
 
 
 def _slope_of_acosh(x: Value) -> Value:
-    """1 / sqrt(x² - 1), of complex numbers as a product: the root of the square is another one where the real part is negative."""
-    return rsqrt(x - 1) * rsqrt(x - (-1)) if dtypes.is_complex(x.dtype) else rsqrt((x - 1) * (x + 1))
+    """1 / sqrt(x² - 1)."""
+    return rsqrt(x - 1) * rsqrt(x - (-1))
+
+
+def _slope_of_atanh(x: Value) -> Value:
+    """1 / (1 - x²)."""
+    if dtypes.is_complex(x.dtype):
+        return reciprocal(-(x - 1)) * reciprocal(x - (-1))
+    return reciprocal(_one_minus_square(x))
 
 
 def _unit(x: Value, length: Value, power: int) -> Value:

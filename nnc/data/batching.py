@@ -45,6 +45,7 @@ def batches(
 ) -> Batches[Any]:  # fmt: skip
     """Iterates over arrays in batches: rows along the first axis of every leaf, in a new random order for each epoch.
 
+    Batches of NumPy arrays own their memory: writing to one changes nothing else, and later writes to `arrays` do not reach it.
     The result is an iterator that ends after `epochs` passes, not a list to loop over again. For several epochs pass `epochs`, and
     write one loop; or call `batches` for each epoch, with a key of its own for another order: `nnc.random.fold_in(key, epoch)`.
 
@@ -234,7 +235,9 @@ def _take(leaf: Any, rows: Any) -> Any:
         return take(leaf, device_put(places, leaf.device), 0, "error")
     if isinstance(leaf, Array):
         return Array(np.ascontiguousarray(leaf.data[rows]))
-    return np.asarray(leaf[rows]) if tree.is_array(leaf) else leaf
+    if not tree.is_array(leaf):
+        return leaf
+    return np.array(leaf[rows]) if isinstance(rows, slice) else np.asarray(leaf[rows])  # indices copy by themselves
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 from nnc import tree
 from nnc.calls.spelling import spelled
 from nnc.data.ahead import Prefetch
-from nnc.data.leaves import as_numpy, check_count, send
+from nnc.data.leaves import as_numpy, check_count, owned, send
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.typing import A
 
@@ -20,8 +20,8 @@ def prefetch(source: Iterable[A], size: int = 2, *, device: str | None = None) -
     """Iterates over batches that another object makes, while a thread makes the next ones: once over a DataLoader of PyTorch, say.
 
     Args:
-        source: an iterable of pytrees. Arrays of other libraries in them, such as tensors, give NumPy arrays that share
-            their memory; all else stays.
+        source: an iterable of pytrees. NumPy arrays in them are copied by the thread, so that `source` may fill the same buffer
+            again; arrays of other libraries, such as tensors, become such copies; all else stays.
         size: how many batches the thread makes in advance.
         device: the arrays of a batch are sent to this device by the thread. None: they stay where they are.
 
@@ -51,7 +51,7 @@ def prefetch(source: Iterable[A], size: int = 2, *, device: str | None = None) -
         )  # fmt: skip
 
     def convert(leaf: Any) -> Any:
-        leaf = as_numpy(leaf, WHERE)
+        leaf = owned(as_numpy(leaf, WHERE))
         return leaf if device is None else send(leaf, device)
 
     def make() -> Iterator[A]:

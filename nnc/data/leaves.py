@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import numpy as np
+
 from nnc import tree
 from nnc.base.dtypes import is_scalar
 from nnc.base.foreign import is_foreign
@@ -21,6 +23,15 @@ def as_numpy(leaf: Any, where: str) -> Any:
         where: the public function for which errors speak.
     """
     return as_operand(leaf, where, "arrays") if is_foreign(type(leaf)) else leaf
+
+
+def owned(leaf: Any) -> Any:
+    """A copy of a NumPy array, whose maker may write to it again; another leaf as it is.
+
+    Args:
+        leaf: of a pytree.
+    """
+    return np.array(leaf, subok=not isinstance(leaf, np.memmap)) if isinstance(leaf, np.ndarray) else leaf
 
 
 def send(leaf: Any, device: str) -> Any:

@@ -12,7 +12,7 @@ from nnc.backends.cpu.compiler.jit import compiler, why_absent
 from nnc.backends.cpu.threads.threads import threads
 from nnc.backends.cuda.compiler.linking import find_linker
 from nnc.base.machine import ABSENT, CUBLAS, CUPY, numpy_blas, processor, read_text, values_of, version_of
-from nnc.base.options import Options
+from nnc.base.options import Options, chosen_cpu
 from nnc.device import devices as usable_devices
 from nnc.lower.text import format_bytes
 from nnc.run.store.cache import Cache
@@ -40,7 +40,7 @@ def collect() -> dict[str, Section]:
     required = {name: version_of(name) for name in REQUIRED}
     return {
         "versions": {"python": platform.python_version(), "nnc": __version__, **required},
-        "processor": processor(Path("/proc/cpuinfo")),
+        "processor": processor(Path("/proc/cpuinfo"), chosen_cpu()),
         "native kernels": native_kernels(),
         "libraries": libraries(),
         "devices": devices(Path("/proc/driver/nvidia/gpus")),
@@ -99,7 +99,8 @@ def native_kernels() -> dict[str, str]:
         return {"LLVM": f"{ABSENT}, so NumPy runs all commands: {why_absent()}", **facts}
     machine = jit.engine.machine
     units = [name[1:] for name in machine.features.split(",") if name.startswith(_VECTOR_FEATURES)]
-    return {"LLVM": machine.llvm, "made for": f"{machine.cpu}: {', '.join(units) or 'no vector units'}", **facts}
+    known = f": {', '.join(units) or 'no vector units'}" if machine.features else ""
+    return {"LLVM": machine.llvm, "made for": f"{machine.cpu}{known}", **facts}
 
 
 def disk_cache(folder: Path | None) -> str:

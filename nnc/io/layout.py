@@ -116,16 +116,17 @@ def _leaf_node(value: Any, name: str, where: str) -> Node:
     if type(value) in (bool, int, float, str) and not is_large:
         return {"value": value}
     is_array = tree.is_array(value) and not is_large
-    if is_array and dtypes.is_known(dtype_of(value)):
+    if is_array and dtypes.is_known(dtype_of(value).newbyteorder("=")):
         return {"tensor": name}
     if callable(value) or isinstance(value, np.dtype):
         return {"opaque": getattr(value, "__qualname__", None) or type(value).__qualname__}
     kind = f"an array of dtype {dtype_of(value)}" if is_array else f"a {type(value).__qualname__}"
     kind = f"an int of {value.bit_length()} bits" if is_large else kind
-    raise user_error(
-        UnsupportedError, where, f"{name} is {kind}, which a file cannot hold.",
-        fix="leave it out of the tree, or convert it to an array, a number or a string.",
-    )  # fmt: skip
+    fix = "leave it out of the tree, or convert it to an array, a number or a string."
+    if is_array and dtype_of(value).names is not None:
+        kind = f"a structured array, of dtype {dtype_of(value)}"
+        fix = "save an array for each field: {field: x[field] for field in x.dtype.names}."
+    raise user_error(UnsupportedError, where, f"{name} is {kind}, which a file cannot hold.", fix=fix)
 
 
 def _join(prefix: str, key: Any) -> str:

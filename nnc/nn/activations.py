@@ -291,8 +291,7 @@ def soft_sign(x: ArrayLike) -> Array:
         >>> nnc.nn.soft_sign(nnp.asarray([-1.0, 3.0]))
         Array([-0.5 ,  0.75], dtype=float32)
     """
-    x = to_float(x, "soft_sign")
-    return x / (1 + abs(x))
+    return apply(ew.soft_sign, x, where="soft_sign", to=dtypes.to_float)
 
 
 @specialised(1)

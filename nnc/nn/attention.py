@@ -103,17 +103,19 @@ def dot_product_attention(
             ("key_value_seq_lengths", key_value_seq_lengths, keys),
         )
     ]
+    limits = [
+        place < n
+        for n, place in zip(lengths, (nnp.arange(count)[:, None], nnp.arange(keys)), strict=True)
+        if n is not None
+    ]
+    q, k, v = _without_padding(nnp.asarray(q), nnp.asarray(k), nnp.asarray(v), [*masks, *limits])
     if not dropout_rate and count * shared >= FEW and max(spec_of(q).shape[-1], spec_of(v).shape[-1]) <= WIDE:
         before, after = (None, None) if window is None else window
         if is_causal:
             after = 0 if after is None else min(after, 0)
-        masks += [
-            place < n for n, place in zip(lengths, (nnp.arange(count)[:, None], nnp.arange(keys)), strict=True)
-            if n is not None
-        ]  # fmt: skip
         if not isinstance(factor, (int, float)):
             q, factor = astype(astype(q, wide) * factor, dtype), 1.0
-        operands = *map(nnp.asarray, (q, k, v)), *bias, *masks
+        operands = q, k, v, *bias, *masks, *limits
         return attention(*operands, scale=float(factor), reach=(before, after), biased=bool(bias))[0]
     rows = {name: x for name, found in (("bias", bias), ("mask", masks)) for x in found}
     rows = {name: astype(x, wide) if name == "bias" else x for name, x in rows.items()}
@@ -124,6 +126,21 @@ def dot_product_attention(
     total, weight = attend.all_chunks(grouped, k, v, rows, size)
     out = nnp.reshape(total, (*full[:-1], v.shape[-1])) / nnp.where(weight == 0, 1, weight)
     return nnp.swapaxes(out, -3, -2).astype(dtype)
+
+
+def _without_padding(q: Array, k: Array, v: Array, conditions: list[Array]) -> tuple[Array, Array, Array]:
+    """Zeros in the place of queries that attend to nothing, and of keys and values to which none attends.
+
+    Their weights are 0, which times NaN or infinity is NaN.
+    """
+    for allowed in conditions:
+        asked = nnp.swapaxes(nnp.any(allowed, axis=-1), -1, -2)[..., None]
+        known = nnp.swapaxes(nnp.any(allowed, axis=-2), -1, -2)[..., None]  # (..., S, heads, 1)
+        heads = k.shape[-2]
+        if known.shape[-2] not in (1, heads):
+            known = nnp.any(nnp.reshape(known, (*known.shape[:-2], heads, -1)), axis=-1, keepdims=True)
+        q, k, v = nnp.where(asked, q, 0), nnp.where(known, k, 0), nnp.where(known, v, 0)
+    return q, k, v
 
 
 def _check_operands(q: Array, k: Array, v: Array) -> int:

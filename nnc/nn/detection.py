@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,11 @@ from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import promote
+from nnc.commands.promote import as_operands, astype, promote, result_dtype
 from nnc.errors import ShapeError, TraceError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, parse_layout, per_axis
-from nnc.numpy.operands import known
+from nnc.numpy.operands import at_once, known
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike
 
@@ -90,7 +91,12 @@ def nms(boxes: Any, scores: Any, iou_threshold: float, *, max_output_size: int |
         >>> nms(np.array([[0.0, 0, 2, 2], [0, 0, 2, 1.9], [3, 3, 4, 4]]), np.array([0.8, 0.9, 0.1]), 0.5)
         Array([1, 2], dtype=int64)
     """
-    boxes, scores = (ew.stop_gradient(nnp.asarray(x)) for x in (boxes, scores))
+    boxes, scores = (nnp.asarray(x) for x in (boxes, scores))
+    with at_once(boxes, scores) if max_output_size is None else nullcontext():
+        return _nms(ew.stop_gradient(boxes), ew.stop_gradient(scores), iou_threshold, max_output_size)
+
+
+def _nms(boxes: Array, scores: Array, iou_threshold: float, max_output_size: int | None) -> Array:
     _check_boxes("nms", "boxes", boxes, 4)
     if boxes.ndim != 2 or scores.shape != boxes.shape[:1]:
         raise user_error(
@@ -165,7 +171,9 @@ def roi_align(
         Array([[[[ 2.5,  4.5],
                  [10.5, 12.5]]]], dtype=float64)
     """
-    x, boxes = (nnp.asarray(v) for v in promote(x, boxes, where="roi_align", to=dtypes.to_float))
+    x, given = as_operands((x, boxes), "roi_align")
+    dtype = dtypes.to_float(result_dtype(x, given, where="roi_align"))
+    x, boxes = (astype(v, dtype, "roi_align") for v in (x, given))
     form = parse_layout("roi_align", layout, 2)
     _check_boxes("roi_align", "boxes", boxes, 5)
     if boxes.ndim != 2 or x.ndim != 4:
@@ -173,15 +181,30 @@ def roi_align(
             ShapeError, "roi_align", f"x has {x.ndim} axes, boxes have {boxes.ndim}.",
             operands={"x": spec_of(x), "boxes": spec_of(boxes)}, fix="pass x (N, C, H, W) and boxes (K, 5); use vmap for more.",
         )  # fmt: skip
-    dtype, wide = x.dtype, dtypes.accumulator(x.dtype)
+    wide = dtypes.accumulator(dtype)
     canonical, lead = form.to_canonical(x)
     channels, height, width = canonical.shape[1:]
     rows = nnp.reshape(nnp.transpose(nnp.astype(canonical, wide), (0, 2, 3, 1)), (-1, channels))
     image = nnp.astype(boxes[:, 0], dtypes.int64)[:, None, None]
-    corners = nnp.astype(boxes[:, 1:], wide) * spatial_scale - (0.5 if aligned else 0)
     down, across = per_axis("roi_align", "output_size", output_size, 2)
-    vertical = _axis_taps(corners[:, 1], corners[:, 3], down, height, sampling_ratio, aligned)
-    horizontal = _axis_taps(corners[:, 0], corners[:, 2], across, width, sampling_ratio, aligned)
+
+    def extents(boxes: Any) -> tuple[Array, Array]:
+        """The upper left corners of the boxes, and their sizes: (K, 2) each, x before y."""
+        corners = nnp.astype(boxes[:, 1:], wide) * spatial_scale - (0.5 if aligned else 0)
+        size = corners[:, 2:] - corners[:, :2]
+        return corners[:, :2], size if aligned else nnp.maximum(size, 1)
+
+    start, size = extents(boxes)
+    if sampling_ratio is None:
+        with at_once(given, spatial_scale):
+            exact = ew.stop_gradient(extents(astype(given, dtype, "roi_align"))[1])
+        problem = "how many samples a bin takes is not known while the boxes are traced."
+        known_size = _known(exact, "roi_align", problem, "sampling_ratio=2")
+        samples = np.ceil(known_size / np.asarray((across, down)))
+    else:
+        samples = np.full(start.shape, sampling_ratio)
+    vertical = _axis_taps(start[:, 1], size[:, 1], down, height, samples[:, 1])
+    horizontal = _axis_taps(start[:, 0], size[:, 0], across, width, samples[:, 0])
     total = nnp.zeros((boxes.shape[0], down, across, channels), wide)
     for i, weight_i in vertical:
         for j, weight_j in horizontal:
@@ -190,14 +213,8 @@ def roi_align(
     return form.from_canonical(nnp.transpose(nnp.astype(total, dtype), (0, 3, 1, 2)), (boxes.shape[0], *lead[1:]))
 
 
-def _axis_taps(start: Array, end: Array, bins: int, n: int, ratio: int | None, aligned: bool) -> Taps:
+def _axis_taps(start: Array, size: Array, bins: int, n: int, counts: np.ndarray[Any, Any]) -> Taps:
     """Two elements for each sample of each bin along an axis of n elements; a sample beyond the image weighs nothing."""
-    size = end - start if aligned else nnp.maximum(end - start, 1)
-    if ratio is None:
-        problem = "how many samples a bin takes is not known while the boxes are traced."
-        counts = np.ceil(_known(ew.stop_gradient(size), "roi_align", problem, "sampling_ratio=2") / bins)
-    else:
-        counts = np.full(start.shape, ratio)
     taps: Taps = []
     for sample in range(int(counts.max(initial=0))):
         share = nnp.asarray(((sample + 0.5) / np.maximum(counts, 1))[:, None], start.dtype)

@@ -143,6 +143,8 @@ class MultiHeadAttention(Module):
         """
         keys = query if keys is None else keys
         values = keys if values is None else values
+        if mask is not None and cache is None:
+            query, keys, values = _without_padding(query, keys, values, nnp.asarray(mask))
         heads, kv_heads = self._heads()
         q = self._split(self.q_proj(query), heads)
         k, v = (self._split(x, kv_heads) for x in (self.k_proj(keys), self.v_proj(values)))
@@ -179,6 +181,21 @@ class MultiHeadAttention(Module):
 
     def _split(self, x: Array, heads: int) -> Array:
         return nnp.reshape(x, (*x.shape[:-1], heads, x.shape[-1] // heads))
+
+
+def _without_padding(query: Any, keys: Any, values: Any, mask: Array) -> tuple[Array, Array, Array]:
+    """Zeros in the place of queries that attend to nothing, and of keys and values to which none attends.
+
+    The gradients of the projections would be 0 times NaN there, if it is padding of NaN. In self-attention such a key is padding
+    as a query, too, which may attend to others: there, zeros replace numbers that are not finite.
+    """
+    mask = nnp.reshape(mask, (1,) * (3 - mask.ndim) + mask.shape)
+    asked, known = (nnp.any(mask, axis=(-3, axis))[..., None] for axis in (-1, -2))
+    is_own = query is keys
+    query, keys, values = map(nnp.asarray, (query, keys, values))
+    if is_own:
+        asked = asked & (known | nnp.isfinite(query))
+    return nnp.where(asked, query, 0), nnp.where(known, keys, 0), nnp.where(known, values, 0)
 
 
 def _extend(cache: KVCache, k: Array, v: Array) -> tuple[KVCache, Array]:

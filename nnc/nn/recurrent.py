@@ -328,6 +328,8 @@ class _Recurrent(Module, Generic[State]):
                 fix="pass an input of shape (..., T, in_features).",
             )  # fmt: skip
         valid = _validity(type(self).__name__, x, lengths, mask)
+        if valid is not None:  # the gradient of the weights would be 0 times NaN, if that is the padding
+            x = nnp.where(nnp.moveaxis(valid, 0, -2), x, 0)
         states = []
         for i, cells in enumerate(self.layers):
             if i and self.dropout_rate and not self.inference:

@@ -229,7 +229,7 @@ def conv_transpose(
         w: (I, O / groups, *kernel).
         stride: as in `conv`.
         padding: number of elements cut off the output on either side; with "SAME" the output has size · stride elements.
-        output_padding: number of elements added at the end of each axis of the output, less than the stride.
+        output_padding: number of elements added at the end of each axis of the output, less than the stride or the dilation.
         dilation: as in `conv`.
         groups: as in `conv`.
         layout: as in `conv`.
@@ -238,7 +238,7 @@ def conv_transpose(
         (N, O, *out), out = (size - 1) · stride + dilation · (kernel - 1) + 1 + output_padding - padding on both sides.
 
     Raises:
-        ArgumentError: output_padding is not below the stride, or the padding is negative.
+        ArgumentError: output_padding is not below the stride or the dilation, or the padding is negative.
         ShapeError: the channels differ, or the padding cuts off more than the output has.
 
     Example:
@@ -254,26 +254,34 @@ def conv_transpose(
     kernel, sizes = spec_of(w).shape[2:], canonical.shape[2:]
     strides, dilations = per_axis(where, "stride", stride, rank), per_axis(where, "dilation", dilation, rank)
     extra = per_axis(where, "output_padding", output_padding, rank)
-    if any(not 0 <= more < s for more, s in zip(extra, strides, strict=True)):
+    if any(not 0 <= more < max(s, d) for more, s, d in zip(extra, strides, dilations, strict=True)):
         raise user_error(
-            ArgumentError, where, f"output_padding={output_padding!r} is not below stride={stride!r}.",
+            ArgumentError, where,
+            f"output_padding={output_padding!r} is not below stride={stride!r} or dilation={dilation!r}.",
             fix="use a smaller output_padding, or pad the result.",
         )  # fmt: skip
     _check_channels(where, canonical, w, groups)
     grown = tuple(n * s for n, s in zip(sizes, strides, strict=True))
     pads = to_padding(where, padding, grown, kernel, strides, dilations)
     if isinstance(padding, str) and padding.upper() == "SAME":
-        spatial = grown
+        spatial, zeros = grown, (0,) * rank
     else:
         whole = tuple(
             (n - 1) * s + d * (k - 1) + 1 + more
             for n, s, d, k, more in zip(sizes, strides, dilations, kernel, extra, strict=True)
         )
         _check_cut(sizes, whole, pads)
-        spatial = tuple(n - low - high for n, (low, high) in zip(whole, pads, strict=True))
+        beyond = [
+            max(0, more - s + 1) for more, s in zip(extra, strides, strict=True)
+        ]  # what no convolution has left over
+        zeros = tuple(max(0, n - high) for n, (_, high) in zip(beyond, pads, strict=True))
+        spatial = tuple(n - low - high - z for n, (low, high), z in zip(whole, pads, zeros, strict=True))
+        pads = tuple((low, max(0, high - n)) for n, (low, high) in zip(beyond, pads, strict=True))
     out = conv_commands.conv_input_grad(
         canonical, w, spatial=spatial, stride=strides, padding=pads, dilation=dilations, groups=groups
     )
+    if any(zeros):
+        out = nnp.pad(out, ((0, 0), (0, 0), *((0, n) for n in zeros)))
     return form.from_canonical(out, lead)
 
 

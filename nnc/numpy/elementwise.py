@@ -15,7 +15,7 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
 from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC, ORDERED, REAL, Accepts
-from nnc.commands.promote import as_operand, astype, broadcast, compare_beyond, is_weak_result, promote
+from nnc.commands.promote import as_operands, astype, broadcast, compare_beyond, is_weak_result, promote
 from nnc.commands.rules import check_dtype
 from nnc.graph import Command, spec_of
 from nnc.numpy.elementwise_examples import EXAMPLES
@@ -55,7 +55,7 @@ _KINDS = {  # of operands, in docstrings
 
 def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) -> Array:
     """An elementwise command on promoted and broadcast operands; errors name the function `where`."""
-    operands = [as_operand(x, where) for x in xs]
+    operands = as_operands(xs, where)
     decided = compare_beyond(command, operands)
     if decided is not None:
         return decided
@@ -531,7 +531,7 @@ def where(
     """
     if x is None and y is None:
         return to_value(condition, "where").nonzero(size=size, fill_value=fill_value)
-    x, y = as_operand(x, "where"), as_operand(y, "where", "y")
+    x, y = as_operands((x, y), "where", "xy")
     result = ew.select(*broadcast(as_bool(condition, "where"), *promote(x, y, where="where"), where="where"))
     return result.as_weak() if is_weak_result(result.spec.dtype, (x, y)) else result
 

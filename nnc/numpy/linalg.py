@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands import determinants
+from nnc.commands import constants, determinants
 from nnc.commands import elementwise as ew
 from nnc.commands import linalg as commands
 from nnc.commands.contract import matmul
@@ -57,6 +57,7 @@ from nnc.numpy.systems import (
     tensorsolve,
     to_matrix,
 )
+from nnc.numpy.types import finfo
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
@@ -219,13 +220,41 @@ def expm(x: ArrayLike, /, *, max_squarings: int = 16) -> Array:
     x = to_value(astype(x, dtypes.accumulator(own)), "expm")
     wide = x.spec.dtype in (dtypes.float64, dtypes.complex128)
     degree, limit = (13, 5.371920351148152) if wide else (7, 3.925724783138660)
-    size = reduce_max(reduce_sum(ew.abs_(ew.stop_gradient(x)), axes=(x.spec.ndim - 2,)), axes=(x.spec.ndim - 2,))
-    rounds = el.clip(ew.ceil(ew.log2(el.maximum(size, limit / 2) / limit)), 0, None)
+    rounds = _squarings(ew.stop_gradient(x), degree, limit)
     scaled = x * ew.exp2(-rounds)[..., None, None]
     result = _pade(scaled, degree)
     for i in range(static_int(max_squarings, "expm", "max_squarings")):
         result = el.where((rounds > i)[..., None, None], matmul(result, result), result)
-    return astype(el.where((rounds <= max_squarings)[..., None, None], result, math.nan), own)
+    return astype(result * el.where((rounds <= max_squarings)[..., None, None], 1.0, math.nan), own)
+
+
+def _squarings(x: Array, degree: int, limit: float) -> Array:
+    """How often the exponential of x / 2ˢ is squared (Al-Mohy and Higham, 2009).
+
+    The powers of a matrix that is far from normal are smaller than those of its norm: their roots bound the error of the
+    approximation, and the power 2 degree + 1 of |x| bounds that of rounding.
+    """
+    size = _one_norm(x)
+    unit = x / el.where(size > 0, size, 1)[..., None, None]
+    square = matmul(unit, unit)
+    fourth = matmul(square, square)
+    root = el.maximum(_one_norm(fourth) ** 0.25, _one_norm(matmul(fourth, square)) ** (1 / 6))
+    rounds = el.clip(ew.ceil(ew.log2(el.maximum(size * root, limit / 2) / limit)), 0, None)
+    sizes = ew.abs_(unit)
+    fourth = matmul(matmul(sizes, sizes), matmul(sizes, sizes))
+    row, count = constants.full_like(sizes[..., :1, :], 1), 2 * degree + 1
+    for step in (*(sizes,) * (count % 4), *(fourth,) * (count // 4)):
+        row = matmul(row, step)
+    largest = reduce_max(row, axes=(row.spec.ndim - 2, row.spec.ndim - 1))
+    coefficient = math.factorial(2 * degree) * math.factorial(count) / math.factorial(degree) ** 2
+    excess = ew.log2(largest) - math.log2(coefficient * float(finfo(x.spec.dtype).eps) / 2)
+    more = ew.ceil(excess / (2 * degree) + ew.log2(size) - rounds)
+    return rounds + el.where(more > 0, more, 0)
+
+
+def _one_norm(x: Array) -> Array:
+    """The largest sum of sizes of a column."""
+    return reduce_max(reduce_sum(ew.abs_(x), axes=(x.spec.ndim - 2,)), axes=(x.spec.ndim - 2,))
 
 
 def _pade(x: Array, degree: int) -> Array:

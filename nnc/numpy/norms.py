@@ -57,7 +57,7 @@ def _vector_norm(where: str, x: Array, axes: Shape, order: Any) -> Array:
             ArgumentError, where, f"vectors have no norm of order {order!r}.", fix="use a number, or inf or -inf."
         )
     if order == 2:
-        return _root(reduce_sum(squared_sizes(x), axes=axes), ew.sqrt)
+        return ew.length(reduce_sum(squared_sizes(x), axes=axes))
     sizes = ew.abs_(x)
     if order == math.inf:
         return _largest(sizes, axes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 
 from nnc.array.array import Array, as_value
 from nnc.base import dtypes
-from nnc.commands.promote import WIDE, Listed, as_operand, astype, dtype_of, is_weak, to_dtype
+from nnc.base.context import set_context
+from nnc.commands.promote import WIDE, Listed, as_operand, as_operands, astype, dtype_of, is_weak, to_dtype
 from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, user_error
@@ -40,7 +42,8 @@ def to_value(x: Any, where: str, name: str = "x") -> Array:
 
 def to_values(where: str, **operands: Any) -> list[Array]:
     """The operands as arrays, None as it is. Python numbers and lists of them have 64 bits where an array of floats has."""
-    given = {name: as_operand(x, where, name) for name, x in operands.items() if x is not None}
+    names = [name for name, x in operands.items() if x is not None]
+    given = dict(zip(names, as_operands([operands[name] for name in names], where, names), strict=True))
     strong = [dtype_of(x) for x in given.values() if not isinstance(x, Listed) and not is_weak(x)]
     widen: Any = (lambda x: x) if WIDE.isdisjoint(strong) else _widened
     arrays: Any = {name: to_value(widen(x), where, name) for name, x in given.items()}
@@ -55,7 +58,7 @@ def _widened(x: Any) -> Any:
 
 def in_dtype(x: Any, dtype: dtypes.DType, where: str, name: str) -> Array:
     """An array of a dtype. Python numbers, and lists of them, keep all digits that it has; floats become integers as arrays do."""
-    value = as_operand(x, where, name)
+    value = as_operand(x, where, name, dtype if dtypes.is_integer(dtype) else None)
     if dtypes.is_scalar(value) and dtypes.is_inexact(dtype_of(value)) and not dtypes.is_inexact(dtype):
         value = to_value(value, where, name)
     converted: Array = as_value(astype(value, dtype, where))
@@ -95,6 +98,16 @@ def known(x: Any, where: str, fix: str) -> np.ndarray[Any, Any]:
     """
     value: np.ndarray[Any, Any] = to_value(x, where).concrete(where, fix)
     return value
+
+
+def at_once(*operands: Any) -> AbstractContextManager[Any]:
+    """A block within which commands on known values run at once, so that their results are known, too, while a function is traced.
+
+    Args:
+        operands: what the block computes with. Where one is traced, the block changes nothing.
+    """
+    is_traced = any(hasattr(x, "spec") and not isinstance(x, Array) for x in operands)
+    return nullcontext() if is_traced else set_context(staging=None)
 
 
 def known_or_none(x: Array) -> np.ndarray[Any, Any] | None:

@@ -30,6 +30,7 @@ from nnc.numpy.joining import concatenate, stack
 from nnc.numpy.operands import (
     SIZED,
     STATIC,
+    at_once,
     check_not_inplace,
     in_dtype,
     known,
@@ -646,7 +647,10 @@ def flatnonzero(x: ArrayLike, *, size: int | None = None, fill_value: ArrayLike 
         >>> nnp.flatnonzero(nnp.asarray([0, 3, 4]))
         Array([1, 2], dtype=int64)
     """
-    return nonzero(manipulation.ravel(x), size=size, fill_value=fill_value)[0]
+    value = to_value(x, "flatnonzero")
+    with at_once(value):
+        flat = manipulation.ravel(value)
+    return nonzero(flat, size=size, fill_value=fill_value)[0]
 
 
 @spelled

@@ -6,6 +6,7 @@ How many distinct elements there are depends on values; `size=` fixes the shape,
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -17,12 +18,12 @@ from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
 from nnc.commands import sort as commands
 from nnc.commands.elementwise import ORDERED
-from nnc.commands.promote import as_operand, astype, broadcast_to_shape, promote
+from nnc.commands.promote import as_operand, as_operands, astype, broadcast_to_shape, promote
 from nnc.commands.rules import check_dtype
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis, ravel, reshape
-from nnc.numpy.operands import SIZED, known, ravel_for, to_axis, to_size, to_value
+from nnc.numpy.operands import SIZED, at_once, known, ravel_for, to_axis, to_size, to_value
 from nnc.numpy.reductions import any as any_
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.searching import argsort, flatnonzero, lexsort, sort
@@ -245,7 +246,15 @@ def _distinct(
     where: str, x: Any, y: Any, keep: Callable[[Array, Array, Array], Any], both: bool, size: Any, fill_value: Any
 ) -> Array:
     """The distinct elements, sorted, of `x` (with `both` also of y) for which `keep(elements, x, y)` is true."""
-    x, y = (ravel(v) for v in promote(x, y, where=where))
+    given = as_operands((x, y), where)
+    with at_once(*given) if size is None else nullcontext():
+        x, y = (ravel(v) for v in promote(*given, where=where))
+        return _chosen(where, x, y, keep, both, size, fill_value)
+
+
+def _chosen(
+    where: str, x: Array, y: Array, keep: Callable[[Array, Array, Array], Any], both: bool, size: Any, fill_value: Any
+) -> Array:
     elements = sort(concatenate([x, y]) if both else x)
     if not elements.spec.size:
         fill = 0 if fill_value is None else fill_value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -177,7 +178,37 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> A
 
 # -- quantiles ---------------------------------------------------------------------------------------------------------
 
-METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
+_PLOTTING = {  # alpha and beta of the place n · q + alpha + q · (1 - alpha - beta) - 1 (Hyndman and Fan, 1996)
+    "interpolated_inverted_cdf": (0.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0), "median_unbiased": (1 / 3, 1 / 3),
+    "normal_unbiased": (3 / 8, 3 / 8),
+}  # fmt: skip
+_OF_STEPS = {"inverted_cdf": -1.0, "averaged_inverted_cdf": -1.0, "closest_observation": -1.5}  # added to n · q
+METHODS = ("linear", "lower", "higher", "nearest", "midpoint", *_PLOTTING, *_OF_STEPS)
+
+
+def _neighbours(method: str, n: Array, q: Array) -> tuple[Array, Array]:
+    """The place below each quantile among n sorted elements, and the weight of the next one; places may lie outside."""
+    if method in _PLOTTING:
+        alpha, beta = _PLOTTING[method]
+        place = n * q + (alpha + q * (1 - alpha - beta)) - 1
+    elif method in _OF_STEPS:
+        place = n * q + _OF_STEPS[method]
+    else:
+        place = q * el.maximum(n - 1, 0.0)
+    low = el.floor(place)
+    gap = place - low
+    weights: dict[str, Callable[[], Array]] = {
+        "lower": lambda: gap * 0,
+        "higher": lambda: el.ceil(gap),
+        "nearest": lambda: el.round(place) - low,
+        "midpoint": lambda: el.ceil(gap) / 2,
+        "inverted_cdf": lambda: el.ceil(gap),
+        "averaged_inverted_cdf": lambda: el.where(el.equal(gap, 0), 0.5, gap * 0 + 1),
+        "closest_observation": lambda: el.where(
+            el.logical_and(el.equal(gap, 0), el.equal(low % 2, 1)), 0.0, gap * 0 + 1
+        ),
+    }
+    return low, weights.get(method, lambda: gap)()
 
 
 def _numbers(q: Any, where: str) -> Any:
@@ -221,15 +252,14 @@ def _quantile(
     rows = sort(reshape(x.transpose((*rest, *axes)), (*outer, n)), axis=len(outer), descending=False)
     nans = red.count_nonzero(ew.isnan(rows), -1)
     flat_q = ravel(q)
-    last = astype(n - nans - 1 if skip_nan else nans * 0 + (n - 1), dtypes.float64)
-    place = flat_q * el.maximum(last, 0.0)[..., None]
-    low, high = el.floor(place), el.ceil(place)
-    if method == "nearest":
-        low = high = el.round(place)
-    below = take_along_axis(rows, astype(low, dtypes.int64), axis=-1, mode="clip")
-    above = take_along_axis(rows, astype(high, dtypes.int64), axis=-1, mode="clip")
-    part = {"lower": 0.0, "higher": 1.0, "nearest": 0.0, "midpoint": 0.5}.get(method)
-    weight = astype(place - low if part is None else part * (high - low), x.spec.dtype)
+    counted = astype(n - nans if skip_nan else nans * 0 + n, dtypes.float64)[..., None]
+    low, weight = _neighbours(method, counted, flat_q)
+    last = el.maximum(counted - 1, 0.0)
+    below, above = (
+        take_along_axis(rows, astype(el.clip(place, 0, last), dtypes.int64), axis=-1, mode="clip")
+        for place in (low, low + 1)
+    )
+    weight = astype(weight, x.spec.dtype)
     found = below + el.where(el.equal(below, above), 0, above - below) * weight
     found = el.where(el.logical_and(el.isneginf(below), ~el.isposinf(above)), below, found)  # between -inf and a number
     found = el.where(
@@ -249,7 +279,9 @@ def quantile(x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "li
         x: real, any shape.
         q: numbers from 0 (least) to 1 (greatest); its axes come first in the result.
         axis: axis or axes to remove; None all.
-        method: "linear" between the two neighbours, or "lower", "higher", "nearest" or "midpoint" of them.
+        method: "linear" between the two neighbours, "lower", "higher", "nearest" or "midpoint" of them, or another of NumPy's:
+            "inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf", "hazen", "weibull",
+            "median_unbiased" and "normal_unbiased".
         keepdims: keep the axes with size 1.
 
     Raises:

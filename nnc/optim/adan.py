@@ -13,7 +13,7 @@ from nnc.commands.promote import astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.errors.errors import shorten
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
+from nnc.optim.base import GradientTransformation, chain, map_trainable, number, scalar, widen
 from nnc.optim.moments import (
     Correction,
     ScaleByAdamState,
@@ -228,7 +228,7 @@ def clip_sizes(x: Array, limit: Any) -> Array:
     """`x` with elements of at most this size; complex ones keep their direction."""
     if limit is None:
         return x
-    bound = number(asarray(limit), x.dtype)
+    bound = number(scalar(limit), x.dtype)
     if not dtypes.is_complex(x.dtype):
         return nnp.minimum(nnp.maximum(x, -bound), bound)
     size = nnp.abs(x)

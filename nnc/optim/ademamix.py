@@ -8,7 +8,7 @@ from nnc.array.array import Array, asarray
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
-from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
+from nnc.optim.base import GradientTransformation, chain, map_trainable, number, scalar, widen
 from nnc.optim.moments import (
     Correction,
     check_decays,
@@ -47,7 +47,7 @@ class ScaleByAdemamixState(NamedTuple):
 
 
 def _at(value: Scalar | Schedule, count: Any) -> Any:
-    return asarray(value(count)) if callable(value) else value
+    return scalar(value(count)) if callable(value) else value
 
 
 @spelled

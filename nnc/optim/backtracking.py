@@ -13,7 +13,7 @@ from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state
-from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trainable
+from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trainable, scalar
 from nnc.optim.base import number as as_number
 from nnc.optim.totals import inner_product, shared
 from nnc.optim.transforms import scaled, zero_count
@@ -131,7 +131,7 @@ def scale_by_backtracking_linesearch(
             )  # fmt: skip
         dtype = state.learning_rate.dtype
         slope = astype(inner_product(where, "updates", updates, grad=grad), dtype)
-        height = astype(asarray(value), dtype)
+        height = astype(scalar(value), dtype)
 
         def at(step: Array) -> Any:
             move = scaled(where, updates, step)

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, Self
 
+import numpy as np
+
 from nnc import tree
 from nnc.array.array import Array, asarray
 from nnc.base import dtypes
@@ -303,6 +305,11 @@ def make_state(where: str, function: Callable[[Array], Array], params: Any) -> A
 def widen(x: Array) -> Array:
     """`x` in the dtype in which arithmetic is done: float32 for the 16-bit floats."""
     return astype(x, dtypes.accumulator(x.dtype))
+
+
+def scalar(value: Any) -> Array:
+    """A hyperparameter as an array: Python numbers are float64, which keeps all their digits until `number` converts them."""
+    return asarray(np.asarray(value, np.float64)) if dtypes.is_scalar(dtypes.plain_number(value)) else asarray(value)
 
 
 def number(value: Scalar, dtype: dtypes.DType) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc.array.array import Array, asarray
+from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
@@ -21,6 +21,7 @@ from nnc.optim.base import (
     chain,
     map_trainable,
     number,
+    scalar,
     widen,
 )
 from nnc.optim.moments import (
@@ -52,7 +53,7 @@ def loss_value(where: str, value: Any, dtype: dtypes.DType) -> Array:
         raise user_error(
             ArgumentTypeError, where, "its update reads the value of the loss, which was not given.", fix=fix
         )
-    value = asarray(value)
+    value = scalar(value)
     if value.shape != ():
         raise user_error(ArgumentError, where, f"value has shape {value.shape}, it must be one number.", fix=fix)
     return astype(value, dtype)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc.array.array import asarray
 from nnc.calls.spelling import spelled
 from nnc.optim.arguments import Scalar, check_rate
-from nnc.optim.base import GradientTransformation, chain
+from nnc.optim.base import GradientTransformation, chain, scalar
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import decay_weights, scale_by_learning_rate, scale_by_trust_ratio
 
@@ -43,6 +42,6 @@ def fromage(learning_rate: Scalar | Schedule, min_norm: Scalar = 1e-6) -> Gradie
 def _shares(rate: Any) -> tuple[Any, Any]:
     """Returns r / sqrt(1 + r²), and 1 / sqrt(1 + r²) − 1 without cancellation."""
     if not isinstance(rate, (int, float)):
-        rate = asarray(rate)
+        rate = scalar(rate)
     root = (1 + rate * rate) ** 0.5
     return rate / root, -rate * rate / (root * (1 + root))

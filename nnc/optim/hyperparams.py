@@ -7,15 +7,11 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from nnc import tree
-from nnc.array.array import asarray
-from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import check_state
-from nnc.optim.base import GradientTransformation, GradientTransformationExtraArgs, extended, run_update
+from nnc.optim.base import GradientTransformation, GradientTransformationExtraArgs, extended, run_update, scalar
 from nnc.optim.transforms import zero_count
 
 
@@ -54,6 +50,8 @@ def inject_hyperparams(
 
     Defaults stay constants, unlike in Optax: pass the arguments that are to change.
 
+    An argument that is a number may be given as a schedule, too, also where the function itself takes numbers alone.
+
     Args:
         inner_factory: such as `nnc.optim.adam`.
         static_args: names of arguments that stay as they are; bools, ints, None and strings always do. Name here
@@ -79,8 +77,11 @@ def inject_hyperparams(
 
     @functools.wraps(inner_factory)
     def make(*args: Any, **kwargs: Any) -> GradientTransformation:
-        first = inner_factory(*args, **kwargs)  # words the mistakes in the arguments
-        bound = signature.bind(*args, **kwargs)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            inner_factory(*args, **kwargs)  # words the mistake
+            raise
         dynamic = {name: x for name, x in bound.arguments.items() if name not in static and _is_number(x)}
         schedules = {name: x for name, x in bound.arguments.items() if name not in static and callable(x)}
         stateful: dict[str, Any] = {
@@ -94,11 +95,14 @@ def inject_hyperparams(
         def at(count: Any, values: dict[str, Any], states: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
             """The values of this update: a stateful schedule gets its state, any other the count."""
             found = {k: f(states[k], **extra) if k in stateful else f(count) for k, f in schedules.items()}
-            return {**values, **{name: _scalar(x) for name, x in found.items()}}
+            return {**values, **{name: scalar(x) for name, x in found.items()}}
+
+        # made of numbers as the user wrote them, so that errors show these
+        first = build({**dynamic, **at(zero_count(), {}, {name: f.init() for name, f in stateful.items()}, {})})
 
         def init_fn(params: Any) -> InjectHyperparamsState:
             states = {name: f.init() for name, f in stateful.items()}
-            values = at(zero_count(), {name: _scalar(x) for name, x in dynamic.items()}, states, {})
+            values = at(zero_count(), {name: scalar(x) for name, x in dynamic.items()}, states, {})
             return InjectHyperparamsState(zero_count(), values, states, build(values).init(params))
 
         def update_fn(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
@@ -117,8 +121,3 @@ def inject_hyperparams(
 
 def _is_number(x: Any) -> bool:
     return tree.is_array(x) and not isinstance(x, (bool, int))
-
-
-def _scalar(x: Any) -> Any:
-    """A 0-d array: float64 for Python numbers, which lose nothing and are converted where they are used."""
-    return asarray(np.asarray(x, np.float64)) if dtypes.is_scalar(dtypes.plain_number(x)) else asarray(x)

@@ -21,7 +21,7 @@ from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state, is_trainable
 from nnc.optim.backtracking import ScaleByBacktrackingLinesearchState
-from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trainable
+from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trainable, scalar
 from nnc.optim.precision import select_tree
 from nnc.optim.transforms import scaled, zero_count
 from nnc.trace.core.differentiate import value_and_grad
@@ -341,7 +341,7 @@ def scale_by_zoom_linesearch(
             return astype(as_operand(new_value), dtype), astype(inner(nnp.conj(flat), along), dtype), flat
 
         start = LinePoint(
-            astype(asarray(0.0), dtype), astype(asarray(value), dtype), astype(inner(along, gradient), dtype)
+            astype(asarray(0.0), dtype), astype(scalar(value), dtype), astype(inner(along, gradient), dtype)
         )
         guess = state.learning_rate if initial_guess_strategy == "keep" else astype(asarray(1.0), dtype)
         last = search_step(rules, start, nnp.conj(gradient), guess, evaluate)

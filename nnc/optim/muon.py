@@ -95,12 +95,17 @@ def orthogonalize_via_newton_schulz(
         flat = turned.reshape(shape)
         found = vmap(lambda each: _orthogonal(each, rows, eps, preconditioning))(flat)
         return nnp.transpose(found.reshape(turned.shape), tuple(int(i) for i in np.argsort(order)))
+    check_matrix(where, x)
+    return _orthogonal(x, rows, eps, preconditioning)
+
+
+def check_matrix(where: str, x: Array) -> None:
+    """Raises ShapeError for arrays that are no matrices."""
     if x.ndim != 2:
         raise user_error(
             ShapeError, where, f"x has {x.ndim} axes, it must be a matrix.",
             operands={"x": x.spec}, fix="use nnc.optim.muon, which gives other arrays to adamw, or pass dimension_numbers.",
         )  # fmt: skip
-    return _orthogonal(x, rows, eps, preconditioning)
 
 
 def _orthogonal(x: Array, rows: Sequence[Coefficients], eps: Scalar, preconditioning: str) -> Array:
@@ -253,6 +258,7 @@ def scale_by_shape(
         if weight_dimension_numbers is not None:
             _, (_, into, out) = _as_matrices("scale_by_shape", u, weight_dimension_numbers)
         else:
+            check_matrix("scale_by_shape", u)
             into, out = u.shape if output_axis % 2 else u.shape[::-1]
         wide = widen(u)
         if consistent_rms is None:

@@ -53,7 +53,8 @@ def reduce_on_plateau(
     """Multiplies updates by a scale that falls by `factor` once `patience` values of the loss in a row bring no improvement.
 
     A value v is an improvement where v < (1 − rtol) · best − atol. The last link of a chain; its `update` reads `value=`.
-    It is PyTorch's ReduceLROnPlateau, within the compiled step.
+    It is PyTorch's ReduceLROnPlateau, within the compiled step. PyTorch lowers the rate at the value after `patience` ones without
+    improvement, so its `patience=n` is `patience=n + 1` here, as in Optax.
 
     Args:
         factor: of the scale on a plateau, in (0, 1).
@@ -84,13 +85,11 @@ def reduce_on_plateau(
     check_scalar(where, "rtol", rtol, below=1.0 + 1e-12)
     check_scalar(where, "atol", atol)
     check_scalar(where, "min_scale", min_scale)
-    for name, value, low in (
-        ("patience", patience, 1),
-        ("cooldown", cooldown, 0),
-        ("accumulation_size", accumulation_size, 1),
-    ):
-        check_count(where, name, value, f"give {name} as a number of values of the loss.", low)
-    if rtol == 0 and atol == 0:
+    fix = "give {} as a number of values of the loss{}."
+    check_count(where, "patience", patience, fix.format("patience", "; PyTorch's patience=n is patience=n + 1 here"), 1)
+    check_count(where, "cooldown", cooldown, fix.format("cooldown", ""), 0)
+    check_count(where, "accumulation_size", accumulation_size, fix.format("accumulation_size", ""), 1)
+    if all(isinstance(x, (int, float)) and x == 0 for x in (rtol, atol)):
         raise user_error(ArgumentError, where, "rtol and atol are both 0.", fix="make one of them positive.")
 
     def init_fn(params: Any) -> ReduceLROnPlateauState:

@@ -140,8 +140,8 @@ def scale_by_rprop(
 
         def resize(s: Array, same: Array) -> Array:
             low, high = number(min_step_size, s.dtype), number(max_step_size, s.dtype)
-            factor = nnp.where(same > 0, number(eta_plus, s.dtype), number(eta_minus, s.dtype))
-            return nnp.where(same == 0, s, nnp.minimum(nnp.maximum(s * factor, low), high))
+            resized = nnp.where(same > 0, s * number(eta_plus, s.dtype), s * number(eta_minus, s.dtype))
+            return nnp.where(same == 0, s, nnp.minimum(nnp.maximum(resized, low), high))
 
         def move(g: Array, same: Array, s: Array) -> Array:
             wide = widen(g)

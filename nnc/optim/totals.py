@@ -13,7 +13,7 @@ from nnc.array.array import Array, asarray
 from nnc.base import dtypes
 from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.optim.arguments import Scalar, is_trainable
-from nnc.optim.base import make_state, map_trainable, number, widen
+from nnc.optim.base import make_state, map_trainable, number, scalar, widen
 from nnc.optim.clipping import squared_magnitude
 from nnc.optim.schedules import Schedule
 
@@ -29,7 +29,7 @@ def joint_dtype(values: Any) -> dtypes.DType:
 def shared(value: Scalar, params: Any) -> Array:
     """A number as a 0-d array, in the dtype that all trainable leaves share."""
     dtype = joint_dtype(params)
-    return asarray(np.full((), value, dtype)) if isinstance(value, (int, float)) else astype(asarray(value), dtype)
+    return astype(scalar(value), dtype)
 
 
 def total(where: str, function: Callable[..., Array], name: str, first: Any, **others: Any) -> Array:
@@ -75,7 +75,7 @@ def broadcast_like(values: Any, numbers: Any) -> Any:
 
 def rate_at(learning_rate: Scalar | Schedule, count: Any, dtype: dtypes.DType) -> Any:
     """A hyperparameter or the value of its schedule, as a factor that does not change `dtype`."""
-    return number(asarray(learning_rate(count)) if callable(learning_rate) else learning_rate, dtype)
+    return number(scalar(learning_rate(count)) if callable(learning_rate) else learning_rate, dtype)
 
 
 def copies(where: str, params: Any, *, wide: bool = False) -> Any:

@@ -14,7 +14,7 @@ from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, mask_leaves
-from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, stateless, widen
+from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, scalar, stateless, widen
 from nnc.optim.clipping import norm
 from nnc.optim.schedules import Schedule
 from nnc.typing import DTypeLike
@@ -116,7 +116,7 @@ def scale_by_learning_rate(learning_rate: Scalar | Schedule, *, flip_sign: bool 
     check_rate("scale_by_learning_rate", learning_rate)
     sign = -1 if flip_sign else 1
     if callable(learning_rate):
-        return scale_by_schedule(lambda count: sign * asarray(learning_rate(count)))
+        return scale_by_schedule(lambda count: sign * scalar(learning_rate(count)))
     return scale(sign * learning_rate)
 
 
@@ -262,7 +262,7 @@ def decay_weights(where: str, weight_decay: Scalar | Schedule, mask: Mask) -> Gr
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state(where, state, WeightDecaySchedule)
-        factor = asarray(weight_decay(state.count)) if callable(weight_decay) else weight_decay
+        factor = scalar(weight_decay(state.count)) if callable(weight_decay) else weight_decay
         return decayed(updates, params, factor), WeightDecaySchedule(state.count + 1)
 
     if callable(weight_decay):

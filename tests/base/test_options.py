@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from nnc.base.options import Options, parse_bytes
+from nnc.base.machine import processor
+from nnc.base.options import Options, chosen_cpu, parse_bytes
 from nnc.errors import ArgumentError, ArgumentTypeError
 
 
@@ -79,3 +80,38 @@ def test_the_variables_of_libraries_say_how_many_threads_kernels_take(
 def test_equal_options_are_one_cache_key() -> None:
     assert {Options(memory_budget=5): 1}[Options(memory_budget=5)] == 1
     assert Options().update(streams=1) != Options()
+
+
+CPUINFO = "model name : Old CPU\nflags : fpu avx2 fma\n"
+
+
+def test_the_environment_chooses_the_processor_that_code_is_made_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text(CPUINFO)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    for name, wanted in (("", None), ("native", None), ("x86-64-v2", "x86-64-v2"), ("znver3", "znver3")):
+        monkeypatch.setenv("NNC_CPU", name)
+        assert chosen_cpu(file) == wanted
+    monkeypatch.setenv("NNC_CPU", "x86-64-v4")
+    with pytest.raises(ArgumentError, match="cannot run code for x86-64-v4: it lacks avx512f"):
+        chosen_cpu(file)
+    monkeypatch.setenv("NNC_CPU", "z80")
+    with pytest.raises(
+        ArgumentError, match=r"NNC_CPU: nnc knows no processor 'z80'.\s.*[^F]*Fix: choose native, or one of x86"
+    ):
+        chosen_cpu(file)
+    monkeypatch.setenv("NNC_CPU", "x86-64-v2")
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    with pytest.raises(ArgumentError, match="it lacks the instructions"):
+        chosen_cpu(file)
+
+
+def test_units_that_the_chosen_processor_lacks_are_not_used(tmp_path: Path) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text("flags : fpu avx2 fma avx512f avx512_bf16\n")
+    assert processor(file)["vector units"] == "avx2, fma, avx512f, avx512_bf16"
+    assert processor(file, "x86-64-v4")["vector units"] == "avx2, fma, avx512f"
+    assert processor(file, "skylake") | {"made for": "skylake"} == processor(file, "skylake")
+    assert processor(file, "skylake")["vector units"] == "avx2, fma"

@@ -196,3 +196,22 @@ def test_dynamic_slices_of_a_batch_are_those_of_its_rows(
 def test_sums_of_16_bit_updates_do_not_stall() -> None:
     got = scatter(np.zeros(1, np.float16), np.ones(4096, np.float16), np.zeros(4096, int), op="add", **ROWS)
     assert float(got[0]) == 4096  # one by one in float16 it would stay at 2048
+
+
+@pytest.mark.parametrize("mode", ["error", "clip"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_transpose_of_an_update_takes_its_box_out_of_the_cotangent(mode: str, compiled: bool) -> None:
+    x, update, ct = np.ones((4, 5)), np.ones((2, 3)), np.arange(20.0).reshape(4, 5) + 1
+    starts = np.array([1, 2] if mode == "error" else [1, 4])  # which "clip" moves to 2
+    write = lambda x, update: nnc.dynamic_update_slice(x, update, starts, mode=mode)
+    want_x = ct.copy()
+    want_x[1:3, 2:5] = 0
+
+    def pulled(x: Any, update: Any) -> Any:
+        return nnc.vjp(write, x, update)[1](ct)
+
+    of_x, of_update = (nnc.compile(pulled) if compiled else pulled)(x, update)
+    np.testing.assert_array_equal(of_x, want_x)
+    np.testing.assert_array_equal(of_update, ct[1:3, 2:5])
+    only = nnc.linear_transpose(lambda update: write(np.zeros((4, 5)), update), update)(ct)
+    np.testing.assert_array_equal(nnc.tree.leaves(only)[0], ct[1:3, 2:5])

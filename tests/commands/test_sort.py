@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import nnc
+import nnc.numpy as nnp
 from nnc.commands.sort import argsort, searchsorted, sort, top_k
 from nnc.errors import ArgumentError, ShapeError
 
@@ -86,3 +87,20 @@ def test_wrong_arguments_are_refused() -> None:
         searchsorted(np.zeros(3), np.zeros(2), side="middle")
     with pytest.raises(ShapeError, match="do not fit"):
         searchsorted(np.zeros((2, 3)), np.zeros(3), side="left")
+
+
+@pytest.mark.parametrize("outer", [(0, None), (None, 0)])
+@pytest.mark.parametrize("inner", [(0, None), (None, 0)])
+def test_one_of_the_operands_of_a_search_may_be_mapped(outer: Any, inner: Any) -> None:
+    rng = np.random.default_rng(0)
+    all_steps, all_values = np.sort(rng.normal(size=(2, 3, 5))), rng.normal(size=(2, 3, 4))
+    own = [tuple(slice(None) if axes[k] == 0 else 0 for axes in (outer, inner)) for k in range(2)]
+    steps, values = all_steps[own[0]], all_values[own[1]]
+    search = nnc.vmap(nnc.vmap(nnp.searchsorted, in_axes=inner), in_axes=outer)
+    for found in (search(steps, values), nnc.compile(search)(steps, values)):
+        for i, j in np.ndindex(2, 3):
+            row, sought = (
+                x[i if axes[0] == 0 else 0, j if axes[1] == 0 else 0]
+                for x, axes in zip((all_steps, all_values), zip(outer, inner, strict=True), strict=True)
+            )
+            assert np.asarray(found)[i, j].tolist() == np.searchsorted(row, sought).tolist()

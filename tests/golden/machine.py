@@ -39,7 +39,7 @@ def pin_machine() -> None:
 
     import nnc.base.machine  # noqa: PLC0415  (environment variables that are read at import are pinned by now)
 
-    nnc.base.machine.processor = lambda cpuinfo=Path(): dict(_PROCESSOR)
+    nnc.base.machine.processor = lambda cpuinfo=Path(), cpu=None: dict(_PROCESSOR)
     nnc.base.machine.usable_threads = lambda: _THREADS
 
     import nnc.lower.passes  # noqa: PLC0415  (registers the passes, which are recorded)

@@ -13,7 +13,7 @@ import pytest
 
 from nnc.base.source import SourceLine
 from nnc.errors import GraphError
-from nnc.graph import Command, Graph, GraphBuilder, same_params, structural_hash, structurally_equal
+from nnc.graph import Command, Graph, GraphBuilder, TensorSpec, same_params, structural_hash, structurally_equal
 
 SCRIPT = """
 import numpy as np
@@ -127,3 +127,19 @@ def test_processes_with_other_hash_seeds_agree() -> None:
     scope: dict[str, Any] = {"print": lambda value: scope.setdefault("result", value)}
     exec(SCRIPT, scope)
     assert digest("1").strip() == digest("2").strip() == scope["result"]
+
+
+def test_each_field_of_a_spec_matters() -> None:
+    def graph(*specs: TensorSpec) -> Graph:
+        b = GraphBuilder()
+        return b.build(*[b.input(spec) for spec in specs])
+
+    plain = TensorSpec((2, 3, 4, 1), "float32")
+    others = [
+        TensorSpec((2, 3, 4, 1), "int32"), TensorSpec((2, 3, 1, 4), "float32"), TensorSpec((2, 3, 4), "float32"),
+        TensorSpec((2, 3, 4, 1), "float32", "blocked8"), TensorSpec((2, 3, 4, 1), "float32", "blocked16"),
+    ]  # fmt: skip
+    graphs = [graph(plain, spec) for spec in (plain, *others)]
+    assert len({structural_hash(each) for each in graphs}) == len(graphs)
+    for i, one in enumerate(graphs):
+        assert [structurally_equal(one, other) for other in graphs] == [i == j for j in range(len(graphs))]

@@ -115,3 +115,32 @@ def test_a_part_of_another_number_of_ranks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="on 1 ranks has 7"):
         nnc.io.save(tmp_path / "a", state(part(0, 2)), sharded=True)
     assert not list(tmp_path.iterdir())
+
+
+def test_parts_find_their_places_in_a_tree_of_another_order(tmp_path: Path) -> None:
+    """Names decide, not the order in which a tree has its leaves, or in which files and the index list them."""
+
+    def tree(x: Any, y: Any, turned: bool) -> Any:
+        parts = {
+            "y": Sharded({"mu": y, "nu": y * 2}, SIZE, "data"),
+            "b": y[0],
+            "x": Sharded({"nu": x * 2, "mu": x}, SIZE, "data"),
+        }
+        return dict(reversed(parts.items())) if turned else parts
+
+    path, x, y = tmp_path / "a", WHOLE, -WHOLE
+    for rank in range(2):
+        value = tree(part(rank, 2, x), part(rank, 2, y), turned=False)
+        layout = describe(value, "test")
+        arrays, wide = files._tensors(layout)
+        sizes = shards.sizes_of(value, layout, 2)
+        own = shards.own_part(arrays, sizes, rank, 2)
+        shards.write_shard(path, "0" * 8, rank, 2, dict(sorted(own.items(), reverse=rank == 1)))
+    header = {files.FORMAT: json.dumps({"version": files.VERSION, "dtypes": wide, "tree": layout.structure})}
+    shards.write_index(path, "0" * 8, 2, header, dict(reversed(sizes.items())))
+    for turned in (False, True):
+        found = load(path, like=tree(np.zeros(SIZE, np.float32), np.zeros(SIZE, np.float32), turned))
+        for name, whole in (("x", x), ("y", y)):
+            assert found[name].state["mu"].tolist() == whole.tolist()
+            assert found[name].state["nu"].tolist() == (whole * 2).tolist()
+        assert found["b"] == y[0]

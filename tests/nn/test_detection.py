@@ -142,3 +142,18 @@ def test_overlaps_of_batches_are_those_of_each_part() -> None:
     np.testing.assert_allclose(got[1, 2], np.asarray(nn.box_iou(boxes[1, 2], boxes[1, 2, :2])))
     with pytest.raises(ShapeError, match="the last axis must be 4"):
         nn.box_iou(np.ones((2, 4, 5)), np.ones((2, 4)))
+
+
+def test_samples_on_the_border_of_an_image_count_whole_and_beyond_it_not_at_all() -> None:
+    """As in torchvision: from -1 to n a sample takes the nearest elements, outside nothing."""
+    image = np.array([[2.0, 3.0], [5.0, 7.0]])[None, None]
+
+    def at(y: float, x: float) -> float:
+        box = np.array([[0, x - 0.5, y - 0.5, x + 0.5, y + 0.5]])  # one bin of size 1 with one sample
+        return float(nn.roi_align(image, box, 1, sampling_ratio=1)[0, 0, 0, 0])
+
+    inside, beyond = 2.0**-20, 1 + 2.0**-20
+    assert [at(-1, 0), at(0, -1), at(-1, -1), at(-inside, 0)] == [2, 2, 2, 2]
+    assert [at(2, 0), at(0, 2), at(2, 2), at(1 + inside, 1)] == [5, 3, 7, 7]
+    assert [at(-beyond, 0), at(0, -beyond), at(1 + beyond, 0), at(0, 1 + beyond)] == [0, 0, 0, 0]
+    assert at(1, 0.5) == 6

@@ -176,3 +176,23 @@ def test_one_module_used_twice_gets_the_sum_of_gradients() -> None:
 def test_mistakes_are_named(call: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         call()
+
+
+class _Averaged(nn.Module):
+    weight: nnc.Array
+    averages: dict[str, Any] = nn.field(state=True)
+    averages_of_users: dict[str, Any]
+
+
+def test_a_state_that_is_a_dict_holds_no_parameters() -> None:
+    one, norm = nnp.ones(2), nn.BatchNorm(2)
+    model = _Averaged(one, {"mean": one, "deep": {"var": [one]}}, {"w": one})
+    assert set(nn.parameters(model)) == {"weight", "averages_of_users.w"}
+    assert set(nn.parameters({"a": model, "b": [norm]})) == {
+        "a.weight",
+        "a.averages_of_users.w",
+        "b.0.scale",
+        "b.0.bias",
+    }
+    mask = nn.trainable({"a": model})
+    assert nnc.tree.leaves(mask["a"].averages) == [False, False]

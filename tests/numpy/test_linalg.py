@@ -489,3 +489,17 @@ def test_a_zero_on_the_diagonal_is_refused_beside_a_nan(n: int) -> None:
     a[0, 0], a[-1, -1] = np.nan, 0
     with pytest.raises(LinAlgError, match="triangular_solve"):
         nnp.linalg.solve_triangular(a, a)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("n", "at"), [(1, 0), (2, 1), (9, 4), (40, 39), (40, 33), (70, 48)])
+def test_a_pivot_of_exactly_0_is_not_positive(n: int, at: int, dtype: str) -> None:
+    matrix = np.eye(n, dtype=dtype)
+    for run in (nnp.linalg.cholesky, nnc.compile(nnp.linalg.cholesky)):
+        for pivot in (np.finfo(dtype).tiny, 1.0):
+            matrix[at, at] = pivot
+            assert float(run(matrix)[at, at]) == np.sqrt(matrix[at, at])
+        for pivot in (0.0, -0.0, -1.0):
+            matrix[at, at] = pivot
+            with pytest.raises(nnc.errors.LinAlgError, match="not positive definite"):
+                run(matrix)

@@ -154,3 +154,11 @@ def test_quantiles_at_infinities_are_these_and_only_between_opposite_ones_there_
     for quantile in (nnp.quantile, nnc.compile(nnp.quantile, static_argnames="method")):
         got = quantile(np.array(x), np.array([0.0, 0.25, 0.5, 0.75, 1.0]), method=method)
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_negative_period_of_a_line_is_its_size() -> None:
+    x, xp, fp = np.array([0.0, 1.5, 5.0, -1.0, 3.5, 7.25]), np.array([0.5, 4.0, 2.0]), np.array([1.0, 3.0, 2.0])
+    want = np.interp(x, xp, fp, period=-3.0)
+    assert np.array_equal(want, np.interp(x, xp, fp, period=3.0))
+    for run in (nnp.interp, nnc.compile(nnp.interp)):
+        np.testing.assert_allclose(np.asarray(run(x, xp, fp, period=-3.0)), want, rtol=1e-15)

@@ -257,3 +257,24 @@ def test_a_process_forked_off_meanwhile_neither_waits_nor_writes_it_again(tmp_pa
     printed(script, tmp_path)
     assert programs(tmp_path) == 2
     assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked off here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_tasks_that_wait_at_a_fork_are_the_parents_alone(tmp_path: Path, written: Callable[[], None]) -> None:
+    done = tmp_path / "done"
+
+    def note(name: str) -> None:
+        with done.open("a") as file:
+            file.write(f"{name} of {'parent' if os.getpid() == parent else 'child'}\n")
+
+    parent, child = os.getpid(), 0
+    with deferring():
+        in_background(lambda: note("first"))
+        child = os.fork()
+        in_background(lambda: note("second"))
+    written()
+    if not child:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert sorted(done.read_text().splitlines()) == ["first of parent", "second of child", "second of parent"]

@@ -375,3 +375,27 @@ def test_mistakes_are_worded(name: str) -> None:
     with pytest.raises(error, match=text) as found:
         call()
     assert "Fix:" in str(found.value)
+
+
+@pytest.mark.parametrize("span", [(2.0, 0.0), (0.0, 2.0)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_two_terminal_events_in_one_step_the_first_in_the_direction_of_time_ends_it(
+    span: tuple[float, float], turned: bool
+) -> None:
+    def event_at(time: float) -> Any:
+        def event(t: Any, y: Any) -> Any:
+            return t - time
+
+        event.terminal = True  # type: ignore[attr-defined]
+        return event
+
+    events = [event_at(time) for time in ((1.1, 1.2) if turned else (1.2, 1.1))]
+    options = {"events": events, "first_step": 2.0}
+    got = integrate.solve_ivp(lambda t, y: y * 0 + 1, span, np.zeros(1), **options)
+    want = scipy.integrate.solve_ivp(lambda t, y: y * 0 + 1, span, np.zeros(1), **options)
+    first = 1.2 if span[0] else 1.1
+    assert got.status == want.status == 1
+    assert float(got.t[-1]) == pytest.approx(first) == pytest.approx(want.t[-1])
+    for ours, theirs in zip(got.t_events, want.t_events, strict=True):
+        np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(got.y), want.y, rtol=1e-12)

@@ -31,6 +31,16 @@ def test_elements_are_those_of_scipy(order: int, mode: str) -> None:
         np.testing.assert_allclose(np.asarray(narrow), want, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+def test_ties_between_two_elements_are_those_of_scipy(n: int, mode: str) -> None:
+    """Coordinates outside are moved into the array before they are rounded: a mirrored half is rounded up, too."""
+    x, places = np.arange(float(n)), np.arange(-4 * n, 4 * n + 0.25, 0.25)[None]
+    want = scipy.ndimage.map_coordinates(x, places, order=0, mode=mode, cval=-1.0)
+    for run in (ndimage.map_coordinates, nnc.compile(ndimage.map_coordinates, static_argnums=(2, 3))):
+        np.testing.assert_array_equal(np.asarray(run(x, places, 0, mode, -1.0)), want)
+
+
 @pytest.mark.parametrize("mode", ["constant", "mirror", "wrap"])
 def test_compiled_and_mapped_elements_are_those_at_once(mode: str) -> None:
     want = np.asarray(ndimage.map_coordinates(IMAGE, AROUND, 1, mode))

@@ -206,7 +206,7 @@ MISTAKES = {
     "breaks": (lambda: signal.detrend(LONG, bp=41), ArgumentError, "bp is 41"),
     "window": (lambda: signal.get_window("sinc", 3), ArgumentError, "no window 'sinc'"),
     "parameters": (lambda: signal.get_window("kaiser", 3), ArgumentError, "has 0 parameters"),
-    "long segments": (lambda: signal.welch(LONG, nperseg=41), ArgumentError, "segments have 41"),
+    "long window": (lambda: signal.welch(LONG, window=np.ones(41)), ArgumentError, "segments have 41"),
     "overlap": (lambda: signal.welch(LONG, nperseg=8, noverlap=8), ArgumentError, "noverlap 8"),
     "points": (lambda: signal.stft(LONG, nperseg=8, nfft=7), ArgumentError, "nfft is 7"),
     "window matrix": (lambda: signal.stft(LONG, window=IMAGE), ShapeError, "window must be a vector"),

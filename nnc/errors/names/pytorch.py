@@ -399,7 +399,7 @@ OPTIM: Rows = {
     ),
     "CyclicLR": ("nnc.optim.join_schedules(schedules, boundaries)", "or a function from the number of the step"),
     "ReduceLROnPlateau": (
-        "nnc.optim.chain(optimizer, nnc.optim.reduce_on_plateau(0.1, 10))",
-        "`update(grads, state, params, value=loss)` reads the loss",
+        "nnc.optim.chain(optimizer, nnc.optim.reduce_on_plateau(0.1, 11))",
+        "PyTorch's `patience=10` is 11 here, one more; `update(grads, state, params, value=loss)` reads the loss",
     ),
 }

@@ -25,7 +25,7 @@ from nnc.lower.kernels.writer import Writer
 _TYPES: dict[DType, str] = {
     dtypes.bool_: "i1", dtypes.int8: "i8", dtypes.uint8: "i8", dtypes.int16: "i16", dtypes.uint16: "i16",
     dtypes.int32: "i32", dtypes.uint32: "i32", dtypes.int64: "i64", dtypes.uint64: "i64", dtypes.float16: "half",
-    dtypes.bfloat16: "bfloat", dtypes.float32: "float", dtypes.float64: "double",
+    dtypes.bfloat16: "i16", dtypes.float32: "float", dtypes.float64: "double",
 }  # fmt: skip
 _INT_PREDICATES = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "uno": "uno"}
@@ -42,14 +42,16 @@ def has_code(dtype: DType) -> bool:
 
 
 def scalar_type(dtype: DType) -> str:
-    """The LLVM type of one value in a register."""
+    """The LLVM type of one value in a register.
+
+    A bfloat16 is its bits: processors without instructions for it would convert LLVM's own type at each select, through functions
+    that nobody gives.
+    """
     return _TYPES[dtype]
 
 
 def memory_type(dtype: DType) -> str:
-    """The LLVM type of one value in memory: a bool takes a byte, a bfloat16 is its bits (processors flush small ones)."""
-    if dtype == dtypes.bfloat16:
-        return "i16"
+    """The LLVM type of one value in memory: a bool takes a byte."""
     return "i8" if dtypes.is_bool(dtype) else scalar_type(dtype)
 
 
@@ -88,7 +90,7 @@ def literal(value: Any, dtype: DType) -> str:
     if dtype == dtypes.float16:
         return f"0xH{int.from_bytes(number.tobytes(), 'little'):04X}"
     if dtype == dtypes.bfloat16:
-        return f"0xR{int.from_bytes(number.tobytes(), 'little'):04X}"
+        return str(int.from_bytes(number.tobytes(), "little"))
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
 
 
@@ -245,8 +247,6 @@ class Code(Writer):
             raise InternalError(f"a value of {x.lanes} lanes cannot be spread to {lanes}")
         if not x.text.startswith("%"):
             return Value(f"splat ({x.typed})", x.dtype, lanes)
-        if x.dtype == dtypes.bfloat16:
-            return self.bitcast(self.splat(self.bitcast(x, dtypes.uint16), lanes), x.dtype)
         kind = vector_type(scalar_type(x.dtype), lanes)
         one = self.share(f"insertelement {kind} poison, {x.typed}, i64 0")
         text = self.share(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
@@ -270,6 +270,9 @@ class Code(Writer):
             x, y = self.match(x, y)
         if x.dtype != y.dtype:
             raise InternalError(f"operands of dtype {x.dtype.name} and {y.dtype.name}")
+        if x.dtype == dtypes.bfloat16 and real:
+            x, y = self.convert(x, dtypes.float32), self.convert(y, dtypes.float32)
+            return self.convert(self._binary(real, integer, x, y), dtypes.bfloat16)
         name = real if dtypes.is_float(x.dtype) else integer
         if unsigned is not None and dtypes.is_integer(x.dtype) and x.dtype in dtypes.UNSIGNED:
             name = unsigned
@@ -328,6 +331,9 @@ class Code(Writer):
 
     def neg(self, x: Value) -> Value:
         """-x."""
+        if x.dtype == dtypes.bfloat16:
+            bits = self.bitcast(x, dtypes.uint16)
+            return self.bitcast(self.xor(bits, self.like(bits, 0x8000)), x.dtype)
         if dtypes.is_float(x.dtype):
             return Value(self.let(f"fneg {x.typed}"), x.dtype, x.lanes)
         return self.sub(self.like(x, 0), x)
@@ -365,6 +371,9 @@ class Code(Writer):
     def intrinsic(self, name: str, *values: Value) -> Value:
         """An LLVM intrinsic named after the type of its first operand, of which its result is: `intrinsic("sqrt", x)`."""
         matched = self.match(*values)
+        if matched[0].dtype == dtypes.bfloat16:
+            wide = [self.convert(value, dtypes.float32) for value in matched]
+            return self.convert(self.intrinsic(name, *wide), dtypes.bfloat16)
         x, kinds = matched[0], tuple([value.type for value in matched])
         if name in ("smin", "smax"):
             known = [n for value in matched if (n := known_integer(value)) is not None]
@@ -383,6 +392,8 @@ class Code(Writer):
         """A bool. `predicate`: "eq", "ne" (true for NaN), "lt", "le", "gt", "ge"; for floats also "uno" (one is NaN)."""
         if x.lanes != y.lanes:
             x, y = self.match(x, y)
+        if x.dtype == dtypes.bfloat16:
+            x, y = self.convert(x, dtypes.float32), self.convert(y, dtypes.float32)
         a, b = known_number(x), known_number(y)
         if a is not None and b is not None and predicate in _HOLDS:
             return self.constant(_HOLDS[predicate](a, b), dtypes.bool_, x.lanes)
@@ -406,7 +417,7 @@ class Code(Writer):
         """The same bits as another dtype of that size."""
         kind = vector_type(scalar_type(dtype), x.lanes)
         source = self._casts.get(x.text, x)
-        if kind == source.type:  # a bfloat16 converted to a float on the way would be flushed to 0 where it is small
+        if kind == source.type:
             return Value(source.text, dtype, x.lanes)
         name = self.let(f"bitcast {source.typed} to {kind}")
         self._casts[name] = source
@@ -469,8 +480,7 @@ class Code(Writer):
         """A float as the nearest integer towards 0 that the dtype has; 0 for NaN."""
         name = "fptoui.sat" if dtype in dtypes.UNSIGNED else "fptosi.sat"
         out, prefix = vector_type(scalar_type(dtype), x.lanes), f"v{x.lanes}" if x.lanes else ""
-        short = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}[scalar_type(x.dtype)]
-        full = f"llvm.{name}.{prefix}{scalar_type(dtype)}.{prefix}{short}"
+        full = f"llvm.{name}.{prefix}{scalar_type(dtype)}.{prefix}{_short(scalar_type(x.dtype))}"
         self.declare(f"declare {out} @{full}({x.type})")
         return Value(self.share(f"call {out} @{full}({x.typed})"), dtype, x.lanes)
 
@@ -519,8 +529,6 @@ class Code(Writer):
         if dtypes.is_bool(dtype):
             byte = Value(text, dtypes.uint8, lanes)
             return self.compare("ne", byte, self.like(byte, 0))
-        if dtype == dtypes.bfloat16:
-            return self.bitcast(Value(text, dtypes.uint16, lanes), dtype)
         return Value(text, dtype, lanes)
 
     def store(self, pointer: str, value: Value, mask: Value | None = None) -> None:
@@ -552,8 +560,6 @@ class Code(Writer):
         )
 
     def _to_memory(self, value: Value) -> Value:
-        if value.dtype == dtypes.bfloat16:
-            return self.bitcast(value, dtypes.uint16)
         return self.convert(value, dtypes.uint8) if dtypes.is_bool(value.dtype) else value
 
     def reduce(self, name: str, x: Value, start: Value | None = None) -> Value:
@@ -580,6 +586,8 @@ def known_number(x: Value) -> float | None:
     """The number that a constant value has; None where it is not known, or its dtype has 16 bits."""
     text = x.text
     if text.startswith("%"):
+        return None
+    if x.dtype == dtypes.bfloat16:
         return None
     if x.lanes:
         text = text.removeprefix(f"splat ({scalar_type(x.dtype)} ").removesuffix(")")
@@ -612,4 +620,4 @@ class Slot:
 
 
 def _short(memory: str) -> str:
-    return {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}.get(memory, memory)
+    return {"float": "f32", "double": "f64", "half": "f16"}.get(memory, memory)

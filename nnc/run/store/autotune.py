@@ -19,7 +19,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.machine import library_versions, numpy_blas, processor, version_of
-from nnc.base.options import Options
+from nnc.base.options import Options, chosen_cpu
 from nnc.commands.rules import effect
 from nnc.graph import Command, Kernel, TensorSpec, infer_specs, value_text
 from nnc.lower.plan.stages import NDArray
@@ -57,8 +57,8 @@ class Tuner:
     @cached_property
     def _here(self) -> dict[str, str]:
         """Facts on which measurements depend beside the command."""
-        facts = processor(Path("/proc/cpuinfo"))
-        machine = {name: facts[name] for name in ("model", "system", "cores", "threads")}
+        facts = processor(Path("/proc/cpuinfo"), chosen_cpu())
+        machine = {name: facts[name] for name in ("model", "system", "cores", "threads", "vector units")}
         versions = {"nnc": version_of("nnc"), **library_versions()}
         return {**machine, "python": platform.python_version(), "BLAS": numpy_blas(), **versions}
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from nnc.base.context import timed
 from nnc.base.machine import gpu_library_versions, library_versions, processor
-from nnc.base.options import Options
+from nnc.base.options import Options, chosen_cpu
 from nnc.base.source import SourceLine
 from nnc.device import CPU, CUDA, kind_of
 from nnc.errors import GraphError
@@ -214,7 +214,7 @@ def _python_files(
 @cache
 def _here(kind: str) -> dict[str, str]:
     """The versions and the processor that programs for a kind of devices are made for."""
-    facts = processor(Path("/proc/cpuinfo"))
+    facts = processor(Path("/proc/cpuinfo"), chosen_cpu())
     of_gpus = gpu_library_versions() if kind == CUDA else {}
     return {**facts, "python": platform.python_version(), **library_versions(), **of_gpus}
 

@@ -33,6 +33,8 @@ from nnc.trace.core.differentiate import stop_gradient
 from nnc.trace.core.flat import call_function, check_callable
 from nnc.trace.core.staging import stage
 
+_LEAST_TOLERANCE = 50  # units in the last place: rounding errors of a step stay below, and float32 takes 1e-5
+
 METHODS: dict[str, Method] = {
     "RK23": RungeKutta(RK23), "RK45": RungeKutta(RK45), "DOP853": RungeKutta(DOP853), "Radau": Radau(),
     "BDF": BDF(),
@@ -68,7 +70,7 @@ def solve_ivp(
             is True, the integration ends there, after n times where it is n; where `direction` is 1 or -1, only rising or falling
             passages count. Times of events have derivatives.
         args: further arguments of fun and of events, a tuple.
-        rtol: relative tolerance of a step's error; 100 units in the last place or more.
+        rtol: relative tolerance of a step's error; 50 units in the last place (6e-6 in float32) or more.
         atol: absolute tolerance, a number or (n,).
         max_step: longest step.
         first_step: length of the first step; chosen by default.
@@ -215,16 +217,19 @@ def _check_steps(where: str, rtol: Any, max_step: Any, first_step: Any, first: A
     """Raises where known tolerances or steps are out of range."""
 
     def number(x: Any) -> float | None:
+        if isinstance(x, (int, float)):
+            return float(x)  # as given: not rounded to the precision of y
         value = None if x is None else known_or_none(to_value(x, where))
         return None if value is None or value.ndim else float(value)
 
     tolerance, most, size = number(rtol), number(max_step), number(first_step)
-    if tolerance is not None and tolerance < 100 * eps:
+    least = _LEAST_TOLERANCE * eps
+    if tolerance is not None and tolerance < least:
         raise user_error(
             ArgumentError,
             where,
             f"rtol is {tolerance}, less than rounding errors allow.",
-            fix=f"use {100 * eps:.2g} or more.",
+            fix=f"use {least:.2g} or more.",
         )
     if most is not None and not most > 0:
         raise user_error(ArgumentError, where, f"max_step is {most}.", fix="use a positive number.")

@@ -101,6 +101,8 @@ def _interpolated(x: Array, places: Sequence[Array], order: int, mode: str, cval
             inside = el.remainder(place, n - 1) if n > 1 else place * 0
             inside = el.where((place < 0) & (inside == 0), inside + (n - 1), inside)  # where both ends lie, as in SciPy
             place = el.where((place < 0) | (place > n - 1), inside, place)
+        elif order == 0 and _INDICES[mode] in (_mirrored, _reflected):
+            place = _folded(place, n, _INDICES[mode] is _reflected)
         axes.append(_nodes(place, order))
     total: Any = 0
     for nodes in itertools.product(*axes):
@@ -119,6 +121,19 @@ def _interpolated(x: Array, places: Sequence[Array], order: int, mode: str, cval
     if dtypes.is_inexact(own):
         return astype(total, own)
     return astype(el.sign(total) * el.floor(el.abs(total) + 0.5), own)
+
+
+def _folded(place: Array, n: int, repeats: bool) -> Array:
+    """Coordinates moved into the array before they are rounded, so that a mirrored half is rounded up, too, as in SciPy.
+
+    Args:
+        repeats: whether the element at the edge appears twice.
+    """
+    far = el.where(place < 0, -1 - place, place) if repeats else el.abs(place)
+    period = 2 * n if repeats else max(2 * n - 2, 1)
+    inside = el.remainder(far, period)
+    turns_at = n if repeats else el.where(place < 0, n - 1, n)  # between n - 1 and n SciPy rounds first
+    return el.where(inside >= turns_at, (period - 1 if repeats else period) - inside, inside)
 
 
 def _nodes(place: Array, order: int) -> list[Node]:

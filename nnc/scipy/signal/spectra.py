@@ -68,7 +68,9 @@ def _segments(
         )
     size = None if nperseg is None else to_size(nperseg, where, "nperseg")
     if size is None:
-        size = values.spec.size if values is not None else min(default, n) if n is not None else default
+        size = default if values is None else values.spec.size
+    if values is None and n is not None:
+        size = min(size, n)
     if size < 1 or (n is not None and size > n):
         limit = "1" if n is None else f"1 to {n}, the length of the signal"
         raise user_error(ArgumentError, where, f"segments have {size} samples.", fix=f"set nperseg to {limit}.")
@@ -162,7 +164,7 @@ def stft(
         x: a signal along `axis`; integers become float32.
         fs: samples per unit of time.
         window: a name or a tuple, as for `get_window`, or a vector.
-        nperseg: samples of a segment, 256 by default, or all of a shorter signal.
+        nperseg: samples of a segment, 256 by default; all of a shorter signal.
         noverlap: samples that neighbours share, by default half of a segment.
         nfft: points of a transform, by default those of a segment; more are filled with 0.
         detrend: "constant" or "linear" removes the trend of each segment, as `detrend` does; a function is called with all
@@ -294,7 +296,7 @@ def csd(
         y: another one; the shorter is filled with 0, other axes broadcast.
         fs: samples per unit of time.
         window: a name or a tuple, as for `get_window`, or a vector.
-        nperseg: samples of a segment, 256 by default, or all of a shorter signal.
+        nperseg: samples of a segment, 256 by default; all of a shorter signal.
         noverlap: samples that neighbours share, by default half of a segment.
         nfft: points of a transform, by default those of a segment; more are filled with 0.
         detrend: removes the trend of each segment: "constant", "linear", a function, or False, as for `stft`.
@@ -330,7 +332,7 @@ def welch(
         x: a signal along `axis`; integers become float32.
         fs: samples per unit of time.
         window: a name or a tuple, as for `get_window`, or a vector.
-        nperseg: samples of a segment, 256 by default, or all of a shorter signal.
+        nperseg: samples of a segment, 256 by default; all of a shorter signal.
         noverlap: samples that neighbours share, by default half of a segment.
         nfft: points of a transform, by default those of a segment; more are filled with 0.
         detrend: removes the trend of each segment: "constant", "linear", a function, or False, as for `stft`.

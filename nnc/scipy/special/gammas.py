@@ -9,7 +9,7 @@ from nnc.calls.spelling import spelled
 from nnc.commands.special import polygamma as polygamma_command
 from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import gamma_factors, log_beta_of_all
-from nnc.numpy.special import betaln
+from nnc.numpy.special import betaln, gammaln
 from nnc.numpy.wide import in_float64, keep, slope
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
@@ -20,14 +20,18 @@ __all__ = ["beta", "gamma", "gammasgn"]
 _LARGE = 170.0  # below which Γ is finite
 
 
+def _sine(x: Array) -> Array:
+    """sin(π x), from the distance of x to the nearest integer."""
+    return el.sin(math.pi * (x - el.round(x))) * el.where(el.equal(el.remainder(el.round(x), 2), 0), 1.0, -1.0)
+
+
 @custom_jvp
 def _gamma(x: Array) -> Array:
     size = abs(x)
     first, second = gamma_factors(el.where(el.equal(size, 0), 1.0, size))
-    rest = x - el.round(x)
-    sine = el.sin(math.pi * rest) * el.where(el.equal(el.remainder(el.round(x), 2), 0), 1.0, -1.0)
-    mirrored = -math.pi / (el.where(el.equal(rest, 0), 1.0, x * sine) * first) / second
-    mirrored = el.where(el.equal(rest, 0), math.nan, mirrored)
+    whole = _is_integer(x)
+    mirrored = -math.pi / (el.where(whole, 1.0, x * _sine(x)) * first) / second
+    mirrored = el.where(whole, math.nan, mirrored)
     return el.where(el.equal(x, 0), el.copysign(math.inf, x), el.where(x > 0, first * second, mirrored))
 
 
@@ -73,12 +77,31 @@ def _is_integer(x: Array) -> Array:
     return el.equal(el.floor(x), x)
 
 
-@custom_jvp
+def _is_pole(x: Array) -> Array:
+    return el.logical_and(x <= 0, _is_integer(x))
+
+
 def _beta(a: Array, b: Array) -> Array:
+    """B(a, b); where only Γ(a + b) has a pole it is 0, but its derivatives are not."""
+    total = a + b
+    zero = el.logical_and(el.logical_and(total <= 0, _is_integer(total)), ~el.logical_or(*map(_is_pole, (a, b))))
+    value = _beta_elsewhere(keep(~zero, a, 1.0), keep(~zero, b, 1.0))
+    return el.where(zero, _beta_at_zero(keep(zero, a, -0.5), keep(zero, b, -0.5)), value)
+
+
+def _beta_at_zero(a: Array, b: Array) -> Array:
+    """Γ(a) Γ(b) Γ(1 - a - b) sin(π (a + b)) / π, by reflection."""
+    total = a + b
+    size = el.exp(gammaln(a) + gammaln(b) + gammaln(1 - total) - math.log(math.pi))
+    return size * _sign(a) * _sign(b) * _sine(total)
+
+
+@custom_jvp
+def _beta_elsewhere(a: Array, b: Array) -> Array:
     """The quotient of gamma functions while it is finite, then the exponential of its logarithm."""
     total = a + b
     direct = el.logical_and(el.logical_and(abs(a) < _LARGE, abs(b) < _LARGE), abs(total) < _LARGE)
-    regular = ~el.logical_or(*(el.logical_and(x <= 0, _is_integer(x)) for x in (a, b)))
+    regular = ~el.logical_or(*map(_is_pole, (a, b)))
     direct = el.logical_and(direct, el.logical_and(regular, el.logical_or(total > 0, ~_is_integer(total))))
     less = a < b
     low, high = el.where(less, a, b), el.where(less, b, a)  # of tiny numbers, Γ(low) alone is large
@@ -95,7 +118,7 @@ def _beta(a: Array, b: Array) -> Array:
     return el.where(direct, quotient, sign * el.exp(keep(~direct, logarithm, 0.0)))
 
 
-_beta.defjvps(  # the logarithm's derivatives are those in which nothing cancels
+_beta_elsewhere.defjvps(  # the logarithm's derivatives are those in which nothing cancels
     lambda t, result, a, b: t * result * slope(log_beta_of_all, a, b),
     lambda t, result, a, b: t * result * slope(log_beta_of_all, a, b, by=1),
 )

@@ -113,8 +113,8 @@ def _uniform(a: Array, x: Array) -> tuple[Array, Array]:
     z = eta * el.sqrt(0.5 * a)
     common = el.exp(-a * (mu * mu * log_gap_ratio(mu)))
     rest = common * total / el.sqrt(2 * math.pi * a)
-    small = 0.5 * common * scaled_erfc(abs(z))
     above = z > 0
+    small = 0.5 * common * scaled_erfc(el.where(above, z, -z))  # abs(z) has derivative 0 at 0
     tail = el.where(above, small + rest, small - rest)
     return el.where(above, 1 - tail, tail), el.where(above, tail, 1 - tail)
 

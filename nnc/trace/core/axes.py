@@ -12,24 +12,23 @@ values do of which it is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
-from nnc.base.context import ContextChange, get_context, set_context
+from nnc.base.context import get_context
 from nnc.commands.collective import equalises, psum, pvary
 from nnc.commands.control import inlines
 from nnc.commands.replay import pull_iterations
 from nnc.commands.roles import Loop, take_apart
 from nnc.commands.rules import effect, is_differentiable
-from nnc.graph import Command, Graph, Node, Symbol
+from nnc.graph import Command, Graph, Node, Symbol, spec_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedAxis:
     """An axis over which a function is mapped: its name, the number of its places, and the number of the place at which the
-    function runs, a value of the trace at `level`. `means` says that gradients of values that vary over it are those of their mean,
-    `is_typed` that it is known which values vary: not where a user's rule runs for all places at once. `stride` is that of
-    the ranks of places that are processes (nnc.commands.collective).
+    function runs, a value of the trace at `level`. `means` says that gradients of values that vary over it are those of their mean.
+    `stride` is that of the ranks of places that are processes (nnc.commands.collective).
     """
 
     name: str
@@ -37,7 +36,6 @@ class NamedAxis:
     index: Any
     level: int
     means: bool = False
-    is_typed: bool = True
     stride: int = 0
 
     @property
@@ -53,19 +51,8 @@ NOWHERE: Axes = frozenset()  # of values that are the same at all places
 
 def varying_over(x: Any) -> Axes | None:
     """The axes over which a value varies; None where its trace does not know."""
-    if not all(axis.is_typed for axis in get_context().axes):
-        return None
     own = getattr(x, "varying_over", None)  # of tracers; arrays of devices and variables have an owner, too
     return entered(x, -1) if own is None else cast("Axes | None", own())
-
-
-def bound(axes: Sequence[NamedAxis], indices: Sequence[Any]) -> ContextChange:
-    """A block within which these axes are bound, with these numbers of the place."""
-    if all(axis.index is index for axis, index in zip(axes, indices, strict=True)):
-        return set_context(axes=tuple(axes))
-    return set_context(
-        axes=tuple(replace(axis, index=index, is_typed=False) for axis, index in zip(axes, indices, strict=True))
-    )
 
 
 def entered(x: Any, level: int) -> Axes:
@@ -132,7 +119,8 @@ def matched(values: Sequence[Any], axes: Sequence[Axes | None] | None) -> list[A
     """Tangents or cotangents that vary over the axes over which their primals do; over others they are summed."""
     if axes is None:
         return list(values)
-    return [vary(sum_to(x, over), over) for x, over in zip(values, axes, strict=True)]
+    pairs = zip(values, axes, strict=True)
+    return [vary(sum_to(x, over), over) if is_differentiable(spec_of(x)) else x for x, over in pairs]
 
 
 def align(command: Command, args: Sequence[Any], change: Callable[[Any, Axes], Any] = vary) -> Sequence[Any]:

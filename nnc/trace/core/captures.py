@@ -70,11 +70,13 @@ class _Set:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """The values that an array of NumPy, or of another library, held."""
+    """The form that an array of NumPy, or of another library, had, which can change in place; and the values that it held, where
+    they are compared.
+    """
 
     array: Any
-    shape: tuple[int, ...]
-    content: bytes
+    form: tuple[Any, ...]
+    content: bytes | None
 
 
 def _fingerprint(value: Any, around: tuple[int, ...] = ()) -> Any:
@@ -180,7 +182,9 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All values that a function takes from outside, and the elements of the NumPy arrays that it read in Python."""
+    """All values that a function takes from outside, and the forms of NumPy arrays, with the elements of those that it read in
+    Python.
+    """
 
     values: tuple[Captured, ...]
     arrays: tuple[tuple[str, _Elements], ...] = ()
@@ -193,7 +197,12 @@ class Snapshot:
     def changes(self) -> list[str]:
         """A line for each value that has changed."""
         lines = [line for value in self.values for line in _changes(value.name, value.read(), value.seen)]
-        return lines + [f"the elements of captured {name} changed" for name, x in self.arrays if not _same_elements(x)]
+        for name, x in self.arrays:
+            if not _same_elements(x):
+                now = _elements_of(x.array)
+                what = "elements" if now is not None and _form_of(now) == x.form else "form"
+                lines.append(f"the {what} of captured {name} changed")
+        return lines
 
     def unchanged(self) -> bool:
         """Whether every value is unchanged."""
@@ -209,7 +218,11 @@ class Snapshot:
 
 def _same_elements(x: _Elements) -> bool:
     now = _elements_of(x.array)
-    return now is not None and now.shape == x.shape and now.tobytes() == x.content
+    return now is not None and _form_of(now) == x.form and (x.content is None or now.tobytes() == x.content)
+
+
+def _form_of(x: NDArray) -> tuple[Any, ...]:
+    return x.shape, x.strides, x.dtype
 
 
 def _elements_of(array: Any) -> NDArray | None:
@@ -238,14 +251,13 @@ def take_snapshot(fun: Any, arguments: Iterable[Pair] = (), hidden: Iterable[np.
         if walk.reads == reads:
             break
         reads = walk.reads
-    elements = [
-        (name, _Elements(array, x.shape, x.tobytes()))
-        for name, array in walk.arrays
-        if (x := _elements_of(array)) is not None
-        and (x.flags.writeable or x.base is not None)
-        and x.__array_interface__["data"][0] not in inputs
-        and (name.isidentifier() or x.nbytes <= _ARRAY_BYTES)
-    ]
+    elements = []
+    for name, array in walk.arrays:
+        if (x := _elements_of(array)) is not None:
+            may_change = x.flags.writeable or x.base is not None
+            is_input = x.__array_interface__["data"][0] in inputs
+            is_compared = may_change and not is_input and (name.isidentifier() or x.nbytes <= _ARRAY_BYTES)
+            elements.append((name, _Elements(array, _form_of(x), x.tobytes() if is_compared else None)))
     return Snapshot(tuple(walk.found.values()), tuple(elements))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, Self, overload
 
@@ -11,7 +10,6 @@ from nnc import tree
 from nnc.array.array import as_value
 from nnc.base.context import activity, get_context
 from nnc.commands import control
-from nnc.commands.collective import INDEX
 from nnc.commands.promote import astype, is_weak
 from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
 from nnc.errors import (
@@ -24,17 +22,17 @@ from nnc.errors import (
     user_error,
 )
 from nnc.errors.tracebacks import api_boundary
-from nnc.graph import Graph, TensorSpec, bind, find_interpreter, spec_of
+from nnc.graph import Graph, TensorSpec, bind, find_interpreter
 from nnc.graph import command as get_command
-from nnc.trace.core.axes import NamedAxis, aligned, bound, sum_to
-from nnc.trace.core.batching import run_batched
+from nnc.trace.core.axes import aligned, varying_over
+from nnc.trace.core.custom_axes import Place
+from nnc.trace.core.custom_rules import JvpRule, Pull, Rule, VjpRule
 from nnc.trace.core.dual import DualTrace, DualTracer
 from nnc.trace.core.eager import EagerInterpreter
 from nnc.trace.core.flat import FlatFunction, FlatTree, call_function, check_callable, check_positions, name_of
 from nnc.trace.core.on_device import DeviceInterpreter
-from nnc.trace.core.pulls import apply_pull_only
 from nnc.trace.core.specs import argument_spec, shapes_of
-from nnc.trace.core.staging import axes_of, stage
+from nnc.trace.core.staging import stage
 from nnc.trace.core.subgraphs import bind_for_rows, input_values, one_row
 from nnc.typing import P, Q, R, R_co, S
 
@@ -103,11 +101,13 @@ class _Custom(Generic[P, R_co]):
                 raise _captured_error(self.transform)
             return result
         rule, axes = self._rule(fixed, flat), get_context().axes
-        leaves, first = flat.leaves, len(axes)
+        leaves, over = flat.leaves, list(map(varying_over, flat.leaves))
         flat.arguments = FlatTree(shapes_of((others, {})))  # the rules keep `flat`, which must not keep the values
+        place = Place(self, axes)
         if axes:  # the rules may run when the axes are gone, for all places at once
-            rule, leaves = rule_within(rule, axes), [*(axis.index for axis in axes), *leaves]
+            leaves = [*(axis.index for axis in axes), *leaves]
         if isinstance(top, DualTrace):
+            rule = rule.within(place, over) if axes else rule
             pairs = [top.split(x) for x in leaves]
             outputs, moved = rule([p for p, _ in pairs], [t for _, t in pairs])
             if any(isinstance(x, DualTracer) and x.owner is top for x in outputs):
@@ -117,18 +117,18 @@ class _Custom(Generic[P, R_co]):
             return flat.build_result(duals)
         specs = [argument_spec(x) for x in leaves]
         with activity(f"tracing {name_of(self.fun)} for {self.transform}"):
-            weak = [is_weak(x) for x in leaves]
-            name = name_of(self.fun)
-            staged = stage(lambda *values: flat(*values[first:]), specs, weak=weak, name=name, axes=axes_of(leaves))
-        if isinstance(rule, VjpRule):
-            known = [frozenset(axes) if over is None else over for over in staged.axes]
-            rule = replace(rule, same=tuple(tuple(axis not in over for over in known) for axis in axes))
+            if axes:
+                settle = lambda found: rule.settled(place, leaves, over, found)
+                traced = place.trace(flat, leaves, over, settle, is_rule=False)
+                staged, bound = traced.staged, rule.within(place, over, traced.axes)
+            else:
+                staged, bound = stage(flat, specs, weak=[is_weak(x) for x in leaves], name=name_of(self.fun)), rule
         operands = [*input_values(leaves, specs), *staged.captured]
-        params = {"rule": rule, "args": len(specs)}
+        params = {"rule": bound, "args": len(specs)}
         return flat.build_result(bind(get_command(self.transform), operands, params, (staged.graph,)))
 
-    def _rule(self, fixed: Fixed, flat: FlatFunction) -> Callable[..., Any]:
-        """The user's rules as one function `(primals, tangents) -> (outputs, tangents)` of flat values, None a zero tangent.
+    def _rule(self, fixed: Fixed, flat: FlatFunction) -> Rule:
+        """The user's rules on flat values.
 
         Raises:
             UnsupportedError: the user has not defined the rules.
@@ -208,7 +208,7 @@ class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
 
         self.rule, self.by_argument = rule, True
 
-    def _rule(self, fixed: Fixed, flat: FlatFunction) -> Callable[..., Any]:
+    def _rule(self, fixed: Fixed, flat: FlatFunction) -> JvpRule:
         rule, where = self.rule, f"the jvp rule of {name_of(self.fun)}"
         if rule is None:
             raise self._missing("defjvp")
@@ -234,7 +234,7 @@ class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
             moved = [_fit(where, "the tangent", t, "the result", x.spec) for t, x in pairs]
             return outputs, [t if is_differentiable(x.spec) else None for x, t in zip(outputs, moved, strict=True)]
 
-        return push
+        return JvpRule(push)
 
 
 class custom_vjp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
@@ -329,74 +329,17 @@ class custom_vjp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
         if self.rules is None:
             raise self._missing("defvjp")
         fwd, bwd = self.rules
-        axes = axes_of(flat.leaves)
 
-        def forward(primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
-            return self._forward(fwd, fixed, flat, primals)
+        def forward(primals: Sequence[Any]) -> tuple[list[Any], list[Any], Pull]:
+            outputs, kept = self._forward(fwd, fixed, flat, primals)
+            specs, skeleton = [x.spec for x in outputs], kept.skeleton()
 
-        def backward(residuals: FlatTree, outputs: Sequence[TensorSpec], cts: Sequence[Any]) -> list[Any]:
-            found = self._backward(bwd, fixed, flat, residuals.build(residuals.dynamic), outputs, cts)
-            return found if axes is None else [sum_to(ct, over) for ct, over in zip(found, axes, strict=True)]
+            def pull(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+                return self._backward(bwd, fixed, flat, skeleton.build(residuals), specs, cts)
 
-        return VjpRule(forward, backward)
+            return outputs, kept.dynamic, pull
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class VjpRule:
-    """The two rules of a custom vjp on flat values: `forward(primals) -> (outputs, residuals)` and
-    `backward(residuals, output specs, cotangents of the differentiable outputs) -> cotangents of the arguments`.
-    """
-
-    forward: Callable[[Sequence[Any]], tuple[list[Any], FlatTree]]
-    backward: Callable[[FlatTree, Sequence[TensorSpec], Sequence[Any]], list[Any]]
-    indices: int = (
-        0  # so many of the first arguments, and of the first residuals, are numbers of the place along named axes
-    )
-    same: tuple[tuple[bool, ...], ...] = ()  # for each of these axes: which outputs are the same at all places
-
-    def batched(self, values: Sequence[Any]) -> list[bool]:
-        """Which arguments, or residuals, have the batch axis: all but the numbers of places along other axes."""
-        return [spec_of(x).ndim == 1 for x in values[: self.indices]] + [True] * (len(values) - self.indices)
-
-    def __call__(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Outputs, and tangents that can only be transposed."""
-        outputs, residuals = self.forward(primals)
-        specs = [x.spec for x in outputs]
-
-        def pull(cts: Sequence[Any]) -> list[Any]:
-            found = self.backward(residuals, specs, cts)
-            return [ct for ct, t in zip(found, tangents, strict=True) if t is not None]
-
-        moved = [spec for spec in specs if is_differentiable(spec)]
-        axes = axes_of([x for x in outputs if is_differentiable(x.spec)])
-        pushed = iter(apply_pull_only(pull, [t for t in tangents if t is not None], moved, axes))
-        return outputs, [next(pushed) if is_differentiable(spec) else None for spec in specs]
-
-
-def rule_within(rule: Any, axes: tuple[NamedAxis, ...]) -> Any:
-    """A rule whose first arguments are the numbers of the place along named axes, which are bound while a user's function runs."""
-    count = len(axes)
-    if not isinstance(rule, VjpRule):
-
-        def push(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-            with bound(axes, primals[:count]):
-                return rule(primals[count:], tangents[count:])
-
-        return push
-
-    def forward(primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
-        indices = list(primals[:count])
-        with bound(axes, indices):
-            outputs, residuals = rule.forward(primals[count:])
-        return outputs, FlatTree((indices, residuals.build(residuals.dynamic)))
-
-    def backward(residuals: FlatTree, outputs: Sequence[TensorSpec], cts: Sequence[Any]) -> list[Any]:
-        indices, kept = residuals.build(residuals.dynamic)
-        with bound(axes, indices):
-            found = rule.backward(FlatTree(kept), outputs, cts)
-        return [*(zeros(INDEX) for _ in indices), *found]
-
-    return VjpRule(forward, backward, count)
+        return VjpRule(forward)
 
 
 def _check_pair(where: str, result: Any, fix: str) -> Any:
@@ -437,96 +380,25 @@ def _check_captured(tangents: Tangents, args: int) -> None:
 
 
 def _by_rule(
-    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], rule: Any, args: int
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], rule: Rule, args: int
 ) -> tuple[list[Value], Tangents]:
     _check_captured(tangents, args)
     outputs, moved = rule(list(primals[:args]), list(tangents[:args]))
     return outputs, tuple(moved)
 
 
-def _batched_jvp(size: int, rule: Any, batched: tuple[bool, ...]) -> Callable[..., Any]:
-    def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        seeds = [(i, t) for i, t in enumerate(tangents) if t is not None]
-        counts: list[int] = []
-
-        def row(*values: Any) -> list[Any]:
-            given = dict(zip((i for i, _ in seeds), values[len(primals) :], strict=True))
-            outputs, moved = rule(list(values[: len(primals)]), [given.get(i) for i in range(len(primals))])
-            counts.append(len(outputs))
-            return [*outputs, *(zeros(x.spec) if t is None else t for x, t in zip(outputs, moved, strict=True))]
-
-        flags = [*batched, *(batched[i] for i, _ in seeds)]
-        results, out_batched = run_batched(row, size, [*primals, *(t for _, t in seeds)], flags)
-        led = [lead(size, x, b) for x, b in zip(results, out_batched, strict=True)]
-        outputs, moved = led[: counts[0]], led[counts[0] :]
-        return outputs, [t if is_differentiable(x.spec) else None for x, t in zip(outputs, moved, strict=True)]
-
-    return push
-
-
-def _batched_vjp(size: int, rule: VjpRule, same: Sequence[bool]) -> VjpRule:
-    """The rules for all rows; every argument has the batch axis, so that its cotangent has it, too. Outputs that are the `same` in
-    all rows have none, and each row gets their whole cotangent.
-    """
-
-    def forward(primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
-        kept: list[Any] = []
-
-        def row(*values: Any) -> list[Any]:
-            outputs, residuals = rule.forward(values)
-            kept.extend((len(outputs), residuals))
-            return [*outputs, *residuals.dynamic]
-
-        results, flags = run_batched(row, size, primals, rule.batched(primals))
-        count, residuals = kept
-        outputs = [
-            one_row(x, b) if alone else lead(size, x, b) for x, b, alone in zip(results, flags, same, strict=False)
-        ]
-        rest = zip(results[count:], flags[count:], strict=True)
-        led = [x if i < rule.indices else lead(size, x, b) for i, (x, b) in enumerate(rest)]
-        return outputs, residuals.with_values(led)
-
-    def backward(residuals: FlatTree, outputs: Sequence[TensorSpec], cts: Sequence[Any]) -> list[Any]:
-        rows = [x if alone else x.update(shape=x.shape[1:]) for x, alone in zip(outputs, same, strict=True)]
-        moved = [not alone for x, alone in zip(outputs, same, strict=True) if is_differentiable(x)]
-        count = len(residuals.dynamic)
-
-        def row(*values: Any) -> list[Any]:
-            return rule.backward(residuals.with_values(values[:count]), rows, values[count:])
-
-        values = [*residuals.dynamic, *cts]
-        found, flags = run_batched(row, size, values, [*rule.batched(residuals.dynamic), *moved])
-        return [lead(size, x, b) for x, b in zip(found, flags, strict=True)]
-
-    return VjpRule(forward, backward, rule.indices, rule.same)
-
-
-def _batch_jvp_node(
-    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...], rule: Any, args: int
+def _batch_node(
+    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...], rule: Rule, args: int
 ) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
-    params = {"rule": _batched_jvp(size, rule, batched[:args]), "args": args}
-    return bind_for_rows(control.custom_jvp, size, operands, batched, params, graphs[0])
-
-
-def _batch_vjp_node(
-    size: int,
-    operands: tuple[Value, ...],
-    batched: tuple[bool, ...],
-    graphs: tuple[Graph, ...],
-    rule: VjpRule,
-    args: int,
-) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
-    flags = [b or rule.indices <= i < args for i, b in enumerate(batched)]
-    rows = [lead(size, x, b) if on else x for x, b, on in zip(operands, batched, flags, strict=True)]
-    axis = next(
-        (i for i, b in enumerate(batched[: rule.indices]) if b), None
-    )  # the named axis, where the rows are its places
-    same = [False] * len(graphs[0].outputs) if axis is None else rule.same[axis]
-    params = {"rule": _batched_vjp(size, rule, same), "args": args}
-    return bind_for_rows(control.custom_vjp, size, rows, flags, params, graphs[0], same)
+    same = rule.facts.same_outputs(batched, len(graphs[0].outputs))
+    flags = rule.batched_arguments(batched, args)
+    rows = [lead(size, x, b) if on else one_row(x, b) for x, b, on in zip(operands, batched, flags, strict=True)]
+    params = {"rule": rule.batched(size, flags[:args], same), "args": args}
+    command = control.custom_vjp if isinstance(rule, VjpRule) else control.custom_jvp
+    return bind_for_rows(command, size, rows, flags, params, graphs[0], same)
 
 
 derivative.set(control.custom_jvp, Derivative(push=_by_rule, linearize=_by_rule))
-batch.set(control.custom_jvp, _batch_jvp_node)
+batch.set(control.custom_jvp, _batch_node)
 derivative.set(control.custom_vjp, Derivative(push=_by_rule, linearize=_by_rule))
-batch.set(control.custom_vjp, _batch_vjp_node)
+batch.set(control.custom_vjp, _batch_node)

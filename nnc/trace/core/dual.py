@@ -23,6 +23,7 @@ from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.trace.core.axes import Axes, align, varying_over
 from nnc.trace.core.backward import push_graph
+from nnc.trace.core.powers import WATCHED, Operand, Origin, Roots
 from nnc.trace.core.staging import Staged, StagingTrace
 from nnc.trace.core.tracer import Tracer
 
@@ -30,15 +31,16 @@ NDArray = np.ndarray[Any, Any]
 
 
 class DualTracer(Tracer):
-    """A value of the enclosing level and its tangent."""
+    """A value of the enclosing level and its tangent; `origin` tells of roots and powers."""
 
-    __slots__ = ("primal", "tangent")
+    __slots__ = ("origin", "primal", "tangent")
 
     def __init__(
         self, trace: DualTrace, primal: Any, tangent: Any, source: SourceLine | None, weak: bool = False
     ) -> None:
         self.owner, self.spec, self.source, self.weak = trace, primal.spec, source, weak
         self.primal, self.tangent = primal, tangent
+        self.origin: Origin = None
 
     def varying_over(self) -> Axes | None:
         """The axes over which the primal varies; its tangent varies over the same."""
@@ -73,21 +75,28 @@ class DualTrace:
         """Runs a command on primals and pushes the tangents through its rule."""
         pairs = [self.split(arg) for arg in args]
         primals, tangents = tuple([p for p, _ in pairs]), tuple([t for _, t in pairs])
+        origins = [arg.origin if type(arg) is DualTracer and arg.owner is self else None for arg in args]
+        roots: Roots | None = None
+        if command in WATCHED or any(origins):
+            roots = Roots(command, tuple(map(Operand, primals, tangents, origins)), params)
         source = get_context().source
         if source is not None:
-            outputs, out_tangents = self._push(command, primals, tangents, params, graphs)
+            outputs, out_tangents = self._push(command, primals, tangents, params, graphs, roots)
         else:
             source = user_source()
             with set_context(source=source):
-                outputs, out_tangents = self._push(command, primals, tangents, params, graphs)
-        return [
+                outputs, out_tangents = self._push(command, primals, tangents, params, graphs, roots)
+        results = [
             x if t is None or not dtypes.is_inexact(spec_of(x).dtype) else DualTracer(self, x, t, source)
             for x, t in zip(outputs, out_tangents, strict=True)
         ]
+        if roots is not None and type(results[0]) is DualTracer:
+            results[0].origin = roots.origin()
+        return results
 
     def _push(
         self, command: Command, primals: tuple[Any, ...], tangents: tuple[Any, ...], params: dict[str, Any],
-        graphs: tuple[Graph, ...],
+        graphs: tuple[Graph, ...], roots: Roots | None,
     ) -> tuple[Sequence[Any], Sequence[Any]]:  # fmt: skip
         rule = derivative.get(command, None)
         static = {**params, "graphs": graphs} if graphs else params
@@ -95,6 +104,10 @@ class DualTrace:
         if joint is not None:
             return joint(primals, tangents, **static)
         outputs = bind(command, primals, params, graphs)
+        if roots is not None:
+            tangent = roots.tangent(outputs[0])
+            if tangent is not NotImplemented:
+                return outputs, [tangent]
         if rule is None or rule.jvp is None:
             if any(dtypes.is_inexact(spec_of(x).dtype) for x in outputs):
                 raise user_error(

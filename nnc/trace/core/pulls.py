@@ -10,7 +10,6 @@ from nnc.base.context import get_context
 from nnc.commands.control import pull_only
 from nnc.commands.rules import Derivative, Linear, Tangents, derivative
 from nnc.graph import Graph, TensorSpec
-from nnc.trace.core.axes import Axes
 from nnc.trace.core.backward import Reached, fill_cotangents, run_forward
 from nnc.trace.core.dual import run_jvp
 from nnc.trace.core.staging import stage
@@ -20,21 +19,20 @@ def apply_pull_only(
     pull: Callable[..., Any],
     tangents: Sequence[Any],
     outputs: Sequence[TensorSpec],
-    axes: Sequence[Axes | None] | None = None,
     leaves_out: bool = False,
 ) -> list[Any]:
     """Tangents of specs `outputs` under the linear map whose transpose is `pull(cotangents) -> cotangents`, None where zero.
 
     While something is staged, `pull` is traced at once: its values are symbols of the graph being staged, which the linear
-    graph, that loops and branches take over into graphs of their own, must name as operands. `axes` are the named axes over which
-    the outputs vary, where a user's function is traced. `leaves_out`: cotangents that are zero take no part, as zero times infinity
-    is not zero; `pull` consists of commands with derivatives then. A user's function gets zeros.
+    graph, that loops and branches take over into graphs of their own, must name as operands. `leaves_out`: cotangents that are
+    zero take no part, as zero times infinity is not zero; `pull` consists of commands with derivatives then. A user's function
+    gets zeros.
     """
     if get_context().staging is None:
         params = {"pull": pull, "outputs": tuple(outputs), "leaves_out": leaves_out}
         return list(run_forward(pull_only, tangents, params, ()))
     reached = Reached(pull)
-    staged = stage(reached, outputs, name="pull", axes=axes)
+    staged = stage(reached, outputs, name="pull")
     if not any(reached.flags):
         return [None] * len(outputs)
     params = {"pull": None, "outputs": tuple(outputs), "leaves_out": leaves_out}

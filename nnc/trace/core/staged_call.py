@@ -92,7 +92,8 @@ class _Site:
         value, tangent, owner = x.primal, x.tangent, x.owner
         linear = owner.linear
         if (
-            not owner.alive
+            x.origin is not None
+            or not owner.alive
             or linear is None
             or owner.level <= self.trace.level
             or (owner is not self.dual and self.dual is not None)
@@ -118,7 +119,7 @@ class _Site:
         if type(x) is DualTracer:
             tangent = x.tangent
             is_staged = type(tangent) is StagedTracer and tangent.owner is self.linear
-            return x.owner is self.dual and is_staged and self.holds(x.primal)
+            return x.origin is None and x.owner is self.dual and is_staged and self.holds(x.primal)
         return type(x) is StagedTracer and x.owner is self.trace
 
     def count_nodes(self) -> tuple[int, int]:

@@ -2,13 +2,13 @@
 
 Each branch is linearised by itself. Values that the linear parts read are handed over in slots that branches share where specs
 agree, so only the branch that ran fills them; the linear part is a `case_of` of the same index, and so is its transpose. With an
-index that differs from row to row, all branches run and the result is chosen row by row; branches that may raise see only rows that
-take them.
+index that differs from row to row, all branches run and the result is chosen row by row. Branches that may raise, and those with
+loops, which might never end, see only rows that take them; rows of branches that call Python run one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
@@ -32,8 +32,10 @@ from nnc.trace.loops.iterations import (
     fill,
     fill_zeros,
     flags_of,
+    has_effects,
     in_place_of_others,
-    refuses_values,
+    is_for_own_rows,
+    run_rows,
 )
 
 
@@ -60,7 +62,7 @@ def _push(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], checked: bool = True
 ) -> tuple[list[Value], Tangents]:
     index, operands, active = primals[0], primals[1:], flags_of(tangents[1:])
-    moving = _moving(graphs, active)
+    nonzero: list[Flags] = []
 
     def branch(graph: Graph) -> Staged:
         def run(*values: Any) -> list[Any]:
@@ -69,27 +71,34 @@ def _push(
                 values[: len(operands)],
                 fill(values[len(operands) :], active),
             )
-            return [*outputs, *fill_zeros(outputs, moved, moving)]
+            nonzero.append(flags_of(moved))
+            return [*outputs, *(t for t in moved if t is not None)]
 
         return stage(run, [*graph.input_specs, *compress(graph.input_specs, active)], name=graph.name)
 
+    branches = [branch(graph) for graph in graphs]
+    moving = tuple(any(column) for column in zip(*nonzero, strict=True))
+    count = len(moving)
+
+    def filled(staged: Staged, own: Flags) -> Staged:
+        """The branch with a tangent of each result that moves in some branch."""
+
+        def change(results: Sequence[Any]) -> list[Any]:
+            return [*results[:count], *fill_zeros(results[:count], fill(results[count:], own), moving)]
+
+        return staged if own == moving else _with_results(staged, change)
+
     given = [t for t in tangents[1:] if t is not None]
-    results = _bind_staged(index, [*operands, *given], [branch(graph) for graph in graphs], checked)
-    return results[: len(moving)], tuple(fill(results[len(moving) :], moving))
+    every = [filled(*pair) for pair in zip(branches, nonzero, strict=True)]
+    results = _bind_staged(index, [*operands, *given], every, checked)
+    return results[:count], tuple(fill(results[count:], moving))
 
 
-def _moving(graphs: tuple[Graph, ...], active: Flags) -> Flags:
-    """Returns which results have a tangent in some branch."""
-    found: list[Flags] = []
-    for graph in graphs:
-
-        def probe(*values: Any, graph: Graph = graph) -> list[Any]:
-            outputs, linear = run_linearize(lambda *v: graph.evaluate(v), values, active)
-            found.append(linear.nonzero)
-            return outputs
-
-        stage(probe, graph.input_specs)
-    return tuple(any(column) for column in zip(*found, strict=True))
+def _with_results(staged: Staged, change: Callable[[list[Any]], Sequence[Any]]) -> Staged:
+    """A traced branch with other results, made of its own ones. It is not traced again: its nodes are recorded as they are."""
+    graph = staged.graph
+    specs = graph.input_specs[: staged.num_explicit]
+    return stage(lambda *values: change(graph.evaluate([*values, *staged.captured])), specs, name=graph.name)
 
 
 def _linearize(
@@ -152,15 +161,15 @@ def _share_slots(kept: Sequence[Sequence[Symbol]]) -> tuple[list[TensorSpec], li
 
 def _with_slots(staged: Staged, count: int, places: dict[int, Symbol], slots: Sequence[TensorSpec]) -> Staged:
     """The branch with its slots filled and the others' zero."""
-    inner = staged.graph.update(outputs=(*staged.graph.outputs[:count], *places.values()))
 
-    def run(*values: Any) -> list[Any]:
-        results = inner.evaluate(values)
-        filled = dict(zip(places, results[count:], strict=True))
-        return [*results[:count], *(filled[i] if i in filled else zeros(spec) for i, spec in enumerate(slots))]
+    def filled(results: list[Any]) -> list[Any]:
+        kept = dict(zip(places, results[count:], strict=True))
+        others = dict.fromkeys(spec for i, spec in enumerate(slots) if i not in kept)
+        empty = {spec: zeros(spec) for spec in others}
+        return [*results[:count], *(kept[i] if i in kept else empty[spec] for i, spec in enumerate(slots))]
 
-    again = stage(run, inner.input_specs, name=staged.graph.name)
-    return Staged(again.graph, (*staged.captured, *again.captured))
+    outputs = (*staged.graph.outputs[:count], *places.values())
+    return _with_results(Staged(staged.graph.update(outputs=outputs), staged.captured), filled)
 
 
 def _linear_branch(
@@ -231,10 +240,12 @@ def _batch(
         return _batch_branches(size, index, rest, flags, graphs, checked)
     if checked:
         index = _checked_rows(index, len(graphs))
+    if any(map(has_effects, graphs)):
+        return run_rows(size, index, rest, flags, graphs), (True,) * len(graphs[0].outputs)
     results: list[Value] | None = None
     for i, graph in enumerate(graphs):
         chosen = equal(index, broadcast_to(as_value(np.int64(i)), shape=(size,)))
-        rows = (_batch_where if refuses_values(graph) else _batch_all)(size, chosen, rest, flags, graph)
+        rows = (_batch_where if is_for_own_rows(graph) else _batch_all)(size, chosen, rest, flags, graph)
         if results is None:
             results = rows
             continue
@@ -249,7 +260,7 @@ def _batch_all(size: int, chosen: Value, rest: Sequence[Value], flags: Flags, gr
 
 
 def _batch_where(size: int, chosen: Value, rest: Sequence[Value], flags: Flags, graph: Graph) -> list[Value]:
-    """A branch that may raise: it runs if a row takes it, and is given such a row in place of each that does not."""
+    """A branch that may raise or holds a loop: it runs if a row takes it, and gets such a row in place of each that does not."""
 
     def run(chosen: Any, *values: Any) -> list[Any]:
         return _batch_all(size, chosen, in_place_of_others(chosen, values, flags), flags, graph)
@@ -281,24 +292,27 @@ def _batch_branches(
 ) -> tuple[list[Value], Flags]:
     """One index for all rows: the branch that is chosen runs for all of them."""
     every: list[Flags] = []
-    for graph in graphs:
-
-        def probe(*values: Any, graph: Graph = graph) -> list[Any]:
-            outputs, found = run_batched(lambda *v: graph.evaluate(v), size, values, flags)
-            every.append(tuple(found))
-            return outputs
-
-        stage(probe, _row_specs(graph, size, flags))
-    together = tuple(any(column) for column in zip(*every, strict=True))
 
     def branch(graph: Graph) -> Staged:
         def run(*values: Any) -> list[Any]:
             outputs, found = run_batched(lambda *v: graph.evaluate(v), size, values, flags)
-            return [lead(size, y, f) if on else y for y, f, on in zip(outputs, found, together, strict=True)]
+            every.append(tuple(found))
+            return outputs
 
         return stage(run, _row_specs(graph, size, flags), name=graph.name)
 
-    return _bind_staged(index, rest, [branch(graph) for graph in graphs], checked), together
+    branches = [branch(graph) for graph in graphs]
+    together = tuple(any(column) for column in zip(*every, strict=True))
+
+    def led(staged: Staged, own: Flags) -> Staged:
+        """The branch, whose results have the batch axis where those of some branch have it."""
+
+        def change(results: Sequence[Any]) -> list[Any]:
+            return [lead(size, y, f) if on else y for y, f, on in zip(results, own, together, strict=True)]
+
+        return staged if own == together else _with_results(staged, change)
+
+    return _bind_staged(index, rest, [led(*pair) for pair in zip(branches, every, strict=True)], checked), together
 
 
 def _row_specs(graph: Graph, size: int, flags: Flags) -> list[TensorSpec]:

@@ -20,7 +20,7 @@ from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.errors.tracebacks import api_boundary
-from nnc.graph import Graph, TensorSpec, bind
+from nnc.graph import TensorSpec, bind
 from nnc.trace.core.axes import NOWHERE, Axes, union, vary, varying_over
 from nnc.trace.core.flat import FlatTree, call_function, check_callable, definition_of, name_of
 from nnc.trace.core.named import refuse_joins
@@ -251,13 +251,11 @@ def _common_specs(
         varies = axes is not None and list(staged.axes) != spread
         if varies or any(s.dtype != t for s, t in zip(graph.output_specs, wanted, strict=True)):
 
-            def run(*values: Any, graph: Graph = graph) -> list[Any]:
-                results = zip(graph.evaluate(values), wanted, spread, strict=True)
-                return [vary(astype(as_value(x), t), over) for x, t, over in results]
+            def run(*values: Any, staged: Staged = staged) -> list[Any]:
+                found = staged.graph.evaluate([*values, *staged.captured])
+                return [vary(astype(as_value(x), t), over) for x, t, over in zip(found, wanted, spread, strict=True)]
 
-            known = None if axes is None else [*axes, *map(varying_over, staged.captured)]
-            again = stage(run, graph.input_specs, name=graph.name, axes=known)
-            staged = Staged(again.graph, (*staged.captured, *again.captured))
+            staged = stage(run, graph.input_specs[: staged.num_explicit], name=graph.name, axes=axes)
         stages.append(staged)
     return stages
 

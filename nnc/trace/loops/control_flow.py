@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Any, overload
 
 import numpy as np
@@ -16,7 +15,6 @@ from nnc.base.context import activity
 from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import convert
 from nnc.commands.loop import ITERATION, while_
-from nnc.commands.loop import scan as scan_command
 from nnc.commands.promote import as_operand
 from nnc.commands.replay import check_strategy
 from nnc.commands.rules import Value, check_axis
@@ -29,6 +27,7 @@ from nnc.trace.core.named import refuse_joins
 from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import stage
 from nnc.trace.core.vectorize import vmap
+from nnc.trace.loops.blocks import Blocks
 from nnc.trace.loops.carry import Carry
 from nnc.trace.loops.iterations import nodes_so_far
 from nnc.typing import ArrayLike, C, Leaf, R, X, Y
@@ -223,23 +222,14 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any, *, unroll: i
 
 
 def _counted(lower: int, upper: int, body_fun: Fun, init_val: Any, unroll: int | None) -> Any:
-    """A `fori_loop` of known length: a scan over blocks of iterations, and one over the iterations that are left."""
+    """A `fori_loop` of known length, which is a scan."""
     count = max(0, upper - lower)
-    block = min(_block_of("nnc.fori_loop", unroll, count), max(1, count))
-    whole = count // block
 
-    def step(carry: Any, i: Any, first: int, block: int) -> Any:
-        i = i if block == 1 else i * block
-        for k in range(block):
-            carry = _call(body_fun, "nnc.fori_loop", "body_fun(i, carry)", i + (first + k), carry)
-        return carry, None
+    def step(carry: Any, i: Any) -> Any:
+        return _call(body_fun, "nnc.fori_loop", "body_fun(i, carry)", i + lower, carry), None
 
-    blocks = partial(step, first=lower, block=block)
-    carry = _scan("nnc.fori_loop", blocks, init_val, _Index, whole, False, body_fun)
-    if whole * block == count:
-        return carry
-    rest = partial(step, first=lower + whole * block, block=1)
-    return _scan("nnc.fori_loop", rest, carry, _Index, count - whole * block, False, body_fun)
+    block = _block_of("nnc.fori_loop", unroll, count)
+    return _scan("nnc.fori_loop", step, init_val, _Index, count, False, body_fun, block=block)
 
 
 # -- scan, map ---------------------------------------------------------------------------------------------------------
@@ -352,9 +342,7 @@ def scan(
     count = _length("nnc.scan", xs, length)
     block = _block_of("nnc.scan", unroll, count)
     check_strategy("nnc.scan", checkpoint)
-    if block == 1 or count < 2:
-        return _scan("nnc.scan", f, init, xs, count, reverse, f, checkpoint)
-    return _unrolled(f, init, xs, count, reverse, min(block, count), checkpoint)
+    return _scan("nnc.scan", f, init, xs, count, reverse, f, checkpoint, block)
 
 
 def _block_of(where: str, unroll: Any, count: int) -> int:
@@ -405,10 +393,12 @@ def _checked_length(where: str, length: Any) -> int:
     return count
 
 
-def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, user: Fun, checkpoint: Any = None) -> Any:
+def _scan(
+    where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, user: Fun, checkpoint: Any = None, block: int = 1
+) -> Any:
     """`scan` of `count` iterations; with `_Index` for xs, the element is the iteration's number and only the carry is returned.
 
-    `user` is the function that the user gave, for messages.
+    `user` is the function that the user gave, for messages; `block` the number of iterations that run together.
     """
     carry, indexed, name = Carry(where, init), xs is _Index, name_of(user)
     sequences = FlatTree(None if indexed else xs)
@@ -441,41 +431,10 @@ def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, use
             break
         carry.take(box[0])
         carry.is_settled = True
-    params = {"xs": len(elements), "carries": n, "length": count, "reverse": bool(reverse), "checkpoint": checkpoint}
-    results = bind(scan_command, [*stacked, *carry.values, *staged.captured], params, (staged.graph,))
-    last = carry.build(results[:n])
-    return last if indexed else (last, box[1].build(results[n:]))
-
-
-def _unrolled(f: Fun, init: Any, xs: Any, count: int, reverse: bool, block: int, checkpoint: Any) -> Any:
-    """Runs iterations in blocks: one traced iteration does `block` of them; the ones left over are a scan of their own."""
-    whole = count // block * block
-    left_over = (0, count - whole) if reverse else (whole, count)
-    main = (count - whole, count) if reverse else (0, whole)
-
-    def rows(start: int, stop: int) -> Any:
-        return tree.map(lambda x: slice_axis(as_value(x), 0, start, stop), xs)
-
-    def blocks(x: Any) -> Any:
-        return reshape(x, shape=(whole // block, block, *x.spec.shape[1:]))
-
-    def step(carry: Any, part: Any) -> Any:
-        ys: list[Any] = [None] * block
-        for k in reversed(range(block)) if reverse else range(block):
-            carry, ys[k] = _call(f, "nnc.scan", "f(carry, x)", carry, tree.map(lambda x, k=k: x[k], part))
-        return carry, tree.map(lambda *y: _stack([as_value(v) for v in y]), *ys)
-
-    carry, ys = _scan("nnc.scan", step, init, tree.map(blocks, rows(*main)), whole // block, reverse, f, checkpoint)
-    ys = tree.map(lambda y: reshape(y, shape=(whole, *y.spec.shape[2:])), ys)
-    if left_over[0] == left_over[1]:
-        return carry, ys
-    carry, rest = _scan("nnc.scan", f, carry, rows(*left_over), count - whole, reverse, f, checkpoint)
-    pair = (rest, ys) if reverse else (ys, rest)
-    return carry, tree.map(lambda a, b: concatenate(a, b, axis=0), *pair)
-
-
-def _stack(values: Sequence[Value]) -> Value:
-    return concatenate(*[reshape(v, shape=(1, *v.spec.shape)) for v in values], axis=0)
+    run_blocks = Blocks(staged, len(elements), n, bool(reverse), checkpoint).run
+    carried, ys = run_blocks(stacked, carry.values, count, min(block, max(1, count)))
+    last = carry.build(carried)
+    return last if indexed else (last, box[1].build(ys))
 
 
 @overload

@@ -21,12 +21,13 @@ from nnc.base.dtypes import TAPE
 from nnc.commands.constants import iota
 from nnc.commands.elementwise import convert, equal, select
 from nnc.commands.index import dynamic_slice
-from nnc.commands.loop import ITERATION
+from nnc.commands.loop import ITERATION, case_of, scan
 from nnc.commands.reduce import argmax
-from nnc.commands.rules import Tangents, Value, may_raise, zeros
+from nnc.commands.roles import take_loop
+from nnc.commands.rules import Tangents, Value, effect, may_raise, zeros
 from nnc.commands.shape import broadcast_to, transpose
 from nnc.commands.tape import Handles, merge_tapes, spread_tape, sum_tape, tape_handles
-from nnc.graph import Graph, Symbol, TensorSpec, spec_of
+from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
 from nnc.trace.core.backward import push_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_linearize
@@ -336,9 +337,37 @@ def choose_rows(rows: Value, new: Value, old: Value) -> Value:
     return select(mask, new, old)
 
 
-def refuses_values(graph: Graph) -> bool:
-    """Whether a command of the graph may raise, so that rows which have no part in it must not be given to it."""
-    return any(map(may_raise, graph.walk()))
+def is_for_own_rows(graph: Graph) -> bool:
+    """Whether rows that have no part in the graph must not be given to it: a command may raise, or a loop may not end for them."""
+    return any(may_raise(node) or take_loop(node) is not None for node in graph.walk())
+
+
+def has_effects(graph: Graph) -> bool:
+    """Whether the graph calls Python, which rows that have no part in it must not do."""
+    return any(effect.get(node.command, None) in ("host", "debug") for node in graph.walk())
+
+
+def run_rows(size: int, index: Value, values: Sequence[Value], batched: Flags, graphs: Sequence[Graph]) -> list[Value]:
+    """The results of one graph for each row, one row after the other; all have the batch axis.
+
+    Args:
+        size: the number of rows.
+        index: for each row, which graph runs.
+        values: operands of the graphs.
+        batched: which of them have the batch axis.
+        graphs: all take the operands, and have results of the same specs.
+    """
+    elements, shared = list(compress(values, batched)), [x for x, on in zip(values, batched, strict=True) if not on]
+
+    def run(_: Any, chosen: Any, *parts: Any) -> Sequence[Any]:
+        own, others = iter(parts[: len(elements)]), iter(parts[len(elements) :])
+        operands = [next(own) if on else next(others) for on in batched]
+        return bind(case_of, [chosen, *operands], {"checked": False}, tuple(graphs))
+
+    row = lambda x: spec_of(x).update(shape=spec_of(x).shape[1:])
+    staged = stage(run, [ITERATION, *map(row, [index, *elements]), *map(spec_of, shared)], name="row")
+    params = {"xs": 1 + len(elements), "carries": 0, "length": size, "reverse": False, "checkpoint": None}
+    return list(bind(scan, [index, *elements, *shared, *staged.captured], params, (staged.graph,)))
 
 
 def in_place_of_others(rows: Value, values: Sequence[Value], batched: Sequence[bool]) -> list[Value]:

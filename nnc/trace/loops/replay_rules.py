@@ -22,7 +22,7 @@ from nnc.trace.core.backward import push_graph, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize
 from nnc.trace.core.staging import stage
-from nnc.trace.loops.iterations import choose_rows, in_place_of_others, refuses_values, rows_first
+from nnc.trace.loops.iterations import choose_rows, in_place_of_others, is_for_own_rows, rows_first
 
 Flags = tuple[bool, ...]
 
@@ -100,7 +100,7 @@ def _batch(
             own = values[: len(values) - len(counts)]
             running = less(broadcast_to(step, shape=(size,)), values[-1]) if per_row else None
             given = [step, *own]
-            if per_row and refuses_values(graph):
+            if per_row and is_for_own_rows(graph):
                 given = in_place_of_others(running, given, every)
             outputs, found = run_batched(lambda *v: graph.evaluate(v), size, given, every)
             full = [lead(size, y, f) for y, f in zip(outputs, found, strict=True)]

@@ -53,9 +53,9 @@ from nnc.trace.loops.iterations import (
     flags_of,
     in_place_of_others,
     interleave,
+    is_for_own_rows,
     linearize_iteration,
     moving_carries,
-    refuses_values,
     rows_first,
     seeds_for,
     separate,
@@ -379,7 +379,7 @@ def _scan_batch(
         every = (False, *map(bool, b.xs), *flags, *map(bool, b.captured))
         running = less(broadcast_to(step, shape=(size,)), values[-1]) if per_row else None
         given = [step, *own]
-        if per_row and refuses_values(graph):
+        if per_row and is_for_own_rows(graph):
             given = in_place_of_others(running, given, every)
         outputs, found = run_batched(lambda *v: graph.evaluate(v), size, given, every)
         carried = [lead(size, y, f) if on else y for y, f, on in zip(outputs[:carries], found, flags, strict=False)]

@@ -32,12 +32,14 @@ from nnc.trace.loops.iterations import (
     fill,
     fill_zeros,
     flags_of,
+    has_effects,
     in_place_of_others,
     interleave,
+    is_for_own_rows,
     linearize_iteration,
     moving_carries,
     nodes_so_far,
-    refuses_values,
+    run_rows,
     seeds_for,
 )
 from nnc.trace.loops.scan_rules import Replay, ScanOperands, linear_scan
@@ -205,9 +207,7 @@ def _while_batch(
         exits = [lead(size, y, f) for y, f in zip(known[1 : 1 + parts.exits], found[1:], strict=False)]
         at = nodes_so_far()
         handed = [*first, *known[1 + parts.exits :]], [*every, *found[1 + parts.exits :]]
-        if per_row and refuses_values(parts.tail):
-            handed = in_place_of_others(known[0], *handed), handed[1]
-        outputs, out_flags = run_batched(lambda *v: parts.tail.evaluate(v), size, *handed)
+        outputs, out_flags = _batch_tail(size, parts.tail, known[0] if per_row else None, *handed)
         following = [
             lead(size, y, f) if on else y for y, f, on in zip(outputs[:carries], out_flags, flags, strict=False)
         ]
@@ -235,6 +235,19 @@ def _while_batch(
     iterations = results[carries] if per_row else results[n + parts.exits]
     outputs = (*results[:carries], *results[n : n + parts.exits], iterations, *results[n + parts.exits + 1 :])
     return outputs, (*flags, *(True,) * parts.exits, per_row, *box[1])
+
+
+def _batch_tail(
+    size: int, tail: Graph, running: Value | None, values: Sequence[Any], batched: Sequence[bool]
+) -> tuple[list[Any], list[bool]]:
+    """What follows the test, for all rows, or for those that are `running`; which results have the batch axis."""
+    if running is not None and has_effects(tail):
+        idle = stage(lambda *_: [zeros(spec) for spec in tail.output_specs], tail.input_specs, name="done").graph
+        results = run_rows(size, convert(running, dtype=dtypes.int64), values, tuple(batched), (idle, tail))
+        return results, [True] * len(results)
+    if running is not None and is_for_own_rows(tail):
+        values = in_place_of_others(running, values, batched)
+    return run_batched(lambda *v: tail.evaluate(v), size, values, batched)
 
 
 def _condition_is_batched(parts: _WhileParts, size: int, every: Flags) -> bool:

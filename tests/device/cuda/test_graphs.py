@@ -60,6 +60,18 @@ def test_addresses_that_come_back_change_nothing_in_the_graphs(machine: Machine,
     assert not [name for name in machine.graph_calls if "SetParams" in name]
 
 
+def test_a_graph_whose_addresses_were_replaced_can_go_back_to_the_old_ones(
+    machine: Machine, library: FakeCublasLt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.import_module("nnc.device.cuda.graphs"), "_MOST_KEPT", 1)
+    f, cpu = nnc.compile(network), nnc.compile(network)
+    sets = [drawn(i) for i in range(3)]
+    there = [nnc.device_put(arguments, machine.name) for arguments in sets]
+    for i in (0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1):
+        check_close(f(*there[i]), cpu(*sets[i]), 1e-5)
+    assert machine.graph_calls.count("cuGraphInstantiateWithFlags") == 1
+
+
 def test_nodes_of_a_graph_have_the_order_of_the_streams(machine: Machine, library: FakeCublasLt) -> None:
     f = nnc.compile(network, streams=3)
     there = nnc.device_put(drawn(0), machine.name)

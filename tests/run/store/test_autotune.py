@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,29 @@ pytestmark = pytest.mark.usefixtures("own_registries")
 SPEC = TensorSpec((3,), "float32")
 
 
+class Clock:
+    """Time as kernels of these tests spend it: that of a machine, on which others work, too, would decide by chance."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+CLOCK = Clock()
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnc.run.store.autotune.time", SimpleNamespace(perf_counter=CLOCK))
+
+
 def kernel(backend: str, seconds: float = 0.0, priority: int = 10, log: list[Any] | None = None) -> Kernel:
-    """Doubles its input after a while; records its operands."""
+    """Doubles its input, which takes some seconds; records its operands."""
 
     def run(inputs: Any, outputs: Any, params: Any) -> None:
-        time.sleep(seconds)
+        CLOCK.now += seconds
         if log is not None:
             log.append(inputs[0].copy())
         np.multiply(inputs[0], 2, out=outputs[0])
@@ -159,6 +177,22 @@ def test_a_choice_on_disk_is_used_without_measuring(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.part"))
 
 
+def test_each_set_of_parameters_has_a_choice_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_rows(target: Command, kernels: Any, specs: Any, params: Any) -> dict[int, float]:
+        measured.append(params["rows"])
+        return {0: 1.0, 1: 0.1} if params["rows"] else {0: 0.1, 1: 1.0}
+
+    measured: list[bool] = []
+    monkeypatch.setattr("nnc.run.store.autotune.measure", by_rows)
+    target = register("test_double", 1, infer=lambda x, rows: x)
+    for each in (kernel("columns", priority=20), kernel("rows")):
+        add_kernel(target, each)
+    one = tuner(tmp_path)
+    for tune in (one, one, tuner(tmp_path)):  # in memory, and on disk
+        assert [tune(target, (SPEC,), {"rows": rows}).backend for rows in (True, False)] == ["rows", "columns"]
+    assert measured == [True, False]
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "empty": lambda file: file.write_bytes(b""),
     "cut": lambda file: file.write_bytes(file.read_bytes()[:-20]),
@@ -197,15 +231,20 @@ def test_a_folder_that_cannot_be_written_is_warned_of_once_for_a_choice(tmp_path
 
 
 PROGRAM = """
-import sys, time
+from types import SimpleNamespace
 import numpy as np
 import nnc
+from nnc.run import autotune
 from nnc.graph import Kernel, add_kernel, register
+
+now = 0.0
+autotune.time = SimpleNamespace(perf_counter=lambda: now)
 
 def run(name, seconds):
     def kernel(inputs, outputs, params):
+        global now
         print(name, float(inputs[0][0]))
-        time.sleep(seconds)
+        now += seconds
         np.multiply(inputs[0], 2, out=outputs[0])
     return kernel
 

@@ -507,6 +507,18 @@ def test_a_numpy_array_that_was_read_in_python_and_is_mutated_retraces() -> None
     check_notices(lambda x: x * float(holder["w"][0][1]), change)
 
 
+def test_a_numpy_array_that_is_given_another_shape_in_place_retraces() -> None:
+    weight = np.arange(6.0).reshape(2, 3)
+    read = nnc.compile(lambda x: x * float(sum(weight[:, 0])))  # in Python
+    taken = nnc.compile(
+        lambda x: x * nnp.sum(nnp.asarray(weight)[:, 0])
+    )  # as an input, whose elements are not compared
+    for columns, first in ((3, 3.0), (6, 0.0), (1, 15.0), (3, 3.0)):
+        weight.shape = (6 // columns, columns)
+        assert [float(f(np.float64(2))) for f in (read, taken)] == [2 * first] * 2
+    assert "the form of captured weight changed" in nnc.debug.explain(taken)
+
+
 def test_a_numpy_scalar_that_is_replaced_by_an_equal_one_does_not_retrace() -> None:
     globals()["scale"] = np.float32(2)
     f = nnc.compile(lambda x: x * scale)

@@ -210,3 +210,14 @@ def test_numbers_that_meet_no_array_keep_their_default_dtype():
         for numbers in ((1.0, 0.0), (1, 0.5), (1j, 0.0)):
             dtypes = {nnp.where(condition, *numbers).dtype for _ in range(TIMES + 5)}
             assert dtypes == {nnp.result_type(*numbers)}
+
+
+def test_slices_of_another_step_are_told_apart_when_calls_are_remembered() -> None:
+    x = nnp.asarray(np.arange(12.0))
+    slices = [slice(0, 12, 1), slice(0, 12, 2), slice(0, 12, 3), slice(1, 12, 2), slice(0, 11, 2), slice(None, None, 2)]
+    slices += [slice(11, None, -1), slice(11, None, -2)]
+    for index in slices:
+        for _ in range(24):  # enough to have the call remembered
+            assert x[index].tolist() == np.arange(12.0)[index].tolist()
+    for index in slices:
+        assert x[index].tolist() == np.arange(12.0)[index].tolist()

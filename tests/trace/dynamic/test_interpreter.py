@@ -568,3 +568,48 @@ def test_nothing_is_recorded_for_a_constant(g: nnc.DynamicGraph) -> None:
     assert doubled.constant and g.bookkeeping() == (0, 1)
     g.backward(nnp.sum(x * doubled))
     assert np.array_equal(x.grad, [2.0, 4.0]) and c.grad is None
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_an_operation_stays_while_one_of_its_results_is_held(g: nnc.DynamicGraph, kept: int) -> None:
+    matrix = np.array([[2.0, 1.0], [1.0, 3.0]])
+    x = g.variable(matrix)
+    results = list(nnp.linalg.qr(x * 1.0))
+    held = results[kept]
+    del results
+    gc.collect()
+    g.backward(nnp.sum(held * held * np.arange(4.0).reshape(2, 2)))
+    want = nnc.grad(lambda x: nnp.sum(nnp.linalg.qr(x * 1.0)[kept] ** 2 * np.arange(4.0).reshape(2, 2)))(matrix)
+    np.testing.assert_allclose(np.asarray(x.grad), np.asarray(want), rtol=1e-6)
+    del held
+    gc.collect()
+    assert g.bookkeeping()[0] == 0
+
+
+def test_a_part_with_one_place_along_an_axis_is_contiguous_so_that_views_of_it_follow_the_base(
+    g: nnc.DynamicGraph,
+) -> None:
+    base = g.variable(np.arange(20.0).reshape(4, 5))
+    row, column = base[1:2, 1:4], base[2:3, ::5]  # one row of neighbours; one element, whatever the stride
+    views = {
+        "part of a row": nnp.reshape(row, (3,))[1:], "turned row": nnp.transpose(row)[:2, 0],
+        "element": nnp.reshape(column, (1, 1, 1))[0],
+    }  # fmt: skip
+    base.set(np.arange(20.0).reshape(4, 5) + 100)
+    found = {name: np.asarray(view).ravel().tolist() for name, view in views.items()}
+    assert found == {"part of a row": [107, 108], "turned row": [106, 107], "element": [110]}
+
+
+def test_aliases_along_axes_of_length_1_follow_their_base(g: nnc.DynamicGraph) -> None:
+    base = g.variable(np.arange(6.0).reshape(1, 6, 1))
+    views = {
+        "turned": lambda x: nnp.transpose(x, (1, 0, 2)), "part": lambda x: x[0, 2:5, 0], "stepped": lambda x: x[::2, 1:3, ::3],
+        "column": lambda x: nnp.reshape(x, (6, 1))[3:, :], "row": lambda x: nnp.transpose(nnp.reshape(x, (1, 6)))[1:4, 0],
+        "every second": lambda x: x[0, ::2, 0],
+    }  # fmt: skip
+    aliases = {name: view(base) for name, view in views.items()}
+    for step in range(3):
+        value = np.arange(6.0).reshape(1, 6, 1) * (step + 1) + step
+        base.set(value)
+        for name, view in views.items():
+            np.testing.assert_array_equal(np.asarray(aliases[name]), np.asarray(view(value)), err_msg=name)

@@ -94,7 +94,7 @@ class Engine:
     @cached_property
     def made_for(self) -> Mapping[str, str]:
         """Facts on which object files depend beside text and recipe: the processor, and the compiler."""
-        facts = processor_facts() if self._cpu is None and elf.is_supported() else ""
+        facts = (self._cpu or processor_facts()) if elf.is_supported() else ""
         if not facts:
             machine = self.machine
             return {"machine": f"{machine.triple} {machine.cpu} {machine.features}", "llvm": machine.llvm}

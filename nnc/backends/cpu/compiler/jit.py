@@ -24,7 +24,7 @@ from nnc.backends.cpu.threads.team import STANDINS
 from nnc.backends.cpu.threads.threads import threads
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.base.fork import new_lock
-from nnc.base.options import Options
+from nnc.base.options import Options, chosen_cpu
 from nnc.device.cpu import aligned_bytes
 from nnc.errors import InternalError
 from nnc.graph import TensorSpec, command, infer_specs, reference
@@ -260,7 +260,7 @@ def _start_once() -> Jit | Exception:
     found = threads()
     runtime = Runtime(found.openmp, found.count, found.pool)
     try:
-        engine = Engine()
+        engine = Engine(chosen_cpu())
         return Jit(engine, Objects(engine, Options.from_environment().cache_folder), runtime)
     except (ImportError, OSError, RuntimeError) as error:
         return error

@@ -11,6 +11,7 @@ from nnc.backends.products import Axis
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.machine import processor
+from nnc.base.options import chosen_cpu
 from nnc.device.targets import cpu_target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.masks import first_lanes, known_lanes
@@ -23,12 +24,12 @@ TILE_ROWS = {64: {1: 14, 2: 14, 3: 8, 4: 6, 5: 5, 6: 4, 8: 3}, 32: {1: 8, 2: 5, 
 
 @cache
 def _processor() -> dict[str, str]:
-    return processor(Path("/proc/cpuinfo"))
+    return processor(Path("/proc/cpuinfo"), chosen_cpu())
 
 
 @cache
 def vector_bytes() -> int:
-    """Bytes of this machine's longest vectors."""
+    """Bytes of the longest vectors of the processor that code is made for."""
     return 64 if "avx512f" in _processor()["vector units"] else 32
 
 

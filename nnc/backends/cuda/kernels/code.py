@@ -115,19 +115,23 @@ class GpuCode(Code):
     def _convert_small(self, x: Value, dtype: DType) -> Value:
         """To and from bfloat16 by the processor's own instructions, of which one rounds two numbers."""
         if x.dtype == dtypes.bfloat16:
-            wide = Value(self.let(f"fpext {x.typed} to {vector_type('float', x.lanes)}"), dtypes.float32, x.lanes)
-            return self.convert(wide, dtype)
+            short = self.let(f"bitcast {x.typed} to {vector_type('bfloat', x.lanes)}")
+            wide = f"fpext {vector_type('bfloat', x.lanes)} {short} to {vector_type('float', x.lanes)}"
+            return self.convert(Value(self.let(wide), dtypes.float32, x.lanes), dtype)
         if dtype != dtypes.bfloat16:
             return super()._convert_small(x, dtype)
         x = self.convert(self._round_to_odd(x) if x.dtype == dtypes.float64 else x, dtypes.float32)
         if not x.lanes or x.lanes % 2:
-            return Value(self.let(f"fptrunc {x.typed} to {vector_type('bfloat', x.lanes)}"), dtype, x.lanes)
+            kind = vector_type("bfloat", x.lanes)
+            short = self.let(f"fptrunc {x.typed} to {kind}")
+            return Value(self.let(f"bitcast {kind} {short} to {vector_type('i16', x.lanes)}"), dtype, x.lanes)
         name = "llvm.nvvm.ff2bf16x2.rn"
         self.declare(f"declare <2 x bfloat> @{name}(float, float)")
-        pairs = [
-            Value(self.share(f"call <2 x bfloat> @{name}({high.typed}, {low.typed})"), dtype, 2)
+        rounded = [
+            self.share(f"call <2 x bfloat> @{name}({high.typed}, {low.typed})")
             for low, high in ((self.lane(x, i), self.lane(x, i + 1)) for i in range(0, x.lanes, 2))
         ]
+        pairs = [Value(self.let(f"bitcast <2 x bfloat> {pair} to <2 x i16>"), dtype, 2) for pair in rounded]
         while len(pairs) > 1:  # lanes are 2, 4, 8 …
             count = 2 * pairs[0].lanes
             pairs = [self.shuffle(a, range(count), b) for a, b in zip(pairs[::2], pairs[1::2], strict=True)]

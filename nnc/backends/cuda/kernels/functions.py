@@ -75,6 +75,13 @@ def sigmoid(x: Term) -> Term:
     return _quotient(where(x < 0, small, 1.0), *two_sum(x.constant(1), small))
 
 
+def logistic_density(x: Term) -> Term:
+    """e / (1 + e)² with e = e^-|x|, the derivative of the sigmoid."""
+    small = exp(-absolute(x))
+    total = small + 1
+    return _quotient(small, total * total)
+
+
 def tanh(x: Term) -> Term:
     """tanh x: near 0 a polynomial, from 0.55 on 1 - 2 / (e^2x + 1)."""
     sign, size = split_sign(x)
@@ -117,6 +124,7 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {
         "exp": _for_single(exp, exponential.exp),
         "sigmoid": _for_single(sigmoid, exponential.sigmoid),
+        "logistic_density": _for_single(logistic_density, exponential.logistic_density),
         "tanh": _for_single(tanh, hyperbolic.tanh),
         "erf": _for_single(erf, error.erf),
         "erfc": _for_single(erfc, error.erfc),

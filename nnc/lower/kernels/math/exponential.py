@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnc.commands.portable import EXP_DOUBLE, EXP_SINGLE
-from nnc.lower.kernels.math.terms import LN2, Term, fma, format_of, horner, is_single, two_sum, where
+from nnc.lower.kernels.math.terms import LN2, Term, absolute, fma, format_of, horner, is_single, two_sum, where
 
 _LIMITS = {23: (-104.0, 90.0), 52: (-746.0, 711.0)}  # below is 0, above infinity
 _MINUS_ONE = {23: -18.0, 52: -38.0}  # below, e^x - 1 is -1
@@ -85,14 +85,6 @@ def exp(x: Term, tail: Term | None = None) -> Term:
     return fma(parts.rest, parts.first, parts.first) * parts.second
 
 
-def exp_and_one(x: Term) -> Term:
-    """e^x + 1 for |x| < 80, where one power of two is enough."""
-    form = format_of(x)
-    r, shifted = _reduced(x, form.magic + form.bias)
-    scale = (shifted.bits() << form.mantissa).as_float()
-    return fma(near_one(r), scale, scale + 1)
-
-
 def half_exp(x: Term) -> Term:
     """½ e^x, which overflows later than e^x."""
     parts = exp_parts(x)
@@ -122,9 +114,21 @@ def expm1(x: Term) -> Term:
     return where(x.equals(0), x, out)
 
 
-def sigmoid(x: Term) -> Term:
-    """1 / (1 + e^-x), with all its digits also far below 0: of e^-x = (1 + rest) s s', multiplied by 1/s' above and below."""
-    limit = -_LIMITS[format_of(x).mantissa][0]
-    r, shifted = _reduced(-clamp(x, -limit, limit), _shift(x))
+def sigmoid_of_minus(size: Term) -> Term:
+    """1 / (1 + e^x) of a size, with all its digits: of e^x = (1 + rest) s s', multiplied by 1/s' above and below."""
+    limit = -_LIMITS[format_of(size).mantissa][0]
+    r, shifted = _reduced(where(size > limit, limit, size), _shift(size))
     power = _power(shifted)
     return power.inverse / fma(near_one(r), power.first, power.first + power.inverse)
+
+
+def sigmoid(x: Term) -> Term:
+    """1 / (1 + e^-x), which is far below 0 where x is."""
+    tail = sigmoid_of_minus(absolute(x))
+    return where(x > 0, 1 - tail, tail)
+
+
+def logistic_density(x: Term) -> Term:
+    """The derivative of the sigmoid, whose exponential it shares: a product of two numbers that add up to 1, the smaller one exact."""
+    tail = sigmoid_of_minus(absolute(x))
+    return tail * (1 - tail)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nnc.lower.kernels.math.exponential import exp_and_one, half_exp
+from nnc.lower.kernels.math.exponential import half_exp, sigmoid_of_minus
 from nnc.lower.kernels.math.logarithm import log1p_sum, log_sum
 from nnc.lower.kernels.math.terms import (
     Term,
@@ -52,11 +52,11 @@ def cosh(x: Term) -> Term:
 
 
 def tanh(x: Term) -> Term:
-    """tanh x: near 0 a polynomial, from 0.55 on 1 - 2 / (e^2x + 1)."""
+    """tanh x: near 0 a polynomial, from 0.55 on 1 - 2 / (e^2x + 1), whose quotient the derivative shares."""
     sign, size = split_sign(x)
     z = size * size
     near = fma(size * z, horner(z, TANH_SINGLE if is_single(x) else _TANH_DOUBLE), size)
-    far = 1 - 2 / exp_and_one(where(size > 22, 44, size + size))
+    far = 1 - 2 * sigmoid_of_minus(absolute(x * 2))
     return with_sign(sign, where(size < 0.55, near, far))
 
 

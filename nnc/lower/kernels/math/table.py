@@ -45,6 +45,7 @@ FUNCTIONS: dict[str, Callable[..., Term]] = {
     "exp2": exponential.exp2,
     "expm1": exponential.expm1,
     "sigmoid": exponential.sigmoid,
+    "logistic_density": exponential.logistic_density,
     "log": logarithm.log,
     "log2": logarithm.log2,
     "log10": logarithm.log10,

@@ -293,7 +293,9 @@ class Grouping:
         longer = 0
         for root in {self._shown.get(s, s) for j in other.nodes for s in self.nodes[j].inputs}:
             writer = self.writer.get(root)
-            if writer is not None and not other.members >> writer & 1 and self._readers[root][-1] < i:
+            if writer is None or self.is_free[writer] or other.members >> writer & 1:
+                continue
+            if self._readers[root][-1] < i:
                 longer += root.spec.nbytes
         others = ~(other.members | mine.members)
         gone = sum([self._nbytes[j] for j in other.nodes if not self._read_by[j] & others])

@@ -95,6 +95,16 @@ class _Last:
         for node in graph.nodes:
             for symbol in node.inputs:
                 self.readers.setdefault(symbol, []).append(node)
+        self.small: set[Symbol] = set()  # much smaller than an operand, or computed of such symbols and no larger
+        given = set(graph.constants)
+        for node in graph.nodes:
+            is_view = alias.get(node.command, None) == "view"
+            if is_view and node.inputs[0] in given:
+                given.update(node.outputs)
+            most = max((x.spec.size for x in node.inputs), default=0) // _LESS
+            if (is_view or node.command in scalar) and all(x in self.small or x in given for x in node.inputs):
+                most = max([most, *(x.spec.size for x in node.inputs if x in self.small)])
+            self.small.update(out for out in node.outputs if out.spec.size <= most)
 
     def nodes(self) -> set[Node]:
         """All of them."""
@@ -124,9 +134,7 @@ class _Last:
         node = self.writers.get(symbol)
         if node is None:
             return False
-        if node in found:
-            return True
-        return max((x.spec.size for x in node.inputs), default=0) >= _LESS * symbol.spec.size
+        return node in found or symbol in self.small
 
 
 def _is_cheap(node: Node, most: int) -> bool:

@@ -25,7 +25,7 @@ def sink_sums(graph: Graph, options: Options) -> Graph:
     A carried value that each iteration replaces by its sum with products (or sums, or rows) and reads nowhere else leaves the loop,
     if the products sum over few rows each. Their operands are elements or rows already, or become rows; that is done if an
     iteration writes fewer bytes of new rows than it would read of the sum, and `all_iterations.fits` allows it: never under a
-    memory budget.
+    memory budget. Rows that an iteration subtracts from, or adds to, one another before stay there: they may cancel.
 
     Requires: `cse` and `dce`, so that each value is there once; dead code elimination must follow.
     Ensures:  values differ by rounding, since the sums are taken in another order, and in the sign of zero.
@@ -126,21 +126,31 @@ def _find_sum(known: KnownRows, carry: Carry) -> _Sum | None:
     summands: list[tuple[_Term, bool]] = []
     adds: list[Node] = []
     found = False
-    todo = [(carry.following, True)]
+    totals = _totals(known, carry)
+    todo = [(carry.following, True, True)]
     while todo:
-        symbol, added = todo.pop()
+        symbol, added, is_apart = todo.pop()
         node = known.writers.get(symbol)
         if symbol is carry.inner and added:
             found = True
         elif node is not None and node.command in terms and known.readers[symbol] == 1:
             adds.append(node)
             signs = zip(node.inputs, terms[node.command], strict=True)
-            todo += [(x, added == (sign > 0)) for x, sign in signs][::-1]
-        elif (term := _find_term(known, symbol)) is not None:
+            todo += [(x, added == (sign > 0), symbol in totals) for x, sign in signs][::-1]
+        elif (term := _find_term(known, symbol)) is not None and (is_apart or term.core is not None):
             summands.append((term, added))
         else:
             return None
     return _Sum(carry, tuple(summands), tuple(adds)) if found else None
+
+
+def _totals(known: KnownRows, carry: Carry) -> set[Symbol]:
+    """The carried value and its sums with others."""
+    totals = {carry.inner}
+    for node in known.loop.graphs[0].nodes:
+        if node.command in terms and not totals.isdisjoint(node.inputs):
+            totals.update(node.outputs)
+    return totals
 
 
 def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:

@@ -1,5 +1,5 @@
-"""Moves gathers and scatters: a tensor that is read in few places is computed only there, and a tensor that differs in few places
-is changed last.
+"""Moves gathers and scatters: a tensor that is read in few places is computed only there, and zeros that are changed in few places
+are not made.
 
 So neither the log-probabilities of labels nor the gradients of their sum need tensors as large as the logits, however a cross
 entropy is spelled, and a step of plain gradient descent on a table of embeddings touches the rows that were read.
@@ -27,6 +27,7 @@ _FEW = 4  # times fewer elements are read, or changed, than there are
 _LEAVES = 4  # tensors that are read in place of one
 _NODES = 32  # commands that run on chosen elements in place of all
 _PRODUCTS = ("mul", "safe_mul")
+_SINKING = ("add", "sub", "neg", "safe_mul", "reduce_sum")
 _SOFTMAX = ("softmax", "log_softmax")
 _PICK = command("pick_log_softmax")
 _CHECKED = ("gather", "scatter", _PICK.name)
@@ -39,8 +40,10 @@ def sink_gathers(graph: Graph, options: Options) -> Graph:
     """Moves `gather` up and `scatter` down through elementwise commands and sums, in sub-graphs, too.
 
     Results of elementwise commands, softmax and log-softmax are computed for the elements that are read, where those are few.
-    Updates of few elements are added last, so that products and sums need not wait for them. The values are the same up to rounding
-    and the sign of zero. An index out of range raises as before.
+    Updates of zeros are multiplied, and added to the tensor that the zeros would be added to; those of one place are added up
+    first. Only updates of zeros move: x + (y - x) loses the digits of a small y, and so does c·x + c·(y - x). Values are the same
+    bit for bit, but for the order of sums over axes, the roundings of a softmax and the sign of zero. An index out of range raises
+    as before.
 
     Requires: `combine`, which recognises softmax.
     Ensures:  no `gather` reads few elements of the result of an elementwise command, or softmax or its logarithm, that has no other
@@ -53,6 +56,12 @@ def sink_gathers(graph: Graph, options: Options) -> Graph:
 
 
 class _Picks(OncePerGraph):
+    """Rewrites until nothing changes. `sums` are updates of which at most one of each place is not 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums: set[Symbol] = set()
+
     def rewrite(self, graph: Graph) -> Graph:
         """Goes on until nothing changes: a tensor that a new `gather` reads is in memory, so others are chosen from it."""
         present = graph
@@ -108,6 +117,7 @@ class _Place:
     batch: int
     mode: str
     source: SourceLine | None = field(default=None, compare=False)
+    is_unique: bool = field(default=False, compare=False)
 
     @classmethod
     def of(cls, node: Node) -> _Place:
@@ -115,7 +125,8 @@ class _Place:
         x, *operands = node.inputs
         indices = tuple(operands[1:] if node.command.name == "scatter" else operands)
         params = node.params
-        return cls(x.shape, indices, params["axes"], params["batch"], params["mode"], node.source)
+        unique = params.get("unique", False)
+        return cls(x.shape, indices, params["axes"], params["batch"], params["mode"], node.source, unique)
 
     @property
     def params(self) -> dict[str, Any]:
@@ -146,9 +157,28 @@ class _Place:
         return self.mode in PICK_MODES and _FEW * math.prod(self.read) <= math.prod(self.shape)
 
     @property
+    def is_once(self) -> bool:
+        """Whether no element is chosen twice, as the user says or as there is one for each place along the shared axes."""
+        return self.is_unique or math.prod(self.chosen[self.batch :]) <= 1
+
+    @property
     def is_last(self) -> bool:
         """Whether elements of rows are chosen, as `pick_log_softmax` does."""
         return self.axes == (len(self.shape) - 1,) and self.batch == len(self.shape) - 1
+
+    @property
+    def is_label(self) -> bool:
+        """Whether one element of each row is chosen, with an index in range."""
+        return self.is_last and self.mode == "error" and math.prod(self.chosen[self.batch :]) == 1
+
+
+@dataclass(frozen=True)
+class _Scattered:
+    """A tensor with updates that are added in few places."""
+
+    base: Symbol
+    updates: Symbol
+    place: _Place
 
 
 class _Picker(Remake):
@@ -158,9 +188,11 @@ class _Picker(Remake):
         keeps_checks: the use of scattered elements otherwise than by `scatter` stays.
     """
 
-    def __init__(self, passes: OncePerGraph, graph: Graph, keeps_checks: bool) -> None:
+    def __init__(self, passes: _Picks, graph: Graph, keeps_checks: bool) -> None:
         super().__init__(passes, graph)
+        self.picks = passes
         self.keeps_checks = keeps_checks
+        self.old: dict[Symbol, Symbol] = {}  # for new symbols, those that they replace
         self.known: dict[tuple[Symbol, _Place], Symbol] = {}
         self.scattered: set[Symbol] = set()
 
@@ -183,15 +215,25 @@ class _Picker(Remake):
         if node.command is _PICK:
             logits, index = node.inputs
             return self._pick(logits, index, node.params["mode"], node.source)
-        if self.scattered.isdisjoint(node.inputs):
-            return None
+        return None if self.scattered.isdisjoint(node.inputs) else self._moved(node) or self._compared(node)
+
+    def _moved(self, node: Node) -> Symbol | None:
+        """A node that reads updates of zeros in place of a scattered tensor; None where it cannot."""
+        name = node.command.name
         if name in ("add", "sub"):
             return self._sum(name, *node.inputs)
         if name in _PRODUCTS:
             return self._product(name, *node.inputs)
-        change = {"neg": self._negation, "reduce_sum": self._total, "convert": self._narrowed}.get(name)
-        scattered = self._scattered(node.inputs[0]) if change is not None else None
-        return change(node, *scattered) if change is not None and scattered is not None else None
+        if name == "reduce_sum":
+            return self._total(node)
+        return self._negation(node) if name == "neg" else None
+
+    def add(self, old: Node) -> bool:
+        """See the base."""
+        changes = super().add(old)
+        for symbol in old.outputs:
+            self.old[self.renamed.get(symbol, symbol)] = symbol
+        return changes
 
     def _append(self, node: Node) -> None:
         super()._append(node)
@@ -275,17 +317,25 @@ class _Picker(Remake):
     def _pick(self, x: Symbol, index: Symbol, mode: str, source: SourceLine | None) -> Symbol | None:
         """The log-probabilities that are read, where elements of the logits are better computed by themselves; else None.
 
-        Such logits are rounded as the logarithm of the sum is, which is as large as they are.
+        The largest logit m is subtracted from those, as in `pick_log_softmax`, and not added to the logarithm of the sum of
+        exp(x - m) first.
         """
         place = _Place(x.shape, (index,), (x.spec.ndim - 1,), x.spec.ndim - 1, mode, source)
         if x.dtype not in (dtypes.float32, dtypes.float64) or not self._is_worth_it(x, place):
             return None
         chosen = self._chosen(x, place)
-        logarithm = self.make("logsumexp", x, axes=place.axes)
-        zero, least = (self.number(value, x, logarithm.shape) for value in (0, -math.inf))
-        safe = self.make("select", self.make("equal", logarithm, least), zero, logarithm)
-        spread = self.make("broadcast_to", safe, shape=chosen.shape, axes=tuple(range(place.batch)))
-        return self.make("sub", chosen, spread)
+        rows = tuple(range(place.batch))
+        top = self.make("reduce_max", x, axes=place.axes)
+        top = self._unless(self.make("isinf", top), 0, top)
+        shifted = self.make("sub", x, self.make("broadcast_to", top, shape=x.shape, axes=rows))
+        total = self.make("reduce_sum", self.make("exp", shifted), axes=place.axes)
+        total = self._unless(self.make("equal", total, self.number(0, total, total.shape)), 1, total)
+        for part in (top, self.make("log", total)):
+            chosen = self.make("sub", chosen, self.make("broadcast_to", part, shape=chosen.shape, axes=rows))
+        return chosen
+
+    def _unless(self, condition: Symbol, value: float, x: Symbol) -> Symbol:
+        return self.make("select", condition, self.number(value, x, x.shape), x)
 
     def _respread(self, node: Node, place: _Place) -> Symbol:
         """The chosen elements of a tensor that is spread from a smaller one."""
@@ -300,8 +350,8 @@ class _Picker(Remake):
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def _scattered(self, symbol: Symbol) -> tuple[Symbol, Symbol, _Place] | None:
-        """(x, updates, place) of a tensor x to which something is added in few places; None for any other."""
+    def _scattered(self, symbol: Symbol) -> _Scattered | None:
+        """A tensor to which something is added in few places; None for any other."""
         node = self.writers.get(symbol)
         if (
             node is None
@@ -311,7 +361,29 @@ class _Picker(Remake):
         ):
             return None
         place = _Place.of(node)
-        return (node.inputs[0], node.inputs[1], place) if place.mode in PICK_MODES else None
+        return _Scattered(node.inputs[0], node.inputs[1], place) if place.mode in PICK_MODES else None
+
+    def _in_zeros(self, symbol: Symbol) -> _Scattered | None:
+        """A tensor of zeros to which something is added in few places; None for any other, or where all of it is made anyway.
+
+        Updates of a tensor of other numbers stay: changed apart from them, the sum of both could lose all digits.
+        """
+        found = self._scattered(symbol)
+        return found if found is not None and self._number(found.base) == 0 and not self._is_made(symbol) else None
+
+    def _is_made(self, symbol: Symbol) -> bool:
+        """Whether a command that updates cannot pass reads a scattered tensor, which must then be made."""
+        old = self.old.get(symbol, symbol)
+        return any(reader is not None and not self._lets_pass(reader, old) for reader in self.readers.get(old, ()))
+
+    def _lets_pass(self, reader: Node, symbol: Symbol) -> bool:
+        if reader.command.name == "mul":
+            return any(self._is_finite(other) for other in reader.inputs if other is not symbol)
+        return reader.command.name in _SINKING and tuple(reader.inputs) != (symbol, symbol)
+
+    def _is_finite(self, symbol: Symbol) -> bool:
+        number = self._number(symbol)
+        return number is not None and math.isfinite(number)
 
     def _scatter(self, x: Symbol, updates: Symbol, place: _Place) -> Symbol:
         return self._make_at(place, "scatter", x, updates, *place.indices, op="add", **place.params)
@@ -332,90 +404,132 @@ class _Picker(Remake):
         value: NDArray | None = self.constants.get(node.inputs[0])
         return float(value) if value is not None and value.ndim == 0 and not dtypes.is_complex(value.dtype) else None
 
+    def _sums(self, x: _Scattered) -> Symbol | None:
+        """Updates of which at most one of each place is not 0; None where finding them is more work than it saves.
+
+        The updates of a place are added up in the row of its last one. A table of the places' last updates finds that.
+        """
+        place = x.place
+        if place.is_once or x.updates in self.picks.sums:
+            return x.updates
+        if not place.is_few:
+            return None
+        lead, count = place.shape[: place.batch], math.prod(place.chosen[place.batch :])
+        sizes = (*lead, *(place.shape[axis] for axis in place.axes))
+        params = {**place.params, "axes": tuple(range(place.batch, len(sizes)))}
+        numbers = self.make("iota", shape=(*lead, count), dtype=dtypes.int32, axis=place.batch)
+        table = self._make_at(
+            place, "scatter", self.number(0, numbers, sizes), self.reshape(numbers, place.chosen), *place.indices,
+            op="set", **params,
+        )  # fmt: skip
+        last = self.reshape(self._make_at(place, "gather", table, *place.indices, **params), (*lead, count))
+        rows = self.reshape(x.updates, (*lead, count, *place.read[len(place.chosen) :]))
+        zeros = self.number(0, rows, rows.shape)
+        added = self.make("scatter", zeros, rows, last, op="add", axes=(place.batch,), batch=place.batch, mode="clip")
+        return self._noted(self.reshape(added, x.updates.shape))
+
+    def _noted(self, sums: Symbol) -> Symbol:
+        self.picks.sums.add(sums)
+        return sums
+
     def _sum(self, name: str, x: Symbol, y: Symbol) -> Symbol | None:
-        """Scatters updates of an operand into the sum instead; zeros that they are scattered into are not added."""
-        pair = self._scattered(x), self._scattered(y)
-        if pair[0] is not None and pair[1] is not None and pair[0][2] == pair[1][2]:
-            return self._merged(name, *pair[0], *pair[1][:2])
-        for operand, other in ((x, y), (y, x)):
-            scattered = self._scattered(operand)
-            if scattered is None:
-                continue
-            base, updates, place = scattered
-            is_zero = self._number(base) == 0
-            if operand is y and name == "sub":
-                rest = other if is_zero else self._added("sub", other, base)
-                return self._scatter(rest, self.make("neg", updates), place)
-            if is_zero:
-                rest = self.make("neg", other) if name == "sub" else other
-            else:
-                rest = self._added(name, *((base, other) if operand is x else (other, base)))
-            return self._scatter(rest, updates, place)
-        return None
-
-    def _merged(self, name: str, base: Symbol, updates: Symbol, place: _Place, other: Symbol, others: Symbol) -> Symbol:
-        """Scatters once, where updates of both operands go to the same places."""
-        if self._number(other) != 0:
-            base = self._added(name, base, other)
-        return self._scatter(base, self.make(name, updates, others), place)
-
-    def _added(self, name: str, x: Symbol, y: Symbol) -> Symbol:
-        return self._sum(name, x, y) or self.make(name, x, y)
+        """Scatters updates of zeros into the other operand."""
+        left, right = self._in_zeros(x), self._in_zeros(y)
+        if left is not None and right is not None and left.place == right.place:
+            if (updates := self._sums(left)) is None or (others := self._sums(right)) is None:
+                return None
+            return self._scatter(left.base, self._noted(self.make(name, updates, others)), left.place)
+        scattered, rest = (right, x) if right is not None else (left, y)
+        updates = self._sums(scattered) if scattered is not None else None
+        if scattered is None or updates is None:
+            return None
+        if name == "sub":
+            rest, updates = (
+                (rest, self.make("neg", updates)) if right is not None else (self.make("neg", rest), updates)
+            )
+        return self._scatter(rest, updates, scattered.place)
 
     def _product(self, name: str, x: Symbol, y: Symbol) -> Symbol | None:
-        """Multiplies scattered updates as it multiplies the tensor that they are scattered into."""
+        """Multiplies updates of zeros by the elements of the other operand, where a product of 0 and that is 0."""
         for operand, other in ((x, y), (y, x)):
-            scattered = self._scattered(operand)
-            if scattered is None or not scattered[2].is_few:
+            scattered = self._in_zeros(operand)
+            if scattered is None or not scattered.place.is_few or other is operand:
                 continue
-            base, updates, place = scattered
-            is_zero = name == "safe_mul" and self._number(base) == 0
-            chosen = self._chosen(other, place)
-            pairs = [(updates, chosen)] if is_zero else [(updates, chosen), (base, other)]
-            products = [self.make(name, *(pair if operand is x else pair[::-1])) for pair in pairs]
-            return self._scatter(base if is_zero else products[1], products[0], place)
+            if name != "safe_mul" and not self._is_finite(other):
+                continue
+            updates = self._sums(scattered)
+            if updates is not None:
+                pair = updates, self._chosen(other, scattered.place)
+                products = self.make(name, *(pair if operand is x else pair[::-1]))
+                return self._scatter(scattered.base, self._noted(products), scattered.place)
         return None
 
-    def _negation(self, node: Node, base: Symbol, updates: Symbol, place: _Place) -> Symbol:
-        rest = base if self._number(base) == 0 else self.make("neg", base)
-        return self._scatter(rest, self.make("neg", updates), place)
+    def _negation(self, node: Node) -> Symbol | None:
+        x = self._in_zeros(node.inputs[0])
+        if x is None:
+            return None
+        updates = self.make("neg", x.updates)
+        if x.updates in self.picks.sums:
+            self.picks.sums.add(updates)
+        return self._scatter(x.base, updates, x.place)
 
-    def _total(self, node: Node, base: Symbol, updates: Symbol, place: _Place) -> Symbol | None:
-        """The sum over the axes that are indexed, and maybe others: each update is in it, wherever it went."""
-        summed = set(node.params["axes"])
+    def _total(self, node: Node) -> Symbol | None:
+        """The sum over the axes that are indexed, and maybe others: each update is in it, wherever it went.
+
+        Of few updates of one number c, too: there is more than that of c in the sum, so that c and an update cannot cancel it.
+        """
+        x, summed = self._scattered(node.inputs[0]), set(node.params["axes"])
+        number = self._number(x.base) if x is not None else None
+        if x is None or number is None:
+            return None
+        place = x.place
         if summed.isdisjoint((*range(place.batch), *place.axes)):
-            return self._sums(node, base, updates, place)
+            return self._total_updates(node, x) if number == 0 else None
         if self.keeps_checks or not summed.issuperset(place.axes):
             return None
+        if number and not (place.is_once and place.is_few):
+            return None
         axes = [*range(place.batch, len(place.chosen)), *(place.where[axis] for axis in summed.difference(place.axes))]
-        total = self._reduced(updates, tuple(sorted(axes)))
-        if self._number(base) == 0:
-            return total
-        return self.make("add", self.make("reduce_sum", base, axes=node.params["axes"]), total)
+        total = self._reduced(x.updates, tuple(sorted(axes)))
+        return self.make("add", self.make("reduce_sum", x.base, axes=node.params["axes"]), total) if number else total
 
-    def _sums(self, node: Node, base: Symbol, updates: Symbol, place: _Place) -> Symbol:
-        """Scatters sums of updates over axes that are not indexed into sums."""
-        axes = node.params["axes"]
+    def _total_updates(self, node: Node, x: _Scattered) -> Symbol:
+        """Scatters sums of updates over axes that are not indexed into zeros."""
+        axes, place = node.params["axes"], x.place
         kept = [axis for axis in range(len(place.shape)) if axis not in axes]
         shape = tuple(place.shape[axis] for axis in kept)
-        rest = self.number(0, base, shape) if self._number(base) == 0 else self.make("reduce_sum", base, axes=axes)
-        total = self._reduced(updates, tuple(sorted(place.where[axis] for axis in axes)))
-        return self._scatter(rest, total, replace(place, shape=shape, axes=tuple(map(kept.index, place.axes))))
+        total = self._reduced(x.updates, tuple(sorted(place.where[axis] for axis in axes)))
+        if x.updates in self.picks.sums:
+            self.picks.sums.add(total)
+        place = replace(place, shape=shape, axes=tuple(map(kept.index, place.axes)))
+        return self._scatter(self.number(0, x.base, shape), total, place)
 
-    def _narrowed(self, node: Node, base: Symbol, updates: Symbol, place: _Place) -> Symbol | None:
-        """In a shorter dtype, before which a label of each row is compared with all classes: so nothing is made in the long one."""
-        (x,), (out,) = node.inputs, node.outputs
-        is_label = place.is_last and place.mode == "error" and math.prod(place.chosen[place.batch :]) == 1
-        if self.keeps_checks or not is_label or out.dtype.itemsize >= x.dtype.itemsize:
+    def _compared(self, node: Node) -> Symbol | None:
+        """A sum or an elementwise command that adds the update of a row where the row's label is an element's class.
+
+        So the scattered tensor is not made, in a longer dtype than its reader's for instance.
+        """
+        if self.keeps_checks or not _adds_labels(node):
             return None
+        inputs = [self._with_labels(x) or x for x in node.inputs]
+        return self.make(node.command.name, *inputs, **node.params) if inputs != list(node.inputs) else None
+
+    def _with_labels(self, symbol: Symbol) -> Symbol | None:
+        scattered, readers = self._scattered(symbol), self.readers.get(self.old.get(symbol, symbol), ())
+        if scattered is None or not scattered.place.is_label:
+            return None
+        if any(reader is None or not _adds_labels(reader) for reader in readers):
+            return None
+        place, x = scattered.place, scattered.base
         rows = tuple(range(place.batch))
-        label = self.make("convert", place.indices[0], dtype=dtypes.int64)
+        label = self.make("convert", place.indices[0], dtype=dtypes.int32)
         index, update = (
-            self.make("broadcast_to", self.reshape(y, x.shape[:-1]), shape=x.shape, axes=rows) for y in (label, updates)
+            self.make("broadcast_to", self.reshape(y, x.shape[:-1]), shape=x.shape, axes=rows)
+            for y in (label, scattered.updates)
         )
-        count = self.make("iota", shape=x.shape, dtype=dtypes.int64, axis=place.batch)
+        count = self.make("iota", shape=x.shape, dtype=dtypes.int32, axis=place.batch)
         added = self.make("select", self.make("equal", index, count), update, self.number(0, x, x.shape))
-        return self.make("convert", self.make("add", base, added), **node.params)
+        return self.make("add", x, added)
 
     def _reduced(self, x: Symbol, axes: tuple[int, ...]) -> Symbol:
         if any(x.shape[axis] != 1 for axis in axes):
@@ -448,6 +562,11 @@ def _smaller(node: Node, place: _Place) -> _Place | None:
 def _is_over_rows(node: Node, place: _Place) -> bool:
     """Whether a node is a softmax, or its logarithm, of rows of which elements are chosen."""
     return node.command.name in _SOFTMAX and place.is_last and tuple(node.params["axes"]) == place.axes
+
+
+def _adds_labels(node: Node) -> bool:
+    """Whether a node can be in a kernel that compares labels with classes."""
+    return _is_elementwise(node) or node.command.name == "reduce_sum"
 
 
 def _is_elementwise(node: Node) -> bool:

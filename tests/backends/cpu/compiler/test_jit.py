@@ -250,7 +250,7 @@ def test_a_text_that_failed_can_be_loaded_once_it_is_mended(jit: Jit) -> None:
 
 @pytest.mark.parametrize("name", ["LoadLibrary", "initialize"])
 def test_without_llvm_the_reason_is_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing() -> Engine:
+    def failing(cpu: str | None) -> Engine:
         raise OSError(f"{name} failed")
 
     monkeypatch.setattr(jit_module, "Engine", failing)

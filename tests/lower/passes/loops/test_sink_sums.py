@@ -146,3 +146,49 @@ def test_a_sum_over_an_inner_loop_is_one_over_the_outer_loop() -> None:
     (dot,) = (node for node in after.nodes if node.command.name == "dot")
     assert dot.params["contract"] == ((0, 1, 2), (0, 1, 2))
     assert not any(symbol in after.outputs for node in after.nodes if node.graphs for symbol in node.outputs)
+
+
+def test_a_difference_that_is_subtracted_adds_the_product_that_it_subtracts() -> None:
+    def f(h: Any, c: Any, x: Any, y: Any) -> Any:
+        def round_(carried: Any, elements: Any) -> Any:
+            h, c = carried
+            x, y = elements
+            h = nnp.tanh(h + y)
+            return (h, c - (x.T @ h - (x.T @ y - x[::-1].T @ h))), None
+
+        return nnc.scan(round_, (h, c), (x, y))[0]
+
+    after, node = sunk(f, H, C, X, Y)
+    assert node.params["carries"] == 1
+    assert names(after).count("dot") == 3 and "dot" not in names(node.graphs[0])
+
+
+@pytest.mark.parametrize("subtracts", [True, False])
+def test_elements_that_almost_cancel_are_not_summed_apart(subtracts: bool) -> None:
+    x = (1e6 * RNG.normal(size=(50, 7))).astype(np.float32)
+    y = x * np.float32(1 - 1e-5)
+
+    def f(x: Any, y: Any) -> Any:
+        def round_(c: Any, elements: Any) -> Any:
+            x, y = elements
+            return (c - (x - y) if subtracts else c - (x + y)), None
+
+        return nnc.scan(round_, nnp.zeros(7, "float32"), (x, y if subtracts else -y))[0]
+
+    after = run(nnc.make_graph(f)(x, y), *PASSES)
+    wanted = -(x.astype(np.float64) - y).sum(0)
+    np.testing.assert_allclose(evaluate(after, (x, y))[0], wanted, rtol=2e-5)
+    np.testing.assert_allclose(nnc.compile(f)(x, y), wanted, rtol=2e-5)
+
+
+def test_an_element_that_is_yielded_is_summed_with_its_sign() -> None:
+    def f(h: Any, y: Any) -> Any:
+        def round_(carried: Any, y: Any) -> Any:
+            h, total = carried
+            difference = nnp.tanh(h) - y
+            return (nnp.tanh(h * y), total - difference), difference
+
+        return nnc.scan(round_, (h, h), y)
+
+    _after, node = sunk(f, H, Y)
+    assert node.params["carries"] == 1

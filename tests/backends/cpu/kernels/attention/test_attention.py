@@ -201,5 +201,6 @@ def test_attention_and_its_gradient_share_the_functions_that_turn_and_multiply()
         {called.name for called in native_of("attention", x, params).calls},
         {called.name for called in native_of("attention_gradient", back, {**params, "wrt": (0, 1, 2)}).calls},
     )
-    assert len(of_gradient) == 2
-    assert of_gradient < of_attention
+    assert (
+        len(of_attention & of_gradient) == 2
+    )  # one that turns and one that multiplies; tiles of some processors add another

@@ -1,0 +1,146 @@
+"""Rules of custom functions within named axes.
+
+A rule runs when a derivative is asked for: at once, or for all places together when the axes are gone. In both cases it is traced
+first for one place, with its axes bound, where it is known which values vary. The graph has the `pvary` and `psum` nodes that the
+rule needs, so it can be run at any level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nnc.array.array import as_value
+from nnc.base.context import get_context, new_level, set_context
+from nnc.commands.collective import INDEX
+from nnc.commands.promote import is_weak
+from nnc.trace.core.axes import NOWHERE, Axes, NamedAxis, axes_within, matched, union, varying_over
+from nnc.trace.core.flat import name_of
+from nnc.trace.core.specs import argument_spec
+from nnc.trace.core.staging import NamedStagingTrace, Staged
+
+Varying = Sequence[Axes | None]
+Settle = Callable[
+    [list[Axes | None]], list[Axes | None]
+]  # from the axes of results to those that they are made to vary over
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A function traced for one place: its graph, whose first inputs are the numbers of the place, and for each result the axes
+    over which it varies and whether it is weak.
+    """
+
+    staged: Staged
+    axes: list[Axes | None]
+    weak: list[bool]
+
+    def run(self, operands: Sequence[Any]) -> list[Any]:
+        """The results; `operands` are the numbers of the place and the function's arguments."""
+        found = self.staged.graph.evaluate([*operands, *self.staged.captured])
+        return [x.as_weak() if weak else x for x, weak in zip(map(as_value, found), self.weak, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """The named axes that are bound where a custom function is called, outermost first.
+
+    Args:
+        function: the custom function, which its rules may call.
+        axes: the axes.
+    """
+
+    function: Any
+    axes: tuple[NamedAxis, ...]
+
+    def trace(
+        self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, settle: Settle = list,
+        is_rule: bool = True,
+    ) -> Traced:  # fmt: skip
+        """Traces `fun` for one place.
+
+        A result that is made of constants alone varies over the axes over which the arguments do, as it would if each place ran its
+        own program: it is the same at all places if a collective makes it so.
+
+        Args:
+            fun: takes and returns flat sequences of values.
+            operands: the numbers of the place, then the arguments of `fun`.
+            over: the axes over which each argument varies.
+            settle: says over which axes the results are to vary. Over others they are summed.
+            is_rule: whether `fun` runs a rule of the function.
+        """
+        staged, found, weak = self._trace(
+            lambda _, *values: fun(*values), operands, over, union(over) or NOWHERE, is_rule
+        )
+        wanted = settle(found)
+        if wanted != self._of_graph(staged, over):
+            graph, captured = staged.graph, staged.captured
+
+            def again(present: Present, *values: Any) -> list[Any]:
+                indices = [axis.index for axis in present.values()]
+                results = map(as_value, graph.evaluate([*indices, *values, *captured]))
+                return matched(list(results), [_in_terms_of(present, axes) for axes in wanted])
+
+            staged, _, _ = self._trace(again, operands, over, NOWHERE, is_rule)
+        return Traced(staged, wanted, weak)
+
+    def _trace(
+        self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, entry: Axes, is_rule: bool
+    ) -> tuple[Staged, list[Axes | None], list[bool]]:
+        """The graph of `fun(axes, *values)`, which gets the axes as they are bound within; over which axes its results vary; and
+        which of them are weak.
+        """
+        count, name = len(self.axes), name_of(self.function)
+        trace = NamedStagingTrace(f"rule of {name}" if is_rule else name)
+        trace.rule_of = self.function if is_rule else None
+        present: Present = {}
+        try:
+            with set_context(staging=trace, level=trace.level, source=None):
+                for axis, index in zip(self.axes, operands[:count], strict=True):
+                    here = trace.named_input(INDEX, False, NOWHERE)
+                    is_bound = axis.index is index  # else all places run together, or another trace's
+                    present[axis] = axis if is_bound else replace(axis, index=here, level=new_level())
+                    trace.note_axes(here, frozenset((present[axis],)))
+                trace.enter(_in_terms_of(present, entry) or NOWHERE)
+                inputs = [
+                    trace.named_input(argument_spec(x), is_weak(x), _in_terms_of(present, axes))
+                    for x, axes in zip(operands[count:], over, strict=True)
+                ]
+                with set_context(axes=tuple(present.values())):
+                    results = fun(present, *inputs)
+                    weak = [is_weak(x) for x in results]
+                    staged = trace.finish([as_value(x) for x in results])
+        finally:
+            trace.alive = False
+            trace.calls.clear()
+        former = {here: axis for axis, here in present.items()}
+        return staged, [_in_terms_of(former, axes) for axes in staged.axes], weak
+
+    def _of_graph(self, staged: Staged, over: Varying) -> list[Axes | None]:
+        """The axes over which the results of a graph vary; constants vary over none."""
+        own: Varying = [frozenset((axis,)) for axis in self.axes]
+        known = zip(staged.graph.inputs, [*own, *over, *map(varying_over, staged.captured)], strict=True)
+        found = axes_within(staged.graph, dict(known))
+        return [found.get(s, NOWHERE) for s in staged.graph.outputs]
+
+    def may_vary_more(self, over: Varying, outputs: Varying) -> bool:
+        """Whether a rule has to be asked over which axes its results vary: some outputs vary over less than the arguments."""
+        target = union(over)
+        return any(axes != target for axes in outputs) and not self.is_within_rule()
+
+    def is_within_rule(self) -> bool:
+        """Whether a rule of the function is being traced, which calls it."""
+        trace = get_context().staging
+        while trace is not None:
+            if getattr(trace, "rule_of", None) is self.function:
+                return True
+            trace = getattr(trace, "outer", None)
+        return False
+
+
+Present = dict[NamedAxis, NamedAxis]  # axes by those that were bound at the call
+
+
+def _in_terms_of(present: Present, axes: Axes | None) -> Axes | None:
+    return None if axes is None else frozenset(present[axis] for axis in axes)

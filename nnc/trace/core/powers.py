@@ -1,0 +1,235 @@
+"""Powers of roots and roots of powers: norm(x)² and ∛(x³) are smooth where norm(x) and ∛x are not.
+
+At 0, where a root has no finite derivative, its rule makes 0 of a tangent of 0, and the chain rule makes 0 of the derivatives of its
+powers. So dual tracers remember that they are roots, or powers, and the rules here stand in for those of the commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from nnc.base import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.constants import full_like
+from nnc.commands.reduce import reduce_sum
+from nnc.commands.rules import add_tangents, alias, root_of
+from nnc.commands.trigonometry import cos, cosh, hypot, sin, sinh
+from nnc.graph import Command, bind
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A value whose n-th power is smoother than itself.
+
+    Attributes:
+        made: by which command of which operands.
+        n: the power.
+        tangent: gives the tangent of the n-th power, None where it is zero.
+    """
+
+    made: Roots
+    n: int
+    tangent: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """The n-th power of a real number, the command's first operand."""
+
+    made: Roots
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A sum of powers."""
+
+    made: Roots
+
+
+Origin = Root | Power | Sum | None
+"""What a dual tracer is, as far as derivatives at 0 ask for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An operand of a command: its primal, its tangent (None: zero) and its origin."""
+
+    primal: Any
+    tangent: Any
+    origin: Origin = None
+
+    def equals(self, other: Operand) -> bool:
+        """Whether two operands are known to be one value, or to be computed by the same commands of the same values."""
+        if self.primal is other.primal:
+            return True
+        return self.origin is not None and other.origin is not None and self.origin.made.equals(other.origin.made)
+
+    def power(self, n: int) -> Any:
+        """The n-th power of the primal."""
+        return self.primal if n == 1 else ew.integer_pow(self.primal, exponent=n)
+
+    def power_tangent(self, n: int) -> Any:
+        """The tangent of the n-th power, which is at least that of the origin."""
+        is_root = isinstance(self.origin, Root)
+        tangent, known = (self.origin.tangent(), self.origin.n) if is_root else (self.tangent, 1)  # type: ignore[union-attr]
+        return tangent if tangent is None or n == known else ew.safe_mul(tangent, self.power(n - known) * (n / known))
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """A command with operands of which some are roots or powers, or that makes one.
+
+    Attributes:
+        command: any.
+        operands: of the command.
+        params: of the command.
+    """
+
+    command: Command
+    operands: tuple[Operand, ...]
+    params: Mapping[str, Any]
+
+    def equals(self, other: Roots) -> bool:
+        """Whether these are the same commands of the same values."""
+        return (
+            self.command is other.command
+            and self.params == other.params
+            and all(map(Operand.equals, self.operands, other.operands))
+        )
+
+    @property
+    def exponent(self) -> int:
+        """The power of the first operand that the result is; 0 if it is none."""
+        if self.command is ew.integer_pow:
+            return int(self.params["exponent"])
+        return (
+            2
+            if self.command is ew.square or (self.command is ew.mul and self.operands[0].equals(self.operands[1]))
+            else 0
+        )
+
+    def tangent(self, output: Any) -> Any:
+        """The tangent of the result, where it is a power of a root or a root of a power; NotImplemented elsewhere."""
+        x = self.operands[0]
+        if isinstance(x.origin, Root):
+            if self.command is ew.pow_:
+                return _tangent_of_pow(x, x.origin, self.operands[1], output)
+            if self.command in _EVEN:
+                return _tangent_of_even(self.command, x, x.origin)
+            exponent = self.exponent
+            return x.power_tangent(exponent) if exponent >= x.origin.n else NotImplemented
+        if isinstance(x.origin, Power) and self.command in (ew.sqrt, ew.cbrt):
+            order, base = root_of[self.command][0], x.origin.made.operands[0]
+            if x.origin.n % order == 0 and base.tangent is not None:
+                return _tangent_of_root(base, x.origin.n // order, order == 2)
+        return NotImplemented
+
+    def origin(self) -> Origin:
+        """What the result is."""
+        command, operands = self.command, self.operands
+        if command in root_of:
+            order, rule = root_of[command]
+            primals, tangents = tuple(x.primal for x in operands), tuple(x.tangent for x in operands)
+            return Root(self, order, lambda: rule(primals, tangents))
+        x, exponent = operands[0], self.exponent
+        if command is reduce_sum:
+            return Sum(self) if isinstance(x.origin, Power) else None
+        orders = {x.origin.n for x in operands if isinstance(x.origin, Root)}
+        if len(orders) == 1 and not exponent:
+            (n,) = orders
+            moves = len(operands) == 1 and alias.get(command, None) == "view"
+            rule_of_power = _move if moves else _RULES.get(command)
+            return None if rule_of_power is None else Root(self, n, lambda: rule_of_power(self, n))
+        is_power = exponent > 1 and not orders and dtypes.is_float(x.primal.spec.dtype)
+        return Power(self, exponent) if is_power else None
+
+
+def _tangent_of_pow(x: Operand, root: Root, y: Operand, output: Any) -> Any:
+    """The tangent of a power of a root whose exponent is an array: from the root's power on by this, below by the usual rule."""
+    by_exponent = (
+        None if y.tangent is None else ew.safe_mul(y.tangent, ew.pow_slope_by_exponent(x.primal, y.primal, output))
+    )
+    smooth = root.tangent()
+    if smooth is None or x.tangent is None:
+        return by_exponent
+    is_high = ew.greater_equal(y.primal, full_like(y.primal, root.n))
+    rest = ew.pow_(x.primal, ew.select(is_high, y.primal - root.n, full_like(y.primal, 0)))
+    usual = ew.safe_mul(x.tangent, ew.pow_slope_by_base(x.primal, y.primal, output))
+    by_base = ew.select(is_high, ew.safe_mul(smooth, rest * y.primal * (1 / root.n)), usual)
+    return add_tangents(by_base, by_exponent)
+
+
+def _tangent_of_root(x: Operand, m: int, is_even: bool) -> Any:
+    """The tangent of x^m, or of |x|^m where the root is of an even order."""
+    t = x.power_tangent(m)
+    return ew.mul(t, ew.sign(x.primal)) if is_even and m % 2 else t
+
+
+def _tangent_of_even(command: Command, x: Operand, root: Root) -> Any:
+    """The tangent of cos r or cosh r, which are smooth in r²: the slope over 2 r, times the tangent of r²."""
+    smooth = root.tangent() if root.n == 2 else None
+    if smooth is None:
+        return None if x.tangent is None else NotImplemented
+    at_zero = ew.equal(x.primal, full_like(x.primal, 0))
+    slope, at = _EVEN[command]
+    safe = ew.select(at_zero, full_like(x.primal, 1), x.primal)
+    return ew.safe_mul(smooth, ew.select(at_zero, full_like(x.primal, at), slope(safe) / safe) * 0.5)
+
+
+# -- the n-th powers of values made of roots ---------------------------------------------------------------------------
+
+
+def _move(roots: Roots, n: int) -> Any:
+    """Of commands that move elements, or round them."""
+    t = roots.operands[0].power_tangent(n)
+    return None if t is None else bind(roots.command, [t], dict(roots.params), ())[0]
+
+
+def _negative(roots: Roots, n: int) -> Any:
+    t = roots.operands[0].power_tangent(n)
+    return t if t is None or n % 2 == 0 else ew.neg(t)
+
+
+def _product(roots: Roots, n: int) -> Any:
+    return _product_of(*roots.operands, n)
+
+
+def _product_of(x: Operand, y: Operand, n: int) -> Any:
+    by_x, by_y = x.power_tangent(n), y.power_tangent(n)
+    first = None if by_x is None else ew.safe_mul(by_x, y.power(n))
+    second = None if by_y is None else ew.safe_mul(by_y, x.power(n))
+    return add_tangents(first, second)
+
+
+def _quotient(roots: Roots, n: int) -> Any:
+    x, y = roots.operands
+    inverse = ew.reciprocal(y.primal)
+    t = None if y.tangent is None else ew.safe_mul(y.tangent, -(inverse * inverse))
+    return _product_of(x, Operand(inverse, t), n)
+
+
+def _select(roots: Roots, n: int) -> Any:
+    condition, *branches = roots.operands
+    found = [branch.power_tangent(n) for branch in branches]
+    if all(t is None for t in found):
+        return None
+    x, y = (full_like(b.primal, 0) if t is None else t for t, b in zip(found, branches, strict=True))
+    return ew.select(condition.primal, x, y)
+
+
+_RULES: Mapping[Command, Callable[[Roots, int], Any]] = MappingProxyType(
+    {
+        ew.neg: _negative, ew.mul: _product, ew.safe_mul: _product, ew.div: _quotient, ew.select: _select,
+        ew.convert: _move, ew.copy: _move,
+    }
+)  # fmt: skip
+_EVEN: Mapping[Command, tuple[Callable[[Any], Any], float]] = MappingProxyType(
+    {cos: (lambda x: -sin(x), -1.0), cosh: (sinh, 1.0)}
+)  # fmt: skip
+"""Even functions: their slopes, and the second derivatives at 0."""
+WATCHED = frozenset((ew.sqrt, ew.length, ew.cbrt, ew.abs_, ew.pow_, hypot, ew.square, ew.integer_pow, ew.mul))
+"""Commands that make roots and powers."""
