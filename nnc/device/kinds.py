@@ -21,7 +21,7 @@ def _one() -> int:
 
 @dataclass(frozen=True, slots=True)
 class DeviceKind:
-    """A kind of device. Functions without arguments import what they return, and are called when a device of the kind is used.
+    """A kind of device. Functions without arguments import their results, and are called when a device of the kind is used.
 
     Attributes:
         name: begins the name of each device, "cuda" of "cuda:0". The CPU's name has no number.
@@ -33,7 +33,7 @@ class DeviceKind:
         kernels: registers kernels, and returns their module, with `choose_kernel`, `candidate_kernels` and `expected_compiler`;
             None where those of another kind are used.
         count: how many devices of it there are.
-        advice: what a user may do where there is none.
+        advice: the fix in the error where there is none.
     """
 
     name: str
