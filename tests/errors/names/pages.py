@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nnc.errors.names import TABLES, Row, code_of, note_of
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 BEGIN, END = "<!-- begin", "<!-- end -->"
 PAGES = {
     "migration_jax.md": ("jax",),
