@@ -8,7 +8,7 @@ from typing import Any
 from nnc.array.array import Array, NDArray, donated_error, new_array
 from nnc.base import dlpack
 from nnc.base.context import get_context
-from nnc.base.dtypes import bfloat16
+from nnc.base.dtypes import Weakness, bfloat16
 from nnc.device import CPU, Accelerator, SharingDevice, find_device, interpreter_of
 from nnc.device.memory import DeviceMemory
 from nnc.errors import DeviceError, user_error
@@ -122,9 +122,13 @@ class DeviceArray(Array):
             raise donated_error(self.spec) from None
         return memory
 
-    def as_weak(self) -> Array:
-        """The same value, taking the dtype of the array it meets, as a Python scalar does."""
-        return new_device_array(self.alive(), self.spec, weak=True)
+    def as_weak(self, weak: Weakness = True) -> Array:
+        """The same value, taking the dtype of the array it meets, as a Python scalar does.
+
+        Args:
+            weak: its weakness; False makes it strong.
+        """
+        return new_device_array(self.alive(), self.spec, weak)
 
     def block_until_ready(self) -> Array:
         """Waits until the elements are computed.
@@ -189,7 +193,7 @@ class DeviceArray(Array):
         return device.describe(self.memory, self.spec.shape, dtype)
 
 
-def new_device_array(memory: DeviceMemory, spec: TensorSpec, weak: bool = False) -> DeviceArray:
+def new_device_array(memory: DeviceMemory, spec: TensorSpec, weak: Weakness = False) -> DeviceArray:
     """The array of memory of this spec, which nobody else writes to."""
     array = object.__new__(DeviceArray)
     _set(array, "memory", memory)

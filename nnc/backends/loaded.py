@@ -2,6 +2,7 @@
 
 import nnc.backends.blas.lapack
 import nnc.backends.blas.schur
+import nnc.backends.cpu.fit
 import nnc.backends.cpu.kernels.arg_reduce
 import nnc.backends.cpu.kernels.attention.attention
 import nnc.backends.cpu.kernels.attention.attention_gradient

@@ -18,15 +18,17 @@ from typing import Any
 
 from nnc.base.context import get_context
 from nnc.base.source import SourceLine, user_source
-from nnc.compiled.signature import Identity, Key, is_spec
+from nnc.compiled.signature import Identity, Key, is_spec, shown_spec
 from nnc.errors import RetraceWarning
+from nnc.errors.errors import shorten
+from nnc.tree import changes_of_containers
+from nnc.tree.mismatches import Change as ChangeOfContainer
 
 Fun = Callable[..., Any]
 FIRST_WARNING = (
     8  # traces; the buckets of a well-padded program are fewer, and a loop that retraces gets here within seconds
 )
 _ORIGINS = 1024  # remembered pairs of code and calling line, the latest ones
-_SHOWN = 160  # characters of a tree structure in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,11 @@ _WEAK = "always pass an array, for example nnp.asarray(x), or always a Python nu
 _STRUCTURE = "give it the same containers, keys and lengths in each call"
 _SETTING = "pass it as an array or a number if it stands for one, since each other setting is traced anew"
 _STATIC = "pass it as an array or a number: leave it out of static_argnums and static_argnames"
-_FIELDS = (
-    "make fields that change arrays: those with an int, a bool or a string are settings, each of which is traced anew"
+_FIELD = (
+    "make the field an array if it changes, for example nnp.asarray({}): numbers in fields of a Module, and in fields declared "
+    "static, are settings, each of which is traced anew"
 )
+_NO_NUMBER = "keep it the same in each call: it is a setting, and each setting is traced anew"
 _OBJECT = (
     "make it once, outside of the loop: functions and objects without __eq__ and __hash__ are compared by identity"
 )
@@ -74,11 +78,9 @@ def differences(fun: Fun, old: Key, new: Key) -> list[Change]:
     if old.treedef != new.treedef:
         changes += [Change(f"argument {path} is no longer given", _STRUCTURE) for path in before if path not in after]
         changes += [Change(f"argument {path} is new", _STRUCTURE) for path in after if path not in before]
-        if not changes:
-            structures = _apart(str(old.treedef), str(new.treedef))
-            text = f"the structure of the arguments changed from {structures[0]} to {structures[1]}"
-            changes.append(Change(text, _FIELDS))
-        return changes
+        return changes or [
+            _change_of(x, new.path(x.path, fun)) for x in changes_of_containers(old.treedef, new.treedef)
+        ]
     for path, x, y in zip(after, old.leaves, new.leaves, strict=True):
         if x != y:
             text = f"argument {path} changed from {shown(x)} to {shown(y)}"
@@ -111,6 +113,17 @@ def _static_changes(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
     return changes
 
 
+def _change_of(change: ChangeOfContainer, path: str) -> Change:
+    """The change of a setting in a field, or of a container's class."""
+    old, new = change.old, change.new
+    if not change.is_setting:
+        return Change(f"argument {path} is a {new.__name__}, and was a {old.__name__}", _STRUCTURE)
+    text = f"argument {path} changed from {shorten(old)} to {shorten(new)}"
+    if isinstance(new, (bool, int, float, complex)):
+        return Change(text, _FIELD.format(new))
+    return Change(text, _NO_NUMBER if isinstance(new, (str, bytes, tuple, frozenset, type(None))) else _OBJECT)
+
+
 def _fix_of_leaf(old: Any, new: Any) -> str:
     if not (is_spec(old) and is_spec(new)):
         return _OBJECT if _is_object(new) else _SETTING
@@ -131,19 +144,11 @@ def shown(key: Any) -> str:
     if isinstance(key, Identity):
         return repr(key.value)
     if is_spec(key):
-        return f"{key[0]} (a Python number)" if key[1] else str(key[0])
+        return f"{shown_spec(*key)} (a Python number)" if key[1] else str(key[0])
     kind, value = key
     if kind is tuple:
         return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"
     return str(value) if issubclass(kind, (float, complex)) else repr(value)
-
-
-def _apart(old: str, new: str) -> tuple[str, str]:
-    """Two long texts from a little before the first difference on."""
-    start = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)
-    start = max(0, start - _SHOWN // 4)
-    cut = [f"{'...' if start else ''}{text[start : start + _SHOWN]}" for text in (old, new)]
-    return cut[0], cut[1]
 
 
 # -- warnings ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
-from nnc.commands import constants
+from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
 from nnc.commands.promote import apply, dtype_of, promote
@@ -19,6 +19,7 @@ from nnc.commands.special import erfc
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import to_axes
+from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 
@@ -203,6 +204,7 @@ def sigmoid(x: ArrayLike) -> Array:
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def log_sigmoid(x: ArrayLike) -> Array:
     """Returns log(sigmoid(x)), without overflow.
 
@@ -249,6 +251,7 @@ def tanh(x: ArrayLike) -> Array:
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def softplus(x: ArrayLike) -> Array:
     """Returns log(1 + exp(x)), without overflow.
 
@@ -265,6 +268,7 @@ def softplus(x: ArrayLike) -> Array:
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def mish(x: ArrayLike) -> Array:
     """Returns x · tanh(softplus(x)) (Misra, 2019).
 
@@ -378,18 +382,18 @@ def _widened(x: Any, mask: Any, where: str) -> tuple[Array, dtypes.DType]:
     return (wide if mask is None else nnp.where(mask, wide, -math.inf)), dtype_of(x)
 
 
-def _shifted(x: Array, axis: int | tuple[int, ...] | None, where: str) -> tuple[Array, Array, Array]:
-    """x minus its greatest element, its exponentials, and their sum, which is made 1 where all elements are -inf."""
+def _shifted(x: Array, axis: int | tuple[int, ...] | None, where: str) -> tuple[Array, Array]:
+    """The exponentials of x minus its greatest element, and their sum, which is made 1 where all elements are -inf."""
     to_axes(where, axis, x.ndim)  # so that no other function's name stands in an error
     top = ew.stop_gradient(nnp.max(x, axis=axis, keepdims=True))
-    x = x - nnp.where(abs(top) == math.inf, 0, top)
-    exponentials = nnp.exp(x)
+    exponentials = nnp.exp(x - nnp.where(abs(top) == math.inf, 0, top))
     total = nnp.sum(exponentials, axis=axis, keepdims=True)
-    return x, exponentials, nnp.where(total == 0, 1, total)
+    return exponentials, nnp.where(total == 0, 1, total)
 
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: ArrayLike | None = None) -> Array:
     """Returns exp(x) divided by its sum over `axis`, without overflow.
 
@@ -405,12 +409,13 @@ def softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: ArrayL
         Array([0.5, 0.5, 0. ], dtype=float32)
     """
     wide, dtype = _widened(x, where, "softmax")
-    _, exponentials, total = _shifted(wide, axis, "softmax")
+    exponentials, total = _shifted(wide, axis, "softmax")
     return nnp.astype(exponentials / total, dtype)
 
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def log_softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: ArrayLike | None = None) -> Array:
     """Returns log(softmax(x)), without overflow; -inf where the probability is 0.
 
@@ -424,12 +429,12 @@ def log_softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: Ar
         Array([-0.6931472, -0.6931472], dtype=float32)
     """
     wide, dtype = _widened(x, where, "log_softmax")
-    shifted, _, total = _shifted(wide, axis, "log_softmax")
-    return nnp.astype(shifted - nnp.log(total), dtype)
+    return nnp.astype(normalize.log_softmax(wide, axes=to_axes("log_softmax", axis, wide.ndim)), dtype)
 
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def standardize(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5) -> Array:
     """Returns x with mean 0 and variance 1 over `axis`; 16-bit floats are computed in float32.
 

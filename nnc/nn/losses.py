@@ -13,7 +13,11 @@ from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
+from nnc.commands import elementwise as ew
 from nnc.nn.reduction import Reduction, reduce_terms, widen_same
+from nnc.numpy.operands import to_axis
+from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
+from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 PAIR = ("predictions", "targets")
@@ -26,6 +30,7 @@ def _difference(where: str, predictions: Any, targets: Any) -> tuple[Array, dtyp
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def mse(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of the squared differences.
 
@@ -47,6 +52,7 @@ def mse(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "m
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def mae(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of the absolute differences.
 
@@ -68,6 +74,7 @@ def mae(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "m
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def huber(predictions: ArrayLike, targets: ArrayLike, delta: float = 1.0, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of d² / 2 for differences |d| up to delta, and of delta · (|d| - delta / 2) beyond (Huber, 1964).
 
@@ -90,6 +97,7 @@ def huber(predictions: ArrayLike, targets: ArrayLike, delta: float = 1.0, *, red
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def smooth_l1(predictions: ArrayLike, targets: ArrayLike, beta: float = 1.0, *, reduction: Reduction = "mean") -> Array:
     """Returns huber with delta = beta, divided by beta: |d| - beta / 2 beyond beta; with beta 0 the mean of |d|.
 
@@ -117,6 +125,7 @@ def _huber(size: Array, delta: float) -> Array:
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def log_cosh(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "none") -> Array:
     """Returns log(cosh(d)) for each difference d, without overflow.
 
@@ -138,6 +147,7 @@ def log_cosh(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "none") -> Array:
     """Returns max(0, 1 - target · prediction), elementwise.
 
@@ -159,6 +169,7 @@ def hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = 
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def squared_hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "none") -> Array:
     """Returns max(0, 1 - target · prediction)², elementwise; the operands as in `hinge`.
 
@@ -177,6 +188,7 @@ def squared_hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Redu
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def hinge_embedding(
     distances: ArrayLike, targets: ArrayLike, margin: float = 1.0, *, reduction: Reduction = "none"
 ) -> Array:
@@ -201,6 +213,7 @@ def hinge_embedding(
 
 @specialised(3)
 @spelled
+@keeps_weakness
 def margin_ranking(
     x1: ArrayLike, x2: ArrayLike, targets: ArrayLike, margin: float = 0.0, *, reduction: Reduction = "none"
 ) -> Array:
@@ -231,6 +244,7 @@ def _positive(x: Array) -> Array:
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def poisson_nll(
     predictions: ArrayLike,
     targets: ArrayLike,
@@ -270,6 +284,7 @@ def poisson_nll(
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def gaussian_nll(
     predictions: ArrayLike,
     targets: ArrayLike,
@@ -309,15 +324,19 @@ def gaussian_nll(
 def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Array, dtypes.DType]:
     (a, b), dtype = widen_same(where, ("x1", "x2"), x1, x2)
 
-    def length(x: Array) -> Array:  # at least eps; below that its derivative is 0, where the root's is infinite
-        squares = nnp.sum(nnp.square(x), axis=axis)
-        return nnp.sqrt(nnp.where(squares <= eps * eps, eps * eps, squares))
+    def direction(x: Array) -> Array:
+        """x / max(length, eps); a length below eps has the derivative 0, where the root's is infinite."""
+        factor = factor_for_squares(nnp.maximum(sum_of_sizes(x, (to_axis(where, axis, x.ndim),)), eps))
+        x, least = x * factor, nnp.square(eps * factor)
+        squares = nnp.sum(nnp.square(x), axis=axis, keepdims=True)
+        return x * ew.rsqrt(nnp.where(squares <= least, least, squares))
 
-    return nnp.sum(a * b, axis=axis) / (length(a) * length(b)), dtype
+    return nnp.sum(direction(a) * direction(b), axis=axis), dtype
 
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def cosine_similarity(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float = 1e-8) -> Array:
     """Returns x1 · x2 / (|x1| · |x2|) along `axis`; each length is at least eps.
 
@@ -340,6 +359,7 @@ def cosine_similarity(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float =
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def cosine_distance(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float = 1e-8) -> Array:
     """Returns 1 - cosine_similarity.
 
@@ -359,6 +379,7 @@ def cosine_distance(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float = 1
 
 @specialised(3)
 @spelled
+@keeps_weakness
 def cosine_embedding(
     x1: ArrayLike,
     x2: ArrayLike,
@@ -393,6 +414,7 @@ def cosine_embedding(
 
 @specialised(3)
 @spelled
+@keeps_weakness
 def triplet_margin(
     anchors: ArrayLike,
     positives: ArrayLike,

@@ -15,6 +15,7 @@ from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import spec_of
 from nnc.numpy.operands import to_values
+from nnc.numpy.weak import keeps_weakness
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import ArrayLike
@@ -26,6 +27,7 @@ Pad = Callable[[Array, int], Array]  # (places, size of the axis) -> places
 
 
 @spelled
+@keeps_weakness
 def grid_sample(
     x: ArrayLike,
     grid: ArrayLike,

@@ -15,12 +15,22 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
 from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC, ORDERED, REAL, Accepts
-from nnc.commands.promote import as_operands, astype, broadcast, compare_beyond, is_weak_result, promote
+from nnc.commands.promote import (
+    as_operands,
+    astype,
+    broadcast,
+    compare_beyond,
+    promote,
+    shown_spec,
+    weakness_of_result,
+    with_weakness,
+)
 from nnc.commands.rules import check_dtype
 from nnc.graph import Command, spec_of
 from nnc.numpy.elementwise_examples import EXAMPLES
 from nnc.numpy.operands import static_int, to_value, to_values
 from nnc.numpy.types import finfo
+from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 __all__ = [
@@ -33,7 +43,7 @@ __all__ = [
     "isreal", "left_shift", "less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2", "logical_and",
     "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "nan_to_num", "negative", "nextafter",
     "not_equal", "positive", "pow", "power", "rad2deg", "radians", "real", "reciprocal", "remainder", "right_shift", "rint",
-    "round", "sign", "signbit", "sin", "sinc", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide", "trunc",
+    "round", "sign", "signbit", "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide", "trunc",
     "where",
 ]  # fmt: skip
 
@@ -61,9 +71,9 @@ def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) 
         return decided
     promoted = promote(*operands, where=where, to=to)
     if accepts is not ANY:
-        check_dtype(where, spec_of(promoted[0]), *accepts)
+        check_dtype(where, shown_spec(promoted[0]), *accepts)
     result = command(*broadcast(*promoted, where=where))
-    return result.as_weak() if is_weak_result(result.spec.dtype, operands) else result
+    return with_weakness(result, weakness_of_result(result.spec.dtype, operands))
 
 
 def _unary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Unary:
@@ -282,23 +292,6 @@ def rad2deg(x: ArrayLike, /) -> Array:
 
 
 radians, degrees = deg2rad, rad2deg
-
-
-@spelled
-def sinc(x: ArrayLike, /) -> Array:
-    """Returns `sin(π x) / (π x)`, and 1 at 0.
-
-    Args:
-        x: any shape.
-
-    Example:
-        >>> sinc(0.0)
-        Array(1., dtype=float32)
-    """
-    x = multiply(x, math.pi)
-    at_zero = equal(x, 0)
-    safe = where(at_zero, 1, x)
-    return where(at_zero, 1 - square(x) / 6, sin(safe) / safe)  # the series gives derivatives at 0
 
 
 # -- rounding ----------------------------------------------------------------------------------------------------------
@@ -533,7 +526,7 @@ def where(
         return to_value(condition, "where").nonzero(size=size, fill_value=fill_value)
     x, y = as_operands((x, y), "where", "xy")
     result = ew.select(*broadcast(as_bool(condition, "where"), *promote(x, y, where="where"), where="where"))
-    return result.as_weak() if is_weak_result(result.spec.dtype, (x, y)) else result
+    return with_weakness(result, weakness_of_result(result.spec.dtype, (x, y)))
 
 
 @specialised(1)
@@ -560,6 +553,7 @@ def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = 
 
 
 @spelled
+@keeps_weakness
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns 0 where x1 < 0, x2 where it is 0, and 1 where it is positive; NaN stays.
 

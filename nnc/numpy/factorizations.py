@@ -16,6 +16,7 @@ from nnc.errors import ArgumentError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy.systems import to_matrix
+from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 
@@ -290,6 +291,7 @@ def svdvals(x: ArrayLike, /) -> Array:
 
 
 @spelled
+@keeps_weakness
 def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
     """Returns the Cholesky factor of a positive definite matrix and which triangle it is, for `cho_solve`.
 

@@ -13,25 +13,27 @@ from nnc.commands.promote import astype, broadcast_to_shape
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, user_error
 from nnc.errors.errors import check_choice
+from nnc.numpy import moments, repetition
 from nnc.numpy import reductions as red
-from nnc.numpy import repetition
 from nnc.numpy.creation import linspace
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import broadcast_to, flip
 from nnc.numpy.operands import in_dtype, static_int, to_value
 from nnc.numpy.repetition import PAD_MODES, pad_widths
 from nnc.numpy.statistics import median
+from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 __all__ = ["pad"]
 
 STATISTICS: dict[str, Callable[..., Array]] = {
-    "maximum": red.max, "mean": red.mean, "median": median, "minimum": red.min,
+    "maximum": red.max, "mean": moments.mean, "median": median, "minimum": red.min,
 }  # fmt: skip
 
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def pad(
     x: ArrayLike,
     pad_width: ArrayLike,

@@ -9,7 +9,7 @@ from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
-from nnc.commands import constants
+from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import special as commands
 from nnc.commands.elementwise import FLOAT, INEXACT
@@ -25,12 +25,13 @@ from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import log_beta_of_all
 from nnc.numpy.operands import Axis, keep, known_or_none, static_int, to_axes, to_value, to_values
 from nnc.numpy.types import iinfo
+from nnc.numpy.weak import keeps_weakness
 from nnc.numpy.wide import in_float64
 from nnc.typing import ArrayLike
 
 __all__ = [
-    "betaln", "digamma", "erf", "erfc", "erfinv", "expit", "gammaln", "i0", "i0e", "i1", "i1e", "lgamma", "logit", "logsumexp",
-    "polygamma", "segment_max", "segment_min", "segment_prod", "segment_sum", "xlog1py", "xlogy",
+    "betaln", "digamma", "erf", "erfc", "erfinv", "expit", "gammaln", "lgamma", "logit", "logsumexp", "polygamma",
+     "segment_max", "segment_min", "segment_prod", "segment_sum", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 
@@ -206,62 +207,6 @@ def _times_log(where: str, logarithm: Callable[[Any], Array], one: float, x: Any
     return el.multiply(x, logarithm(el.where(lost, one, y)))
 
 
-@spelled
-def i0e(x: ArrayLike, /) -> Array:
-    """Returns exp(-|x|) · I0(x), the modified Bessel function of order 0, which does not overflow.
-
-    Args:
-        x: real, any shape.
-
-    Example:
-        >>> i0e(nnp.asarray([0.0, 1000.0]))
-        Array([1.        , 0.01261724], dtype=float32)
-    """
-    return el.call("i0e", commands.i0e, FLOAT, dtypes.to_float, x)
-
-
-@spelled
-def i1e(x: ArrayLike, /) -> Array:
-    """Returns exp(-|x|) · I1(x), the modified Bessel function of order 1, which does not overflow.
-
-    Args:
-        x: real, any shape.
-
-    Example:
-        >>> i1e(nnp.asarray([0.0, 1000.0]))
-        Array([0.        , 0.01261093], dtype=float32)
-    """
-    return el.call("i1e", commands.i1e, FLOAT, dtypes.to_float, x)
-
-
-@spelled
-def i0(x: ArrayLike, /) -> Array:
-    """Returns the modified Bessel function of order 0.
-
-    Args:
-        x: real, any shape.
-
-    Example:
-        >>> i0(1.0)
-        Array(1.266066, dtype=float32)
-    """
-    return i0e(x) * el.exp(abs(to_value(x, "i0")))
-
-
-@spelled
-def i1(x: ArrayLike, /) -> Array:
-    """Returns the modified Bessel function of order 1.
-
-    Args:
-        x: real, any shape.
-
-    Example:
-        >>> i1(nnp.asarray([0.0, 1.0]))
-        Array([0.        , 0.56515914], dtype=float32)
-    """
-    return i1e(x) * el.exp(abs(to_value(x, "i1")))
-
-
 @specialised(1)
 @overload
 def logsumexp(
@@ -274,6 +219,7 @@ def logsumexp(
     where: ArrayLike | None = None,
 ) -> tuple[Array, Array]: ...  # fmt: skip
 @spelled
+@keeps_weakness
 def logsumexp(
     x: ArrayLike, /, axis: Axis = None, b: ArrayLike | None = None, *, keepdims: bool = False, return_sign: bool = False,
     where: ArrayLike | None = None,
@@ -304,11 +250,16 @@ def logsumexp(
         x = el.where(where, x, -float("inf"))
     if b is not None:
         x, b = broadcast(x, astype(b, x.spec.dtype), where="logsumexp")
-        x = el.where(el.equal(b, 0), -float("inf"), x)
     axes = to_axes("logsumexp", axis, x.spec.ndim)
-    is_complex = dtypes.is_complex(x.spec.dtype)
+    dtype, has_elements = x.spec.dtype, all(x.spec.shape[i] for i in axes)
+    is_complex = dtypes.is_complex(dtype)
+    if b is None and has_elements and not is_complex and not return_sign:
+        return keep(normalize.logsumexp(x, axes=axes), x.spec, axes, keepdims)
+    x, b = (value if value is None else astype(value, dtypes.accumulator(dtype)) for value in (x, b))
     top = ew.real(x) if is_complex else x
-    if all(x.spec.shape[i] for i in axes):
+    if b is not None:  # these elements count for the derivatives by b alone
+        top = el.where(el.equal(b, 0), -float("inf"), top)
+    if has_elements:
         top = keep(reduce_max(ew.stop_gradient(top), axes=axes), x.spec, axes, True)
         top = el.where(
             el.equal(ew.abs_(top), float("inf")), 0, top
@@ -316,7 +267,7 @@ def logsumexp(
     else:
         top = keep(reduce_sum(top, axes=axes), x.spec, axes, True)
     terms = ew.exp(x - astype(top, x.spec.dtype))
-    total = keep(reduce_sum(terms if b is None else b * terms, axes=axes), x.spec, axes, True)
+    total = keep(reduce_sum(terms if b is None else ew.safe_mul(b, terms), axes=axes), x.spec, axes, True)
     size = ew.abs_(total) if return_sign else total
     nothing = ew.equal(total, constants.full_like(total, 0))  # log 0: its value is -inf, its derivative 0
     logarithm = ew.log(ew.select(nothing, constants.full_like(size, 1), size)) + astype(top, size.spec.dtype)
@@ -324,6 +275,9 @@ def logsumexp(
     if not keepdims:
         kept = tuple(n for i, n in enumerate(x.spec.shape) if i not in axes)
         results = [reshape(each, shape=kept) for each in results]
+    results = [
+        astype(each, dtypes.real_dtype(dtype) if not dtypes.is_complex(each.spec.dtype) else dtype) for each in results
+    ]
     return tuple(results) if return_sign else results[0]
 
 
@@ -377,7 +331,7 @@ def _segment(
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc + _SEGMENT_ARGS + example
-    return spelled(function)
+    return spelled(keeps_weakness(function))
 
 
 def _check_ids(where: str, ids: Array, n: int, mode: str) -> None:

@@ -13,17 +13,19 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import as_operand, astype, broadcast_to_shape, promote
+from nnc.commands.promote import as_operand, astype, broadcast_to_shape, dtype_of, promote
 from nnc.commands.sort import sort
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
+from nnc.numpy import moments
 from nnc.numpy import reductions as red
 from nnc.numpy.contractions import matmul
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis, ravel, reshape
 from nnc.numpy.operands import Axis, to_axes, to_axis, to_value, to_values
 from nnc.numpy.searching import argsort, searchsorted, take, take_along_axis
+from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
@@ -77,7 +79,7 @@ def average(
     """
     x, w = to_values("average", x=x, weights=weights)
     if w is None:
-        mean = red.mean(x, axis, keepdims=keepdims)
+        mean = moments.mean(x, axis, keepdims=keepdims)
         count = constants.full_like(mean, x.spec.size // max(1, mean.spec.size))
         return (mean, count) if returned else mean
     if w.spec.shape != x.spec.shape:
@@ -92,9 +94,10 @@ def average(
         w = reshape(rising, tuple(n if i in axes else 1 for i, n in enumerate(x.spec.shape)))
     x, w = promote(x, w, where="average", to=dtypes.to_float)
     w = broadcast_to_shape(to_value(w, "average"), np.shape(x))
-    total = red.sum(w, axis, keepdims=keepdims)
-    mean = red.sum(x * w, axis, keepdims=keepdims) / total
-    return (mean, total) if returned else mean
+    dtype, wide = dtype_of(x), moments.with_range(dtype_of(x))  # products and sums may leave the range of x
+    total = red.sum(astype(w, wide), axis, keepdims=keepdims)
+    mean = astype(red.sum(astype(x, wide) * astype(w, wide), axis, keepdims=keepdims) / total, dtype)
+    return (mean, astype(total, dtype)) if returned else mean
 
 
 @spelled
@@ -130,7 +133,7 @@ def cov(
     lost = (0 if bias else 1) if ddof is None else ddof
     if fweights is None and aweights is None:
         n = x.spec.shape[1] - lost
-        centred = x - red.mean(x, 1, keepdims=True)
+        centred = x - moments.mean(x, 1, keepdims=True)
         product = matmul(centred, el.conj(centred).T) * (1 / n if n > 0 else math.nan)
     else:
         each = dtypes.real_dtype(x.spec.dtype)
@@ -272,6 +275,7 @@ def _quantile(
 
 
 @spelled
+@keeps_weakness
 def quantile(x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Array:
     """Returns quantiles over `axis`; NaN where an element is.
 
@@ -295,6 +299,7 @@ def quantile(x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "li
 
 
 @spelled
+@keeps_weakness
 def percentile(
     x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
@@ -315,6 +320,7 @@ def percentile(
 
 
 @spelled
+@keeps_weakness
 def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the middle of the sorted elements over `axis`, or the mean of the two middle ones.
 
@@ -331,6 +337,7 @@ def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 @spelled
+@keeps_weakness
 def nanquantile(
     x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
@@ -351,6 +358,7 @@ def nanquantile(
 
 
 @spelled
+@keeps_weakness
 def nanpercentile(
     x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
@@ -371,6 +379,7 @@ def nanpercentile(
 
 
 @spelled
+@keeps_weakness
 def nanmedian(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the median of the elements that are not NaN; see `median`.
 
@@ -399,6 +408,7 @@ def _without_nan(x: Any, where: str, fill: Any) -> tuple[Array, Array | None]:
 
 
 @spelled
+@keeps_weakness
 def nansum(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the sum of the elements that are not NaN.
 
@@ -416,6 +426,7 @@ def nansum(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, k
 
 
 @spelled
+@keeps_weakness
 def nanprod(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the product of the elements that are not NaN.
 
@@ -433,6 +444,7 @@ def nanprod(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, 
 
 
 @spelled
+@keeps_weakness
 def nanmean(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the mean of the elements that are not NaN; NaN of none.
 
@@ -447,10 +459,11 @@ def nanmean(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, 
         Array(1., dtype=float32)
     """
     values, there = _without_nan(x, "nanmean", 0)
-    return red.mean(values, axis, dtype, keepdims=keepdims, where=there)
+    return moments.mean(values, axis, dtype, keepdims=keepdims, where=there)
 
 
 @spelled
+@keeps_weakness
 def nanvar(
     x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False
 ) -> Array:
@@ -468,10 +481,11 @@ def nanvar(
         Array(1., dtype=float32)
     """
     values, there = _without_nan(x, "nanvar", 0)
-    return red.var(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
+    return moments.var(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
 
 
 @spelled
+@keeps_weakness
 def nanstd(
     x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False
 ) -> Array:
@@ -489,7 +503,7 @@ def nanstd(
         Array(1., dtype=float32)
     """
     values, there = _without_nan(x, "nanstd", 0)
-    return red.std(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
+    return moments.std(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
 
 
 def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, fill: float) -> Array:
@@ -500,6 +514,7 @@ def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, fill: float) -> 
 
 
 @spelled
+@keeps_weakness
 def nanmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the largest of the elements that are not NaN; NaN of none.
 
@@ -516,6 +531,7 @@ def nanmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 @spelled
+@keeps_weakness
 def nanmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the smallest of the elements that are not NaN; NaN of none.
 
@@ -564,6 +580,7 @@ def nanargmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) 
 
 
 @spelled
+@keeps_weakness
 def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns running sums in which NaN counts as 0.
 
@@ -580,6 +597,7 @@ def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
 
 
 @spelled
+@keeps_weakness
 def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns running products in which NaN counts as 1.
 
@@ -639,7 +657,11 @@ def interp(
     below = el.maximum(above - 1, 0)
     x0, x1, y0, y1 = take(xp, below), take(xp, above), take(fp, below), take(fp, above)
     flat = el.equal(x1, x0)
-    value = y0 + el.where(flat, 0, (x - x0) / el.where(flat, 1, x1 - x0)) * (y1 - y0)
+    share = el.where(flat, 0, (x - x0) / el.where(flat, 1, x1 - x0))
+    inside = (
+        el.not_equal(share, 0) & el.not_equal(share, 1) & el.not_equal(y0, y1)
+    )  # elsewhere infinities would give NaN
+    value = el.where(inside, y0 + share * el.where(inside, y1 - y0, 0), el.where(el.equal(share, 1), y1, y0))
     value = el.where(el.less(x, xp[0]), fp[0] if left is None else left, value)
     return el.where(el.greater(x, xp[-1]), fp[-1] if right is None else right, value)
 

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from nnc import tree
 from nnc.array.array import Array
 from nnc.base import dtypes
@@ -16,7 +14,7 @@ from nnc.commands import constants, factor
 from nnc.commands import linalg as commands
 from nnc.commands.contract import matmul
 from nnc.commands.linalg import adjoint, check_matrix, identity_like
-from nnc.commands.promote import astype, broadcast, broadcast_to_shape, promote
+from nnc.commands.promote import astype, broadcast, broadcast_shapes, broadcast_to_shape, promote
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.shape import reshape, transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, user_error
@@ -25,6 +23,7 @@ from nnc.numpy import reductions as re
 from nnc.numpy.norms import squared_sizes
 from nnc.numpy.operands import Axis, static_int, to_axes, to_value, to_values
 from nnc.numpy.types import finfo
+from nnc.numpy.weak import keeps_weakness
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 
@@ -53,7 +52,7 @@ def _solve(where: str, run: Callable[[Array, Array], Array], a: Any, b: Any) -> 
         )  # fmt: skip
     columns = reshape(b, shape=(n, 1)) if vector else b
     try:
-        batch = np.broadcast_shapes(a.spec.shape[:-2], columns.spec.shape[:-2])
+        batch = broadcast_shapes(a.spec.shape[:-2], columns.spec.shape[:-2])
     except ValueError:
         raise user_error(
             ShapeError, where, "the leading axes do not broadcast.", operands={"a": a.spec, "b": b.spec},
@@ -145,6 +144,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: ArrayLike, /) -> Array:
 
 
 @spelled
+@keeps_weakness
 def inv(x: ArrayLike, /) -> Array:
     """Returns the inverse matrix; `solve` is faster and more exact where it is multiplied by something.
 
@@ -344,6 +344,7 @@ def count_above(s: Array, tolerance: Any) -> Array:
 
 
 @spelled
+@keeps_weakness
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """Returns the inverse of `a` as a map from its last axes to its first `ind` ones.
 

@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, Self
 
-import numpy as np
-
 from nnc import tree
-from nnc.array.array import Array, asarray
+from nnc.array.array import Array, as_value, asarray
 from nnc.base import dtypes
 from nnc.base.context import get_context, set_context, with_mode
 from nnc.base.foreign import is_foreign
@@ -308,8 +306,9 @@ def widen(x: Array) -> Array:
 
 
 def scalar(value: Any) -> Array:
-    """A hyperparameter as an array: Python numbers are float64, which keeps all their digits until `number` converts them."""
-    return asarray(np.asarray(value, np.float64)) if dtypes.is_scalar(dtypes.plain_number(value)) else asarray(value)
+    """A hyperparameter as an array: numbers are weak, so that they keep all their digits until they meet an array."""
+    array: Array = as_value(as_operand(value))
+    return array
 
 
 def number(value: Scalar, dtype: dtypes.DType) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nnc.base.machine import check_memory
 from nnc.commands.loop import check_branch, check_steps
 from nnc.device.cpu import aligned_bytes
 from nnc.errors import InternalError, NncError
@@ -42,9 +43,14 @@ class CallMemory:
 
     @classmethod
     def of(cls, outside: ProgramAbi, arena: NDArray | None = None) -> CallMemory:
-        """Makes the memory of a program's call; its arena may have been made before."""
+        """Makes the memory of a program's call; its arena may have been made before.
+
+        Raises:
+            MemoryError: the system does not give it.
+        """
         if arena is None:
             arena = aligned_bytes(outside.arena_bytes)
+        check_memory(sum(spec.nbytes for spec in outside.made))
         return cls(arena, [np.empty(spec.shape, spec.dtype) for spec in outside.made])
 
     def fits(self, outside: ProgramAbi) -> bool:

@@ -25,9 +25,11 @@ from nnc.tree.flattening import (
     structure,
     unflatten,
 )
+from nnc.tree.flattening import containers as containers
 from nnc.tree.flattening import unflatten_like as unflatten_like
 from nnc.tree.mapping import broadcast_prefix, map, map_with_path, reduce, transpose
 from nnc.tree.mapping import settings as settings
+from nnc.tree.mismatches import changes_of_containers as changes_of_containers
 from nnc.tree.mismatches import check_hashable as check_hashable
 from nnc.tree.mismatches import check_same_structure as check_same_structure
 from nnc.tree.mismatches import tree_mismatch as tree_mismatch

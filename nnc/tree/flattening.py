@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import optree
 
 from nnc.errors import ArgumentTypeError, TreeError, user_error
-from nnc.tree.registration import NAMESPACE, is_array, register_dataclass
+from nnc.tree.registration import NAMESPACE, Settings, is_array, register_dataclass
 
 if TYPE_CHECKING:
     from nnc.array.array import Array
@@ -197,6 +197,44 @@ def paths(treedef: TreeDef) -> list[list[str]]:
         [['["a"]', '[0]'], ['["a"]', '[1]']]
     """
     return [[_written(entry) for entry in accessor] for accessor in optree.treespec_accessors(treedef)]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Container:
+    """A container of a structure: its path, entry by entry; its class; its settings by name, where it is a dataclass."""
+
+    path: tuple[str, ...]
+    kind: type | None
+    settings: dict[str, Any]
+
+
+def containers(treedef: TreeDef) -> list[Container]:
+    """The containers of a structure, from the root on.
+
+    Args:
+        treedef: a structure.
+
+    Example:
+        >>> [(found.path, found.kind) for found in containers(nnc.tree.structure({"a": [1, 2]}))]
+        [((), <class 'dict'>), (('["a"]',), <class 'list'>)]
+    """
+    found: list[Container] = []
+
+    def visit(node: Any, path: tuple[str, ...]) -> None:
+        if node.is_leaf():
+            return
+        about: list[Any] = []
+        node.one_level().walk([None] * node.num_children, lambda kind, data, children: about.append(data))
+        fields = (
+            about[0][1] if isinstance(about[0], tuple) and about[0] and isinstance(about[0][-1], Settings) else None
+        )
+        found.append(Container(path, node.type, dict(fields.items) if fields is not None else {}))
+        entries = [accessor[0] for accessor in node.one_level().accessors()]
+        for entry, child in zip(entries, node.children(), strict=True):
+            visit(child, (*path, _written(entry)))
+
+    visit(treedef, ())
+    return found
 
 
 def _written(entry: Any) -> str:

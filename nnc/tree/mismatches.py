@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from nnc.errors import ArgumentTypeError, TreeError, user_error
-from nnc.tree.flattening import leaves_with_path, structure
+from nnc.errors.errors import shorten
+from nnc.tree.flattening import TreeDef, containers, leaves_with_path, structure
+from nnc.tree.registration import same_settings
 
 
 def tree_mismatch(
@@ -24,14 +27,20 @@ def tree_mismatch(
         fix: the remedy.
         operands: name -> spec or value, shown on lines of their own.
     """
+    lines = differences(left, right)
+    if not lines:
+        found = changes_of_containers(structure(left), structure(right))
+        lines = [change.line for change in found]
+        if found and all(change.is_setting for change in found):
+            fix = "make the field an array, for example nnp.asarray(0), if it changes: settings are part of the structure."
     return user_error(
-        TreeError, where, f"{left_name} and {right_name} differ in structure:\n" + "\n".join(differences(left, right)),
-        operands=operands, fix=fix or "give both the same containers, keys and lengths.",
+        TreeError, where, f"{left_name} and {right_name} differ in structure:\n" + "\n".join(lines), operands=operands,
+        fix=fix or "give both the same containers, keys and lengths.",
     )  # fmt: skip
 
 
 def differences(left: Any, right: Any) -> list[str]:
-    """One line for each path on which two trees differ in structure.
+    """One line for each path at which one of two trees has a leaf, and the other has none.
 
     Args:
         left: a pytree.
@@ -44,7 +53,48 @@ def differences(left: Any, right: Any) -> list[str]:
     lines += [
         f"  {path or '(root)'}: nothing on the left, {_describe(b[path])} on the right" for path in b if path not in a
     ]
-    return lines or [f"  {structure(left)} on the left, {structure(right)} on the right"]
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A difference between containers with leaves at the same paths.
+
+    Args:
+        path: entry by entry.
+        old: the setting of a dataclass on the left, or the class of the container.
+        new: likewise on the right.
+        is_setting: whether it is a setting.
+    """
+
+    path: tuple[str, ...]
+    old: Any
+    new: Any
+    is_setting: bool
+
+    @property
+    def line(self) -> str:
+        """The line of a message."""
+        old, new = (shorten(x) if self.is_setting else f"a {x.__name__}" for x in (self.old, self.new))
+        return f"  {''.join(self.path) or '(root)'}: {old} on the left, {new} on the right"
+
+
+def changes_of_containers(left: TreeDef, right: TreeDef) -> list[Change]:
+    """The settings, and classes of containers, in which two structures with leaves at the same paths differ.
+
+    Args:
+        left: a structure.
+        right: a structure.
+    """
+    found = []
+    for a, b in zip(containers(left), containers(right), strict=False):
+        if a.path != b.path or a.kind is not b.kind:
+            found.append(Change(a.path, a.kind, b.kind, False))
+            break
+        names = (name for name in dict.fromkeys((*a.settings, *b.settings)))
+        pairs = [(name, a.settings.get(name), b.settings.get(name)) for name in names]
+        found += [Change((*a.path, f".{name}"), x, y, True) for name, x, y in pairs if not same_settings(x, y)]
+    return found
 
 
 def _describe(leaf: Any) -> str:

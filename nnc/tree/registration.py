@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -75,11 +76,12 @@ def register(
 
 
 def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
-    """Makes a dataclass a pytree; `static_scalars` makes fields that hold Python floats and complex numbers settings, too.
+    """Makes a dataclass a pytree. Its arrays and numbers are leaves; strings, functions, and fields declared with
+    `nnc.nn.field(static=True)`, are settings.
 
     Args:
         cls: the dataclass.
-        static_scalars: fields that hold Python floats and complex numbers are settings, too.
+        static_scalars: fields that hold Python numbers are settings, too.
 
     Returns:
         the class.
@@ -90,8 +92,8 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
         ...     first: object
         ...     second: object
         >>> Pair = register_dataclass(Pair)
-        >>> nnc.tree.leaves(Pair(1, 2))
-        []
+        >>> nnc.tree.leaves(Pair(1, "two"))
+        [1]
     """
     names = [field.name for field in dataclasses.fields(cls)]
     static = {field.name for field in dataclasses.fields(cls) if field.metadata.get("static")}
@@ -179,7 +181,8 @@ class _Split:
 
 def _role_of(kind: type, static_scalars: bool) -> bool | None:
     """Whether all values of a type are settings, or none; None where each must be looked at."""
-    if issubclass(kind, (str, bytes, bool, int)) or (static_scalars and issubclass(kind, (float, complex))):
+    numbers = (bool, int, float, complex) if static_scalars else ()
+    if issubclass(kind, (str, bytes, enum.Enum, *numbers)):
         return True
     return False if kind in CONTAINERS or is_array_type(kind) or dataclasses.is_dataclass(kind) else None
 

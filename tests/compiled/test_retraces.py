@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,52 @@ def test_a_field_that_is_a_setting() -> None:
         n: int
 
     text = traced_often(lambda x, m: m.w, [Model(nnp.ones(2), i) for i in range(8)])
-    assert "n=6" in text and "n=7" in text and "fields" in text
+    assert "argument m.n changed from 6 to 7" in text and "make the field an array" in text and "PyTreeSpec" not in text
+
+
+def test_fields_are_named_wherever_they_stand() -> None:
+    class Inner(nnc.nn.Module):
+        w: Any
+        act: Any
+        name: str = "a"
+
+    @dataclass
+    class Outer:
+        parts: list[Any]
+        kept: int = nnc.nn.field(default=0, static=True)
+
+    shared: Any = nnp.tanh
+    trees = [{"m": Outer([1.0, Inner(nnp.ones(2), shared, str(i))], kept=i)} for i in range(8)]
+    text = traced_often(lambda x, d: d["m"].parts[1].w, trees)
+    assert 'argument d["m"].kept changed from 6 to 7' in text and "PyTreeSpec" not in text
+    assert """argument d["m"].parts[1].name changed from '6' to '7'""" in text
+    text = traced_often(lambda x, m: m.w, [Inner(nnp.ones(2), lambda x: x) for _ in range(8)])
+    assert "argument m.act changed from <function" in text and "outside of the loop" in text
+    compiled = nnc.compile(lambda m: m[0])
+    compiled((nnp.ones(2),))
+    compiled([nnp.ones(2)])
+    assert "argument m is a list, and was a tuple" in nnc.debug.explain(compiled)
+
+
+def test_a_number_in_a_field_of_a_plain_dataclass_is_no_setting() -> None:
+    @dataclass
+    class Training:
+        w: Any
+        step: int = 0
+        flag: bool = True
+
+    traced: list[int] = []
+
+    @nnc.compile
+    def train(s: Any) -> Any:
+        traced.append(1)
+        return Training(s.w * 2 + s.step, s.step + 1, s.flag)
+
+    state = Training(nnp.zeros(2))
+    for i in range(5):
+        state = train(Training(state.w, i, i % 2 == 0))
+    assert len(traced) == 1 and int(state.step) == 5 and bool(state.flag)
+    np.testing.assert_array_equal(state.w, [26, 26])
 
 
 def test_a_captured_value_that_changes() -> None:

@@ -9,15 +9,21 @@ from nnc.calls.spelling import spelled
 from nnc.nn import activations
 from nnc.numpy import elementwise as el
 from nnc.numpy.special import xlogy
+from nnc.numpy.weak import keeps_weakness
 from nnc.numpy.wide import in_float64, keep
 from nnc.scipy.special.pieces import log_gap
+from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 
 __all__ = ["boxcox", "boxcox1p", "entr", "kl_div", "log_softmax", "rel_entr", "softmax"]
 
 
+@custom_jvp
 def _entr(x: Array) -> Array:
     return el.where(x < 0, -math.inf, 0 - xlogy(x, x))
+
+
+_entr.defjvps(lambda t, result, x: t * el.where(x < 0, 0.0, -1 - el.log(keep(~(x < 0), x, 1.0))))
 
 
 @spelled
@@ -131,6 +137,7 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike, /) -> Array:
 
 
 @spelled
+@keeps_weakness
 def softmax(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
     """Returns exp(x) divided by its sum over `axis`, without overflow; see `nnc.nn.softmax`.
 
@@ -147,6 +154,7 @@ def softmax(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Ar
 
 
 @spelled
+@keeps_weakness
 def log_softmax(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
     """Returns the logarithm of `softmax`, without overflow.
 

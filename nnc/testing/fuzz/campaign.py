@@ -9,6 +9,7 @@ import random
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -28,7 +29,7 @@ from nnc.testing.fuzz.subject import Subject
 
 MODES_EACH = 3  # ways in which a program runs: to make one takes as long as to run it once or twice
 PROGRAMS_EACH = 200  # programs of one process: damage that a defect does to memory is not carried on for ever
-PATIENCE = 60.0  # seconds for one run; the slowest take two
+PATIENCE = 30.0  # seconds for one run; the slowest take two, or ten on a busy machine
 SHRINKING = 60.0  # seconds for one finding
 _SHRINKING = ", making smaller the "
 _SHOWS_STACKS = hasattr(faulthandler, "register")  # not on Windows
@@ -126,7 +127,7 @@ def run_program(
     for mode in rng.sample(fitting, min(MODES_EACH, len(fitting))):
         start(mode.name)
         try:
-            finding = check(subject, mode, seen)
+            finding = check(subject, mode, seen, partial(start, mode.name))
         except Unsupported as error:
             report.unsupported[str(error)] += 1
             continue

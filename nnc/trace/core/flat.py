@@ -18,7 +18,7 @@ from nnc import tree
 from nnc.array.array import Array, ArrayMethods, as_value
 from nnc.base.foreign import is_foreign
 from nnc.base.source import short_path
-from nnc.commands.promote import as_operand, is_weak
+from nnc.commands.promote import as_operand, is_weak, with_weakness
 from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, NncError, user_error
 from nnc.errors.errors import shorten
 from nnc.errors.tracebacks import arguments_misfit
@@ -225,12 +225,20 @@ def argument_paths(treedef: tree.TreeDef, names: Callable[[int], str]) -> list[s
     Args:
         names: the name of the parameter that takes the argument at a position.
     """
-    result, known = [], functools.cache(names)  # to find a name takes longer than everything else
-    for path in tree.paths(treedef):
-        which, first, *rest = path
-        inner = first[1:-1]  # [0] or ["name"]
-        result.append("".join([known(int(inner)) if which == "[0]" else inner.strip('"'), *rest]))
-    return result
+    known = functools.cache(names)  # to find a name takes longer than everything else
+    return [argument_path(path, known) for path in tree.paths(treedef)]
+
+
+def argument_path(path: Sequence[str], names: Callable[[int], str]) -> str:
+    """A path within (args, kwargs) as the function's author would write it.
+
+    Args:
+        path: entry by entry.
+        names: the name of the parameter that takes the argument at a position.
+    """
+    which, first, *rest = path
+    inner = first[1:-1]  # [0] or ["name"]
+    return "".join([names(int(inner)) if which == "[0]" else inner.strip('"'), *rest])
 
 
 def parameter_name(fun: Callable[..., Any], position: int, left_out: frozenset[int] = frozenset()) -> str:
@@ -325,7 +333,8 @@ class FlatFunction:
 
 def _as_weak(value: Any, like: Any) -> Any:
     """`value`, which takes the dtype of the array it meets if `like` does."""
-    return value.as_weak() if is_weak(like) and isinstance(value, ArrayMethods) and not value.weak else value
+    weak = is_weak(like)
+    return with_weakness(value, weak) if weak and isinstance(value, ArrayMethods) else value
 
 
 def check_result(leaf: Any, fun: Callable[..., Any]) -> None:

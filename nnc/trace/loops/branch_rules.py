@@ -98,7 +98,11 @@ def _with_results(staged: Staged, change: Callable[[list[Any]], Sequence[Any]]) 
     """A traced branch with other results, made of its own ones. It is not traced again: its nodes are recorded as they are."""
     graph = staged.graph
     specs = graph.input_specs[: staged.num_explicit]
-    return stage(lambda *values: change(graph.evaluate([*values, *staged.captured])), specs, name=graph.name)
+
+    def changed(*values: Value) -> Sequence[Any]:
+        return change([*map(as_value, graph.evaluate([*values, *staged.captured]))])
+
+    return stage(changed, specs, name=graph.name)
 
 
 def _linearize(

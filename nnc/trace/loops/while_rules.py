@@ -240,7 +240,7 @@ def _while_batch(
 def _batch_tail(
     size: int, tail: Graph, running: Value | None, values: Sequence[Any], batched: Sequence[bool]
 ) -> tuple[list[Any], list[bool]]:
-    """What follows the test, for all rows, or for those that are `running`; which results have the batch axis."""
+    """The part of an iteration behind the test, for all rows or for those that are `running`; which results have the batch axis."""
     if running is not None and has_effects(tail):
         idle = stage(lambda *_: [zeros(spec) for spec in tail.output_specs], tail.input_specs, name="done").graph
         results = run_rows(size, convert(running, dtype=dtypes.int64), values, tuple(batched), (idle, tail))

@@ -1,0 +1,61 @@
+"""Values are frozen: instances of the dataclasses listed here alone change. They are builders, tables, queues and notes of work."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import nnc
+
+ROOT = Path(nnc.__file__).parent
+MARKS = ("dataclass", "dataclasses.dataclass")
+CHANGING = {
+    "nnc.backends.cpu.threads.threads": "Threads",
+    "nnc.backends.cuda.libraries.epilogues": "_Terms",
+    "nnc.backends.cuda.kernels.merges": "Merge",
+    "nnc.backends.cuda.kernels.networks": "Network",
+    "nnc.backends.cuda.kernels.segments": "_Run",
+    "nnc.backends.mpi.guard": "Guard",
+    "nnc.device.capture": "Node",
+    "nnc.device.ptx.counts": "Counts",
+    "nnc.device.ptx.machine": "_Group",
+    "nnc.device.ptx.regions": "_Segment",
+    "nnc.device.ptx.syntax": "Function",
+    "nnc.device.sim.order": "_Range",
+    "nnc.device.sim.streams": "_Item",
+    "nnc.graph.dispatch": "_Eager",
+    "nnc.graph.registry": "_Bind _Registry",
+    "nnc.calls.specialise": "CallTable _Layers",
+    "nnc.lower.alloc.compiled": "_Loader",
+    "nnc.lower.kernels.builder": "Carried",
+    "nnc.lower.kernels.values": "Block",
+    "nnc.lower.passes.fusion.grouping": "Group",
+    "nnc.lower.passes.fusion.prefuse": "_Group",
+    "nnc.lower.passes.memory.remat": "_Search",
+    "nnc.run.store.cache": "_Room",
+    "nnc.run.executor": "_Place",
+    "nnc.run.native_frame": "_Callbacks",
+    "nnc.run.step_table": "StepTable",
+    "nnc.run.store.stored": "Place",
+    "nnc.nn.summaries": "_Entry",
+    "nnc.compiled.retraces": "_Origins",
+    "nnc.compiled.signature": "Call",
+    "nnc.testing.fuzz.generate": "Generator",
+    "nnc.testing.fuzz.report": "Report",
+    "nnc.trace.dynamic.memo": "_Entry",
+    "nnc.trace.dynamic.routine": "Record",
+}
+
+
+def test_dataclasses_are_frozen_but_for_those_that_are_listed() -> None:
+    found = defaultdict[str, list[str]](list)
+    for file in sorted(ROOT.rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text if "dataclass" in text else "")):
+            if isinstance(node, ast.ClassDef):
+                marks = [ast.unparse(each) for each in node.decorator_list]
+                if any(mark.split("(")[0] in MARKS and "frozen=True" not in mark for mark in marks):
+                    name = ".".join(file.relative_to(ROOT.parent).with_suffix("").parts)
+                    found[name].append(node.name)
+    assert {name: " ".join(classes) for name, classes in found.items()} == CHANGING
