@@ -495,5 +495,6 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-for _name in __all__:
-    globals()[_name].__module__ = "nnc.errors"  # tracebacks and pickles name the public module
+for _value in [*globals().values()]:
+    if isinstance(_value, type) and issubclass(_value, (NncError, Warning)):
+        _value.__module__ = "nnc.errors"  # tracebacks and pickles name the public module

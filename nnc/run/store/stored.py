@@ -39,7 +39,7 @@ _KIND = "programs"
 _FOLDER = Path(__file__).parents[2]
 # make graphs, and lower none
 _ABOVE = frozenset(
-    {"trace", "numpy", "random", "debug", "nn", "optim", "io", "data", "view", "scipy", "errors", "testing", "tree"}
+    {"trace", "numpy", "random", "debug", "nn", "optim", "io", "data", "view", "scipy", "testing", "tree"}
 )
 _OF_OTHERS = {CPU: frozenset({"cuda"})}  # folders for other kinds of devices
 _STARTED = time.time()

@@ -254,7 +254,7 @@ def test_a_forked_process_cannot_use_the_device(machine: Machine) -> None:
 
 
 def test_the_first_command_of_a_process_may_be_an_eager_one_on_a_device() -> None:
-    code = "import nnc; print(float(nnc.device_put(1.0, 'ptx:0') + 1))"
+    code = "import nnc, nnc.testing.devices; print(float(nnc.device_put(1.0, 'ptx:0') + 1))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "2.0\n", done.stderr
 

@@ -234,7 +234,7 @@ PROGRAM = """
 from types import SimpleNamespace
 import numpy as np
 import nnc
-from nnc.run import autotune
+from nnc.run.store import autotune
 from nnc.graph import Kernel, add_kernel, register
 
 now = 0.0
