@@ -17,9 +17,10 @@ import numpy as np
 import nnc
 import nnc.nn as nn
 import nnc.numpy as nnp
-from nnc import dtypes, random, tree
+from nnc import random, tree
+from nnc.base import dtypes
+from nnc.base.context import with_mode
 from nnc.commands.rules import freedom, surrogate
-from nnc.context import with_mode
 from nnc.errors import NncError
 from nnc.graph import Graph, TensorSpec, command
 from nnc.testing.fuzz.plain import Plain

@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.base.context import get_context, set_context
+from nnc.base.dtypes import TAPE
+from nnc.base.source import SourceLine, user_source
 from nnc.commands.promote import WeakScalar, astype
 from nnc.commands.rules import is_differentiable
 from nnc.commands.shape import broadcast_to
 from nnc.commands.weakness import with_inherited_weakness
-from nnc.context import get_context, set_context
-from nnc.dtypes import TAPE
 from nnc.graph import Command, Graph, GraphBuilder, InlineGraph, Symbol, TensorSpec, spec_of
-from nnc.source import SourceLine, user_source
 from nnc.trace.core.axes import NOWHERE, Axes, align, axes_of_results, entered, outer_axes, union, vary, varying_over
 from nnc.trace.core.tracer import Tracer
 
