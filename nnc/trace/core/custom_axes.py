@@ -16,6 +16,7 @@ from nnc.base.context import get_context, new_level, set_context
 from nnc.base.dtypes import Weakness
 from nnc.commands.collective import INDEX
 from nnc.commands.promote import is_weak
+from nnc.commands.rules import is_differentiable
 from nnc.trace.core.axes import NOWHERE, Axes, NamedAxis, axes_within, matched, union, varying_over
 from nnc.trace.core.flat import name_of
 from nnc.trace.core.specs import argument_spec
@@ -62,7 +63,7 @@ class Place:
         """Traces `fun` for one place.
 
         A result that is made of constants alone varies over the axes over which the arguments do, as it would if each place ran its
-        own program: it is the same at all places if a collective makes it so.
+        own program. A constant that meets another value says nothing of the result.
 
         Args:
             fun: takes and returns flat sequences of values.
@@ -71,10 +72,9 @@ class Place:
             settle: says over which axes the results are to vary. Over others they are summed.
             is_rule: whether `fun` runs a rule of the function.
         """
-        staged, found, weak = self._trace(
-            lambda _, *values: fun(*values), operands, over, union(over) or NOWHERE, is_rule
-        )
-        wanted = settle(found)
+        staged, found, weak = self._trace(lambda _, *values: fun(*values), operands, over, is_rule)
+        entry = union(over)
+        wanted = settle([entry if alone else axes for axes, alone in zip(found, _constants(staged), strict=True)])
         if wanted != self._of_graph(staged, over):
             graph, captured = staged.graph, staged.captured
 
@@ -83,11 +83,11 @@ class Place:
                 results = map(as_value, graph.evaluate([*indices, *values, *captured]))
                 return matched(list(results), [_in_terms_of(present, axes) for axes in wanted])
 
-            staged, _, _ = self._trace(again, operands, over, NOWHERE, is_rule)
+            staged, _, _ = self._trace(again, operands, over, is_rule)
         return Traced(staged, wanted, weak)
 
     def _trace(
-        self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, entry: Axes, is_rule: bool
+        self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, is_rule: bool
     ) -> tuple[Staged, list[Axes | None], list[Weakness]]:
         """The graph of `fun(axes, *values)`, which gets the axes as they are bound within; over which axes its results vary; and
         which of them are weak.
@@ -103,7 +103,6 @@ class Place:
                     is_bound = axis.index is index  # else all places run together, or another trace's
                     present[axis] = axis if is_bound else replace(axis, index=here, level=new_level())
                     trace.note_axes(here, frozenset((present[axis],)))
-                trace.enter(_in_terms_of(present, entry) or NOWHERE)
                 inputs = [
                     trace.named_input(argument_spec(x), is_weak(x), _in_terms_of(present, axes))
                     for x, axes in zip(operands[count:], over, strict=True)
@@ -141,6 +140,16 @@ class Place:
 
 
 Present = dict[NamedAxis, NamedAxis]  # axes by those that were bound at the call
+
+
+def _constants(staged: Staged) -> list[bool]:
+    """Which results are differentiable and depend on no argument and on no number of the place."""
+    graph = staged.graph
+    reached = set(graph.inputs[: staged.num_explicit])
+    for node in graph.nodes:
+        if not reached.isdisjoint(node.inputs):
+            reached.update(node.outputs)
+    return [s not in reached and is_differentiable(s.spec) for s in graph.outputs]
 
 
 def _in_terms_of(present: Present, axes: Axes | None) -> Axes | None:
