@@ -17,7 +17,7 @@ from nnc.base.dtypes import Weakness
 from nnc.commands.collective import INDEX
 from nnc.commands.promote import is_weak
 from nnc.commands.rules import is_differentiable
-from nnc.trace.core.axes import NOWHERE, Axes, NamedAxis, axes_within, matched, union, varying_over
+from nnc.trace.core.axes import NOWHERE, Axes, NamedAxis, axes_within, matched, union, vary, varying_over
 from nnc.trace.core.flat import name_of
 from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import NamedStagingTrace, Staged
@@ -58,7 +58,7 @@ class Place:
 
     def trace(
         self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, settle: Settle = list,
-        is_rule: bool = True,
+        is_rule: bool = True, entry: Axes = NOWHERE,
     ) -> Traced:  # fmt: skip
         """Traces `fun` for one place.
 
@@ -71,10 +71,16 @@ class Place:
             over: the axes over which each argument varies.
             settle: says over which axes the results are to vary. Over others they are summed.
             is_rule: whether `fun` runs a rule of the function.
+            entry: axes over which `fun` gets its arguments varying, besides their own.
         """
-        staged, found, weak = self._trace(lambda _, *values: fun(*values), operands, over, is_rule)
-        entry = union(over)
-        wanted = settle([entry if alone else axes for axes, alone in zip(found, _constants(staged), strict=True)])
+
+        def given(present: Present, *values: Any) -> Sequence[Any]:
+            more = _in_terms_of(present, entry)
+            return fun(*(vary(x, more) if is_differentiable(x.spec) else x for x in values))
+
+        staged, found, weak = self._trace(given, operands, over, is_rule)
+        whole = union([*over, entry])
+        wanted = settle([whole if alone else axes for axes, alone in zip(found, _constants(staged), strict=True)])
         if wanted != self._of_graph(staged, over):
             graph, captured = staged.graph, staged.captured
 
@@ -124,10 +130,19 @@ class Place:
         found = axes_within(staged.graph, dict(known))
         return [found.get(s, NOWHERE) for s in staged.graph.outputs]
 
-    def may_vary_more(self, over: Varying, outputs: Varying) -> bool:
-        """Whether a rule has to be asked over which axes its results vary: some outputs vary over less than the arguments."""
-        target = union(over)
-        return any(axes != target for axes in outputs) and not self.is_within_rule()
+    def results_vary_over(
+        self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying
+    ) -> Axes | None:
+        """The axes over which some result of a rule varies; `operands` may be shapes."""
+        return union(self._trace(lambda _, *values: fun(*values), operands, over, True)[1])
+
+    def lacking(self, outputs: Varying) -> Axes:
+        """The axes over which a rule may find that outputs vary, though these here do not. None where it is the rule that calls the
+        function.
+        """
+        if any(axes is None for axes in outputs) or self.is_within_rule():
+            return NOWHERE
+        return frozenset(axis for axis in self.axes if any(axis not in axes for axes in outputs if axes is not None))
 
     def is_within_rule(self) -> bool:
         """Whether a rule of the function is being traced, which calls it."""
