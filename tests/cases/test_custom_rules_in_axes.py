@@ -210,3 +210,33 @@ def test_a_number_beside_a_collective_leaves_its_result_the_same_everywhere(run:
         np.testing.assert_array_equal(run(each(f))(X), np.full(3, 3 * slope))
         whole = lambda x, f=f: nnc.vmap(f, out_axes=None, axis_name="i")(x)
         np.testing.assert_array_equal(run(nnc.grad(whole))(X), np.full(3, slope))
+
+
+@RUN
+def test_outputs_vary_where_the_derivatives_of_rules_do(run: Callable[..., Any]) -> None:
+    place, w, weights = (lambda: nnc.axis_index("i")), nnp.asarray(2.0), X  # places 0, 1, 2 with weights 1, 2, 4
+
+    def check(f: Any, wanted: float, pick: Callable[..., Any] = lambda y: y) -> None:
+        outside = nnc.grad(lambda w: over("i", lambda x: pick(f(w)) * x, weights).sum())
+        inside = lambda w: over("i", lambda x: nnc.grad(lambda w: pick(f(w)) * x)(w), weights)
+        assert run(outside)(w) == wanted
+        np.testing.assert_array_equal(run(inside)(w), np.full(3, wanted))
+
+    twice, pair = (lambda w: w * 2), (lambda w: (w, w * place()))
+    first, second = (lambda y: y[0]), (lambda y: y[1])
+    tangent = nnc.custom_jvp(twice)
+    tangent.defjvp(lambda p, t: (tangent(*p), t[0] * p[0] * place()))
+    check(tangent, 2 * 10)
+    assert run(nnc.grad(nnc.grad(lambda w: over("i", lambda x: tangent(w) * x, weights).sum())))(w) == 10
+    check(backwards(twice, lambda w: (twice(w), w), lambda w, ct: (ct * w * place(),)), 2 * 10)
+    check(backwards(twice, lambda w: (twice(w), w * place()), lambda r, ct: (ct * r,)), 2 * 10)
+    mixed = backwards(pair, lambda w: (pair(w), w), lambda w, ct: (ct[0] * w + ct[1] * 3,))
+    check(mixed, 2 * 7, first)
+    check(mixed, 3 * 7, second)
+    check(mixed, 5 * 7, sum)
+    summed = backwards(pair, lambda w: (pair(w), w), lambda w, ct: (ct[0] * w + nnc.psum(ct[1] * 3, "i"),))
+    check(summed, 5 * 7, sum)  # the rule sums by itself
+    scaled = nnc.custom_jvp(pair)
+    scaled.defjvp(lambda p, t: (scaled(*p), (t[0] * place(), t[0])))
+    check(scaled, 10, first)
+    check(scaled, 7, second)

@@ -58,7 +58,7 @@ class Place:
 
     def trace(
         self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, settle: Settle = list,
-        is_rule: bool = True, entry: Axes = NOWHERE,
+        is_rule: bool = True, entry: Axes = NOWHERE, probes: bool = False,
     ) -> Traced:  # fmt: skip
         """Traces `fun` for one place.
 
@@ -72,13 +72,14 @@ class Place:
             settle: says over which axes the results are to vary. Over others they are summed.
             is_rule: whether `fun` runs a rule of the function.
             entry: axes over which `fun` gets its arguments varying, besides their own.
+            probes: whether only the axes of the results are asked for. If the rule calls the function, that does not ask again.
         """
 
         def given(present: Present, *values: Any) -> Sequence[Any]:
             more = _in_terms_of(present, entry)
             return fun(*(vary(x, more) if is_differentiable(x.spec) else x for x in values))
 
-        staged, found, weak = self._trace(given, operands, over, is_rule)
+        staged, found, weak = self._trace(given, operands, over, is_rule, probes)
         whole = union([*over, entry])
         wanted = settle([whole if alone else axes for axes, alone in zip(found, _constants(staged), strict=True)])
         if wanted != self._of_graph(staged, over):
@@ -89,18 +90,18 @@ class Place:
                 results = map(as_value, graph.evaluate([*indices, *values, *captured]))
                 return matched(list(results), [_in_terms_of(present, axes) for axes in wanted])
 
-            staged, _, _ = self._trace(again, operands, over, is_rule)
+            staged, _, _ = self._trace(again, operands, over, is_rule, probes)
         return Traced(staged, wanted, weak)
 
     def _trace(
-        self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, is_rule: bool
+        self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, is_rule: bool, probes: bool
     ) -> tuple[Staged, list[Axes | None], list[Weakness]]:
         """The graph of `fun(axes, *values)`, which gets the axes as they are bound within; over which axes its results vary; and
         which of them are weak.
         """
         count, name = len(self.axes), name_of(self.function)
         trace = NamedStagingTrace(f"rule of {name}" if is_rule else name)
-        trace.rule_of = self.function if is_rule else None
+        trace.probes = self.function if probes else None
         present: Present = {}
         try:
             with set_context(staging=trace, level=trace.level, source=None):
@@ -134,21 +135,19 @@ class Place:
         self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying
     ) -> Axes | None:
         """The axes over which some result of a rule varies; `operands` may be shapes."""
-        return union(self._trace(lambda _, *values: fun(*values), operands, over, True)[1])
+        return union(self._trace(lambda _, *values: fun(*values), operands, over, True, True)[1])
 
     def lacking(self, outputs: Varying) -> Axes:
-        """The axes over which a rule may find that outputs vary, though these here do not. None where it is the rule that calls the
-        function.
-        """
-        if any(axes is None for axes in outputs) or self.is_within_rule():
+        """The axes over which a rule may find that outputs vary, though some here do not. None within a rule that is asked."""
+        if any(axes is None for axes in outputs) or self.is_probed():
             return NOWHERE
         return frozenset(axis for axis in self.axes if any(axis not in axes for axes in outputs if axes is not None))
 
-    def is_within_rule(self) -> bool:
-        """Whether a rule of the function is being traced, which calls it."""
+    def is_probed(self) -> bool:
+        """Whether a rule of the function, which calls it, is asked for the axes of its results."""
         trace = get_context().staging
         while trace is not None:
-            if getattr(trace, "rule_of", None) is self.function:
+            if getattr(trace, "probes", None) is self.function:
                 return True
             trace = getattr(trace, "outer", None)
         return False

@@ -85,12 +85,14 @@ class JvpRule:
             return list(found)
         arguments = operands[len(place.axes) :]
         active = [is_differentiable(argument_spec(x)) for x in arguments]
-        traced, count, _ = self._trace(place, [*operands, *compress(arguments, active)], over, active, found)
+        given = [*operands, *compress(arguments, active)]
+        traced, count, _ = self._trace(place, given, over, active, found, probes=True)
         return traced.axes[:count]
 
     def _trace(
-        self, place: Place, operands: Sequence[Any], over: Varying, active: Sequence[bool], outputs: Varying
-    ) -> tuple[Traced, int, list[bool]]:
+        self, place: Place, operands: Sequence[Any], over: Varying, active: Sequence[bool], outputs: Varying,
+        probes: bool = False,
+    ) -> tuple[Traced, int, list[bool]]:  # fmt: skip
         """The rule for one place, the number of outputs, and which of them have tangents.
 
         Operands are the numbers of the place, the arguments and the tangents of those that are `active`. An output and its tangent
@@ -114,7 +116,7 @@ class JvpRule:
             ]
             return [*wanted, *compress(wanted, moving)]
 
-        traced = place.trace(run, operands, [*over, *compress(over, active)], settle)
+        traced = place.trace(run, operands, [*over, *compress(over, active)], settle, probes=probes)
         return traced, *box
 
     def batched(self, size: int, flags: Sequence[bool], same: Sequence[bool]) -> JvpRule:
@@ -192,10 +194,12 @@ class VjpRule:
         """The axes over which outputs vary, where those of the function itself vary over `found`: the rule's may vary over more."""
         if not place.lacking(found):
             return list(found)
-        traced, count, _ = self._trace(place, operands, over, found)
+        traced, count, _ = self._trace(place, operands, over, found, probes=True)
         return traced.axes[:count]
 
-    def _trace(self, place: Place, primals: Sequence[Any], over: Varying, outputs: Varying) -> tuple[Traced, int, Pull]:
+    def _trace(
+        self, place: Place, primals: Sequence[Any], over: Varying, outputs: Varying, probes: bool = False
+    ) -> tuple[Traced, int, Pull]:
         """The forward part for one place, the number of outputs, and the function for the cotangents."""
         box: list[Any] = []
 
@@ -208,10 +212,10 @@ class VjpRule:
             known = outputs or [NOWHERE] * box[0]
             return [*(union(pair) for pair in zip(found, known, strict=False)), *found[box[0] :]]
 
-        traced = place.trace(run, primals, over, settle)
+        traced = place.trace(run, primals, over, settle, probes=probes)
         summed = self._summed(place, primals, over, traced, *box)
         if summed:
-            traced = place.trace(run, primals, over, settle, entry=summed)
+            traced = place.trace(run, primals, over, settle, entry=summed, probes=probes)
         return traced, *box
 
     def _summed(

@@ -162,7 +162,7 @@ class NamedStagingTrace(StagingTrace):
         super().__init__(name)
         context = get_context()
         self.outer, self.outer_level = context.staging, context.level
-        self.rule_of: Any = None  # the custom function whose rule is traced (nnc.trace.core.custom_axes)
+        self.probes: Any = None  # the custom function whose rule is asked for axes (nnc.trace.core.custom_axes)
         self.entry = entry
         self.constant_axes: Axes = entry | getattr(self.outer, "constant_axes", NOWHERE)
         self._axes: dict[Symbol, Axes | None] = {}
