@@ -21,7 +21,10 @@ _NEAR = (  # the difference is a small part of the operands
     "{0} * {2} + ({0} - {0} * 2)",
     "nnp.concatenate([{0}, {0} * -{2}]).reshape(2, -1).sum(0)",
 )
-_AFTER = ("h * h", "nnp.square(h)", "nnp.expm1(h)", "0.001 * h * h", "nnp.exp(h) * h", "nnp.sqrt(nnp.abs(h))", "h")
+_AFTER = (
+    "h * h", "nnp.square(h)", "nnp.expm1(h)", "0.001 * h * h", "nnp.exp(h) * h", "nnp.sqrt(nnp.abs(h))", "h",
+    "nnp.sqrt(nnp.sqrt(h * h))", "nnp.sqrt(nnp.abs(h * h * {2}))", "nnp.sqrt(nnp.abs(h * {0}))",  # large enough to be kept
+)  # fmt: skip
 _ENDLESS = (  # only where the operand is positive do the loops end
     "nnc.cond({0} > 0, lambda x: nnc.while_loop(lambda y: (y <= 0) | (y > 0.1), lambda y: y * 0.25, x), lambda x: x, {0})",
     "nnc.cond({0} > 0, lambda x: nnc.while_loop(lambda y: y != 1, lambda y: y + nnp.sign(1 - x) * 0 + (1 - y), x), "
@@ -85,7 +88,8 @@ def _near(source: Source, text: str) -> Call | None:
     x = _float(source, lambda spec: spec.ndim >= 1 and spec.size > 0)
     if x is None:
         return None
-    count = source.rng.randint(1, source.spec(x).shape[0])
+    rows = source.spec(x).shape[0]
+    count = source.rng.randint(1, max(1, rows // 4) if source.rng.random() < 0.7 else rows)
     factor = source.rng.choice((1.0, 0.999999, 1.000001, 0.9999))
     call = f"(lambda h: {source.rng.choice(_AFTER)})({text})"
     return call, (x, count, factor, source.rng.choice((1e-3, 1.0))), ()
