@@ -216,6 +216,11 @@ def dtype_of(x: Operand) -> dtypes.DType:
     return _memory_dtype(x)
 
 
+def as_shown(x: Operand) -> Operand:
+    """An operand for Python code outside of traces, which sees a weak value in the dtype that it shows; others as they are."""
+    return astype(x, dtype_of(x)) if is_weak(x) else x
+
+
 def _memory_dtype(x: Operand) -> dtypes.DType:
     """The dtype that an operand has in memory."""
     dtype = getattr(getattr(x, "spec", x), "dtype", None)

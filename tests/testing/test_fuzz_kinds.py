@@ -149,6 +149,15 @@ def test_a_weak_array_that_becomes_strong_is_found(monkeypatch: pytest.MonkeyPat
     assert found is not None and found.kind == "form" and "float64" in found.text
 
 
+@pytest.mark.parametrize("call", ["nnp.digamma({n})", "nnp.copy({n})", "nnc.vmap(lambda x: nnp.rint({n}))({x})"])
+def test_references_of_commands_keep_numbers_weak(call: str) -> None:
+    step = Step("y", call.format(n="{1}", x="{0}"), (Ref("x"), Ref("n")))
+    whole = subject((Input("x", (2,), "float16", "grid", 1), number(0.1, 0.3, 0.7)), step)
+    assert whole.results[0].dtype.name == "float32"
+    for name in ("eager", "compiled", "compiled vmap"):
+        assert check(whole, mode(name)) is None
+
+
 def test_a_stale_result_for_arrays_of_another_size_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = subject((Input("x", (3,), "float32", "uniform", 1),), Step("y", "nnp.sum", (Ref("x"),)))
     sizes = mode("sizes")
