@@ -125,6 +125,19 @@ def test_a_number_that_does_not_fit_must_be_refused() -> None:
     assert "raise AssertionError" in as_test(whole, mode("eager"), found, "here")
 
 
+@pytest.mark.parametrize("read", ["a", "b"])
+def test_a_number_that_does_not_fit_may_pass_where_nothing_reads_the_result(read: str) -> None:
+    inner = Block(("u",), (Step("w", "nnp.full_like", (Ref("u"), Ref("n"))),), ("u", "w"))
+    step = Step(("a", "b"), "nnc.vmap({0})({1})", (Function(0), Ref("x")), (), (inner,))
+    inputs = (Input("x", (2,), "uint8", "grid", 1), number(3, 300, 5))
+    whole = Subject.of(Program(inputs, Block(("x", "n"), (step,), (read,))))
+    assert whole is not None
+    silent = Mode("compiled", lambda s: "return [inputs(k)[0] for k in (0, 1, 2, 0)]", mode("compiled").source)
+    found = check(whole, silent)
+    assert (found is None) if read == "a" else (found is not None and found.kind == "silence")
+    assert check(whole, mode("compiled")) is None
+
+
 def test_a_number_that_loses_digits_is_found() -> None:
     whole = subject(
         (Input("x", (2,), "float64", "grid", 1), number(0.1, 0.3, 0.7)), Step("y", "{0} * {1}", (Ref("x"), Ref("n")))
