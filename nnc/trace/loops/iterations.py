@@ -29,7 +29,6 @@ from nnc.context import get_context
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
 from nnc.trace.core.backward import push_graph
-from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_linearize
 from nnc.trace.core.staging import Staged, stage
 
@@ -301,26 +300,6 @@ def fill_zeros(outputs: Sequence[Any], moved: Sequence[Any], flags: Flags) -> li
 
 
 # -- batches of iterations -------------------------------------------------------------------------------------------------
-
-
-def batched_carries(
-    run: Flat, size: int, specs: Sequence[TensorSpec], xs: Flags, carries: Flags, captured: Flags
-) -> Flags:
-    """Returns which carried values have the batch axis in some iteration: the least fixed point."""
-    while True:
-        every = (False, *xs, *carries, *captured)
-        found: list[Flags] = []
-
-        def probe(*values: Any, every: Flags = every, found: list[Flags] = found) -> list[Any]:
-            outputs, flags = run_batched(run, size, values, every)
-            found.append(tuple(flags))
-            return outputs
-
-        stage(probe, [s.update(shape=(size, *s.shape)) if on else s for s, on in zip(specs, every, strict=True)])
-        following = tuple(a or b for a, b in zip(carries, found[0], strict=False))
-        if following == carries:
-            return carries
-        carries = following
 
 
 def batched_handles(size: int, handles: Handles, batched: Sequence[bool]) -> Handles:
