@@ -98,8 +98,11 @@ def _with_results(staged: Staged, change: Callable[[list[Any]], Sequence[Any]]) 
     """A traced branch with other results, made of its own ones. It is not traced again: its nodes are recorded as they are."""
     graph = staged.graph
     specs = graph.input_specs[: staged.num_explicit]
-    own = lambda values: list(map(as_value, graph.evaluate([*values, *staged.captured])))
-    return stage(lambda *values: change(own(values)), specs, name=graph.name)
+
+    def run(*values: Any) -> Sequence[Any]:
+        return change(list(map(as_value, graph.evaluate([*values, *staged.captured]))))
+
+    return stage(run, specs, name=graph.name)
 
 
 def _linearize(

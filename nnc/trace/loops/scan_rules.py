@@ -233,22 +233,28 @@ def _scan_push(
     x, t = ScanOperands.of(primals, xs, carries, length), ScanOperands.of(tangents, xs, carries, length)
     part = _scan_iteration(graph, xs, carries)
     flags = flags_of(t.xs), flags_of(t.carries), flags_of(t.captured)
-    moving, rows = moving_carries(part, *flags)
-    kinds = (flags[0], moving, flags[2])
+    moving, counts = flags[1], (xs, carries, part.captures)
+    box: list[Flags] = []
 
     def run(step: Any, *values: Any) -> list[Any]:
-        outputs, moved = run_jvp(part.run, *interleave(step, values, (xs, carries, part.captures), kinds))
+        outputs, moved = run_jvp(part.run, *interleave(step, values, counts, (flags[0], moving, flags[2])))
+        box[:] = [flags_of(moved)]
         filled = fill_zeros(outputs[:carries], moved[:carries], moving)
-        wanted = [v for v, on in zip(moved[carries:], rows, strict=True) if on]
-        return [*outputs[:carries], *filled, *outputs[carries:], *wanted]
+        return [*outputs[:carries], *filled, *outputs[carries:], *(v for v in moved[carries:] if v is not None)]
 
+    while True:  # as linearize_iteration does
+        specs = doubled_specs(graph.input_specs, counts, (flags[0], moving, flags[2]))
+        staged = stage(run, [ITERATION, *specs], name=graph.name)
+        following = tuple(a or b for a, b in zip(moving, box[0][:carries], strict=True))
+        if following == moving:
+            break
+        moving = following
+    rows = box[0][carries:]
     given = (
         [v for v in t.xs if v is not None],
         seeds_for(x.carries, t.carries, moving),
         [v for v in t.captured if v is not None],
     )
-    specs = doubled_specs(graph.input_specs, (xs, carries, part.captures), kinds)
-    staged = stage(run, [ITERATION, *specs], name=graph.name)
     operands = [*x.length, *x.xs, *given[0], *x.carries, *given[1], *x.captured, *given[2], *staged.captured]
     own_handles = handles or ((),) * len(rows)
     params: dict[str, Any] = {

@@ -36,7 +36,6 @@ from nnc.trace.loops.iterations import (
     interleave,
     is_for_own_rows,
     linearize_iteration,
-    moving_carries,
     nodes_so_far,
     run_rows,
     seeds_for,
@@ -148,22 +147,30 @@ def _while_push(
     parts = _WhileParts.of(graphs[0], carries, before, tapes)
     flags = flags_of(tangents[:carries]), flags_of(tangents[carries:])
     part = parts.iteration(False)
-    moving, rows = moving_carries(part, (), *flags)
-    kinds, counts = (moving, flags[1]), (carries, part.captures)
+    moving, counts = flags[0], (carries, part.captures)
     box: list[Any] = []
 
     def run(step: Any, *values: Any) -> list[Any]:
-        points, directions = interleave(step, values, counts, kinds)
+        points, directions = interleave(step, values, counts, (moving, flags[1]))
         known, t_known = run_jvp(lambda *v: parts.head.evaluate(v), points, directions)
-        box[:] = [nodes_so_far(), [t is not None for t in t_known[1 : 1 + parts.exits]]]
+        at = nodes_so_far()
         first = 1 + parts.exits
         handed = [*points, *known[first:]], [*directions, *t_known[first:]]
         outputs, moved = run_jvp(lambda *v: parts.tail.evaluate(v), *handed)
         filled = fill_zeros(outputs[:carries], moved[:carries], moving)
         exits = [*known[1 : 1 + parts.exits], *(t for t in t_known[1 : 1 + parts.exits] if t is not None)]
-        return [known[0], *outputs[:carries], *filled, *exits, *outputs[carries:], *compress(moved[carries:], rows)]
+        box[:] = [at, flags_of(t_known[1 : 1 + parts.exits]), flags_of(moved)]
+        rows = (t for t in moved[carries:] if t is not None)
+        return [known[0], *outputs[:carries], *filled, *exits, *outputs[carries:], *rows]
 
-    staged = stage(run, [ITERATION, *doubled_specs(graphs[0].input_specs, counts, kinds)], name=graphs[0].name)
+    while True:  # as linearize_iteration does
+        specs = doubled_specs(graphs[0].input_specs, counts, (moving, flags[1]))
+        staged = stage(run, [ITERATION, *specs], name=graphs[0].name)
+        following = tuple(a or b for a, b in zip(moving, box[2][:carries], strict=True))
+        if following == moving:
+            break
+        moving = following
+    rows = box[2][carries:]
     seeds = seeds_for(primals[:carries], tangents[:carries], moving)
     t_captured = [t for t in tangents[carries:] if t is not None]
     operands = [*primals[:carries], *seeds, *primals[carries:], *t_captured, *staged.captured]
