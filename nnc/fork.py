@@ -8,27 +8,60 @@ held stay locked for ever, and the work of those threads is never finished. So
 - a block that calls a library with locks of its own is a `fork_waits` block: no other thread forks meanwhile;
 - a fork waits for modules that another thread imports: importing one of them, the child would wait for ever.
 
-This module alone registers with the system, which happens when it is imported. Keys of `nnc.random` are values, so a parent and its
-child draw the same numbers from the same key.
+This module alone registers with the system, which happens when it is imported; a sub-interpreter is refused there. Keys of
+`nnc.random` are values, so a parent and its child draw the same numbers from the same key.
 """
 
 from __future__ import annotations
 
+import _thread
 import concurrent.futures.thread  # noqa: F401  (registers with the system, which must not happen while a fork waits)
+import ctypes
 import importlib
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
+T = TypeVar("T")
 _PATIENCE = 30.0  # seconds that a fork waits for other threads at most; then it goes on at its own risk
 _PAUSE = 0.001  # seconds between two looks at modules that are imported
 _PACKAGES = frozenset({"nnc", "numpy", "ml_dtypes", "optree", "llvmlite", "safetensors", *sys.stdlib_module_names})
+
+
+def undisturbed(function: Callable[[], T]) -> T:
+    """Runs a function, which starts threads, where no signal's handler interrupts it, and returns its result.
+
+    `Thread.start` is not whole where a handler raises in between: it forgets the thread twice, which raises a KeyError instead, or
+    the thread dies of it. Handlers run in the main thread alone, so another one runs the function.
+
+    Args:
+        function: takes nothing; its errors are raised here.
+
+    Raises:
+        RuntimeError: the system gives no more threads, or the interpreter ends.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return function()
+    done, found = threading.Event(), Future[T]()
+
+    def run() -> None:
+        try:
+            found.set_result(function())
+        except BaseException as error:
+            found.set_exception(error)
+        finally:
+            done.set()
+
+    _thread.start_new_thread(run, ())
+    done.wait()
+    return found.result()
 
 
 class Resettable(Protocol):
@@ -159,5 +192,17 @@ def _locks_of_properties() -> Iterator[Any]:
                             yield vars(each)["lock"]
 
 
+def _refuse_sub_interpreters() -> None:
+    """Raises ImportError in a sub-interpreter, where NumPy and compiled code would wait for the main one's lock for ever."""
+    own, main = (getattr(ctypes.pythonapi, f"PyInterpreterState_{which}") for which in ("Get", "Main"))
+    own.restype = main.restype = ctypes.c_void_p
+    if own() != main():
+        raise ImportError(
+            "nnc: this is a sub-interpreter; NumPy and nnc's compiled code work in a process's main interpreter alone.\n"
+            "Fix: import nnc in the main interpreter, and use threads, or processes, beside it."
+        )
+
+
+_refuse_sub_interpreters()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_GATE.close, after_in_parent=_GATE.open, after_in_child=_reset)

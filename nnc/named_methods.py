@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nnc.numpy import creation, manipulation, methods, reductions, repetition, searching
+    from nnc.numpy import creation, manipulation, methods, moments, reductions, repetition, searching
 
 
 class NamedMethods:
@@ -33,7 +33,7 @@ class NamedMethods:
         dot = methods.dot
         flatten = methods.flatten
         max = reductions.max
-        mean = reductions.mean
+        mean = moments.mean
         min = reductions.min
         nonzero = searching.nonzero
         partition = searching.partition
@@ -46,11 +46,11 @@ class NamedMethods:
         searchsorted = searching.searchsorted
         sort = searching.sort
         squeeze = manipulation.squeeze
-        std = reductions.std
+        std = moments.std
         sum = reductions.sum
         swapaxes = manipulation.swapaxes
         take = searching.take
         tobytes = methods.tobytes
         trace = manipulation.trace
         transpose = methods.transpose
-        var = reductions.var
+        var = moments.var

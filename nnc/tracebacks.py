@@ -22,6 +22,7 @@ from nnc.options import wants_full_tracebacks
 from nnc.source import is_internal, is_ours, short_path
 
 _NUMPY = os.path.dirname(np.__file__) + os.sep
+_TOO_BIG = ("array is too big", "Maximum allowed dimension exceeded")  # NumPy, which does not even ask the system
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -73,7 +74,13 @@ def leave(
 
 def _no_memory(error: BaseException, name: str, caller: FrameType) -> OutOfMemoryError | None:
     """The error for memory that nnc itself asked for in vain; None for other errors, and where an outer boundary words it."""
-    if not isinstance(error, MemoryError) or isinstance(error, NncError) or is_ours(caller) or is_users(error):
+    is_too_big = isinstance(error, ValueError) and str(error).startswith(_TOO_BIG)
+    if (
+        not (isinstance(error, MemoryError) or is_too_big)
+        or isinstance(error, NncError)
+        or is_ours(caller)
+        or is_users(error)
+    ):
         return None
     return user_error(
         OutOfMemoryError, name, f"the system gives no memory for it: {str(error) or 'it is all taken'}.",

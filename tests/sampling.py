@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 SLOW = 4  # of tests marked `slow`, one in so many runs
 PARTS = {  # of the cases of each test function below a path, one in so many runs, and at least one
     "tests/backends": 8,
+    "tests/benchmarks/test_training": 3,
     "tests/clients": 2,
     "tests/commands": 6,
     "tests/devices": 14,

@@ -1,6 +1,7 @@
 """Modules that `import nnc` loads, and modules that wait until they are asked for."""
 
 import importlib
+import importlib.util
 import subprocess
 import sys
 
@@ -98,3 +99,15 @@ def test_names_of_imported_modules_are_in_no_list() -> None:
         "user_error",
     }
     assert imported & {*dir(nnc), *dir(nnc.numpy), *dir(nnc.numpy.linalg), *dir(nnc.nn), *dir(nnc.tree)} == set()
+
+
+def test_a_sub_interpreter_is_refused_with_the_reason() -> None:
+    name = next((name for name in ("_interpreters", "_xxsubinterpreters") if importlib.util.find_spec(name)), None)
+    if name is None:
+        pytest.skip("this Python has no sub-interpreters")
+    begin = "try:\n    import nnc\nexcept ImportError as error:\n    print(error)"
+    made = "'legacy'" if name == "_interpreters" else ""  # with the main interpreter's lock, as NumPy needs it
+    path = "'import sys; sys.path[:] = ' + repr(sys.path)"
+    code = f"import sys, {name} as s; s.run_string(s.create({made}), {path} + {chr(10) + begin!r})"
+    text = run(code)
+    assert "this is a sub-interpreter" in text and "Fix: import nnc in the main interpreter" in text

@@ -341,3 +341,15 @@ def test_an_error_of_a_call_of_nnc_ends_in_the_users_frame(name: str) -> None:
     error = caught(MISTAKES[name])
     assert isinstance(error, NncError), error
     assert not any(x.startswith("nnc:") or x == "replace" for x in frames(error)), frames(error)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [lambda: nnp.zeros(2, "nope"), lambda: nnp.reshape(nnp.ones(4), (3,)), lambda: nnc.io.load("/nonexistent")],
+    ids=["dtype", "shape", "file"],
+)
+def test_an_error_that_nnc_words_shows_none_that_it_words_anew(mistake: Callable[[], Any]) -> None:
+    with pytest.raises(NncError) as caught:
+        mistake()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "During handling of the above exception" not in shown and shown.count("Error: ") == 1

@@ -297,6 +297,11 @@ rsqrt: Command = elementwise(
     "rsqrt", lambda x: 1 / np.sqrt(x), "rsqrt(x)", accepts=INEXACT, singular=True,
     partials=(lambda x, out: -0.5 * out / x,), flops=2,
 )  # fmt: skip
+with_square: Command = elementwise(
+    "with_square", lambda x, y: np.array(x), "x", arity=2, accepts=FLOAT, flops=0, identity=True, weight=2,
+    derivative=Derivative(lambda primals, tangents, outputs: (tangents[0],)), root_of=(2, lambda primals, tangents: tangents[1]),
+)  # fmt: skip
+"""x, of which y is the square: derivatives of its powers are made of those of y."""
 cbrt: Command = elementwise(
     "cbrt", np.cbrt, "cbrt(x)", accepts=FLOAT, singular=True, partials=(lambda x, out: square(reciprocal(out)) * (1 / 3),),
     root_of=(3, lambda primals, tangents: tangents[0]),

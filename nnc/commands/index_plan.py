@@ -17,7 +17,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import add, less, select
-from nnc.commands.promote import as_operand, astype, broadcast_to_shape
+from nnc.commands.promote import as_operand, astype, broadcast_shapes, broadcast_to_shape
 from nnc.commands.rules import Value
 from nnc.context import get_context
 from nnc.errors import ArgumentError, IndexingError, OutOfBoundsError, TraceError, user_error
@@ -286,7 +286,7 @@ def _common(arrays: Sequence[Value], where: str) -> tuple[Value, ...]:
     """The index arrays in one shape."""
     shapes = [np.shape(array) for array in arrays]
     try:
-        shape = np.broadcast_shapes(*shapes)
+        shape = broadcast_shapes(*shapes)
     except ValueError:
         raise user_error(
             IndexingError, where, f"index arrays of shapes {' and '.join(map(str, shapes))} do not broadcast together.",

@@ -15,7 +15,16 @@ from nnc.commands.index import dynamic_update_slice as dynamic_update_slice_comm
 from nnc.commands.index import expand_last, gather, move_axis, scatter
 from nnc.commands.index_plan import Picked, Plan, bad_type, from_front, make_plan, read_entry
 from nnc.commands.modes import GATHER_MODES, SCATTER_MODES, SLICE_MODES
-from nnc.commands.promote import Operand, as_operand, as_operands, astype, broadcast_to_shape, dtype_of, is_weak
+from nnc.commands.promote import (
+    Operand,
+    as_operand,
+    as_operands,
+    astype,
+    broadcast_shapes,
+    broadcast_to_shape,
+    dtype_of,
+    is_weak,
+)
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import flip, reshape, slice_, transpose
 from nnc.errors import (
@@ -270,7 +279,7 @@ def _outer_shape(where: str, axis: int, **operands: Value) -> Shape:
     """The sizes but for `axis`, to which the operands broadcast."""
     shapes = [_put(np.shape(x), axis, 1) for x in operands.values()]
     try:
-        return np.broadcast_shapes(*shapes)
+        return broadcast_shapes(*shapes)
     except ValueError:
         raise user_error(
             ShapeError, where, f"shapes {' and '.join(map(str, map(np.shape, operands.values())))} differ but for axis {axis}.",

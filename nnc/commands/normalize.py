@@ -4,7 +4,8 @@ With the largest element m of each row (0 where that is infinite) and T = sum of
 
     softmax = exp(x - m) / T      log_softmax = x - m - log(T)      logsumexp = m + log(T)
 
-so nothing overflows, and a row of -inf has probabilities 0. 16-bit floats are computed in float32.
+so nothing overflows, and a row of -inf has probabilities 0. Elements equal to m are counted, and log(T) is log1p of their number
+less 1 and of the other terms, so that it keeps its digits where these are small. 16-bit floats are computed in float32.
 """
 
 from __future__ import annotations
@@ -46,38 +47,50 @@ def _infer(name: str, *, keeps_axes: bool = True) -> Any:
     return rule
 
 
-def _parts(x: NDArray, axes: Axes) -> tuple[NDArray, NDArray, NDArray]:
-    """(x - m, m, T) of the largest elements m, and whose sums T may be 0; in the dtype that sums need."""
+def _parts(x: NDArray, axes: Axes) -> tuple[NDArray, NDArray]:
+    """(x - m, m) of the largest elements m, in the dtype that sums need."""
     x = x.astype(dtypes.accumulator(x.dtype), copy=False)
     top = np.max(x, axes, keepdims=True, initial=-np.inf)
     top = np.where(np.isinf(top), np.zeros((), x.dtype), top)
     shifted = np.asarray(x - top)  # NumPy makes a scalar of 0-d arrays
-    return shifted, top, np.sum(np.exp(shifted), axes, keepdims=True)
+    return shifted, top
+
+
+def _log_total(shifted: NDArray, axes: Axes) -> NDArray:
+    """log T, -inf where it is 0."""
+    largest = shifted == 0
+    others = np.where(largest, np.zeros((), shifted.dtype), np.exp(shifted))
+    count = np.sum(largest, axes, keepdims=True, dtype=shifted.dtype)
+    return np.asarray(np.log1p((count - 1) + np.sum(others, axes, keepdims=True)))
 
 
 def _safe(total: NDArray) -> NDArray:
     return np.where(total == 0, np.ones((), total.dtype), total)
 
 
+def _finite(logarithm: NDArray) -> NDArray:
+    return np.where(logarithm == -np.inf, np.zeros((), logarithm.dtype), logarithm)
+
+
 def _softmax(x: NDArray, *, axes: Axes) -> NDArray:
     with np.errstate(all="ignore"):
-        shifted, _, total = _parts(x, axes)
+        shifted, _ = _parts(x, axes)
         np.exp(shifted, out=shifted)
-        shifted /= _safe(total)
+        shifted /= _safe(np.sum(shifted, axes, keepdims=True))
         return shifted.astype(x.dtype, copy=False)
 
 
 def _log_softmax(x: NDArray, *, axes: Axes) -> NDArray:
     with np.errstate(all="ignore"):
-        shifted, _, total = _parts(x, axes)
-        shifted -= np.log(_safe(total))
+        shifted, _ = _parts(x, axes)
+        shifted -= _finite(_log_total(shifted, axes))
         return shifted.astype(x.dtype, copy=False)
 
 
 def _logsumexp(x: NDArray, *, axes: Axes) -> NDArray:
     with np.errstate(all="ignore"):
-        _, top, total = _parts(x, axes)
-        out = np.where(total == 0, -np.inf, np.log(_safe(total)) + top)
+        shifted, top = _parts(x, axes)
+        out = _log_total(shifted, axes) + top
         return np.asarray(np.squeeze(out, axes)).astype(x.dtype)
 
 
@@ -96,7 +109,11 @@ def _log_softmax_jvp(
 def _logsumexp_jvp(
     primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Axes
 ) -> Tangents:
-    return (reduce_sum(tangents[0] * softmax(primals[0], axes=axes), axes=axes),)
+    x, (t,) = primals[0], tangents
+    at = ew.convert(ew.equal(x, constants.full_like(x, np.inf)), dtype=x.spec.dtype)  # these have the whole share
+    of_infinite = at / expand(reduce_sum(at, axes=axes), x.spec, axes)
+    is_infinite = ew.equal(expand(outputs[0], x.spec, axes), constants.full_like(x, np.inf))
+    return (reduce_sum(t * ew.select(is_infinite, of_infinite, softmax(x, axes=axes)), axes=axes),)
 
 
 def _cost(x: TensorSpec, *, axes: Axes) -> int:
@@ -162,9 +179,10 @@ def _pick_infer(x: TensorSpec, index: TensorSpec, *, mode: str) -> TensorSpec:
 
 def _pick(x: NDArray, index: NDArray, *, mode: str) -> NDArray:
     with np.errstate(all="ignore"):
-        _, top, total = _parts(x, (x.ndim - 1,))
+        shifted, top = _parts(x, (x.ndim - 1,))
+        logarithm = _finite(_log_total(shifted, (x.ndim - 1,)))
         chosen = reference[gather](x.astype(top.dtype, copy=False), index, **_gather_params(x, mode))
-        return np.asarray((chosen - top) - np.log(_safe(total))).astype(x.dtype)
+        return np.asarray((chosen - top) - logarithm).astype(x.dtype)
 
 
 def _pick_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, mode: str) -> Tangents:
@@ -195,20 +213,31 @@ pick_log_softmax = register(
 # -- their form in printed kernels -----------------------------------------------------------------------------------
 
 
-def _expanded_parts(x: Value, axes: Axes) -> tuple[Value, Value, Value, Value]:
-    """(x - m, m, T, T made safe) with the axes kept; in the dtype that sums need."""
+def _expanded_parts(x: Value, axes: Axes) -> tuple[Value, Value]:
+    """(x - m, m), in the dtype that sums need."""
     wide = dtypes.accumulator(x.spec.dtype)
     x = x if wide == x.spec.dtype else ew.convert(x, dtype=wide)
     top = reduce_max(x, axes=axes)
     top = ew.select(ew.isinf(top), constants.full_like(top, 0), top)
-    shifted = ew.sub(x, expand(top, x.spec, axes))
-    total = reduce_sum(ew.exp(shifted), axes=axes)
-    return (
-        shifted,
-        top,
-        total,
-        ew.select(ew.equal(total, constants.full_like(total, 0)), constants.full_like(total, 1), total),
-    )
+    return ew.sub(x, expand(top, x.spec, axes)), top
+
+
+def _expanded_log_total(shifted: Value, axes: Axes, nothing: float) -> Value:
+    """log T, or `nothing` where T is 0."""
+    zero = constants.full_like(shifted, 0)
+    largest = ew.equal(shifted, zero)
+    count = reduce_sum(ew.convert(largest, dtype=shifted.spec.dtype), axes=axes)
+    others = reduce_sum(ew.select(largest, zero, ew.exp(shifted)), axes=axes)
+    rest = ew.add(ew.sub(count, constants.full_like(count, 1)), others)
+    is_empty = ew.equal(rest, constants.full_like(rest, -1))
+    return ew.select(is_empty, constants.full_like(rest, nothing), ew.log1p(rest))
+
+
+def _expanded_total(terms: Value, axes: Axes) -> Value:
+    """T, or 1 where it is 0."""
+    total = reduce_sum(terms, axes=axes)
+    is_empty = ew.equal(total, constants.full_like(total, 0))
+    return ew.select(is_empty, constants.full_like(total, 1), total)
 
 
 def _narrow(x: Value, dtype: dtypes.DType) -> Value:
@@ -216,29 +245,31 @@ def _narrow(x: Value, dtype: dtypes.DType) -> Value:
 
 
 def _expand_softmax(x: Value, *, axes: Axes) -> Value:
-    shifted, _, _, safe = _expanded_parts(x, axes)
-    return _narrow(ew.mul(ew.exp(shifted), expand(ew.reciprocal(safe), shifted.spec, axes)), x.spec.dtype)
+    shifted, _ = _expanded_parts(x, axes)
+    terms = ew.exp(shifted)
+    total = _expanded_total(terms, axes)
+    return _narrow(ew.mul(terms, expand(ew.reciprocal(total), shifted.spec, axes)), x.spec.dtype)
 
 
 def _expand_log_softmax(x: Value, *, axes: Axes) -> Value:
-    shifted, _, _, safe = _expanded_parts(x, axes)
-    return _narrow(ew.sub(shifted, expand(ew.log(safe), shifted.spec, axes)), x.spec.dtype)
+    shifted, _ = _expanded_parts(x, axes)
+    logarithm = _expanded_log_total(shifted, axes, 0)
+    return _narrow(ew.sub(shifted, expand(logarithm, shifted.spec, axes)), x.spec.dtype)
 
 
 def _expand_logsumexp(x: Value, *, axes: Axes) -> Value:
-    _, top, total, safe = _expanded_parts(x, axes)
-    out = ew.add(ew.log(safe), top)
-    nothing = ew.equal(total, constants.full_like(total, 0))
-    return _narrow(ew.select(nothing, constants.full_like(out, -np.inf), out), x.spec.dtype)
+    shifted, top = _expanded_parts(x, axes)
+    return _narrow(ew.add(_expanded_log_total(shifted, axes, -np.inf), top), x.spec.dtype)
 
 
 def _expand_pick(x: Value, index: Value, *, mode: str) -> Value:
     last = (x.spec.ndim - 1,)
-    shifted, top, _, safe = _expanded_parts(x, last)
+    shifted, top = _expanded_parts(x, last)
+    logarithm = _expanded_log_total(shifted, last, 0)  # first, so that one kernel reads the rows
     chosen = gather(x, index, **_gather_params(x.spec, mode))
     wide = _narrow(chosen, shifted.spec.dtype)
     less = ew.sub(wide, expand(top, wide.spec, last))
-    return _narrow(ew.sub(less, expand(ew.log(safe), wide.spec, last)), x.spec.dtype)
+    return _narrow(ew.sub(less, expand(logarithm, wide.spec, last)), x.spec.dtype)
 
 
 for _command, _rule in (

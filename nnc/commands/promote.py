@@ -351,7 +351,7 @@ def broadcast(*xs: Value, where: str = "broadcast") -> list[Array]:
         (shape,) = distinct
         return [broadcast_to_shape(x, shape) for x in xs]
     try:
-        shape = np.broadcast_shapes(*shapes) if max(map(len, shapes)) <= 32 else _broadcast_shapes(shapes)
+        shape = broadcast_shapes(*shapes)
     except ValueError:
         raise user_error(
             ShapeError, where, f"shapes {' and '.join(str(s) for s in shapes)} do not broadcast together.",
@@ -361,7 +361,14 @@ def broadcast(*xs: Value, where: str = "broadcast") -> list[Array]:
     return [broadcast_to_shape(x, shape) for x in xs]
 
 
-def _broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that shapes broadcast to; NumPy's own function knows no more than 32 axes.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if all(len(shape) <= 32 for shape in shapes):
+        return np.broadcast_shapes(*shapes)
     ndim = max(map(len, shapes))
     result = []
     for sizes in zip(*[(1,) * (ndim - len(shape)) + shape for shape in shapes], strict=True):

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.constants import full_like
-from nnc.commands.elementwise import FLOAT, elementwise, equal, exp, safe_mul, select, sign
+from nnc.commands.elementwise import FLOAT, elementwise, exp, safe_mul, sign
 from nnc.commands.portable import GILES_CENTRE, GILES_TAIL, horner
 from nnc.commands.rules import Derivative, InPlace, Tangents, Value, batch_elementwise, check_dtype
 from nnc.errors import ArgumentError, user_error
@@ -184,7 +183,7 @@ polygamma: Command = _special("polygamma", _polygamma, lambda x, out, n: polygam
 
 # -- modified Bessel functions, scaled by exp(-|x|) --------------------------------------------------------------------
 
-_FAR = 30.0  # from here on the asymptotic series has more digits than float64
+_FAR = 30.0  # from here on asymptotic series have more digits than float64
 
 
 def _bessel(order: int, x: NDArray) -> NDArray:
@@ -192,7 +191,7 @@ def _bessel(order: int, x: NDArray) -> NDArray:
     size = np.abs(x).astype(np.float64)
     near, far = np.minimum(size, _FAR), np.maximum(size, _FAR)
     quarter = near * near / 4
-    term = (near / 2) ** order
+    term = (near / 2) ** order / math.factorial(order)
     total = term
     for k in range(1, 100):
         term = term * quarter / (k * (k + order))
@@ -204,13 +203,34 @@ def _bessel(order: int, x: NDArray) -> NDArray:
     return np.where(np.isnan(size), size, np.where(size < _FAR, total * np.exp(-near), tail / np.sqrt(2 * np.pi * far)))
 
 
-def _i1e_slope(x: Value, out: Value) -> Value:
-    """i0e - i1e · (sign x + 1 / x), which is one half at 0."""
-    zero = full_like(x, 0)
-    at_zero = equal(x, zero)
-    safe = select(at_zero, full_like(x, 1), x)
-    return select(at_zero, full_like(x, 0.5), i0e(safe) - out * (sign(safe) + 1 / safe))
+_VERSINES = 2 * np.sin(np.pi / 2 * np.arange(1, 49) / 48) ** 2  # 1 - cos θ at 48 angles up to π
+_WEIGHTS = np.where(np.arange(1, 49) == 48, 0.5, 1.0) / 48  # the trapezoidal rule is exact here for periodic functions
 
 
-i0e: Command = _special("i0e", lambda x: _bessel(0, x), lambda x, out: i1e(x) - sign(x) * out, "i0e(x)")
-i1e: Command = _special("i1e", lambda x: np.sign(x) * _bessel(1, x), _i1e_slope, "i1e(x)")
+def _ie_moment(x: NDArray, *, n: int) -> NDArray:
+    """The mean of vⁿ exp(-v |x|) over angles θ, v = 1 - cos θ; from 30 on by Watson's lemma. No term is negative."""
+    size = np.abs(x).astype(np.float64)
+    near, far = np.minimum(size, _FAR), np.maximum(size, _FAR)
+    total = np.full_like(near, 1 / 96 if n == 0 else 0)
+    for versine, weight in zip(_VERSINES.tolist(), _WEIGHTS.tolist(), strict=True):
+        total = total + weight * versine**n * np.exp(-versine * near)
+    term = math.gamma(n + 0.5) / (math.pi * math.sqrt(2)) / (far**n * np.sqrt(far))
+    tail = term
+    for k in range(1, 30):
+        term = term * ((k - 0.5) * (n + k - 0.5) / (2 * k)) / far
+        tail = tail + term
+    return np.where(np.isnan(size), size, np.where(size < _FAR, total, tail))
+
+
+i0e: Command = _special("i0e", lambda x: _bessel(0, x), lambda x, out: -sign(x) * ie_moment(x, n=1), "i0e(x)")
+i1e: Command = _special(
+    "i1e", lambda x: np.sign(x) * _bessel(1, x), lambda x, out: ie_moment(x, n=2) - ie_moment(x, n=1), "i1e(x)"
+)
+ine: Command = _special(
+    "ine",
+    lambda x, n: np.where((x < 0) & (n % 2 == 1), -1, 1) * _bessel(n, x),
+    lambda x, out, n: 0.5 * (ine(x, n=abs(n - 1)) + ine(x, n=n + 1)) - sign(x) * out,
+)
+"""exp(-|x|) · I_n(x), of which i0e and i1e are the first two."""
+ie_moment: Command = _special("ie_moment", _ie_moment, lambda x, out, n: -sign(x) * ie_moment(x, n=n + 1))
+"""For positive x, up to its sign, the n-th derivative of i0e."""

@@ -126,13 +126,17 @@ atan2: Command = elementwise(
 hypot: Command = elementwise(
     "hypot", np.hypot, "hypot(x, y)", arity=2, accepts=FLOAT, singular=True,
     partials=(lambda x, y, out: _unit(x, out, 1), lambda x, y, out: _unit(y, out, 1)),
-    root_of=(2, lambda primals, tangents: add_tangents(*(None if t is None else x * t * 2 for x, t in zip(primals, tangents, strict=True)))),
+    root_of=(2, lambda primals, tangents: add_tangents(*map(_square_jvp, primals, tangents))),
 )  # fmt: skip
 
 
-# Products of factors do not overflow where their squares do, and keep the digits near ±1. On a cut the sign of an imaginary 0 says on
-# which side a number lies, and so which sign a root of it has. 1 - x and x + 1 add the 0 of the complex number 1 to it, and lose the
-# sign; x - 1 and x - (-1) keep it.
+def _square_jvp(x: Value, t: Value | None) -> Value | None:
+    return None if t is None else x * t * 2
+
+
+# Products of factors do not overflow where their squares do, and keep the digits near ±1. On a cut the sign of an imaginary 0 says
+# on which side a number lies, and so which sign a root of it has. 1 - x and x + 1 add the 0 of the complex number 1 to it, and lose
+# the sign; x - 1 and x - (-1) keep it.
 
 
 def _one_minus_square(x: Value) -> Value:

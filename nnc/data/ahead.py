@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from nnc.errors import BackendError, user_error
-from nnc.fork import reset_after_fork
+from nnc.fork import reset_after_fork, undisturbed
 from nnc.typing import B
 
 
@@ -36,7 +36,7 @@ class Prefetch(Generic[B]):
         stop = threading.Event()
         self._thread = threading.Thread(target=_fill, args=(make, self._items, stop), name=where, daemon=True)
         self._close = weakref.finalize(self, _end, self._thread, self._items, stop)
-        self._thread.start()
+        undisturbed(self._thread.start)
         reset_after_fork(self)
 
     def after_fork(self) -> None:

@@ -29,7 +29,7 @@ from nnc.errors import (
 from nnc.graph.boxes import Box
 from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
 from nnc.graph.registry import REGISTRY, Command, command, infer
-from nnc.graph.spec import TensorSpec
+from nnc.graph.spec import MOST_AXES, TensorSpec
 from nnc.source import SourceLine, user_source
 
 Replace = Callable[[Symbol, Mapping[str, Any], SourceLine | None], Symbol]
@@ -486,6 +486,11 @@ def _infer_anew(
 
 def _check_size(command: Command, spec: TensorSpec) -> None:
     """Raises ShapeError for a result that no memory holds. As in NumPy, axes of size 0 do not make others of any size possible."""
+    if spec.ndim > MOST_AXES:
+        raise user_error(
+            ShapeError, command.name, f"its result would have {spec.ndim} axes; an array has at most {MOST_AXES}.",
+            fix="join axes with reshape before you add others.",
+        )  # fmt: skip
     nbytes = math.prod([n for n in spec.shape if n]) * spec.dtype.itemsize
     if nbytes > sys.maxsize:
         raise user_error(

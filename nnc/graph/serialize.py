@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from nnc import dtypes
-from nnc.errors import GraphError, NncError, RegistryError, user_error
+from nnc.errors import ArgumentTypeError, GraphError, NncError, RegistryError, shorten, user_error
 from nnc.graph.boxes import Box
 from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
 from nnc.graph.json_form import check_form
@@ -309,6 +309,7 @@ def from_json(text: str | bytes) -> Graph:
         text: as `to_json` writes it.
 
     Raises:
+        ArgumentTypeError: it is no text.
         GraphError: the text is damaged, of another format or of an unknown version, or its graph breaks an invariant.
         RegistryError: the graph has a command that is not registered.
 
@@ -316,6 +317,11 @@ def from_json(text: str | bytes) -> Graph:
         >>> from_json(nnc.graph.to_json(make_graph(nnp.sin)(1.0))).nodes[0].command.name
         'sin'
     """
+    if not isinstance(text, (str, bytes, bytearray)):
+        raise user_error(
+            ArgumentTypeError, "from_json", f"text is {shorten(text)} ({type(text).__name__}), not a string.",
+            fix="pass a text that to_json wrote; load_graph reads a file of one.",
+        )  # fmt: skip
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -323,7 +329,9 @@ def from_json(text: str | bytes) -> Graph:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         _refuse(f"the text is JSON, but no graph: its format is not {FORMAT!r}")
     if document.get("version") != VERSION:
-        _refuse(f"version {document.get('version')!r} of the format is unknown; this nnc reads version {VERSION}")
+        _refuse(
+            f"version {shorten(document.get('version'))} of the format is unknown; this nnc reads version {VERSION}"
+        )
     try:
         check_form(document)
         return verify(GraphReader(document).graphs()[-1])

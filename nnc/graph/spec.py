@@ -14,6 +14,7 @@ from nnc.dtypes import DType, as_dtype
 from nnc.foreign import is_foreign
 from nnc.fork import new_lock
 
+MOST_AXES = 64  # of an array, as in NumPy, whose arrays hold the elements
 STRIDED = "strided"
 """The layout of tensors whose elements lie in row-major order.
 

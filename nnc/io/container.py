@@ -10,6 +10,8 @@ the sum of the 64-bit words of every 64 KiB. To sum is six times as fast as a CR
 from __future__ import annotations
 
 import json
+import math
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -20,7 +22,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from nnc import dtypes
-from nnc.errors import FileFormatError, user_error
+from nnc.errors import FileFormatError, shorten, user_error
+from nnc.graph.spec import MOST_AXES
 
 NDArray = np.ndarray[Any, Any]
 Entries = dict[str, dict[str, Any]]
@@ -94,8 +97,18 @@ def read_header(source: Path) -> tuple[Entries, dict[str, str], bytes]:
         raise _other_format(source) or damaged(source, str(error)) from None
     with open(source, "rb") as file:
         header = file.read(int.from_bytes(file.read(_WORD), "little"))
-    entries = json.loads(header)
-    metadata = entries.pop(METADATA, None) or {}
+    try:
+        entries = json.loads(header)
+        metadata = entries.pop(METADATA, None) or {}
+    except (ValueError, RecursionError):  # what the library takes, Python does not, or the file has changed since
+        raise damaged(source, "its header cannot be read") from None
+    for name, entry in entries.items():
+        if len(entry["shape"]) > MOST_AXES or math.prod(n for n in entry["shape"] if n) * _WORD > sys.maxsize:
+            raise user_error(
+                FileFormatError, "nnc.io.load",
+                f"tensor {shorten(name)} of {source} has shape {shorten(entry['shape'])}, which no array has.",
+                fix=f"split it with the program that wrote it: arrays have at most {MOST_AXES} axes.",
+            )  # fmt: skip
     return entries, metadata, header
 
 

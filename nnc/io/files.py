@@ -227,7 +227,12 @@ def load(path: PathLike, like: Any = None, *, device: str | None = None) -> Any:
     if header is None:
         return arrays if like is None else fill(like, arrays, "nnc.io.load", foreign=True)
     found = _leaves(source, header["tree"], arrays)
-    return rebuild(header["tree"], arrays, "nnc.io.load") if like is None else fill(like, found, "nnc.io.load")
+    if like is not None:
+        return fill(like, found, "nnc.io.load")
+    try:
+        return rebuild(header["tree"], arrays, "nnc.io.load")
+    except RecursionError:
+        raise damaged(source, "its tree is nested too deep") from None
 
 
 def _devices(like: Any) -> dict[str, str]:
@@ -277,11 +282,14 @@ def _narrow(source: Path, data: NDArray, dtype: str | None) -> NDArray:
 
 def _leaves(source: Path, structure: Node, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """The values of all leaves by name."""
+    found, named = {}, set()
     try:
-        found = {name: leaf_value(node, arrays) for name, node in walk(structure)}
-    except (KeyError, TypeError, ValueError, AttributeError, StopIteration, RuntimeError) as error:
+        for name, node in walk(structure):
+            found[name] = leaf_value(node, arrays)
+            named.add(node.get("tensor"))
+    except (ValueError, RecursionError) as error:
         raise damaged(source, f"its tree and its tensors do not belong together ({error})") from None
-    named = {node["tensor"] for _, node in walk(structure) if "tensor" in node}
+    named.discard(None)
     if named != set(arrays):
         raise damaged(source, f"its tree does not name the tensors {', '.join(sorted(set(arrays) - named))}")
     return found

@@ -27,11 +27,12 @@ import optree
 from nnc import dtypes, tree
 from nnc.array import as_value
 from nnc.commands.promote import dtype_of
-from nnc.errors import TreeError, UnsupportedError, user_error
+from nnc.errors import TreeError, UnsupportedError, shorten, user_error
 from nnc.graph import TensorSpec, spec_of
 
 Node = dict[str, Any]
 PLAIN_NAME = re.compile(r"(?!-?\d+$|__metadata__$)[^.\"\ud800-\udfff]+")
+_MOST_NAMES = 1 << 27  # characters of all names together, which a forged structure could make more than memory holds
 _MOST_BITS = 1 << 13  # of an int; Python reads no more than 4300 digits by itself
 
 
@@ -154,29 +155,81 @@ def _encode_key(key: Any, where: str) -> Any:
 
 
 def _decode_key(key: Any) -> Any:
-    return tuple(_decode_key(part) for part in key["tuple"]) if isinstance(key, dict) else key
+    """The key of a dict, as `_encode_key` gives it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(key, dict) and isinstance(key.get("tuple"), list):
+        return tuple(_decode_key(part) for part in key["tuple"])
+    is_key = key is None or isinstance(key, (str, float)) or (isinstance(key, int) and key.bit_length() <= _MOST_BITS)
+    if not is_key:
+        raise ValueError(f"{shorten(key)} is no key")
+    return key
 
 
-def walk(node: Node, name: str = "") -> Iterator[tuple[str, Node]]:
-    """The leaves of a structure with their names."""
-    kind = next(iter(node))
-    if kind in ("dict", "record"):
-        for key, child in node[kind]:
-            yield from walk(child, _join(name, _decode_key(key)))
-    elif kind in ("list", "tuple"):
-        for i, child in enumerate(node[kind]):
-            yield from walk(child, _join(name, i))
-    elif kind != "none":
-        yield name or "array", node
+def walk(node: Node) -> Iterator[tuple[str, Node]]:
+    """The leaves of a structure with their names.
+
+    Raises:
+        ValueError: it is not the structure of a tree, or its names are too long.
+    """
+    left: list[tuple[str, Any]] = [("", node)]
+    length = 0
+    while left:
+        name, node = left.pop()
+        children = _children(node)
+        if children is None:
+            yield name or "array", node
+            continue
+        joined = []
+        for key, child in children:
+            joined.append((_join(name, key), child))
+            length += len(joined[-1][0])
+            if length > _MOST_NAMES:
+                raise ValueError("its names are too long")
+        left += reversed(joined)
+
+
+def _children(node: Any) -> Iterator[tuple[Any, Any]] | None:
+    """The children of a node with their keys; None for a leaf.
+
+    Raises:
+        ValueError: it is no node.
+    """
+    kind = next(iter(node), None) if isinstance(node, dict) else None
+    content = node[kind] if isinstance(kind, str) else None
+    if kind in ("dict", "record") and isinstance(content, list):
+        if not all(isinstance(pair, list) and len(pair) == 2 for pair in content):
+            raise ValueError("a node has a child without a key")
+        return ((_decode_key(key), child) for key, child in content)
+    if kind in ("list", "tuple") and isinstance(content, list):
+        return iter(enumerate(content))
+    if kind == "none" and content is None:
+        return iter(())
+    is_text = kind in ("tensor", "opaque") and isinstance(content, str)
+    if not (is_text or (kind == "value" and isinstance(content, (bool, int, float, str)))):
+        raise ValueError(f"{shorten(node)} is no node")
+    return None
 
 
 def leaf_value(node: Node, tensors: Mapping[str, Any]) -> Any:
-    """The value of a leaf of a structure; an opaque one is its own node."""
+    """The value of a leaf of a structure; an opaque one is its own node.
+
+    Raises:
+        ValueError: there is no such tensor, or the value is not of its type.
+    """
     if "tensor" in node:
+        if node["tensor"] not in tensors:
+            raise ValueError(f"there is no tensor {shorten(node['tensor'])}")
         return tensors[node["tensor"]]
     if "value" in node:
-        kind = {"float": float, "complex": complex}.get(node.get("type", ""))
-        return node["value"] if kind is None else kind(node["value"])
+        kind = node.get("type")
+        if kind in ("float", "complex") and isinstance(node["value"], str):
+            return (float if kind == "float" else complex)(node["value"])
+        if kind is not None:
+            raise ValueError(f"{shorten(node)} is no value")
+        return node["value"]
     return node
 
 

@@ -16,14 +16,14 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nnc import tree
-from nnc.errors import ArgumentError, FileFormatError, user_error
+from nnc.errors import ArgumentError, FileFormatError, shorten, user_error
 from nnc.files import Folder
 from nnc.io.container import CHECK, damaged, read, write
 from nnc.io.layout import Layout
@@ -34,6 +34,7 @@ NDArray = np.ndarray[Any, Any]
 _BEGIN = b'{"nnc.shards":'  # as the size of a header, which safetensors begins with, it would be absurd
 _VERSION = 1
 _SHARD = "nnc.shard"  # the key of a file's place in the checkpoint
+_TOKEN = re.compile("[0-9a-f]{8}")
 _MODE = 0o666
 
 
@@ -122,38 +123,87 @@ def read_index(source: Path) -> tuple[dict[str, str], Iterator[tuple[str, NDArra
     text, _, rest = source.read_bytes().partition(b"\n")
     if rest != f"{zlib.crc32(text):08x}\n".encode():
         raise damaged(source, "its checksum is another")
-    entries = json.loads(text)
-    if entries["nnc.shards"] != _VERSION:
+    entries = _parse(source, text)
+    paths = list(_files(source, entries))
+    return entries["texts"], _tensors(source, entries, paths)
+
+
+def _parse(source: Path, text: bytes) -> dict[str, Any]:
+    """The entries of an index, each of its type.
+
+    Raises:
+        FileFormatError: they are not as `write_index` writes them.
+    """
+    try:
+        entries: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        raise damaged(source, "its index cannot be read") from None
+    version = entries.get("nnc.shards")
+    if version != _VERSION:
         raise user_error(
-            FileFormatError, "nnc.io.load",
-            f"{source} has version {entries['nnc.shards']!r} of the format, this nnc reads {_VERSION}.",
+            FileFormatError, "nnc.io.load", f"{source} has version {shorten(version)} of the format, this nnc reads {_VERSION}.",
             fix="update nnc, or save the checkpoint again with the nnc you have.",
         )  # fmt: skip
-    return entries["texts"], _tensors(source, entries)
+    token, ranks, sizes, texts = (entries.get(key) for key in ("token", "ranks", "sizes", "texts"))
+    is_sound = (
+        isinstance(token, str)
+        and _TOKEN.fullmatch(token)
+        and type(ranks) is int
+        and ranks > 0
+        and isinstance(sizes, dict)
+        and all(type(size) is int and size >= 0 for size in sizes.values())
+        and isinstance(texts, dict)
+        and all(isinstance(value, str) for value in texts.values())
+    )
+    if not is_sound:
+        raise damaged(source, "its index names no files, or not the sizes of what is in them")
+    return entries
 
 
-def _tensors(source: Path, entries: Mapping[str, Any]) -> Iterator[tuple[str, NDArray]]:
-    token, ranks, parts = entries["token"], entries["ranks"], dict[str, list[NDArray]]()
+def _files(source: Path, entries: Mapping[str, Any]) -> Iterator[Path]:
+    """The files of all ranks, which lie beside the index. A cache of downloads may hold links to all of them in one other folder.
+
+    Raises:
+        FileFormatError: one is missing, no file, or lies elsewhere.
+    """
+    token, ranks = entries["token"], entries["ranks"]
+    homes = {source.parent.resolve(), source.resolve().parent}
     for rank in range(ranks):
         path = source.with_name(shard_name(source, token, rank, ranks))
-        if not path.exists():
+        if not path.is_file():
             raise user_error(
                 FileFormatError, "nnc.io.load", f"{path.name}, the file of rank {rank}, is missing beside {source}.",
                 fix=f"copy all {ranks} files of the checkpoint into one folder, beside its index.",
             )  # fmt: skip
+        if path.resolve().parent not in homes:
+            raise user_error(
+                FileFormatError, "nnc.io.load", f"{path.name}, the file of rank {rank}, is a link to a file elsewhere.",
+                fix="copy the file itself beside the index; a link may lead out of what you meant to read.",
+            )  # fmt: skip
+        yield path
+
+
+def _tensors(source: Path, entries: Mapping[str, Any], paths: Sequence[Path]) -> Iterator[tuple[str, NDArray]]:
+    token, ranks, sizes = entries["token"], entries["ranks"], entries["sizes"]
+    parts: dict[str, list[NDArray]] = {name: [] for name in sizes}
+    for rank, path in enumerate(paths):
         texts, tensors = read(path)
         if texts.get(_SHARD) != f"{token} {rank} {ranks}" or CHECK not in texts:
             raise damaged(path, f"it is not the file of rank {rank} of {ranks} that {source.name} names")
         for name, data in tensors:
-            if name in entries["sizes"]:
-                parts.setdefault(name, []).append(data)
+            if name in sizes:
+                parts[name].append(data)
+            elif rank:
+                raise damaged(path, f"it holds {shorten(name)}, of which rank 0 has the whole")
             else:
                 yield name, data
-    for name, size in entries["sizes"].items():
-        data = np.concatenate(parts[name])
-        if len(data) != size:
-            raise damaged(source, f"the parts of {name} have {len(data)} elements together, not {size}")
-        yield name, data
+    for name, size in sizes.items():
+        length = sum(part.size for part in parts[name])
+        if length != size or not parts[name]:
+            raise damaged(source, f"the parts of {shorten(name)} have {length} elements together, not {size}")
+        if len({part.dtype for part in parts[name]}) > 1 or any(part.ndim != 1 for part in parts[name]):
+            raise damaged(source, f"the parts of {shorten(name)} are no vectors of one dtype")
+        yield name, np.concatenate(parts[name])
 
 
 def _settle(folder: Path) -> None:

@@ -79,7 +79,7 @@ FUSE = Phase(
     (
         "split_reductions",
         "contract_products",
-        "shifted_sums",
+        "moments_in_blocks",
         "join_pools",
         "reduce_in_producers",
         "rematerialise_in_consumers",

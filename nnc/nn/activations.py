@@ -8,7 +8,7 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array
-from nnc.commands import constants
+from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
 from nnc.commands.promote import apply, dtype_of, promote
@@ -378,14 +378,13 @@ def _widened(x: Any, mask: Any, where: str) -> tuple[Array, dtypes.DType]:
     return (wide if mask is None else nnp.where(mask, wide, -math.inf)), dtype_of(x)
 
 
-def _shifted(x: Array, axis: int | tuple[int, ...] | None, where: str) -> tuple[Array, Array, Array]:
-    """x minus its greatest element, its exponentials, and their sum, which is made 1 where all elements are -inf."""
+def _shifted(x: Array, axis: int | tuple[int, ...] | None, where: str) -> tuple[Array, Array]:
+    """The exponentials of x minus its greatest element, and their sum, which is made 1 where all elements are -inf."""
     to_axes(where, axis, x.ndim)  # so that no other function's name stands in an error
     top = ew.stop_gradient(nnp.max(x, axis=axis, keepdims=True))
-    x = x - nnp.where(abs(top) == math.inf, 0, top)
-    exponentials = nnp.exp(x)
+    exponentials = nnp.exp(x - nnp.where(abs(top) == math.inf, 0, top))
     total = nnp.sum(exponentials, axis=axis, keepdims=True)
-    return x, exponentials, nnp.where(total == 0, 1, total)
+    return exponentials, nnp.where(total == 0, 1, total)
 
 
 @specialised(1)
@@ -405,7 +404,7 @@ def softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: ArrayL
         Array([0.5, 0.5, 0. ], dtype=float32)
     """
     wide, dtype = _widened(x, where, "softmax")
-    _, exponentials, total = _shifted(wide, axis, "softmax")
+    exponentials, total = _shifted(wide, axis, "softmax")
     return nnp.astype(exponentials / total, dtype)
 
 
@@ -424,8 +423,7 @@ def log_softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: Ar
         Array([-0.6931472, -0.6931472], dtype=float32)
     """
     wide, dtype = _widened(x, where, "log_softmax")
-    shifted, _, total = _shifted(wide, axis, "log_softmax")
-    return nnp.astype(shifted - nnp.log(total), dtype)
+    return nnp.astype(normalize.log_softmax(wide, axes=to_axes("log_softmax", axis, wide.ndim)), dtype)
 
 
 @specialised(1)

@@ -11,8 +11,11 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array
+from nnc.commands import elementwise as ew
 from nnc.graph.specialise import specialised
 from nnc.nn.reduction import Reduction, reduce_terms, widen_same
+from nnc.numpy.operands import to_axis
+from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -309,11 +312,14 @@ def gaussian_nll(
 def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Array, dtypes.DType]:
     (a, b), dtype = widen_same(where, ("x1", "x2"), x1, x2)
 
-    def length(x: Array) -> Array:  # at least eps; below that its derivative is 0, where the root's is infinite
-        squares = nnp.sum(nnp.square(x), axis=axis)
-        return nnp.sqrt(nnp.where(squares <= eps * eps, eps * eps, squares))
+    def direction(x: Array) -> Array:
+        """x / max(length, eps); a length below eps has the derivative 0, where the root's is infinite."""
+        factor = factor_for_squares(nnp.maximum(sum_of_sizes(x, (to_axis(where, axis, x.ndim),)), eps))
+        x, least = x * factor, nnp.square(eps * factor)
+        squares = nnp.sum(nnp.square(x), axis=axis, keepdims=True)
+        return x * ew.rsqrt(nnp.where(squares <= least, least, squares))
 
-    return nnp.sum(a * b, axis=axis) / (length(a) * length(b)), dtype
+    return nnp.sum(direction(a) * direction(b), axis=axis), dtype
 
 
 @specialised(2)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc import dtypes
@@ -17,6 +18,7 @@ from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised, specialised_in_traces
 from nnc.numpy.operands import to_values
+from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
 from nnc.spelling import spelled
 from nnc.trace.core.collectives import axis_size, pmean
 from nnc.typing import ArrayLike
@@ -31,16 +33,57 @@ def _wide(x: Any, where: str) -> tuple[Array, dtypes.DType]:
     return nnp.astype(value, dtypes.accumulator(dtype)), dtype
 
 
-def _moments(x: Array, axes: Axes, axis_name: str | Sequence[str] | None = None) -> tuple[Array, Array, Array]:
-    """The mean, x less its mean, and the variance; of the values at all places along a named axis, where one is given."""
+class _Moments(NamedTuple):
+    """Statistics of values that are scaled, by a power of two that is mostly 1, so that their squares stay in range.
 
-    def mean_of(values: Array) -> Array:
-        mean = nnp.mean(values, axis=axes, keepdims=True)
-        return mean if axis_name is None else pmean(mean, axis_name)
+    Attributes:
+        apart: the scaled values less a number near their mean.
+        rest: the mean of these, which is about the rounding error of that number; centred values are apart - rest.
+        variance: of the scaled values.
+        near: the number near the mean, not scaled.
+        factor: the scale.
+    """
 
-    mean = mean_of(x)
-    centred = x - mean
-    return mean, centred, mean_of(nnp.square(centred))
+    apart: Array
+    rest: Array
+    variance: Array
+    near: Array
+    factor: Array
+
+
+def _moments(x: Array, axes: tuple[int, ...], eps: Any, axis_name: str | Sequence[str] | None = None) -> _Moments:
+    """The moments over axes, which stay with size 1; of the values at all places along a named axis, where one is given.
+
+    Squares of differences from a number near the mean may be summed before their own mean is known (Chan, Golub and LeVeque, 1983):
+    rows are read three times, and derivatives keep `apart` alone.
+    """
+    count = math.prod(x.shape[axis] for axis in axes)
+
+    def means_of(*terms: Array) -> tuple[Array, ...]:
+        means = tuple(
+            nnp.sum(values, axis=axes, keepdims=True) * (1 / count if count else math.nan) for values in terms
+        )
+        return means if axis_name is None else pmean(means, axis_name)
+
+    some = ew.stop_gradient(x)
+    share = 2.0 ** -math.ceil(math.log2(max(count, 1)))  # of which no sum overflows, and which rounds nothing
+    near, size = means_of(some * share, nnp.abs(some))
+    near = near / share
+    places = 1 if axis_name is None else axis_size(axis_name)
+    factor = factor_for_squares(nnp.maximum(size * (count * places), nnp.sqrt(nnp.asarray(eps, size.dtype))))
+    apart = x * factor - near * factor
+    rest, square = means_of(apart, nnp.square(apart))
+    variance = square - nnp.square(rest)
+    variance = nnp.where(variance < 0, 0, variance)  # maximum would halve the derivative of a variance of 0
+    return _Moments(apart, rest, variance, near, factor)
+
+
+def _normal(moments: _Moments, eps: Any, scale: Array | None = None, bias: Array | None = None) -> Array:
+    """(x - mean) / sqrt(variance + eps) · scale + bias, with one factor for each row and no residual but `apart`."""
+    factor = ew.rsqrt(moments.variance + eps * moments.factor * moments.factor)
+    factor = factor if scale is None else factor * scale
+    shift = moments.rest * factor
+    return moments.apart * factor - (shift if bias is None else shift - bias)
 
 
 def _along(where: str, name: str, values: Any, x: Array, axes: tuple[int, ...]) -> Array:
@@ -62,10 +105,11 @@ def _affine(where: str, x: Array, scale: Any, bias: Any, axes: tuple[int, ...], 
     return x if bias is None else x + _along(where, "bias", bias, like, axes)
 
 
-def _by_channel(where: str, centred: Array, variance: Array, scale: Any, bias: Any, channel: int) -> Array:
-    """centred / sqrt(variance) · scale + bias, with one factor for each channel, so that derivatives keep `centred` alone."""
-    factor = _affine(where, ew.rsqrt(variance), scale, None, (channel,), centred)
-    return _affine(where, centred * factor, None, bias, (channel,), centred)
+def _of_channels(where: str, x: Array, scale: Any, bias: Any, channel: int) -> tuple[Array | None, Array | None]:
+    """The scale and the bias with one value for each channel of x, None as it is."""
+    given = {"scale": scale, "bias": bias}
+    one, other = (None if v is None else _along(where, name, v, x, (channel,)) for name, v in given.items())
+    return one, other
 
 
 @specialised(1)
@@ -93,8 +137,8 @@ def layer_norm(
     """
     wide, dtype = _wide(x, "layer_norm")
     axes = tuple(sorted(check_axes("layer_norm", axis if isinstance(axis, (tuple, list)) else (axis,), wide.ndim)))
-    _, centred, variance = _moments(wide, axes)
-    return _affine("layer_norm", centred * ew.rsqrt(variance + eps), scale, bias, axes).astype(dtype)
+    normal = _normal(_moments(wide, axes, eps), eps)
+    return _affine("layer_norm", normal, scale, bias, axes).astype(dtype)
 
 
 @specialised(1)
@@ -114,8 +158,12 @@ def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, *, axis: int = -1, ep
     """
     wide, dtype = _wide(x, "rms_norm")
     axis = check_axis("rms_norm", axis, wide.ndim)
-    size = nnp.mean(nnp.square(wide), axis=axis, keepdims=True)
-    return _affine("rms_norm", wide * ew.rsqrt(size + eps), scale, None, (axis,)).astype(dtype)
+    total = sum_of_sizes(wide, (axis,))
+    factor = factor_for_squares(nnp.maximum(total, nnp.sqrt(nnp.asarray(eps, total.dtype))))
+    wide = wide * factor
+    size = nnp.sum(nnp.square(wide), axis=axis, keepdims=True) * (1 / max(1, wide.shape[axis]))
+    normal = wide * ew.rsqrt(size + eps * factor * factor)
+    return _affine("rms_norm", normal, scale, None, (axis,)).astype(dtype)
 
 
 @specialised(1)
@@ -157,8 +205,7 @@ def group_norm(
         )  # fmt: skip
     split = reshape(wide, shape=(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :]))
     others = tuple(i for i in range(1, split.ndim) if i != axis)
-    _, centred, variance = _moments(split, others)
-    normal = reshape(centred * ew.rsqrt(variance + eps), shape=shape)
+    normal = reshape(_normal(_moments(split, others, eps), eps), shape=shape)
     return _affine("group_norm", normal, scale, bias, (axis,)).astype(dtype)
 
 
@@ -186,8 +233,9 @@ def instance_norm(
     """
     wide, dtype = _wide(x, "instance_norm")
     channel = check_axis("instance_norm", axis, wide.ndim)
-    _, centred, variance = _moments(wide, tuple(i for i in range(1, wide.ndim) if i != channel))
-    return _by_channel("instance_norm", centred, variance + eps, scale, bias, channel).astype(dtype)
+    others = tuple(i for i in range(1, wide.ndim) if i != channel)
+    affine = _of_channels("instance_norm", wide, scale, bias, channel)
+    return _normal(_moments(wide, others, eps), eps, *affine).astype(dtype)
 
 
 @specialised(1)
@@ -270,16 +318,19 @@ def batch_norm(
     _, mean, variance = to_values("batch_norm", x=wide, mean=mean, variance=variance)
     old_mean = _along("batch_norm", "mean", mean, wide, (channel,))
     old_variance = _along("batch_norm", "variance", variance, wide, (channel,))
+    affine = _of_channels("batch_norm", wide, scale, bias, channel)
     if deterministic:
-        out = _by_channel("batch_norm", wide - old_mean, old_variance + eps, scale, bias, channel)
-        return out.astype(dtype), (mean, variance)
+        factor = ew.rsqrt(old_variance + eps)
+        out = (wide - old_mean) * (factor if affine[0] is None else factor * affine[0])
+        return (out if affine[1] is None else out + affine[1]).astype(dtype), (mean, variance)
     others = tuple(i for i in range(wide.ndim) if i != channel)
-    batch_mean, centred, batch_variance = _moments(wide, others, axis_name)
+    moments = _moments(wide, others, eps, axis_name)
     count = wide.size // max(1, wide.shape[channel]) * (1 if axis_name is None else axis_size(axis_name))
-    unbiased = batch_variance * (count / max(1, count - 1))
+    unbiased = moments.variance * (count / max(1, count - 1)) / moments.factor / moments.factor
+    batch_mean = moments.near + moments.rest / moments.factor
     running = tuple(
         reshape(ew.stop_gradient(momentum * old + (1 - momentum) * new), shape=(wide.shape[channel],))
         for old, new in ((old_mean, batch_mean), (old_variance, unbiased))
     )
-    out = _by_channel("batch_norm", centred, batch_variance + eps, scale, bias, channel)
+    out = _normal(moments, eps, *affine)
     return out.astype(dtype), (running[0], running[1])

@@ -165,7 +165,7 @@ class WeightNorm(Module):
     def _lengths(self) -> Array:
         weight = _weight("WeightNorm", self.layer, self.name)
         axes = tuple(axis for axis in range(weight.ndim) if axis != self.axis)
-        return nnp.sqrt(nnp.sum(weight * weight, axis=axes, keepdims=self.axis != "all"))
+        return nnp.linalg.vector_norm(weight, axis=axes, keepdims=self.axis != "all")
 
     def _product(self) -> Array:
         return _weight("WeightNorm", self.layer, self.name) * (self.scale / self._lengths())
@@ -197,7 +197,7 @@ def _axis_of_outputs(layer: Any) -> int:
 
 
 def _unit(x: Array, eps: float) -> Array:
-    return x / nnp.maximum(nnp.sqrt(nnp.sum(x * x)), eps)
+    return x / nnp.maximum(nnp.linalg.vector_norm(x), eps)
 
 
 def _call(

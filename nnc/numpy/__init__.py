@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nnc.migration import module_getattr
 from nnc.numpy import (
+    bessel,
     contractions,
     creation,
     elementwise,
@@ -19,6 +20,7 @@ from nnc.numpy import (
     joining,
     linalg,
     manipulation,
+    moments,
     namespace,
     padding,
     parts,
@@ -34,6 +36,7 @@ from nnc.numpy import (
     types,
 )
 from nnc.numpy import methods as _methods  # noqa: F401  (gives arrays their methods)
+from nnc.numpy.bessel import *
 from nnc.numpy.contractions import *
 from nnc.numpy.creation import *
 from nnc.numpy.elementwise import *
@@ -42,6 +45,7 @@ from nnc.numpy.grids import *
 from nnc.numpy.histograms import *
 from nnc.numpy.joining import *
 from nnc.numpy.manipulation import *
+from nnc.numpy.moments import *
 from nnc.numpy.namespace import *
 from nnc.numpy.padding import *
 from nnc.numpy.parts import *
@@ -57,6 +61,7 @@ from nnc.numpy.text import *
 from nnc.numpy.types import *
 
 __all__ = ["fft", "linalg"]
+__all__ += bessel.__all__
 __all__ += contractions.__all__
 __all__ += creation.__all__
 __all__ += elementwise.__all__
@@ -69,6 +74,7 @@ __all__ += namespace.__all__
 __all__ += padding.__all__
 __all__ += parts.__all__
 __all__ += polynomials.__all__
+__all__ += moments.__all__
 __all__ += reductions.__all__
 __all__ += repetition.__all__
 __all__ += searching.__all__

@@ -33,7 +33,7 @@ __all__ = [
     "isreal", "left_shift", "less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2", "logical_and",
     "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "nan_to_num", "negative", "nextafter",
     "not_equal", "positive", "pow", "power", "rad2deg", "radians", "real", "reciprocal", "remainder", "right_shift", "rint",
-    "round", "sign", "signbit", "sin", "sinc", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide", "trunc",
+    "round", "sign", "signbit", "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide", "trunc",
     "where",
 ]  # fmt: skip
 
@@ -282,23 +282,6 @@ def rad2deg(x: ArrayLike, /) -> Array:
 
 
 radians, degrees = deg2rad, rad2deg
-
-
-@spelled
-def sinc(x: ArrayLike, /) -> Array:
-    """Returns `sin(π x) / (π x)`, and 1 at 0.
-
-    Args:
-        x: any shape.
-
-    Example:
-        >>> sinc(0.0)
-        Array(1., dtype=float32)
-    """
-    x = multiply(x, math.pi)
-    at_zero = equal(x, 0)
-    safe = where(at_zero, 1, x)
-    return where(at_zero, 1 - square(x) / 6, sin(safe) / safe)  # the series gives derivatives at 0
 
 
 # -- rounding ----------------------------------------------------------------------------------------------------------

@@ -14,12 +14,16 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.factor import svd
 from nnc.commands.linalg import check_matrix
-from nnc.commands.promote import astype, promote
-from nnc.commands.reduce import reduce_max, reduce_sum
+from nnc.commands.parts import ldexp
+from nnc.commands.promote import astype, broadcast_to_shape, promote
+from nnc.commands.reduce import reduce_max, reduce_min, reduce_sum
+from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, user_error
+from nnc.graph.specialise import specialised
 from nnc.numpy import manipulation
 from nnc.numpy import reductions as re
 from nnc.numpy.operands import Axis, Shape, keep, to_axes, to_value
+from nnc.numpy.scaling import binary_exponent, factor_for_squares, largest_part, sum_of_sizes
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -57,7 +61,7 @@ def _vector_norm(where: str, x: Array, axes: Shape, order: Any) -> Array:
             ArgumentError, where, f"vectors have no norm of order {order!r}.", fix="use a number, or inf or -inf."
         )
     if order == 2:
-        return ew.length(reduce_sum(squared_sizes(x), axes=axes))
+        return euclidean(x, axes)
     sizes = ew.abs_(x)
     if order == math.inf:
         return _largest(sizes, axes)
@@ -69,10 +73,41 @@ def _vector_norm(where: str, x: Array, axes: Shape, order: Any) -> Array:
         )
     if order == 1:
         return reduce_sum(sizes, axes=axes)
+    chosen = largest_part(sizes, axes) if order > 0 else _least(sizes, axes)
+    n = binary_exponent(chosen)
+    sizes = ldexp(sizes, broadcast_to_shape(ew.neg(n), sizes.spec.shape))
+    n = reshape(n, shape=_without(sizes.spec.shape, axes))
     if order < 0:
-        return reduce_sum(sizes**order, axes=axes) ** (1 / order)
+        return ldexp(reduce_sum(sizes**order, axes=axes) ** (1 / order), n)
     terms = _root(sizes, lambda y: y**order)
-    return _root(reduce_sum(terms, axes=axes), lambda y: y ** (1 / order))
+    return ldexp(_root(reduce_sum(terms, axes=axes), lambda y: y ** (1 / order)), n)
+
+
+def _least(sizes: Array, axes: Shape) -> Array:
+    """The least of sizes, without a derivative; 0 where there are none."""
+    x = ew.stop_gradient(sizes)
+    if 0 in [x.spec.shape[axis] for axis in axes]:
+        return largest_part(x, axes)
+    return keep(reduce_min(x, axes=axes), x.spec, axes, True)
+
+
+def _without(shape: Shape, axes: Shape) -> Shape:
+    return tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+def euclidean(x: Array, axes: Shape) -> Array:
+    """The root of the sum of squares, also where squares overflow or underflow."""
+    result = astype(wide_euclidean(x, axes), dtypes.real_dtype(x.spec.dtype))
+    if type(x) is Array or not x.owner.differentiates:
+        return result
+    return ew.with_square(result, reduce_sum(squared_sizes(x), axes=axes))  # so that it knows itself in a product
+
+
+def wide_euclidean(x: Array, axes: Shape) -> Array:
+    """The root of the sum of squares, in float64, which holds it also where float32 does not."""
+    factor = factor_for_squares(sum_of_sizes(x, axes))
+    root = ew.length(reduce_sum(squared_sizes(x * broadcast_to_shape(factor, x.spec.shape)), axes=axes))
+    return astype(root, dtypes.float64) / astype(reshape(factor, shape=root.spec.shape), dtypes.float64)
 
 
 def _matrix_norm(where: str, x: Array, rows: int, columns: int, order: Any) -> Array:
@@ -94,6 +129,7 @@ def _matrix_norm(where: str, x: Array, rows: int, columns: int, order: Any) -> A
     return _largest(s, (s.spec.ndim - 1,)) if order > 0 else re.min(s, axis=-1)
 
 
+@specialised(1)
 @spelled
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: ArrayLike = 2) -> Array:
     """Returns the norm of vectors, (sum of |x|ᵖ)^(1/p) with p = `ord`; its derivative at 0 is 0.
@@ -116,6 +152,7 @@ def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, o
     return back(keep(_vector_norm("vector_norm", x, axes, ord), x.spec, axes, keepdims))
 
 
+@specialised(1)
 @spelled
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
     """Returns the norm of the matrices in the last two axes; `ord` as in `norm`.
@@ -139,6 +176,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | N
     return back(keep(_matrix_norm("matrix_norm", x, *axes, ord), x.spec, axes, keepdims))
 
 
+@specialised(1)
 @spelled
 def norm(x: ArrayLike, /, ord: ArrayLike | None = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """Returns the norm of vectors or matrices; the derivative at 0 is 0.

@@ -11,8 +11,8 @@ from nnc.commands.promote import astype, broadcast_to_shape
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, check_choice, user_error
 from nnc.graph.specialise import specialised
+from nnc.numpy import moments, repetition
 from nnc.numpy import reductions as red
-from nnc.numpy import repetition
 from nnc.numpy.creation import linspace
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import broadcast_to, flip
@@ -25,7 +25,7 @@ from nnc.typing import ArrayLike
 __all__ = ["pad"]
 
 STATISTICS: dict[str, Callable[..., Array]] = {
-    "maximum": red.max, "mean": red.mean, "median": median, "minimum": red.min,
+    "maximum": red.max, "mean": moments.mean, "median": median, "minimum": red.min,
 }  # fmt: skip
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -16,23 +15,23 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import reduce as commands
 from nnc.commands.elementwise import NUMERIC, ORDERED, Accepts
-from nnc.commands.promote import astype, broadcast_to_shape, promote, to_dtype
+from nnc.commands.promote import astype, broadcast_to_shape, promote
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import concatenate
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec
 from nnc.numpy import elementwise as el
-from nnc.numpy.operands import Axis, Shape, converted, in_dtype, keep, ravel_for, static_int, to_axes, to_axis, to_value
+from nnc.numpy.operands import Axis, converted, in_dtype, keep, ravel_for, static_int, to_axes, to_axis, to_value
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum",
-    "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod", "ptp", "std", "sum", "var",
+    "cumulative_prod", "cumulative_sum", "diff", "max", "min", "prod", "ptp", "sum",
 ]  # fmt: skip
 
 
-def _apply(
+def apply_reduction(
     name: str, command: Command, accepts: Accepts, x: Array, axis: Axis, keepdims: bool, where: Any = None, fill: Any = None,
     needs_elements: bool = False,
 ) -> Array:  # fmt: skip
@@ -46,11 +45,11 @@ def _apply(
             fix="reduce a non-empty axis, or pass initial=... for the empty case.",
         )  # fmt: skip
     if where is not None:
-        x = ew.select(_mask(where, spec, name), x, constants.full_like(x, fill))
+        x = ew.select(mask_of(where, spec, name), x, constants.full_like(x, fill))
     return keep(command(x, axes=axes), spec, axes, keepdims)
 
 
-def _mask(where: Any, spec: TensorSpec, name: str) -> Array:
+def mask_of(where: Any, spec: TensorSpec, name: str) -> Array:
     return broadcast_to_shape(el.as_bool(where, name), spec.shape)
 
 
@@ -100,7 +99,7 @@ def sum(
         (3,)
     """
     x = _wide(to_value(x, "sum"), dtype, "sum")
-    result = _apply("sum", commands.reduce_sum, NUMERIC, x, axis, keepdims, where, 0)
+    result = apply_reduction("sum", commands.reduce_sum, NUMERIC, x, axis, keepdims, where, 0)
     return result if initial is None else result + initial
 
 
@@ -133,148 +132,8 @@ def prod(
         Array([ 2., 12.], dtype=float64)
     """
     x = _wide(to_value(x, "prod"), dtype, "prod")
-    result = _apply("prod", commands.reduce_prod, NUMERIC, x, axis, keepdims, where, 1)
+    result = apply_reduction("prod", commands.reduce_prod, NUMERIC, x, axis, keepdims, where, 1)
     return result if initial is None else result * initial
-
-
-@array_method
-@spelled
-def mean(
-    x: ArrayLike,
-    /,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    *,
-    keepdims: bool = False,
-    where: ArrayLike | None = None,
-) -> Array:
-    """Returns the arithmetic mean over `axis`; integers become float32, 16-bit floats accumulate in float32.
-
-    Args:
-        x: any shape.
-        axis: axis or axes to remove; None all.
-        dtype: dtype of the mean; by default integers become float32 and others stay.
-        keepdims: keep the axes with size 1.
-        where: bools that broadcast to `x`: which elements count.
-
-    Example:
-        >>> mean(np.asarray([1, 2, 4, 5]))
-        Array(3., dtype=float32)
-    """
-    x = to_value(x, "mean")
-    result_dtype = dtypes.to_float(x.spec.dtype) if dtype is None else to_dtype(dtype, "mean")
-    x = astype(x, dtypes.accumulator(result_dtype))
-    axes = to_axes("mean", axis, x.spec.ndim)
-    total = _apply("mean", commands.reduce_sum, NUMERIC, x, axes, keepdims, where, 0)
-    return astype(total / _count(x.spec, axes, keepdims, where, "mean"), result_dtype)
-
-
-def _count(spec: TensorSpec, axes: Shape, keepdims: bool, where: Any, name: str) -> Any:
-    """Counts the elements behind one of the result: a number, or an array of numbers where a mask chooses."""
-    if where is None:
-        n = 1
-        for axis in axes:
-            n *= spec.shape[axis]
-        return float(n) if n else float_zero(spec)
-    mask = astype(_mask(where, spec, name), dtypes.real_dtype(spec.dtype))
-    return _apply(name, commands.reduce_sum, NUMERIC, mask, axes, keepdims)
-
-
-def float_zero(spec: TensorSpec) -> Array:
-    """A 0-d zero to divide by, which gives NaN or an infinity instead of an error."""
-    return constants.full(shape=(), dtype=dtypes.real_dtype(spec.dtype), value=0)
-
-
-@array_method
-@spelled
-def var(
-    x: ArrayLike,
-    /,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    *,
-    ddof: float = 0,
-    correction: float | None = None,
-    keepdims: bool = False,
-    where: ArrayLike | None = None,
-) -> Array:
-    """Returns the variance over `axis`, of centred values: sum |x - mean|² / (n - ddof).
-
-    Args:
-        x: any shape.
-        axis: axis or axes to remove; None all.
-        dtype: dtype to compute in; by default integers become float32 and others stay.
-        ddof: subtracted from the number of elements; 1 estimates the variance of a population. Where nothing is left,
-            the result is NaN.
-        correction: the same as `ddof`, which it goes before.
-        keepdims: keep the axes with size 1.
-        where: bools that broadcast to `x`: which elements count.
-
-    Example:
-        >>> var(np.asarray([1.0, 3.0])), var(np.asarray([1.0, 3.0]), ddof=1)
-        (Array(1., dtype=float64), Array(2., dtype=float64))
-    """
-    return _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims, where)
-
-
-def _variance(name: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any) -> Array:
-    x = to_value(x, name)
-    check_dtype(name, x.spec, *NUMERIC) if not dtypes.is_bool(x.spec.dtype) else None
-    work = dtypes.to_float(x.spec.dtype) if dtype is None else to_dtype(dtype, name)
-    x = astype(x, dtypes.accumulator(work))
-    axes = to_axes(name, axis, x.spec.ndim)
-    centred = x - mean(x, axes, keepdims=True, where=where)
-    if dtypes.is_complex(work):
-        squares = ew.real(centred) * ew.real(centred) + ew.imag(centred) * ew.imag(centred)
-        work = dtypes.real_dtype(work)
-    else:
-        squares = ew.square(centred)
-    total = _apply(name, commands.reduce_sum, NUMERIC, squares, axes, keepdims, where, 0)
-    count = _count(squares.spec, axes, keepdims, where, name)
-    if where is not None:
-        count = el.where(el.greater(count, ddof), count - ddof, math.nan)
-    else:
-        count = count - ddof if isinstance(count, float) and count > ddof else math.nan
-    return astype(total / count, work)
-
-
-@array_method
-@spelled
-def std(
-    x: ArrayLike,
-    /,
-    axis: Axis = None,
-    dtype: DTypeLike | None = None,
-    *,
-    ddof: float = 0,
-    correction: float | None = None,
-    keepdims: bool = False,
-    where: ArrayLike | None = None,
-) -> Array:
-    """Returns the standard deviation over `axis`, the square root of `var`. Where it is 0, so is its derivative.
-
-    Args:
-        x: any shape.
-        axis: axis or axes to remove; None all.
-        dtype: dtype to compute in; by default integers become float32 and others stay.
-        ddof: subtracted from the number of elements; 1 estimates the variance of a population. Where nothing is left,
-            the result is NaN.
-        correction: the same as `ddof`, which it goes before.
-        keepdims: keep the axes with size 1.
-        where: bools that broadcast to `x`: which elements count.
-
-    Example:
-        >>> std(np.asarray([1.0, 3.0]))
-        Array(1., dtype=float64)
-    """
-    return safe_sqrt(_variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims, where))
-
-
-def safe_sqrt(x: Array) -> Array:
-    """The square root with the derivative 0 at 0, the least of its subgradients for lengths and deviations."""
-    zero = constants.full_like(x, 0)
-    at_zero = ew.equal(x, zero)
-    return ew.select(at_zero, zero, ew.sqrt(ew.select(at_zero, constants.full_like(x, 1), x)))
 
 
 # -- extremes ----------------------------------------------------------------------------------------------------------
@@ -294,12 +153,12 @@ def _extreme(
                 "where= may leave no element at all.",
                 fix=f"pass initial=..., the {name} of nothing, too.",
             )
-        return _apply(name, command, ORDERED, x, axis, keepdims, needs_elements=True)
+        return apply_reduction(name, command, ORDERED, x, axis, keepdims, needs_elements=True)
     check_dtype(name, x.spec, *ORDERED)
     axes = to_axes(name, axis, x.spec.ndim)
     start = in_dtype(initial, x.spec.dtype, name, "initial")
     if where is not None:
-        x = ew.select(_mask(where, x.spec, name), x, broadcast_to_shape(start, x.spec.shape))
+        x = ew.select(mask_of(where, x.spec, name), x, broadcast_to_shape(start, x.spec.shape))
     if 0 in [x.spec.shape[i] for i in axes]:
         kept = tuple(1 if i in axes else n for i, n in enumerate(x.spec.shape) if keepdims or i not in axes)
         return broadcast_to_shape(start, kept)
@@ -457,7 +316,7 @@ def any(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, where: Ar
         >>> any(np.asarray([[0, 1], [0, 0]]), axis=1)
         Array([ True, False], dtype=bool)
     """
-    return _apply("any", commands.reduce_or, ANY_DTYPE, el.as_bool(x, "any"), axis, keepdims, where, False)
+    return apply_reduction("any", commands.reduce_or, ANY_DTYPE, el.as_bool(x, "any"), axis, keepdims, where, False)
 
 
 @array_method
@@ -475,7 +334,7 @@ def all(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False, where: Ar
         >>> nnp.all(nnp.asarray([True, False]))
         Array(False, dtype=bool)
     """
-    return _apply("all", commands.reduce_and, ANY_DTYPE, el.as_bool(x, "all"), axis, keepdims, where, True)
+    return apply_reduction("all", commands.reduce_and, ANY_DTYPE, el.as_bool(x, "all"), axis, keepdims, where, True)
 
 
 @spelled

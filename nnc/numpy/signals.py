@@ -18,11 +18,11 @@ from nnc.commands.rules import check_dtype
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
+from nnc.numpy.bessel import i0
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import flip, moveaxis, ravel
 from nnc.numpy.operands import Axis, in_dtype, known, static_int, to_axes, to_axis, to_shape, to_value, to_values
 from nnc.numpy.reductions import cumsum, diff
-from nnc.numpy.special import i0
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 from nnc import dtypes
 from nnc.array import Array
-from nnc.commands import constants
+from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import special as commands
 from nnc.commands.elementwise import FLOAT, INEXACT
@@ -28,8 +28,8 @@ from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = [
-    "betaln", "digamma", "erf", "erfc", "erfinv", "expit", "gammaln", "i0", "i0e", "i1", "i1e", "lgamma", "logit", "logsumexp",
-    "polygamma", "segment_max", "segment_min", "segment_prod", "segment_sum", "xlog1py", "xlogy",
+    "betaln", "digamma", "erf", "erfc", "erfinv", "expit", "gammaln", "lgamma", "logit", "logsumexp", "polygamma",
+     "segment_max", "segment_min", "segment_prod", "segment_sum", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 
@@ -205,62 +205,6 @@ def _times_log(where: str, logarithm: Callable[[Any], Array], one: float, x: Any
     return el.multiply(x, logarithm(el.where(lost, one, y)))
 
 
-@spelled
-def i0e(x: ArrayLike, /) -> Array:
-    """Returns exp(-|x|) · I0(x), the modified Bessel function of order 0, which does not overflow.
-
-    Args:
-        x: real, any shape.
-
-    Example:
-        >>> i0e(nnp.asarray([0.0, 1000.0]))
-        Array([1.        , 0.01261724], dtype=float32)
-    """
-    return el.call("i0e", commands.i0e, FLOAT, dtypes.to_float, x)
-
-
-@spelled
-def i1e(x: ArrayLike, /) -> Array:
-    """Returns exp(-|x|) · I1(x), the modified Bessel function of order 1, which does not overflow.
-
-    Args:
-        x: real, any shape.
-
-    Example:
-        >>> i1e(nnp.asarray([0.0, 1000.0]))
-        Array([0.        , 0.01261093], dtype=float32)
-    """
-    return el.call("i1e", commands.i1e, FLOAT, dtypes.to_float, x)
-
-
-@spelled
-def i0(x: ArrayLike, /) -> Array:
-    """Returns the modified Bessel function of order 0.
-
-    Args:
-        x: real, any shape.
-
-    Example:
-        >>> i0(1.0)
-        Array(1.266066, dtype=float32)
-    """
-    return i0e(x) * el.exp(abs(to_value(x, "i0")))
-
-
-@spelled
-def i1(x: ArrayLike, /) -> Array:
-    """Returns the modified Bessel function of order 1.
-
-    Args:
-        x: real, any shape.
-
-    Example:
-        >>> i1(nnp.asarray([0.0, 1.0]))
-        Array([0.        , 0.56515914], dtype=float32)
-    """
-    return i1e(x) * el.exp(abs(to_value(x, "i1")))
-
-
 @specialised(1)
 @overload
 def logsumexp(
@@ -303,11 +247,16 @@ def logsumexp(
         x = el.where(where, x, -float("inf"))
     if b is not None:
         x, b = broadcast(x, astype(b, x.spec.dtype), where="logsumexp")
-        x = el.where(el.equal(b, 0), -float("inf"), x)
     axes = to_axes("logsumexp", axis, x.spec.ndim)
-    is_complex = dtypes.is_complex(x.spec.dtype)
+    dtype, has_elements = x.spec.dtype, all(x.spec.shape[i] for i in axes)
+    is_complex = dtypes.is_complex(dtype)
+    if b is None and has_elements and not is_complex and not return_sign:
+        return keep(normalize.logsumexp(x, axes=axes), x.spec, axes, keepdims)
+    x, b = (value if value is None else astype(value, dtypes.accumulator(dtype)) for value in (x, b))
     top = ew.real(x) if is_complex else x
-    if all(x.spec.shape[i] for i in axes):
+    if b is not None:  # these elements count for the derivatives by b alone
+        top = el.where(el.equal(b, 0), -float("inf"), top)
+    if has_elements:
         top = keep(reduce_max(ew.stop_gradient(top), axes=axes), x.spec, axes, True)
         top = el.where(
             el.equal(ew.abs_(top), float("inf")), 0, top
@@ -315,7 +264,7 @@ def logsumexp(
     else:
         top = keep(reduce_sum(top, axes=axes), x.spec, axes, True)
     terms = ew.exp(x - astype(top, x.spec.dtype))
-    total = keep(reduce_sum(terms if b is None else b * terms, axes=axes), x.spec, axes, True)
+    total = keep(reduce_sum(terms if b is None else ew.safe_mul(b, terms), axes=axes), x.spec, axes, True)
     size = ew.abs_(total) if return_sign else total
     nothing = ew.equal(total, constants.full_like(total, 0))  # log 0: its value is -inf, its derivative 0
     logarithm = ew.log(ew.select(nothing, constants.full_like(size, 1), size)) + astype(top, size.spec.dtype)
@@ -323,6 +272,9 @@ def logsumexp(
     if not keepdims:
         kept = tuple(n for i, n in enumerate(x.spec.shape) if i not in axes)
         results = [reshape(each, shape=kept) for each in results]
+    results = [
+        astype(each, dtypes.real_dtype(dtype) if not dtypes.is_complex(each.spec.dtype) else dtype) for each in results
+    ]
     return tuple(results) if return_sign else results[0]
 
 

@@ -12,10 +12,11 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import as_operand, astype, broadcast_to_shape, promote
+from nnc.commands.promote import as_operand, astype, broadcast_to_shape, dtype_of, promote
 from nnc.commands.sort import sort
 from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
+from nnc.numpy import moments
 from nnc.numpy import reductions as red
 from nnc.numpy.contractions import matmul
 from nnc.numpy.joining import concatenate
@@ -76,7 +77,7 @@ def average(
     """
     x, w = to_values("average", x=x, weights=weights)
     if w is None:
-        mean = red.mean(x, axis, keepdims=keepdims)
+        mean = moments.mean(x, axis, keepdims=keepdims)
         count = constants.full_like(mean, x.spec.size // max(1, mean.spec.size))
         return (mean, count) if returned else mean
     if w.spec.shape != x.spec.shape:
@@ -91,9 +92,10 @@ def average(
         w = reshape(rising, tuple(n if i in axes else 1 for i, n in enumerate(x.spec.shape)))
     x, w = promote(x, w, where="average", to=dtypes.to_float)
     w = broadcast_to_shape(to_value(w, "average"), np.shape(x))
-    total = red.sum(w, axis, keepdims=keepdims)
-    mean = red.sum(x * w, axis, keepdims=keepdims) / total
-    return (mean, total) if returned else mean
+    dtype, wide = dtype_of(x), moments.with_range(dtype_of(x))  # products and sums may leave the range of x
+    total = red.sum(astype(w, wide), axis, keepdims=keepdims)
+    mean = astype(red.sum(astype(x, wide) * astype(w, wide), axis, keepdims=keepdims) / total, dtype)
+    return (mean, astype(total, dtype)) if returned else mean
 
 
 @spelled
@@ -129,7 +131,7 @@ def cov(
     lost = (0 if bias else 1) if ddof is None else ddof
     if fweights is None and aweights is None:
         n = x.spec.shape[1] - lost
-        centred = x - red.mean(x, 1, keepdims=True)
+        centred = x - moments.mean(x, 1, keepdims=True)
         product = matmul(centred, el.conj(centred).T) * (1 / n if n > 0 else math.nan)
     else:
         each = dtypes.real_dtype(x.spec.dtype)
@@ -446,7 +448,7 @@ def nanmean(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, 
         Array(1., dtype=float32)
     """
     values, there = _without_nan(x, "nanmean", 0)
-    return red.mean(values, axis, dtype, keepdims=keepdims, where=there)
+    return moments.mean(values, axis, dtype, keepdims=keepdims, where=there)
 
 
 @spelled
@@ -467,7 +469,7 @@ def nanvar(
         Array(1., dtype=float32)
     """
     values, there = _without_nan(x, "nanvar", 0)
-    return red.var(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
+    return moments.var(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
 
 
 @spelled
@@ -488,7 +490,7 @@ def nanstd(
         Array(1., dtype=float32)
     """
     values, there = _without_nan(x, "nanstd", 0)
-    return red.std(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
+    return moments.std(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
 
 
 def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, fill: float) -> Array:

@@ -6,15 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from nnc import dtypes, tree
 from nnc.array import Array
 from nnc.commands import constants, factor
 from nnc.commands import linalg as commands
 from nnc.commands.contract import matmul
 from nnc.commands.linalg import adjoint, check_matrix, identity_like
-from nnc.commands.promote import astype, broadcast, broadcast_to_shape, promote
+from nnc.commands.promote import astype, broadcast, broadcast_shapes, broadcast_to_shape, promote
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.shape import reshape, transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, user_error
@@ -52,7 +50,7 @@ def _solve(where: str, run: Callable[[Array, Array], Array], a: Any, b: Any) -> 
         )  # fmt: skip
     columns = reshape(b, shape=(n, 1)) if vector else b
     try:
-        batch = np.broadcast_shapes(a.spec.shape[:-2], columns.spec.shape[:-2])
+        batch = broadcast_shapes(a.spec.shape[:-2], columns.spec.shape[:-2])
     except ValueError:
         raise user_error(
             ShapeError, where, "the leading axes do not broadcast.", operands={"a": a.spec, "b": b.spec},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from nnc import dtypes, tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype, result_dtype
 from nnc.errors import ShapeError, user_error
+from nnc.numpy.norms import wide_euclidean
 from nnc.optim.arguments import Scalar, check_params, check_scalar, is_trainable
 from nnc.optim.base import GradientTransformation, map_trainable, number, stateless, widen
 from nnc.spelling import spelled
@@ -23,7 +25,7 @@ def squared_magnitude(x: Array) -> Array:
 
 def norm(x: Array) -> Array:
     """The Euclidean norm of all elements."""
-    return nnp.sqrt(nnp.sum(squared_magnitude(x)))
+    return nnp.linalg.vector_norm(x)
 
 
 @spelled
@@ -40,14 +42,23 @@ def global_norm(updates: Any) -> Array:
         >>> nnc.optim.global_norm({"a": nnp.asarray([3.0]), "b": nnp.asarray([4.0])})
         Array(5., dtype=float32)
     """
-    parts = [nnp.sum(squared_magnitude(widen(asarray(x)))) for x in tree.leaves(updates) if is_trainable(x)]
-    if not parts:
-        return asarray(0.0)
-    dtype = result_dtype(*parts, where="global_norm")
-    total = astype(parts[0], dtype)
-    for part in parts[1:]:
-        total = total + astype(part, dtype)
-    return nnp.sqrt(total)
+    dtype, total = _norm_of_leaves(updates)
+    return astype(total, dtype)
+
+
+def _norm_of_leaves(updates: Any) -> tuple[dtypes.DType, Array]:
+    """The dtype of a global norm, and the norm, in a dtype that holds it also where that one does not."""
+    leaves = [widen(asarray(x)) for x in tree.leaves(updates) if is_trainable(x)]
+    if not leaves:
+        return dtypes.float32, asarray(0.0)
+    dtype = dtypes.real_dtype(result_dtype(*leaves, where="global_norm"))
+    norms = [astype(_wide_norm(x), dtypes.float64) for x in leaves]
+    return dtype, norms[0] if len(norms) == 1 else nnp.linalg.vector_norm(nnp.stack(norms))
+
+
+def _wide_norm(x: Array) -> Array:
+    """The Euclidean norm of all elements, in the dtype in which it is computed."""
+    return wide_euclidean(x, tuple(range(x.ndim)))
 
 
 @spelled
@@ -75,7 +86,7 @@ def clip(max_delta: Scalar) -> GradientTransformation:
 
 def rms(x: Array) -> Array:
     """The root of the mean of |x|²; 0 for an empty array."""
-    return nnp.sqrt(nnp.sum(squared_magnitude(x)) / max(x.size, 1))
+    return astype(_wide_norm(x) / math.sqrt(max(x.size, 1)), dtypes.real_dtype(x.dtype))
 
 
 @spelled
@@ -93,7 +104,7 @@ def clip_by_norm(max_norm: Scalar) -> GradientTransformation:
         [Array([0.6, 0.8], dtype=float32), Array([0.5], dtype=float32)]
     """
     check_scalar("clip_by_norm", "max_norm", max_norm, positive=True, infinite=True)
-    return _clip_each("clip_by_norm", max_norm, norm)
+    return _clip_each("clip_by_norm", max_norm, _wide_norm)
 
 
 @spelled
@@ -113,10 +124,17 @@ def clip_by_block_rms(threshold: Scalar) -> GradientTransformation:
     return _clip_each("clip_by_block_rms", threshold, rms)
 
 
-def _share(size: Array, bound: Any) -> Array:
-    """bound / max(size, bound), the factor by which an array of this size comes within the bound: 1 where that is infinite."""
+_VAST = (
+    2.0**100
+)  # beyond it a factor may have no normal number in float32; a power of two, by which divisions are exact
+
+
+def _shrink(u: Array, size: Array, bound: Any) -> Array:
+    """u · bound / max(size, bound), which is u itself where the bound is infinite; the size may be of a dtype with more range."""
     within = size <= bound
-    return nnp.where(within, 1, bound / nnp.where(within, 1, size))
+    first = nnp.where(within | (size < _VAST), 1, 1 / _VAST)
+    factor = nnp.where(within, 1, bound / nnp.where(within, 1, size * first))
+    return u * number(first, u.dtype) * number(factor, u.dtype)
 
 
 def _clip_each(where: str, bound: Scalar, size: Callable[[Array], Array]) -> GradientTransformation:
@@ -125,7 +143,7 @@ def _clip_each(where: str, bound: Scalar, size: Callable[[Array], Array]) -> Gra
     def shrink(u: Array) -> Array:
         wide = widen(u)
         here = size(wide)
-        return astype(wide * _share(here, number(bound, here.dtype)), u.dtype)
+        return astype(_shrink(wide, here, number(bound, here.dtype)), u.dtype)
 
     return stateless(where, lambda updates, params: map_trainable(where, shrink, "updates", updates))
 
@@ -162,7 +180,7 @@ def adaptive_grad_clip(
         wide = widen(u)
         u_norm, p_norm = (_unit_norm(astype(asarray(x), wide.dtype), axis) for x in (u, p))
         limit = nnp.maximum(p_norm, number(eps, p_norm.dtype)) * number(clipping, p_norm.dtype)
-        return astype(wide * _share(u_norm, limit), u.dtype)
+        return astype(_shrink(wide, u_norm, limit), u.dtype)
 
     def update(updates: Any, params: Any) -> Any:
         check_params(where, params)
@@ -220,7 +238,7 @@ def _unit_norm(x: Array, axis: int | tuple[int, ...] | None) -> Array:
     """The norm over `axis`, with the axes kept."""
     if axis is None and sum(n != 1 for n in x.shape) > 1:
         axis = tuple(range(x.ndim - 1)) if x.ndim != 3 else 0
-    return nnp.sqrt(nnp.sum(squared_magnitude(x), axis=axis, keepdims=True))
+    return nnp.linalg.vector_norm(x, axis=axis, keepdims=True)
 
 
 @spelled
@@ -243,12 +261,11 @@ def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
     check_scalar("clip_by_global_norm", "max_norm", max_norm, positive=True, infinite=True)
 
     def update(updates: Any, params: Any) -> Any:
-        size = global_norm(updates)
-        factor = _share(size, number(max_norm, size.dtype))
+        size = _norm_of_leaves(updates)[1]
+        bound = number(max_norm, size.dtype)
 
         def shrink(u: Array) -> Array:
-            wide = widen(u)
-            return astype(wide * number(factor, wide.dtype), u.dtype)
+            return astype(_shrink(widen(u), size, bound), u.dtype)
 
         return map_trainable("clip_by_global_norm", shrink, "updates", updates)
 

@@ -1,6 +1,7 @@
 """Draws of real numbers. All are written with commands, so they trace, batch and compile; parameters may be traced.
 
-They have the same bits however they run. Values agree with jax.random for the same key up to rounding.
+They have the same bits however they run. Values agree with jax.random for the same key up to rounding, but for 16-bit floats: of
+these only `uniform` does, the others are draws of float32, rounded.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import normal_quantile, portable_log, portable_log1p, truncated_normal_quantile
-from nnc.commands.promote import apply, broadcast_to_shape
+from nnc.commands.promote import apply, astype, broadcast_to_shape
+from nnc.numpy import elementwise as el
 from nnc.random.exact import finfo, times
 from nnc.random.keys import Shape, draw_bits, read_key, split
-from nnc.random.parameters import check_order, float_dtype, inexact_dtype, joint_shape, read_parameter
+from nnc.random.parameters import check_order, float_dtype, in_single, inexact_dtype, joint_shape, read_parameter
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
@@ -51,7 +53,7 @@ def uniform(
         shape: shape of the draw.
         dtype: a floating-point dtype.
         minval: lower bound, which is included; broadcasts to `shape`.
-        maxval: upper bound, which is left out; broadcasts to `shape`.
+        maxval: upper bound, which is left out, also where a sum is rounded up to it; broadcasts to `shape`.
 
     Raises:
         DTypeError: dtype is not floating-point.
@@ -70,11 +72,21 @@ def uniform(
     unit = _unit(key, shape, dtype)
     if _is_number(low) and _is_number(high) and low == 0 and high == 1:
         return unit
-    width = high - low if _is_number(low) and _is_number(high) else apply(ew.sub, high, low)
-    return apply(ew.maximum, broadcast_to_shape(low, shape), times(unit, width) + low)
+    if _is_number(low) and _is_number(high) and float(high) - float(low) <= float(finfo(dtype).max):
+        x = times(unit, high - low) + low
+    else:  # the width may overflow
+        width, half = apply(ew.sub, high, low), apply(ew.mul, low, dtype.type(0.5))
+        is_wide = apply(ew.isinf, width)
+        by_halves = (times(unit, apply(ew.mul, high, dtype.type(0.5)) - half) + half) * 2
+        x = el.where(is_wide, by_halves, times(unit, el.where(is_wide, dtype.type(0), width)) + low)
+    below = apply(
+        ew.nextafter, apply(ew.stop_gradient, high), dtype.type(-np.inf)
+    )  # the sum may be rounded up to the bound
+    return apply(ew.maximum, broadcast_to_shape(low, shape), apply(ew.minimum, x, below))
 
 
 @spelled
+@in_single
 def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard normal distribution; complex ones have parts of variance 1/2 each.
 
@@ -129,19 +141,21 @@ def truncated_normal(
     """
     where = "nnc.random.truncated_normal"
     key, dtype = read_key(key, where), float_dtype(dtype, where)
+    noise = dtypes.accumulator(dtype)
     low, high = read_parameter(lower, dtype, where, "lower"), read_parameter(upper, dtype, where, "upper")
     check_order(where, lower=low, upper=high)
     shape = joint_shape(shape, where, lower=low, upper=high)
-    half = dtype.type(
-        2.0 ** -(finfo(dtype).nmant + 1)
-    )  # to the middle of the interval that a number stands for: 0 would be an infinite bound
-    x = apply(truncated_normal_quantile, _unit(key, shape, dtype) + half, low, high)
+    # to the middle of the interval that a number stands for: 0 would be an infinite bound
+    half = noise.type(2.0 ** -(finfo(noise).nmant + 1))
+    bounds = (astype(x, noise) for x in (low, high))
+    x = astype(apply(truncated_normal_quantile, _unit(key, shape, noise) + half, *bounds), dtype)
     least = apply(ew.nextafter, ew.stop_gradient(low), dtype.type(np.inf))
     most = apply(ew.nextafter, ew.stop_gradient(high), dtype.type(-np.inf))
     return apply(ew.minimum, apply(ew.maximum, x, least), most)
 
 
 @spelled
+@in_single
 def exponential(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the exponential distribution with mean 1.
 
@@ -159,6 +173,7 @@ def exponential(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes
 
 
 @spelled
+@in_single
 def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard Gumbel distribution: -log(-log u); the greatest of `logits + gumbel` is a categorical draw.
 
@@ -178,6 +193,7 @@ def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.floa
 
 
 @spelled
+@in_single
 def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Array:
     """Numbers of the Laplace distribution with mean 0 and scale 1.
 

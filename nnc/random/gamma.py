@@ -21,7 +21,7 @@ from nnc.numpy.operands import to_shape, to_value
 from nnc.random.continuous import exponential, normal, uniform
 from nnc.random.exact import power, sum_last, times
 from nnc.random.keys import read_key, split
-from nnc.random.parameters import float_dtype, read_parameter, read_together
+from nnc.random.parameters import float_dtype, in_single, read_parameter, read_together
 from nnc.spelling import spelled
 from nnc.trace.core.vectorize import vmap
 from nnc.trace.loops.control_flow import while_loop
@@ -84,6 +84,7 @@ def _draw(key: Array, a: Array, dtype: dtypes.DType, logarithm: bool) -> Array:
 
 
 @spelled
+@in_single
 def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the gamma distribution with shape parameter `a` and scale 1; differentiable in `a`.
 
@@ -108,6 +109,7 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: D
 
 
 @spelled
+@in_single
 def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Logarithms of numbers of the gamma distribution, which are exact also where the numbers for small `a` would be 0.
 
@@ -128,6 +130,7 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype
 
 
 @spelled
+@in_single
 def beta(
     key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
 ) -> Array:
@@ -160,6 +163,7 @@ def beta(
 
 
 @spelled
+@in_single
 def dirichlet(
     key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
 ) -> Array:
@@ -198,6 +202,7 @@ def dirichlet(
 
 
 @spelled
+@in_single
 def chisquare(
     key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
 ) -> Array:
@@ -219,6 +224,7 @@ def chisquare(
 
 
 @spelled
+@in_single
 def f(
     key: ArrayLike,
     dfnum: ArrayLike,
@@ -246,6 +252,7 @@ def f(
 
 
 @spelled
+@in_single
 def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of Student's t distribution with `df` degrees of freedom; differentiable in `df`.
 

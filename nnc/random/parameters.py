@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+import ml_dtypes
 import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array
-from nnc.commands.promote import as_operand, astype, broadcast_to_shape, dtype_of, to_dtype
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import apply, as_operand, astype, broadcast_shapes, broadcast_to_shape, dtype_of, to_dtype
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.numpy.operands import to_shape, to_value
 from nnc.random.keys import Shape
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def float_dtype(dtype: Any, where: str) -> dtypes.DType:
@@ -55,9 +62,9 @@ def joint_shape(shape: Any, where: str, **parameters: Array) -> Shape:
     """
     shapes = [np.shape(x) for x in parameters.values()]
     try:
-        joint = np.broadcast_shapes(*shapes)
+        joint = broadcast_shapes(*shapes)
         wanted = joint if shape is None else to_shape(shape, where)
-        fits = np.broadcast_shapes(joint, wanted) == wanted
+        fits = broadcast_shapes(joint, wanted) == wanted
     except ValueError:
         fits = False
     if not fits:
@@ -103,3 +110,34 @@ def own_dtype(x: Any, where: str, name: str) -> dtypes.DType:
     """The floating-point dtype of a parameter: an array's own, float32 for integers and Python numbers."""
     dtype = dtypes.to_float(dtype_of(as_operand(x, where, name)))
     return float_dtype(dtype, where)
+
+
+def is_narrow(dtype: dtypes.DType) -> bool:
+    """Whether a dtype is a 16-bit float, of which there are so few that noise in it follows no distribution."""
+    return dtypes.accumulator(dtype) != dtype
+
+
+def rounded(x: Array, dtype: dtypes.DType) -> Array:
+    """Numbers in a dtype of fewer digits; those beyond its range become its largest."""
+    most = dtype.type(ml_dtypes.finfo(dtype).max)
+    limit = astype(most, x.spec.dtype)
+    return astype(apply(ew.maximum, apply(ew.minimum, x, limit), -limit), dtype)
+
+
+def in_single(draw: F) -> F:
+    """Makes draws of 16-bit floats those of float32, rounded; `dtype` is a parameter of the function."""
+    place = list(inspect.signature(draw).parameters).index("dtype")
+
+    @functools.wraps(draw)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = args[place] if len(args) > place else kwargs.get("dtype")
+        dtype = None if given is None else to_dtype(given, f"nnc.random.{draw.__name__}")
+        if dtype is None or not is_narrow(dtype):
+            return draw(*args, **kwargs)
+        if len(args) > place:
+            args = (*args[:place], dtypes.float32, *args[place + 1 :])
+        else:
+            kwargs["dtype"] = dtypes.float32
+        return rounded(draw(*args, **kwargs), dtype)
+
+    return call  # type: ignore[return-value]

@@ -14,12 +14,13 @@ from nnc.numpy.operands import to_shape
 from nnc.random.continuous import exponential, normal, uniform
 from nnc.random.exact import finfo, power, sum_last, times
 from nnc.random.keys import read_key, split
-from nnc.random.parameters import float_dtype, read_together
+from nnc.random.parameters import float_dtype, in_single, read_together
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 
 @spelled
+@in_single
 def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard Cauchy distribution: tan(π (u − 1/2)).
 
@@ -38,6 +39,7 @@ def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.floa
 
 
 @spelled
+@in_single
 def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the standard logistic distribution: log(u / (1 − u)).
 
@@ -56,6 +58,7 @@ def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.fl
 
 
 @spelled
+@in_single
 def lognormal(
     key: ArrayLike, sigma: ArrayLike = 1.0, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
 ) -> Array:
@@ -77,6 +80,7 @@ def lognormal(
 
 
 @spelled
+@in_single
 def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the Pareto distribution, from 1 on, with density b x^(−b−1).
 
@@ -96,6 +100,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: 
 
 
 @spelled
+@in_single
 def rayleigh(
     key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32
 ) -> Array:
@@ -119,6 +124,7 @@ def rayleigh(
 
 
 @spelled
+@in_single
 def weibull_min(
     key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32
 ) -> Array:
@@ -145,6 +151,7 @@ def weibull_min(
 
 
 @spelled
+@in_single
 def triangular(
     key: ArrayLike,
     left: ArrayLike,
@@ -177,6 +184,7 @@ def triangular(
 
 
 @spelled
+@in_single
 def maxwell(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the Maxwell distribution, the length of a normal vector of three elements.
 
@@ -195,6 +203,7 @@ def maxwell(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.flo
 
 
 @spelled
+@in_single
 def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers of the Wald (inverse Gaussian) distribution with scale 1 (Michael, Schucany and Haas, 1976).
 

@@ -18,7 +18,7 @@ from nnc.random.counts import rademacher
 from nnc.random.exact import power, sum_last
 from nnc.random.gamma import gamma
 from nnc.random.keys import read_key, split
-from nnc.random.parameters import float_dtype, inexact_dtype, joint_shape, read_parameter, read_together
+from nnc.random.parameters import float_dtype, in_single, inexact_dtype, joint_shape, read_parameter, read_together
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
@@ -82,6 +82,7 @@ def _root(cov: Array, method: str) -> Array:
 
 
 @spelled
+@in_single
 def orthogonal(
     key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32, m: int | None = None
 ) -> Array:
@@ -117,6 +118,7 @@ def orthogonal(
 
 
 @spelled
+@in_single
 def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Numbers with density ∝ exp(−|x|ᵖ).
 
@@ -138,6 +140,7 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtyp
 
 
 @spelled
+@in_single
 def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype: DTypeLike = dtypes.float32) -> Array:
     """Vectors of `d` elements, uniform in the ball where the sum of |x_i|ᵖ is at most 1 (Barthe et al., 2005).
 

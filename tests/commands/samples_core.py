@@ -21,6 +21,7 @@ _COMPLEX = _X + 1j * _Y
 
 # Operands where the default (numbers from -2 to 2) lies outside the domain or at a kink.
 _OPERANDS: dict[str, tuple[object, ...]] = {
+    "length": (_POSITIVE,),
     "sqrt": (_POSITIVE,), "rsqrt": (_POSITIVE,), "cbrt": (_POSITIVE,), "log": (_POSITIVE,), "log2": (_POSITIVE,),
     "log10": (_POSITIVE,), "log1p": (_POSITIVE,), "asin": (_UNIT,), "acos": (_UNIT,), "atanh": (_UNIT,),
     "acosh": (_POSITIVE + 1.2,), "pow": (_POSITIVE, _Y), "tan": (_UNIT,), "div": (_X, _POSITIVE),
@@ -116,7 +117,11 @@ _REDUCE = [
     Sample("cumprod", (np.array([[0.0, 2.0, 3.0], [1.0, 0.0, 4.0]]),), {"axis": 1}),
 ]  # fmt: skip
 
-_SPECIAL = [Sample(name, (np.asarray([-40.0, -1.5, 0.25, 3.0, 29.0]),)) for name in ("i0e", "i1e")]
+_BESSEL = (np.asarray([-40.0, -1.5, 0.25, 3.0, 29.0]),)
+_SPECIAL = [
+    *(Sample(name, _BESSEL) for name in ("i0e", "i1e")),
+    *(Sample(name, _BESSEL, {"n": n}) for name in ("ine", "ie_moment") for n in (0, 1, 3)),
+]
 
 _ELEMENTWISE = dict.fromkeys(
     [c for family in (elementwise, constants, trigonometry, parts) for c in _commands(family)]

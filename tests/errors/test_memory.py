@@ -57,6 +57,45 @@ NOT_TO_BE_HAD: dict[str, Callable[[], object]] = {
 }
 
 
+MANY = (1,) * 65  # axes: more than NumPy has
+DEEP = nnp.ones(MANY[1:])
+TOO_MANY_AXES: dict[str, Callable[[], object]] = {
+    "zeros": lambda: nnp.zeros(MANY),
+    "reshape": lambda: X[:1].reshape(MANY),
+    "broadcast_to": lambda: nnp.broadcast_to(X, (*MANY, 3)),
+    "expand_dims": lambda: nnp.expand_dims(DEEP, 0),
+    "index": lambda: DEEP[None],
+    "places": lambda: nnp.ones((2, 2))[:, np.zeros(MANY[1:], int)],
+    "take": lambda: nnp.take(nnp.ones((2, 2)), np.zeros(MANY[1:], int), axis=0),
+    "stack": lambda: nnp.stack([DEEP, DEEP]),
+    "tensordot": lambda: nnp.tensordot(DEEP, X, 0),
+    "einsum": lambda: nnp.einsum("...,a->...a", DEEP, X),
+    "meshgrid": lambda: nnp.meshgrid(*[X] * 65),
+    "normal": lambda: random.normal(KEY, MANY),
+    "array": lambda: nnp.array(1, ndmin=65),
+    "compiled": lambda: nnc.compile(lambda x: x[None] + 1)(DEEP),
+    "vmap": lambda: nnc.vmap(lambda x: DEEP + x)(X),
+    "scan": lambda: nnc.scan(lambda carry, x: (carry, DEEP), 1.0, X),
+    "hessian": lambda: nnc.hessian(lambda x: (x * x).sum())(nnp.ones(MANY[:33])),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MANY_AXES)
+def test_arrays_of_more_than_64_axes_are_refused_in_words(name: str) -> None:
+    with reports(ShapeError, "axes; an array has at most 64"):
+        TOO_MANY_AXES[name]()
+
+
+def test_vectors_that_numpy_refuses_at_once_are_refused_in_words() -> None:
+    with reports(OutOfMemoryError, "hanning: the system gives no memory for it: array is too big"):
+        nnp.hanning(2**62)
+
+
+def test_arrays_of_64_axes_are_indexed_and_broadcast() -> None:
+    assert (DEEP[..., None, 0] + DEEP).shape == DEEP.shape
+    assert nnp.ones(2)[np.zeros(MANY[1:], int)].shape == DEEP.shape
+
+
 @pytest.mark.parametrize("name", OVERFLOWING)
 def test_sizes_that_no_memory_holds(name: str) -> None:
     with pytest.raises(ShapeError) as caught:

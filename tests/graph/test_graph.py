@@ -45,6 +45,14 @@ def test_an_updated_node_is_another_one_with_only_the_fields_that_nodes_have() -
         other.inputs = ()  # type: ignore[misc]
 
 
+def test_graphs_cannot_be_changed() -> None:
+    b = GraphBuilder()
+    graph = b.build(b.add("neg", b.input((2,), "float32")))
+    for name in ("nodes", "outputs", "name"):
+        with pytest.raises(FrozenInstanceError):
+            setattr(graph, name, getattr(graph, name))
+
+
 def test_nodes_are_counted_with_those_of_sub_graphs(call: Command) -> None:
     b = GraphBuilder()
     x = b.input((2,), "float32")

@@ -134,3 +134,8 @@ def test_unknown_passes_and_second_registrations_are_refused_before_anything_run
 def test_a_pass_that_asks_for_an_unknown_phase_is_refused_with_the_names_of_all() -> None:
     with pytest.raises(RegistryError, match="phase 'rewriting', which lowering does not have(.|\n)*simplify, rewrite,"):
         register_pass("late", phase="rewriting")  # type: ignore[arg-type]
+
+
+def test_a_record_tells_the_milliseconds_of_its_pass() -> None:
+    assert str(PassRecord("dce", 0.012344, 7, 3)) == "dce: 7 -> 3 nodes in 12.34 ms"
+    assert str(PassRecord("dce", 12.3, 7, 3)) == "dce: 7 -> 3 nodes in 12300.00 ms"

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnc.dtypes import ALL
-from nnc.errors import GraphError, RegistryError
+from nnc.errors import ArgumentTypeError, GraphError, RegistryError
 from nnc.graph import (
     Box,
     Command,
@@ -199,6 +199,12 @@ def test_unknown_versions_and_other_formats_are_refused(squares: Graph) -> None:
     for broken in ("", text[: len(text) // 2], "[" * 100_000, b"\xff\xfe"):
         with pytest.raises(GraphError, match="the text is no JSON"):
             from_json(broken)
+
+
+@pytest.mark.parametrize("text", [None, 3, 2.5, [], {}, object()])
+def test_what_is_no_text_is_refused(text: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match=r"from_json: text is (?s:.)*Fix: pass a text that to_json wrote"):
+        from_json(text)
 
 
 def test_a_changed_spec_is_noticed(squares: Graph) -> None:

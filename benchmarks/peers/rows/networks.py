@@ -41,7 +41,8 @@ def _lenet() -> Layers:
     return layers
 
 
-def _resnet(batch: int, size: int, depths: tuple[int, ...], expansion: int, classes: int) -> Layers:
+def resnet(batch: int, size: int, depths: tuple[int, ...], expansion: int, classes: int) -> Layers:
+    """A residual network."""
     layers, small = Layers(batch), size == 32
     size = layers.conv("conv1", 3, 64, 3 if small else 7, size, stride=1 if small else 2, padding=1 if small else 3)
     layers.norm("bn1", 64)
@@ -148,11 +149,11 @@ ROWS = (
     _training("lstm", "LSTM, 64 steps, batch 32, 256 features, Adam", _lstm, (32, 64, 256), "adam"),
     _training("lenet", "LeNet, batch 64, SGD", _lenet, (64, 1, 28, 28), "sgd"),
     _training(
-        "resnet-18", "ResNet-18, 32², batch 16, SGD", partial(_resnet, 16, 32, classes=10, **_RESNET18), (16, 3, 32, 32), "sgd",
+        "resnet-18", "ResNet-18, 32², batch 16, SGD", partial(resnet, 16, 32, classes=10, **_RESNET18), (16, 3, 32, 32), "sgd",
         **_RESNET18,
     ),
     _training(
-        "resnet-50", "ResNet-50, 160², batch 4, SGD", partial(_resnet, 4, 160, classes=1000, **_RESNET50), (4, 3, 160, 160), "sgd",
+        "resnet-50", "ResNet-50, 160², batch 4, SGD", partial(resnet, 4, 160, classes=1000, **_RESNET50), (4, 3, 160, 160), "sgd",
         classes=1000, rate=DEEP_RATE, **_RESNET50,
     ),
     _training(

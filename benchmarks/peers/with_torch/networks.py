@@ -204,7 +204,7 @@ class Sentences(nn.Module):
         return self.encoder(self.norm(self.words(ids) + self.places.weight)).mean(1)
 
 
-def _load(module: nn.Module, weights: Any) -> nn.Module:
+def load(module: nn.Module, weights: Any) -> nn.Module:
     """The module with given weights, whose counters of batches are the only names that may be missing."""
     found = module.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()}, strict=False)
     missing = [name for name in found.missing_keys if not name.endswith("num_batches_tracked")]
@@ -214,7 +214,7 @@ def _load(module: nn.Module, weights: Any) -> nn.Module:
 
 
 def _training(module: nn.Module, inputs: Inputs, wrap: Wrap, optimizer: str, rate: float) -> Step:
-    module = _load(module, inputs["weights"])
+    module = load(module, inputs["weights"])
     x, labels = tensors(inputs, "x", "labels")
     labels = labels.long()
     loss = wrap(lambda x, labels: functional.cross_entropy(module(x), labels))
@@ -266,7 +266,7 @@ def minilm(inputs: Inputs, wrap: Wrap, *, depth: int, heads: int) -> Step:
     """Vectors of sentences."""
     weights, (ids,) = inputs["weights"], tensors(inputs, "ids")
     words, features = weights["words.weight"].shape
-    module = _load(Sentences(words, len(weights["places.weight"]), features, depth, heads), weights).eval()
+    module = load(Sentences(words, len(weights["places.weight"]), features, depth, heads), weights).eval()
     function = wrap(module)
 
     def step() -> Any:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from nnc.backends.cpu import llvm
 from nnc.backends.cpu.llvm import ANSWER, NOTICE, REQUEST, Recipe
-from nnc.fork import fork_waits, new_lock, reset_after_fork
+from nnc.fork import fork_waits, new_lock, reset_after_fork, undisturbed
 
 _IDLE = 3.0  # seconds without work; then it ends
 _GREETING = 30.0  # seconds until that, at most
@@ -79,7 +79,7 @@ class LlvmProcess:
             raise GoneError(str(error)) from error
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
-        threading.Thread(target=self._listen, name="nnc: compiled code", daemon=True).start()
+        undisturbed(threading.Thread(target=self._listen, name="nnc: compiled code", daemon=True).start)
 
     @property
     def is_open(self) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from nnc.backends.cpu.engine import Engine
 from nnc.backends.cpu.llvm import KERNEL, Recipe
+from nnc.fork import undisturbed
 from nnc.lower.program.background import in_background
 from nnc.lower.program.cache import Cache
 
@@ -69,7 +70,7 @@ class Objects:
         with ThreadPoolExecutor(
             workers
         ) as pool:  # gone afterwards: forks of the process would wait for threads that they lack
-            yield from pool.map(lambda make: make(), makers)
+            yield from undisturbed(lambda: pool.map(lambda make: make(), makers))
 
     def _find(self, text: str, recipe: Recipe) -> bytes | None:
         if self._cache is None or not self._cache.holds(_KIND):

@@ -5,10 +5,10 @@ from nnc.lower.passes.fusion.epilogue import epilogue
 from nnc.lower.passes.fusion.fuse import fuse
 from nnc.lower.passes.fusion.interleave import interleave
 from nnc.lower.passes.fusion.join_pools import join_pools
+from nnc.lower.passes.fusion.moments_in_blocks import moments_in_blocks
 from nnc.lower.passes.fusion.prefuse import prefuse
 from nnc.lower.passes.fusion.reduce_in_producers import reduce_in_producers
 from nnc.lower.passes.fusion.rematerialise_in_consumers import rematerialise_in_consumers
-from nnc.lower.passes.fusion.shifted_sums import shifted_sums
 from nnc.lower.passes.fusion.split_reductions import split_reductions
 from nnc.lower.passes.loops.fewer_residuals import fewer_residuals
 from nnc.lower.passes.loops.hoist_products import hoist_products
@@ -58,6 +58,7 @@ __all__ = [
     "keep_packed",
     "layout",
     "licm",
+    "moments_in_blocks",
     "one_hot",
     "order",
     "pack",
@@ -66,7 +67,6 @@ __all__ = [
     "recompute",
     "reduce_in_producers",
     "rematerialise_in_consumers",
-    "shifted_sums",
     "simplify",
     "sink_gathers",
     "sink_products",

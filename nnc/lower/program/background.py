@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from nnc.context import get_context, set_context
-from nnc.fork import reset_after_fork
+from nnc.fork import reset_after_fork, undisturbed
 from nnc.source import SourceLine, user_source
 
 Task = Callable[[], object]
@@ -75,16 +75,16 @@ class _Block:
         if self._writer is None:
             self._source = get_context().source or user_source()  # for warnings: the thread runs no line of the user
             writer = threading.Thread(target=self._work, name=WRITER, daemon=False)
-            try:
-                writer.start()
-            except RuntimeError:  # there can be no more threads, or the interpreter ends
-                return
             self._writer = writer
+            try:
+                undisturbed(writer.start)
+            except RuntimeError:  # there can be no more threads, or the interpreter ends
+                self._writer = None
 
     def end(self) -> None:
         """There will be no more."""
         self._ended.set()
-        if self._writer is None:
+        if self._writer is None or self._writer.ident is None:  # interrupted before it began
             self._do_all()
 
     def _work(self) -> None:
@@ -97,5 +97,10 @@ class _Block:
             self._ended.wait()
 
     def _do_all(self) -> None:
-        while self._tasks:
-            self._tasks.popleft()()  # so that nothing holds a task that is done
+        while True:
+            try:
+                task = self._tasks.popleft()
+            except IndexError:  # there are none left
+                return
+            task()
+            del task  # nothing holds a task that is done

@@ -239,8 +239,10 @@ def tree_norm(tree: Any, ord: int | float | str | None = None, squared: bool = F
         Array(5., dtype=float32)
     """
     if ord in (None, 2):
-        total = asarray(tree_sum(_map(squared_magnitude, tree)))
-        return total if squared else nnp.sqrt(total)
+        if squared:
+            return asarray(tree_sum(_map(squared_magnitude, tree)))
+        norms = [nnp.linalg.vector_norm(x) for x in _arrays(tree)]
+        return nnp.linalg.vector_norm(nnp.stack(norms)) if norms else asarray(0.0)
     if ord not in (1, math.inf, "inf", "infinity"):
         raise user_error(
             ArgumentError, "tree_norm", f"ord is {ord!r}; it must be 1, 2 or inf.", fix="choose one of them."

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands.linalg import adjoint
 from nnc.commands.lu import lu as lu_command
 from nnc.commands.lu import unpack
-from nnc.commands.promote import astype, promote
+from nnc.commands.promote import astype, broadcast_shapes, promote
 from nnc.errors import ShapeError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
@@ -175,7 +173,7 @@ def _rows_of(packed: Array, pivots: Array) -> Array:
 
 def _in_order(x: Array, rows: Array) -> Array:
     """The rows of `x` in another order; leading axes broadcast."""
-    lead = np.broadcast_shapes(x.spec.shape[:-2], rows.spec.shape[:-1])
+    lead = broadcast_shapes(x.spec.shape[:-2], rows.spec.shape[:-1])
     shape = (*lead, *x.spec.shape[-2:])
     return take_along_axis(broadcast_to(x, shape), broadcast_to(rows[..., None], shape), axis=-2)
 

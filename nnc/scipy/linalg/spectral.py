@@ -12,7 +12,7 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands.linalg import adjoint, keep
-from nnc.commands.promote import astype, promote
+from nnc.commands.promote import astype, broadcast_shapes, promote
 from nnc.commands.schur import schur as schur_command
 from nnc.commands.schur import sylvester
 from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
@@ -316,7 +316,7 @@ def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike) -> Array:  # noqa:
             operands={"A": a.spec, "B": b.spec, "C": c.spec}, fix="give C the rows of A and the columns of B.",
         )  # fmt: skip
     try:
-        lead = np.broadcast_shapes(*(x.spec.shape[:-2] for x in (a, b, c)))
+        lead = broadcast_shapes(*(x.spec.shape[:-2] for x in (a, b, c)))
     except ValueError:
         raise user_error(
             ShapeError, where, "the leading axes do not broadcast.",

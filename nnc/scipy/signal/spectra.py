@@ -18,8 +18,8 @@ from nnc.numpy import fft
 from nnc.numpy.creation import zeros
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import flip, moveaxis
+from nnc.numpy.moments import mean
 from nnc.numpy.operands import to_axis, to_size, to_value, to_values
-from nnc.numpy.reductions import mean
 from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.statistics import median
 from nnc.scipy.signal.trends import detrend as without_trend

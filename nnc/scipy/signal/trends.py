@@ -13,8 +13,8 @@ from nnc.errors import ArgumentError, user_error
 from nnc.numpy.contractions import matmul
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis
+from nnc.numpy.moments import mean
 from nnc.numpy.operands import to_axis, to_value
-from nnc.numpy.reductions import mean
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 

@@ -11,13 +11,18 @@ from nnc.numpy.special import xlogy
 from nnc.numpy.wide import in_float64, keep
 from nnc.scipy.special.pieces import log_gap
 from nnc.spelling import spelled
+from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 
 __all__ = ["boxcox", "boxcox1p", "entr", "kl_div", "log_softmax", "rel_entr", "softmax"]
 
 
+@custom_jvp
 def _entr(x: Array) -> Array:
     return el.where(x < 0, -math.inf, 0 - xlogy(x, x))
+
+
+_entr.defjvps(lambda t, result, x: t * el.where(x < 0, 0.0, -1 - el.log(keep(~(x < 0), x, 1.0))))
 
 
 @spelled

@@ -10,6 +10,7 @@ from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import gamma_factors, log_beta_of_all
 from nnc.numpy.special import betaln, gammaln
 from nnc.numpy.wide import in_float64, keep, slope
+from nnc.scipy.special.pieces import sin_pi
 from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
@@ -20,17 +21,12 @@ __all__ = ["beta", "gamma", "gammasgn"]
 _LARGE = 170.0  # below which Γ is finite
 
 
-def _sine(x: Array) -> Array:
-    """sin(π x), from the distance of x to the nearest integer."""
-    return el.sin(math.pi * (x - el.round(x))) * el.where(el.equal(el.remainder(el.round(x), 2), 0), 1.0, -1.0)
-
-
 @custom_jvp
 def _gamma(x: Array) -> Array:
     size = abs(x)
     first, second = gamma_factors(el.where(el.equal(size, 0), 1.0, size))
     whole = _is_integer(x)
-    mirrored = -math.pi / (el.where(whole, 1.0, x * _sine(x)) * first) / second
+    mirrored = -math.pi / (el.where(whole, 1.0, sin_pi(x)) * first) / second / x
     mirrored = el.where(whole, math.nan, mirrored)
     return el.where(el.equal(x, 0), el.copysign(math.inf, x), el.where(x > 0, first * second, mirrored))
 
@@ -93,7 +89,7 @@ def _beta_at_zero(a: Array, b: Array) -> Array:
     """Γ(a) Γ(b) Γ(1 - a - b) sin(π (a + b)) / π, by reflection."""
     total = a + b
     size = el.exp(gammaln(a) + gammaln(b) + gammaln(1 - total) - math.log(math.pi))
-    return size * _sign(a) * _sign(b) * _sine(total)
+    return size * _sign(a) * _sign(b) * sin_pi(total)
 
 
 @custom_jvp

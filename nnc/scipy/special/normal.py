@@ -21,6 +21,8 @@ _ROOT_HALF, _ROOT_PI = math.sqrt(0.5), math.sqrt(math.pi)
 _NEAR = 0.5  # below which e^(x²) · erfc x is exact, and from which the polynomial is
 # 1 - 1/(2x²) + 3/(4x⁴) - …: (-1)^k (2k - 1)!! / 2^k
 _ASYMPTOTIC = tuple((-0.5) ** k * math.prod(range(1, 2 * k, 2)) for k in range(8))
+_RATIO_FAR = -10.0
+_RATIO = tuple((-0.5) ** k * math.prod(range(1, 2 * k, 2)) for k in range(26))  # of the same series, more terms
 _BEYOND = 40.0  # where e^(-x²/2) is 0, and e^(x²) infinite
 
 
@@ -102,10 +104,16 @@ def _log_ndtr(x: Array) -> Array:
 
 
 def _density_ratio(x: Array) -> Array:
-    """The density divided by the probability; in the left tail, where both underflow, by the scaled complement."""
-    low = x < -1
-    left, right = keep(low, x, -1.0), keep(~low, x, 0.0)
-    return el.where(low, math.sqrt(2 / math.pi) / scaled_erfc(left * -_ROOT_HALF), _density(right) / _ndtr(right))
+    """The density divided by the probability; in the left tail, where both underflow, by the scaled complement.
+
+    From -10 on down by the asymptotic series, in whose derivatives nothing cancels.
+    """
+    low, far = x < -1, x < _RATIO_FAR
+    left, right = keep(el.logical_and(low, ~far), x, -1.0), keep(~low, x, 0.0)
+    size = -keep(far, x, _RATIO_FAR)
+    inverse = 1 / size
+    near = el.where(low, math.sqrt(2 / math.pi) / scaled_erfc(left * -_ROOT_HALF), _density(right) / _ndtr(right))
+    return el.where(far, size / polynomial(2 * inverse * inverse, _RATIO), near)
 
 
 _log_ndtr.defjvps(lambda t, result, x: t * _density_ratio(x))
@@ -146,7 +154,15 @@ def _ndtri(p: Array) -> Array:
     return el.where(central, middle, el.where(q < 0, -tail, tail))
 
 
-_ndtri.defjvps(lambda t, result, p: t * (math.sqrt(2 * math.pi) * el.exp(0.5 * result * result)))
+def _reciprocal_density(x: Array, p: Array) -> Array:
+    """1 / φ(x) at the quantile x of p, by the scaled complement: exp(x² / 2) would lose digits in the tails."""
+    size = el.where(p < 0.5, p, 1 - p)
+    inside = size > 0
+    tail = scaled_erfc(el.where(p < 0.5, -x, x) * _ROOT_HALF) / keep(inside, size, 1.0)
+    return el.where(inside, math.sqrt(math.pi / 2) * tail, math.sqrt(2 * math.pi) * el.exp(0.5 * x * x))
+
+
+_ndtri.defjvps(lambda t, result, p: t * _reciprocal_density(result, p))
 
 
 @spelled

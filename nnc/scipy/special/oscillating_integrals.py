@@ -13,9 +13,10 @@ from nnc.commands.promote import astype, promote
 from nnc.commands.rules import check_dtype
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el
+from nnc.numpy.bessel import spherical_bessel
 from nnc.numpy.reductions import max as max_
 from nnc.numpy.wide import in_float64, keep, polynomial
-from nnc.scipy.special.pieces import product
+from nnc.scipy.special.pieces import product, sin_pi
 from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.trace.loops.control_flow import while_loop
@@ -76,7 +77,10 @@ def _sici(x: Array) -> tuple[Array, Array]:
     s = el.where(low, small * polynomial(square, _SINE), el.where(finite, far_s, 0 * small + math.pi / 2))
     zero = el.equal(small, 0)
     c = _EULER + el.log(el.where(zero, 1.0, small)) + square * polynomial(square, _COSINE)
-    c = el.where(low, el.where(zero, -math.inf, c), el.where(finite, far_c, 0.0))
+    huge = keep(el.logical_and(~finite, size < math.inf), size, math.inf)
+    c = el.where(
+        low, el.where(zero, -math.inf, c), el.where(finite, far_c, el.sin(keep(huge < math.inf, huge, 0.0)) / huge)
+    )
     unknown = el.isnan(x)
     s = el.where(unknown, math.nan, el.copysign(s, x))
     return s, el.where(el.logical_or(unknown, el.equal(x, -math.inf)), math.nan, c)
@@ -85,9 +89,7 @@ def _sici(x: Array) -> tuple[Array, Array]:
 @_sici.defjvp
 def _push_sici(primals: tuple[Array], tangents: tuple[Array]) -> Any:
     (x,), (t,) = primals, tangents
-    zero = el.equal(x, 0)
-    y = el.where(zero, 1.0, x)
-    return _sici(x), (t * el.where(zero, 1.0, el.sin(y) / y), t * (el.cos(x) / x))
+    return _sici(x), (t * spherical_bessel(0, x), t * (el.cos(x) / x))
 
 
 @spelled
@@ -107,11 +109,20 @@ def sici(x: ArrayLike, /) -> tuple[Array, Array]:
     return _pair("sici", _sici, x)
 
 
+@custom_jvp
 def _quarter_turns(x: Array) -> tuple[Array, Array]:
-    """sin and cos of π x² / 2, whose argument is reduced before it is rounded."""
-    square, tail = product(x, x)
+    """sin and cos of π x² / 2, whose argument is reduced before it is rounded; large numbers are even."""
+    y = keep(abs(x) < 2.0**53, x, 0.0)
+    square, tail = product(y, y)
     turns = (square - 4 * el.round(0.25 * square)) + tail
-    return el.sin(0.5 * math.pi * turns), el.cos(0.5 * math.pi * turns)
+    return sin_pi(0.5 * turns), sin_pi(0.5 * turns + 0.5)
+
+
+@_quarter_turns.defjvp
+def _push_quarter_turns(primals: tuple[Array], tangents: tuple[Array]) -> Any:
+    (x,), (t,) = primals, tangents
+    sine, cosine = _quarter_turns(x)
+    return (sine, cosine), (t * (math.pi * x * cosine), t * (-math.pi * x * sine))
 
 
 @custom_jvp
@@ -137,7 +148,7 @@ def _fresnel(x: Array) -> tuple[Array, Array]:
 @_fresnel.defjvp
 def _push_fresnel(primals: tuple[Array], tangents: tuple[Array]) -> Any:
     (x,), (t,) = primals, tangents
-    sine, cosine = el.sin(0.5 * math.pi * x * x), el.cos(0.5 * math.pi * x * x)
+    sine, cosine = _quarter_turns(x)
     return _fresnel(x), (t * sine, t * cosine)
 
 
@@ -158,28 +169,47 @@ def fresnel(x: ArrayLike, /) -> tuple[Array, Array]:
     return _pair("fresnel", _fresnel, x)
 
 
-_STEP = 0.25  # of the sum; its error is e^-(π / 2 / step)²
-_TERMS = 12
+_COARSE, _FINE = (
+    (0.25, 12),
+    (0.2, 20),
+)  # steps h of the sum, whose error is (π / 2 h)ⁿ exp(-(π / 2 h)²), and half its terms
 _NEAR_ZERO = tuple((-2.0) ** k / math.prod(range(1, 2 * k + 2, 2)) for k in range(16))
 _FAR = tuple(math.prod(range(1, 2 * k, 2)) / 2.0**k for k in range(14))  # (2k - 1)!! / 2^k
 
 
+def _sampled(x: Array, n: int) -> Array:
+    """The sum over odd k of dⁿ exp(-d²) / (√π k), where d = x - k h, for even n; it is Dawson's function for n = 0.
+
+    Rybicki, "Dawson's integral and the sampling theorem" (1989). The derivative is (n · sum n - 2 · sum n + 2) / x: since
+    1 / k = (h + d / k) / x, sums of odd powers are those of the next even ones, divided by x.
+    """
+
+    @custom_jvp
+    def function(x: Array) -> Array:
+        step, terms = _FINE if n else _COARSE
+        centre = 2 * el.round(x * (0.5 / step))
+        rest, total = x - centre * step, 0.0 * x
+        for k in range(-2 * terms - 1, 2 * terms + 2, 2):
+            distance = rest - k * step
+            square = distance * distance
+            term = el.exp(-square) / (centre + k)
+            for _ in range(n // 2):
+                term = term * square
+            total = total + term
+        return total / math.sqrt(math.pi)
+
+    function.defjvps(lambda t, result, x: t * ((n * result if n else 0.0) - 2 * _sampled(x, n + 2)) / x)
+    return function(x)
+
+
 def _dawsn(x: Array) -> Array:
-    """Rybicki, "Dawson's integral and the sampling theorem" (1989); a power series below ½, the asymptotic one from 12 on."""
+    """A power series below ½, a sum of samples, and the asymptotic series from 12 on."""
     near, far = abs(x) < 0.5, abs(x) > 12
     small = keep(near, x, 0.0)
     middle = keep(~(near | far), x, 1.0)
     inverse = 1 / keep(far, x, 12.0)
-    centre = 2 * el.round(middle * (0.5 / _STEP))
-    rest = middle - centre * _STEP
-    total = 0.0 * middle
-    for k in range(-2 * _TERMS - 1, 2 * _TERMS + 2, 2):
-        distance = rest - k * _STEP
-        total = total + el.exp(-distance * distance) / (centre + k)
     end = 0.5 * inverse * polynomial(inverse * inverse, _FAR)
-    value = el.where(
-        near, small * polynomial(small * small, _NEAR_ZERO), el.where(far, end, total / math.sqrt(math.pi))
-    )
+    value = el.where(near, small * polynomial(small * small, _NEAR_ZERO), el.where(far, end, _sampled(middle, 0)))
     return el.where(el.isnan(x), x, value)
 
 

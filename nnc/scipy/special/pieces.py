@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.elementwise import convert, stop_gradient
@@ -20,6 +22,12 @@ def product(x: Array, y: Array) -> tuple[Array, Array]:
     (xh, xl), (yh, yl) = halves(x), halves(y)
     total = x * y
     return total, ((xh * yh - total) + (xh * yl + xl * yh)) + xl * yl
+
+
+def sin_pi(x: Array) -> Array:
+    """sin(π x), from the distance of x to the nearest integer: 0 at integers."""
+    whole = el.round(x)
+    return el.sin(math.pi * (x - whole)) * el.where(el.equal(el.remainder(whole, 2), 0), 1.0, -1.0)
 
 
 def exp_sum(x: Array, tail: Array) -> Array:

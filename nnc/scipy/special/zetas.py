@@ -20,6 +20,7 @@ from nnc.numpy.special import polygamma as nnp_polygamma
 from nnc.numpy.wide import in_float64, keep, slope
 from nnc.scipy.special.gammas import gamma
 from nnc.scipy.special.operands import order_of
+from nnc.scipy.special.pieces import sin_pi
 from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.trace.loops.control_flow import while_loop
@@ -107,16 +108,13 @@ _hurwitz.defjvps(
 
 
 def _riemann(s: Array) -> Array:
-    """ζ(s): Euler and Maclaurin's formula from 0 on, the functional equation below (DLMF 25.4.1)."""
-    mirrored = s < 0
+    """ζ(s): Euler and Maclaurin's formula, below 0 the functional equation (DLMF 25.4.1), which loses 1 - s near 0."""
+    mirrored = s < -0.1
     finite = el.logical_and(abs(s) < math.inf, ~el.equal(s, 1))
     order = keep(finite, el.where(mirrored, 1 - s, s), 2.0)
     value = _euler_maclaurin(order, 0 * order + 1)
     at = keep(el.logical_and(mirrored, finite), s, -1.0)
-    quarter = 0.25 * at
-    turns = 4 * (quarter - el.round(quarter))  # of π / 2; the sine is 0 at even numbers
-    even = el.equal(el.remainder(at, 2), 0)
-    sine = el.where(even, 0 * turns, el.sin(0.5 * math.pi * turns))
+    sine = sin_pi(0.5 * at)
     deep = at < -160  # where Γ is infinite
     near, below = keep(~deep, at, -1.0), keep(deep, at, -161.0)
     half = el.power(2 * math.pi, 0.5 * near)

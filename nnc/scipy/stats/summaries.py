@@ -12,6 +12,7 @@ from nnc.array import Array
 from nnc.commands.promote import promote
 from nnc.errors import UnsupportedError, check_choice, user_error
 from nnc.numpy import elementwise as el
+from nnc.numpy import moments
 from nnc.numpy import reductions as red
 from nnc.numpy.creation import full, zeros
 from nnc.numpy.joining import concatenate
@@ -196,4 +197,4 @@ def sem(a: ArrayLike, axis: Axis = 0, ddof: int = 1, nan_policy: str = "propagat
         count = red.sum(~_is_nan(x), axis=axes, keepdims=keepdims).astype(dtypes.real_dtype(x.spec.dtype))
         return nanstd(x, axis=axes, ddof=ddof, keepdims=keepdims) / el.sqrt(count)
     n = math.prod(x.spec.shape[i] for i in axes)
-    return red.std(x, axis=axes, ddof=ddof, keepdims=keepdims) * (1 / math.sqrt(n) if n else math.nan)
+    return moments.std(x, axis=axes, ddof=ddof, keepdims=keepdims) * (1 / math.sqrt(n) if n else math.nan)

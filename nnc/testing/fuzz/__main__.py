@@ -23,10 +23,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--commands", default="", help="first calls of programs: names of commands and functions")
     parser.add_argument("--imports", default="", help="modules that register commands")
     parser.add_argument("--findings", type=int, default=10, help="after how many findings to stop")
+    parser.add_argument("--shrinking", type=float, default=60.0, help="seconds to make a finding smaller")
     given = parser.parse_args(arguments)
     seconds = 60.0 if given.seconds is None and given.programs is None else given.seconds
     report = run(
         seconds=seconds, programs=given.programs, seed=given.seed, findings=given.findings,
+        shrinking=given.shrinking,
         modes=_names(given.modes), commands=_names(given.commands), imports=_names(given.imports),
         tell=lambda text: print(f"{text}\n", flush=True),
     )  # fmt: skip

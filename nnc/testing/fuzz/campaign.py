@@ -28,7 +28,7 @@ from nnc.testing.fuzz.subject import Subject
 
 MODES_EACH = 3  # ways in which a program runs: to make one takes as long as to run it once or twice
 PROGRAMS_EACH = 200  # programs of one process: damage that a defect does to memory is not carried on for ever
-PATIENCE = 60.0  # seconds for one run; the slowest take two
+PATIENCE = 30.0  # seconds for one run; the slowest take two, or ten on a busy machine
 SHRINKING = 60.0  # seconds for one finding
 _SHRINKING = ", making smaller the "
 _SHOWS_STACKS = hasattr(faulthandler, "register")  # not on Windows

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands.loop import case_of
-from nnc.errors import LinAlgError, NncError, UnsupportedError
+from nnc.errors import DTypeError, LinAlgError, NncError, UnsupportedError
+from nnc.testing.fuzz.bounds import with_bounds
 from nnc.testing.fuzz.modes import FORWARD, Mode
-from nnc.testing.fuzz.reference import by_reference, epsilon, largest, smallest, smallest_normal
-from nnc.testing.fuzz.subject import NDArray, Subject, execute
+from nnc.testing.fuzz.reference import by_reference, epsilon, is_inexact, largest, smallest, smallest_normal
+from nnc.testing.fuzz.subject import NDArray, Subject, execute, run_leaves
 
 _MARGIN = 16.0  # times the largest of a few random errors: the worst error of all is no larger
 _ROUNDS = (range(4), range(4, 16))
+_NOT_FITTING = "does not fit into"
 _UNITS = 8.0  # units in the last place that are never held against a result
 
 
@@ -24,8 +27,9 @@ _UNITS = 8.0  # units in the last place that are never held against a result
 class Finding:
     """A result that is not as expected.
 
-    `kind` is "value", "form" (shape or dtype), "error" (nnc raises, references do not), "reference" (a reference or a rule
-    raises an error that is not nnc's), or "crash".
+    `kind` is "value", "form" (shape or dtype), "error" (nnc raises, references do not), "silence" (nnc takes a number that does
+    not fit, and references do not), "cancellation" (a result lies beyond the running bound of its error), "reference" (a
+    reference or a rule raises an error that is not nnc's), or "crash".
     """
 
     mode: str
@@ -45,6 +49,10 @@ class Finding:
         ) else ""
 
 
+class _RefusedError(Exception):
+    """References refuse a Python number that does not fit into a dtype; every mode must."""
+
+
 class Unsupported(Exception):  # noqa: N818
     """nnc says that it does not run a program in a mode."""
 
@@ -57,6 +65,8 @@ def check(subject: Subject, mode: Mode, seen: set[str] | None = None) -> Finding
     """
     try:
         expected = _expected(subject, mode, seen)
+    except _RefusedError as error:
+        return _silence(subject, mode, str(error))
     except Exception as error:  # a reference, or a rule, is at fault: users get errors of nnc, or none
         return Finding(mode.name, "reference", f"{type(error).__name__}: {error}")
     if expected is None:
@@ -89,26 +99,75 @@ def check(subject: Subject, mode: Mode, seen: set[str] | None = None) -> Finding
         expected = [np.where(x != x, x, y) for x, y in zip(found, expected, strict=True)]
     suspects = [i for i, (x, y) in enumerate(zip(found, expected, strict=True)) if not _is_close(x, y)]
     if not suspects:
-        return None
+        return _beyond_bounds(subject, mode, found)
     spreads = [_slack(mode, x) for x in expected]
     for rounds in _ROUNDS:  # more of them where a few do not explain it: a sign comes up the same four times in eight
         _widen(spreads, subject, mode, expected, rounds)
         wrong = [~_is_within(x, y, spread) for x, y, spread in zip(found, expected, spreads, strict=True)]
         suspects = [i for i in suspects if np.any(wrong[i])]
         if not suspects:
-            return None
+            return _beyond_bounds(subject, mode, found)
     at = suspects[0]
     return _describe(mode.name, at, found[at], expected[at], spreads[at], wrong[at])
 
 
+def _beyond_bounds(subject: Subject, mode: Mode, found: Sequence[NDArray]) -> Finding | None:
+    """The finding that a result is further from the exact one than rounding of each command accounts for: something has
+    cancelled that the program does not subtract.
+    """
+    if mode.slack:
+        return None
+    source = subject.source((mode.plain or mode.source)(subject))
+    try:
+        with with_bounds(mode.flushes) as interpreter:
+            leaves = run_leaves(source, mode.namespaces[0])
+    except NncError:
+        return None
+    if interpreter.undecided:
+        return None
+    for i, (leaf, x) in enumerate(zip(leaves, found, strict=True)):
+        if not isinstance(leaf, Array) or not is_inexact(x):
+            continue
+        exact, error = interpreter.shadow(leaf.data)
+        bound = _MARGIN * error + _UNITS * epsilon(x.dtype) * np.maximum(np.abs(exact), smallest_normal(x.dtype))
+        kind = np.complex128 if dtypes.is_complex(x.dtype) else np.float64
+        with np.errstate(all="ignore"):
+            away = np.abs(x.astype(kind) - exact)
+            wrong = ~((away <= bound) | np.isinf(error) | ~np.isfinite(exact))
+        if np.any(wrong):
+            y = exact.astype(kind)
+            finding = _describe(mode.name, i, x, y.astype(x.dtype), bound.astype(np.float64) / _MARGIN, wrong)
+            return replace(finding, kind="cancellation", bound=float(np.max(bound[wrong])))
+    return None
+
+
 def _expected(subject: Subject, mode: Mode, seen: set[str] | None) -> list[NDArray] | None:
-    """Returns the results expected of a mode; None where references refuse the values."""
+    """Returns the results expected of a mode; None where references refuse the values.
+
+    Raises:
+        _RefusedError: a Python number does not fit.
+    """
     source = subject.source((mode.plain or mode.source)(subject))
     try:
         with by_reference(seen=seen):
             return execute(source, mode.namespaces[0])
+    except DTypeError as error:
+        if _NOT_FITTING in str(error) and mode.name in FORWARD:
+            raise _RefusedError(str(error).partition("\n")[0]) from None
+        return None
     except NncError:
         return None
+
+
+def _silence(subject: Subject, mode: Mode, refused: str) -> Finding | None:
+    """The finding that a mode computes with a number that references refuse."""
+    try:
+        execute(subject.source(mode.source(subject)))
+    except (NncError, OverflowError):
+        return None
+    except Exception as error:
+        return Finding(mode.name, "error", f"{type(error).__name__}: {error}")
+    return Finding(mode.name, "silence", f"no error, expected DTypeError: {refused}")
 
 
 def _has_nans(x: NDArray) -> bool:

@@ -6,7 +6,8 @@ so that values are swapped and rotated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,20 @@ from nnc.testing.fuzz.program import Block, Code, Function, Ref, Step
 Maker = Callable[[Any], Step | None]  # of a Generator
 
 
-def grown(g: Any, values: Sequence[Any], captures: bool = True) -> tuple[list[str], list[Step]]:
-    """The names of parameters that have these values at first, and steps on them."""
-    outer = list(g.visible)
+def grown(
+    g: Any, values: Sequence[Any], captures: bool = True, share: float = 0.7, most: int = 3
+) -> tuple[list[str], list[Step]]:
+    """The names of parameters that have these values at first, and steps on them; without `captures`, on nothing else."""
+    outer, open_before = list(g.visible), g.is_open
     params = [g.name() for _ in values]
     for name, value in zip(params, values, strict=True):
         g.scope[name] = value
-    g.visible = [*(outer if captures and g.rng.random() < 0.7 else []), *params]
-    return params, g.steps(g.rng.randint(0, 3))
+    g.visible = [*(outer if captures and g.rng.random() < share else []), *params]
+    g.is_open = open_before and captures
+    try:
+        return params, g.steps(g.rng.randint(0, most))
+    finally:
+        g.is_open = open_before
 
 
 def of_spec(g: Any, spec: TensorSpec, fallback: str, own: Sequence[str]) -> str:
@@ -131,11 +138,35 @@ def branches(g: Any, operands: Sequence[Ref], count: int) -> tuple[tuple[Block, 
     return tuple(blocks), len(specs)
 
 
+def condition(g: Any) -> tuple[Ref, dict[str, int]]:
+    """A value to decide by, and the named axes over which all places decide alike: these may have collectives in branches."""
+
+    def accepts(spec: TensorSpec) -> bool:
+        return bool(spec.size >= 1 and not dtypes.is_complex(spec.dtype))
+
+    common = [name for name in g.visible if name in g.common and accepts(g.scope[name].spec)]
+    if g.axes and common and g.rng.random() < 0.6:
+        return Ref(g.rng.choice(common)), dict(g.axes)
+    return g.pick(accepts), {}
+
+
+@contextmanager
+def within(g: Any, axes: dict[str, int]) -> Iterator[None]:
+    """A block in which these are the named axes."""
+    outer = dict(g.axes)
+    g.enter(axes)
+    try:
+        yield
+    finally:
+        g.enter(outer)
+
+
 def cond(g: Any) -> Step | None:
     """`nnc.cond` on a value that is known when it runs."""
     operands = carry(g)
-    x = g.pick(lambda spec: spec.size >= 1 and not dtypes.is_complex(spec.dtype))
-    blocks, count = branches(g, operands, 2)
+    x, axes = condition(g)
+    with within(g, axes):
+        blocks, count = branches(g, operands, 2)
     pred = Code(f"nnp.ravel({{0}})[0] > {g.rng.choice((0, 1))}", (x,))
     return Step(_names(g, count), "nnc.cond", (pred, Function(0), Function(1), *operands), (), blocks)
 
@@ -143,9 +174,10 @@ def cond(g: Any) -> Step | None:
 def switch(g: Any) -> Step | None:
     """`nnc.switch` on a value that is known when it runs."""
     operands = carry(g)
-    x = g.pick(lambda spec: spec.size >= 1 and not dtypes.is_complex(spec.dtype))
+    x, axes = condition(g)
     number = g.rng.randint(1, 3)
-    blocks, count = branches(g, operands, number)
+    with within(g, axes):
+        blocks, count = branches(g, operands, number)
     index = Code("(nnp.ravel({0})[0] > 0).astype('int32')", (x,))
     args = (index, [Function(i) for i in range(number)], *operands)
     return Step(_names(g, count), "nnc.switch", args, (("mode", "clip"),), blocks)
@@ -164,7 +196,11 @@ def vmap(g: Any) -> Step | None:
     operands.append(g.pick())
     axes = (0, 0 if g.spec(operands[1]).shape[:1] == size and g.rng.random() < 0.6 else None)
     values = [g.scope[x.name] if a is None else g.scope[x.name][0] for x, a in zip(operands, axes, strict=True)]
-    params, steps, _, others = body(g, values, 0, g.rng.randint(1, 2))
+    mapped, g.is_mapped = g.is_mapped, True
+    try:
+        params, steps, _, others = body(g, values, 0, g.rng.randint(1, 2))
+    finally:
+        g.is_mapped = mapped
     block = Block(tuple(params), steps, tuple(others))
     call = f"nnc.vmap({{0}}, in_axes={axes})({{1}}, {{2}})"
     return Step(tuple(g.name() for _ in others), call, (Function(0), *operands), (), (block,))

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,18 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.errors import NncError
 from nnc.graph import TensorSpec
-from nnc.testing.fuzz.control import CONTROL
+from nnc.testing.fuzz.control import CONTROL, Maker
+from nnc.testing.fuzz.custom import custom_jvp, custom_vjp
+from nnc.testing.fuzz.derived import second_derivative
+from nnc.testing.fuzz.named import collective_offers, named
 from nnc.testing.fuzz.offer import Offer
 from nnc.testing.fuzz.plain import Plain
 from nnc.testing.fuzz.program import Program, Ref, Step, rename, rename_names, step_source
-from nnc.testing.fuzz.reference import by_reference
+from nnc.testing.fuzz.reference import by_reference, largest_number
 from nnc.testing.fuzz.settings import DTYPES, SHORT, SIZES
 from nnc.testing.fuzz.subject import namespace
 from nnc.testing.fuzz.values import LAYOUTS, Input, literal
+from nnc.testing.fuzz.weak import draw_numbers
 
 NDArray = np.ndarray[Any, Any]
 
@@ -32,7 +37,11 @@ KINDS = (
     ["grid", "grid", "grid", "uniform"],
     ["special", "extreme", "grid"],
     ["denormal", "denormal", "grid"],
+    ["huge", "tiny", "wide", "wide", "uniform"],
+    ["uniform", "grid"],
 )  # of inputs
+MAKERS: tuple[Maker, ...] = (*CONTROL, named, named, named, custom_vjp, custom_jvp, second_derivative)
+FORCED: dict[str, tuple[Maker, ...]] = {"custom": (custom_vjp, custom_jvp), "named": (named,)}
 _TRIES = 12  # calls that are tried for a step
 
 
@@ -50,7 +59,13 @@ class Generator:
     kinds: list[str] = field(default_factory=list)
     dtype_pool: list[str] = field(default_factory=list)
     untraceable: list[str] = field(default_factory=list)
+    collectives: Sequence[Offer] = field(default_factory=collective_offers)
     depth: int = 0
+    axes: dict[str, int] = field(default_factory=dict)  # the named axes around the next step
+    common: set[str] = field(default_factory=set)  # names of values that are the same along all of them
+    is_open: bool = True  # whether the next step may read inputs that nobody passed to the function around it
+    is_mapped: bool = False
+    is_wild: bool = False  # sizes are anything that does not overflow
     made: list[Step] = field(default_factory=list)
 
     # -- values at hand ------------------------------------------------------------------------------------------------
@@ -87,14 +102,26 @@ class Generator:
         kind = self.rng.choice(self.kinds)
         return self._add(Input(self.name(), spec.shape, spec.dtype.name, kind, self.rng.randrange(1000), layout))
 
+    def number(self, whole: bool) -> Ref:
+        """A Python number that the program is given."""
+        numbers = draw_numbers(self.rng, whole)
+        new = Input(self.name(), (), "int64" if whole else "float64", "python", elements=numbers)
+        known = [x for x in self.inputs if x.kind == "python" and x.dtype == new.dtype]
+        if known and self.rng.random() < 0.5:
+            return Ref(self.rng.choice(known).name)
+        return self._add(new)
+
     def given(self, x: Any) -> Ref:
         """An array with these elements."""
         return self._add(literal(self.name(), np.asarray(x)))
 
     def _add(self, new: Input) -> Ref:
+        if not self.is_open:
+            raise LookupError("a function with rules of its own takes all values as arguments")
         self.inputs.append(new)
         self.scope[new.name] = new.array()
-        self.visible.insert(0, new.name)
+        if new.kind != "python":
+            self.visible.insert(0, new.name)
         return Ref(new.name)
 
     def name(self) -> str:
@@ -143,18 +170,40 @@ class Generator:
 
     def step(self, control: float) -> Step | None:
         """Makes a step whose results are usable; None where the attempt is not."""
-        inputs, visible = list(self.inputs), list(self.visible)
+        turn = self.rng.random()
+        if self.depth < 2 and turn < control:
+            return self._attempt(self._control)
+        return self._attempt(
+            self._echo if turn > 0.93 else self._collective if self.axes and turn > 0.6 else self._call
+        )
+
+    def _attempt(self, make: Callable[[], Step | None]) -> Step | None:
+        inputs, visible, axes, mapped = list(self.inputs), list(self.visible), self.axes, self.is_mapped
         step = None
         with suppress(Exception):  # a call that raises is not taken
-            turn = self.rng.random()
-            make = self._control if self.depth < 2 and turn < control else self._echo if turn > 0.93 else self._call
             step = make()
+        self.enter(axes)
+        self.is_mapped = mapped
         if step is None:
             self.inputs, self.visible = inputs, visible
         return step
 
-    def _control(self) -> Step | None:
-        make = self.rng.choice(CONTROL)
+    def enter(self, axes: dict[str, int]) -> None:
+        """Makes these the named axes around the next step."""
+        self.axes = axes
+        self.scope["nnc"].lockstep.sizes = axes
+
+    def forced(self, kind: str) -> Step | None:
+        """A step that one of the makers with this name makes; None where several attempts fail."""
+        for _ in range(4):
+            step = self._attempt(partial(self._control, FORCED[kind]))
+            if step is not None:
+                self.made.append(step)
+                return step
+        return None
+
+    def _control(self, makers: Sequence[Maker] = MAKERS) -> Step | None:
+        make = self.rng.choice(makers)
         self.depth += 1
         visible = list(self.visible)
         try:
@@ -183,6 +232,10 @@ class Generator:
             return None
         target, args, settings = call
         return self.accept(Step("result", target, args, settings))
+
+    def _collective(self) -> Step | None:
+        call = self.rng.choice(self.collectives).make(self)
+        return self.accept(Step("result", *call)) if call is not None else None
 
     def accept(self, step: Step) -> Step | None:
         """Runs a step and names its results; None where they are of no use."""
@@ -225,8 +278,11 @@ class Generator:
             exec(source, names)
             return [names[name] for name in step.defines]
 
+        function: Callable[..., Any] = traced
+        for name, size in reversed(self.axes.items()):
+            function = nnc.vmap(function, in_axes=None, axis_name=name, axis_size=size)
         try:
-            nnc.eval_shape(traced, *[self.scope[name] for name in reads])
+            nnc.eval_shape(function, *[self.scope[name] for name in reads])
         except NncError:
             return False
         return True
@@ -243,6 +299,8 @@ class Generator:
         if not finite.all() and all(_is_finite(y) for y in operands):
             return self.rng.random() < 0.03
         wide = wide[finite]
+        if self.is_wild:
+            return bool(np.all(wide <= 1e-2 * largest_number(data.dtype)))
         least = 0.0 if any(map(_has_denormals, operands)) else 1e-6
         return bool(np.all((wide <= _LARGEST[data.dtype.name]) & ((wide == 0) | (wide > least))))
 
@@ -264,7 +322,8 @@ def generate(seed: Sequence[int], offers: Sequence[Offer], first: Sequence[Offer
     rng = random.Random(repr(list(seed)))
     g = Generator(rng, offers)
     g.sizes = rng.sample(SIZES if rng.random() < 0.7 else SHORT, 3)
-    g.kinds = rng.choices(KINDS, (0.8, 0.13, 0.07))[0]
+    g.kinds = rng.choices(KINDS, (0.68, 0.1, 0.06, 0.06, 0.1))[0]
+    g.is_wild = g.kinds in KINDS[3:]  # the sizes of values, or of what is left where they cancel
     g.dtype_pool = ["float64"] if rng.random() < 0.25 else rng.sample(DTYPES, 2)
     for _ in range(rng.randint(1, 3)):
         g.new_input(TensorSpec(g._shape(), rng.choice(g.dtype_pool)))

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from textwrap import indent
 
 import nnc
+from nnc import dtypes
 from nnc.testing.fuzz.plain import ByColumns, ByDifferences, Plain
+from nnc.testing.fuzz.program import inputs_source
 from nnc.testing.fuzz.subject import Subject
 
 
@@ -34,7 +36,10 @@ def _says(text: str) -> Callable[[Subject], str]:
 
 CALLED = "return [f(*inputs(k)) for k in (0, 1, 2, 0)]"
 ONCE_EACH = _says("return [program(*inputs(k)) for k in (0, 1, 2, 0)]")
-NUMBERS = "f = nnc.compile(program)\nreturn [f(*[x.item() if x.weak else x for x in inputs(k)]) for k in (0, 1, 2, 0)]"
+NUMBERS = (
+    "f = nnc.compile(program)\n"
+    "return [f(*[x.item() if getattr(x, 'weak', False) else x for x in inputs(k)]) for k in (0, 1, 2, 0)]"
+)
 ONCE = _says("return program(*inputs())")
 
 
@@ -93,6 +98,25 @@ def stored(subject: Subject) -> str:
     )
 
 
+def weakened(change: str) -> Callable[[Subject], str]:
+    """The dtypes of results where all floats are weak, times an array of float32: what is made of weak numbers alone is weak."""
+    return _says(
+        f"weak = lambda x: {change} if not isinstance(x, (int, float)) and x.dtype == 'float32' else x\n"
+        "def form(y):\n"
+        "    return nnp.zeros(y.shape, (y * nnp.ones((), 'float32')).dtype)\n"
+        "return [form(y) for f in (program, nnc.compile(program)) for y in f(*map(weak, inputs()))]"
+    )
+
+
+def resized(subject: Subject) -> str:
+    """A compiled function that gets arrays of other sizes in each call, as it does while a language model generates."""
+    others = [inputs_source(program, f"inputs_{i}") for i, program in enumerate(subject.resized)]
+    calls = [f"f(*inputs_{i}())" for i in range(len(others))]
+    return "\n".join(
+        [*others, "f = nnc.compile(program)", f"return [f(*inputs()), {', '.join(calls)}, f(*inputs(1)), {calls[0]}]"]
+    )
+
+
 def in_json(subject: Subject) -> str:
     """The graph goes through its stored form."""
     return "graph = nnc.make_graph(program)(*inputs())\nreturn nnc.graph.from_json(nnc.graph.to_json(graph))(*inputs())"
@@ -100,7 +124,7 @@ def in_json(subject: Subject) -> str:
 
 def _has_arrays(subject: Subject) -> bool:
     """Whether there is anything to stack: rows of an array of weak numbers are not weak."""
-    return any(x.kind != "number" for x in subject.program.inputs)
+    return any(not x.is_number for x in subject.program.inputs)
 
 
 def mapped(wrap: str) -> Callable[[Subject], str]:
@@ -108,9 +132,9 @@ def mapped(wrap: str) -> Callable[[Subject], str]:
 
     def source(subject: Subject) -> str:
         inputs = subject.program.inputs
-        chosen = [x.kind != "number" and x.seed % 3 != 0 for x in inputs]
+        chosen = [not x.is_number and x.seed % 3 != 0 for x in inputs]
         axes = tuple(
-            0 if (y if any(chosen) else x.kind != "number") else None for x, y in zip(inputs, chosen, strict=True)
+            0 if (y if any(chosen) else not x.is_number) else None for x, y in zip(inputs, chosen, strict=True)
         )
         return (
             f"axes = {axes}\n"
@@ -124,7 +148,7 @@ def mapped(wrap: str) -> Callable[[Subject], str]:
 
 def scanned(subject: Subject) -> str:
     """The program is the body of a loop."""
-    places = [i for i, x in enumerate(subject.program.inputs) if x.kind != "number"]
+    places = [i for i, x in enumerate(subject.program.inputs) if not x.is_number]
     args = [f"row[{places.index(i)}]" if i in places else f"all[{i}]" for i in range(len(subject.program.inputs))]
     return (
         f"all = inputs()\nxs = [nnp.stack([inputs(k)[i] for k in (0, 1, 2)]) for i in {places}]\n"
@@ -167,7 +191,8 @@ def eager_on(device: str) -> Callable[[Subject], str]:
     """Eagerly, on arrays of a device."""
     return _says(
         f"{PLACES}with nnc.default_device('{device}'):\n"
-        f"    return [program(*nnc.device_put(inputs(k), '{device}')) for k in places]"
+        f"    put = lambda x: x if isinstance(x, (int, float)) else nnc.device_put(x, '{device}')\n"
+        "    return [program(*map(put, inputs(k))) for k in places]"
     )
 
 
@@ -210,16 +235,28 @@ def _finite(subject: Subject) -> bool:
     return subject.differentiable and not subject.specials  # else 0 · NaN or a derivative that is known to be 0 decides
 
 
+def _takes_weak(subject: Subject) -> bool:
+    """Whether weak floats may take the place of all floats: commands want dtypes that are equal, and so do loops and branches."""
+    floats = {x.dtype for x in subject.program.inputs if dtypes.is_inexact(dtypes.BY_NAME[x.dtype]) and not x.is_number}
+    plain = not any(word in call for call in subject.program.calls() for word in ("command(", "nnc."))
+    return floats == {"float32"} and plain and not any(step.blocks for step in subject.program.body.steps)
+
+
 def _few(subject: Subject) -> bool:
-    return subject.differentiable and subject.small and not subject.specials
+    return subject.differentiable and subject.small and not subject.specials and not subject.has_rules
 
 
 def _exact(subject: Subject) -> bool:
-    if subject.denormals:  # a step of a difference is far larger
+    if (
+        subject.denormals or subject.has_rules
+    ):  # a step of a difference is far larger; a rule is not the values' derivative
         return False
     return subject.differentiable and subject.precise and not subject.specials and not subject.surrogates
 
 
+EFFECTS = (
+    "seen.clear()\nf = nnc.compile(program)\nfound = [f(*inputs(k)) for k in (0, 1, 2, 0)]\nreturn found, list(seen)"
+)
 DYNAMIC = (
     "graph = nnc.DynamicGraph()\n"
     "found = []\n"
@@ -263,7 +300,10 @@ MODES = (
     Mode("donated", donated, applies=lambda subject: bool(subject.program.inputs)),
     Mode("budget", tight, ONCE),
     Mode("stored", stored),
-    Mode("json", in_json, ONCE),
+    Mode("json", in_json, ONCE, applies=lambda subject: not subject.has_functions),
+    Mode("weak", weakened("x.astype('float64').as_weak()"), weakened("x"), applies=_takes_weak),
+    Mode("effects", _says(EFFECTS), _says(EFFECTS), applies=lambda subject: subject.has_effects),
+    Mode("sizes", resized, applies=lambda subject: bool(subject.resized)),
     Mode("device", placed("sim:0", ", streams=3"), THERE),
     Mode("eager device", eager_on("sim:0"), THERE),
     Mode("cuda", placed("cuda:0"), THERE, applies=_has_gpu, flushes=False),

@@ -19,6 +19,8 @@ class Source(Protocol):
     """Values at hand, while a program is made."""
 
     rng: random.Random
+    axes: dict[str, int]  # the named axes around, by name, with their sizes
+    is_mapped: bool  # the next step stands within a mapped function
 
     def pick(self, accepts: Callable[[TensorSpec], bool] = ...) -> Ref:
         """A value, which is made where none is accepted."""
@@ -28,6 +30,9 @@ class Source(Protocol):
 
     def given(self, x: Any) -> Ref:
         """A value with these elements."""
+
+    def number(self, whole: bool) -> Ref:
+        """A Python number that the program is given, an int where `whole`."""
 
     def spec(self, ref: Ref) -> TensorSpec:
         """The spec of a value."""

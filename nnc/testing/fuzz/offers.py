@@ -17,11 +17,14 @@ from nnc.testing.fuzz.operators import operator_offers
 from nnc.testing.fuzz.program import Ref
 from nnc.testing.fuzz.public import public_offers
 from nnc.testing.fuzz.settings import SKIP, draw_setting
+from nnc.testing.fuzz.updates import update_offers
+from nnc.testing.fuzz.weak import weak_offers
+from nnc.testing.fuzz.wild import wild_offers
 
 
 def all_offers() -> list[Offer]:
     """Everything that a program can call."""
-    return [*command_offers(), *public_offers(), *operator_offers()]
+    return [*command_offers(), *public_offers(), *operator_offers(), *update_offers(), *weak_offers(), *wild_offers()]
 
 
 def command_offers() -> list[Offer]:

@@ -6,6 +6,7 @@ A program runs in a namespace in which `nnc` is a `Plain`, the reference; then i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,24 @@ import nnc
 import nnc.numpy as nnp
 from nnc import dtypes, tree
 from nnc.commands.promote import is_weak
-from nnc.graph import command
+from nnc.graph import command, find_interpreter
 from nnc.graph.dispatch import replaced_eager
+from nnc.testing.fuzz.collectives import Collectives
+from nnc.testing.fuzz.lockstep import Lockstep
 from nnc.testing.fuzz.reference import FrozenInterpreter, TooCostlyError
 from nnc.testing.grads import inner_product
+from nnc.trace.core.dual import DualTrace
 
 Fun = Callable[..., Any]
 
 _MOST_ITERATIONS = 100  # generated loops have 5; one from which a step was left out may never end
 
 
-class Plain:
+class Plain(Collectives):
     """Stands for the module `nnc`; names that are not defined here are nnc's."""
+
+    def __init__(self) -> None:
+        self.lockstep = Lockstep()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(nnc, name)
@@ -55,19 +62,35 @@ class Plain:
         """Loops over the rows of `xs`."""
         return stacked([f(tree.map(lambda x, i=i: x[i], xs)) for i in range(len(tree.leaves(xs)[0]))])
 
-    def vmap(self, f: Fun, in_axes: Any = 0) -> Fun:
-        """Loops over the rows of the arguments that are mapped."""
+    def vmap(self, f: Fun, in_axes: Any = 0, axis_name: str | None = None, axis_size: int | None = None) -> Fun:
+        """Loops over the rows of the arguments that are mapped; where an axis has a name, the rows run in lockstep."""
 
         def mapped(*args: Any) -> Any:
             axes = in_axes if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(args)
-            count = next(x.shape[a] for x, a in zip(args, axes, strict=True) if a is not None)
-            rows = [
-                f(*(x if a is None else nnp.moveaxis(x, a, 0)[i] for x, a in zip(args, axes, strict=True)))
-                for i in range(count)
-            ]
-            return stacked(rows)
+            pairs = list(zip(args, axes, strict=True))
+            count: Any = next((x.shape[a] for x, a in pairs if a is not None), axis_size)
+
+            def row(i: int) -> Any:
+                return f(*(x if a is None else nnp.moveaxis(x, a, 0)[i] for x, a in pairs))
+
+            if axis_name is None and self.lockstep.row is None:
+                return stacked([row(i) for i in range(count)])
+            return stacked(self.lockstep.run(axis_name, [partial(row, i) for i in range(count)]))
 
         return mapped
+
+    def custom_jvp(self, fun: Fun, nondiff_argnums: Any = ()) -> _Custom:
+        """A function that runs as it is, and by its rule where it is differentiated."""
+        return _Custom(nnc.custom_jvp(fun, nondiff_argnums))
+
+    def custom_vjp(self, fun: Fun, nondiff_argnums: Any = ()) -> _Custom:
+        """A function that runs as it is, and by its rules where it is differentiated."""
+        return _Custom(nnc.custom_vjp(fun, nondiff_argnums))
+
+    def pure_callback(self, fun: Fun, results: Any, *args: Any, vmap_method: str = "sequential") -> Any:
+        """Calls the function on arrays of NumPy."""
+        found = fun(*(np.asarray(nnc.stop_gradient(x)) for x in args))
+        return tree.map(nnc.asarray, found)
 
     def fori_loop(self, lower: Any, upper: Any, body: Fun, init: Any) -> Any:
         """Loops over integers."""
@@ -92,6 +115,20 @@ class Plain:
     def switch(self, index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "error") -> Any:
         """Calls one of several functions."""
         return _chosen(branches, min(max(int(index), 0), len(branches) - 1), operands)
+
+
+class _Custom:
+    """A function with rules of its own, which is never traced but to differentiate it."""
+
+    def __init__(self, custom: Any) -> None:
+        self._custom = custom
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._custom, name)
+
+    def __call__(self, *args: Any) -> Any:
+        differentiated = isinstance(find_interpreter(tree.leaves(args)), DualTrace)
+        return self._custom(*args) if differentiated else self._custom.fun(*args)
 
 
 class ByColumns(Plain):
@@ -123,6 +160,7 @@ class ByDifferences(Plain):
     """Forward mode by definition: differences of the function's values, `left` and `right` steps of size `step` from the point."""
 
     def __init__(self, step: float = 1e-5, left: float = 1.0, right: float = 1.0) -> None:
+        super().__init__()
         self.step, self.left, self.right = step, left, right
 
     def jvp(self, fun: Fun, primals: Any, tangents: Any) -> Any:

@@ -170,10 +170,10 @@ def program_source(program: Program, name: str = "program") -> str:
     return "\n".join(_function(program.body, name))
 
 
-def inputs_source(program: Program) -> str:
+def inputs_source(program: Program, name: str = "inputs") -> str:
     """The source of `inputs(k)`, which returns the k-th set of inputs."""
     lines = [f"        {x.source()}," for x in program.inputs]
-    return "\n".join(["def inputs(k=0):", "    return (", *lines, "    )"])
+    return "\n".join([f"def {name}(k=0):", "    return (", *lines, "    )"])
 
 
 def step_source(step: Step) -> str:

@@ -9,14 +9,30 @@ from typing import Any
 
 import nnc.nn as nn
 import nnc.numpy as nnp
+from nnc import optim, scipy
 from nnc import random as draws
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.offer import SORTED, Call, Offer, Source, related
-from nnc.testing.fuzz.program import Code
+from nnc.testing.fuzz.program import Code, Ref
 from nnc.testing.fuzz.settings import SKIP, draw_setting
+from nnc.testing.fuzz.weak import number_for
 
-_MODULES = {"nnp": nnp, "nnp.linalg": nnp.linalg, "nnp.fft": nnp.fft, "nn": nn, "random": draws}
-_HOMES = ("nnc.numpy", "nnc.nn", "nnc.random")  # these define public functions; they import more
+_SCIPY = (
+    *(getattr(scipy, name) for name in ("special", "linalg", "signal", "fft", "ndimage", "integrate")),
+    *(getattr(scipy.stats, name) for name in ("beta", "cauchy", "chi2", "expon", "gamma", "geom", "laplace", "logistic", "norm",
+                                              "pareto", "poisson", "t", "uniform", "vonmises")),
+)  # fmt: skip
+_MODULES = {
+    "nnp": nnp, "nnp.linalg": nnp.linalg, "nnp.fft": nnp.fft, "nn": nn, "random": draws, "nnc.optim": optim,
+    **{module.__name__: module for module in _SCIPY},
+}  # fmt: skip
+_HOMES = (
+    "nnc.numpy",
+    "nnc.nn",
+    "nnc.random",
+    "nnc.scipy",
+    "nnc.optim",
+)  # these define public functions; they import more
 _LEFT_OUT = {
     "from_dlpack": "it takes memory of other libraries",
     "empty": "its elements are undefined",
@@ -96,7 +112,8 @@ def _public_call(source: Source, name: str, params: Sequence[inspect.Parameter])
                 if p.name in SORTED:
                     value = Code("nnp.sort(nnp.ravel({0}))", (value,))
                 if rng.random() < 0.1 and len(args) < 2:
-                    value = rng.choice((2, 3, 0.5, -1.5, True, 1))
+                    spec = source.spec(value) if isinstance(value, Ref) else specs[0]
+                    value = number_for(source, spec) if rng.random() < 0.6 else rng.choice((2, 3, 0.5, -1.5, True, 1))
             elif value is SKIP:
                 if required:
                     return None

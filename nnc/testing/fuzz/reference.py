@@ -29,7 +29,7 @@ from nnc.trace.core.eager import checked
 NDArray = np.ndarray[Any, Any]
 
 _MOST_EXACT = 1 << 14  # elements of a command's results
-_WIDE: dict[Any, dtypes.DType] = {  # a dtype in which a result shows whether it was rounded
+WIDE: dict[Any, dtypes.DType] = {  # a dtype in which a result shows whether it was rounded
     dtypes.float16: np.dtype(np.float64),
     dtypes.bfloat16: np.dtype(np.float64),
     dtypes.float32: np.dtype(np.float64),
@@ -79,7 +79,7 @@ class ReferenceInterpreter:
             within = 1.0 if command in scalar and len(arrays) == 1 else _WITHIN
             arrays = [_flushed(self.rng, x, within * smallest(x.dtype, self.flushes), self.flushes_all) for x in arrays]
         settings = {**params, "graphs": graphs, "run": run_graph} if graphs else params
-        results = _run(command, arrays, settings)
+        results = run_reference(command, arrays, settings)
         listed = checked(command, results, outputs)
         self.cancels = self.cancels or (command.name in ("add", "sub") and _has_new_nans(arrays, listed))
         if self.rng is not None and not graphs:
@@ -128,7 +128,8 @@ def _has_new_nans(arrays: Sequence[NDArray], results: Sequence[NDArray]) -> bool
     return any(bool(np.any((y != y) & ~known)) for y in results)
 
 
-def _run(command: Command, arrays: Sequence[NDArray], params: Mapping[str, Any]) -> list[NDArray]:
+def run_reference(command: Command, arrays: Sequence[NDArray], params: Mapping[str, Any]) -> list[NDArray]:
+    """The list of a command's results by its reference."""
     results = reference[command](*arrays, **params)
     return list(results) if isinstance(results, (tuple, list)) else [results]
 
@@ -141,10 +142,10 @@ def disturbed(
     results: list[NDArray],
 ) -> list[NDArray]:
     """The results with errors of a few units in their last place, as results of operands with such errors; exact ones stay."""
-    if any(_is_inexact(x) and np.isnan(x).any() for x in arrays) and command in scalar:
+    if any(is_inexact(x) and np.isnan(x).any() for x in arrays) and command in scalar:
         arrays = [_with_any_nans(rng, x) for x in arrays]
-        results = _run(command, arrays, params)
-    if not any(_is_inexact(x) for x in results):
+        results = run_reference(command, arrays, params)
+    if not any(is_inexact(x) for x in results):
         return results
     if command not in scalar and command not in alias:
         results = [_with_any_zeros(rng, x) for x in results]
@@ -153,11 +154,11 @@ def disturbed(
         return results
     elementwise, moved = command in scalar, results
     with suppress(Exception):  # the operands may leave the domain, as a matrix that is no longer positive definite
-        moved = _run(command, [_with_errors(rng, x, elementwise) for x in arrays], params)
+        moved = run_reference(command, [_with_errors(rng, x, elementwise) for x in arrays], params)
     if any(x.shape != y.shape for x, y in zip(moved, results, strict=True)):
         moved = results
     found = [
-        np.asarray(np.where(is_exact, y, _with_errors(rng, x, True)), y.dtype) if _is_inexact(y) else y
+        np.asarray(np.where(is_exact, y, _with_errors(rng, x, True)), y.dtype) if is_inexact(y) else y
         for x, y, is_exact in zip(moved, results, exact, strict=True)
     ]
     return list(freedom[command](rng, found, **params)) if command in freedom else found
@@ -165,14 +166,14 @@ def disturbed(
 
 def _with_any_zeros(rng: np.random.Generator, x: NDArray) -> NDArray:
     """`x` with zeros of any sign: the order of a sum decides it."""
-    if not _is_inexact(x) or dtypes.is_complex(x.dtype):
+    if not is_inexact(x) or dtypes.is_complex(x.dtype):
         return x
     return np.where(x == 0, np.copysign(x, np.asarray(rng.uniform(-1, 1, x.shape), x.dtype)), x).astype(x.dtype)
 
 
 def _with_any_nans(rng: np.random.Generator, x: NDArray) -> NDArray:
     """`x` with NaN of any sign: nothing decides it."""
-    if not _is_inexact(x) or dtypes.is_complex(x.dtype):
+    if not is_inexact(x) or dtypes.is_complex(x.dtype):
         return x
     return np.where(np.isnan(x), np.copysign(x, np.asarray(rng.uniform(-1, 1, x.shape), x.dtype)), x).astype(x.dtype)
 
@@ -208,7 +209,14 @@ def smallest_normal(dtype: dtypes.DType) -> float:
     return float(finfo(dtypes.real_dtype(dtype)).smallest_normal)
 
 
-def _is_inexact(x: NDArray) -> bool:
+def largest_number(dtype: dtypes.DType) -> float:
+    """The largest finite number of a dtype."""
+    finfo: Any = ml_dtypes.finfo
+    return float(finfo(dtypes.real_dtype(dtype)).max)
+
+
+def is_inexact(x: NDArray) -> bool:
+    """Whether an array has floats or complex numbers."""
     return dtypes.is_known(x.dtype) and dtypes.is_inexact(x.dtype)
 
 
@@ -225,22 +233,22 @@ def _exact(
     """
     if sum(x.size for x in results) > _MOST_EXACT:
         return [np.zeros(x.shape, bool) for x in results]
-    wide = [x.astype(_WIDE[x.dtype]) if _is_inexact(x) else x for x in arrays]
-    longer = [_with_more_bits(x, epsilon(y.dtype)) if _is_inexact(y) else x for x, y in zip(wide, arrays, strict=True)]
+    wide = [x.astype(WIDE[x.dtype]) if is_inexact(x) else x for x in arrays]
+    longer = [_with_more_bits(x, epsilon(y.dtype)) if is_inexact(y) else x for x, y in zip(wide, arrays, strict=True)]
     settings = {
-        name: _WIDE.get(value, value) if isinstance(value, np.dtype) else value for name, value in params.items()
+        name: WIDE.get(value, value) if isinstance(value, np.dtype) else value for name, value in params.items()
     }
     try:
-        again, moved = _run(command, wide, settings), _run(command, longer, settings)
+        again, moved = run_reference(command, wide, settings), run_reference(command, longer, settings)
     except Exception:  # NumPy has no such function for long doubles
         return [np.zeros(x.shape, bool) for x in results]
-    given = np.concatenate([np.zeros(1), *[_significands(x).ravel() for x in longer if x.dtype in _WIDE.values()]])
+    given = np.concatenate([np.zeros(1), *[_significands(x).ravel() for x in longer if x.dtype in WIDE.values()]])
     found = []
     few = all(_has_few_bits(x).all() for x in arrays)
     for x, y, z in zip(again, results, moved, strict=True):
         same = ((x == y) | ((x != x) & (y != y))) if x.shape == y.shape else np.zeros(y.shape, bool)
-        among = np.isin(_significands(z), given).all(-1) if x.shape == z.shape and _is_inexact(y) else np.False_
-        if command not in scalar and command not in alias and _is_inexact(y):  # 1 + 1e-40 - 1 is 0 in wider dtypes, too
+        among = np.isin(_significands(z), given).all(-1) if x.shape == z.shape and is_inexact(y) else np.False_
+        if command not in scalar and command not in alias and is_inexact(y):  # 1 + 1e-40 - 1 is 0 in wider dtypes, too
             among = among & (np.abs(y) >= epsilon(y.dtype) * max(map(largest, arrays), default=0.0))
         found.append(same & (few & _has_few_bits(y) | among))
     return found
@@ -254,7 +262,7 @@ def largest(x: NDArray) -> float:
 
 def _has_few_bits(x: NDArray) -> NDArray:
     """Returns which elements are small multiples of 1/64."""
-    if not _is_inexact(x):
+    if not is_inexact(x):
         return np.ones(x.shape, bool)
     scaled = x.astype(np.complex128) * 64
     few: NDArray = (scaled == np.round(scaled)) & (np.abs(scaled) < 2**24)
@@ -284,7 +292,7 @@ def epsilon(dtype: dtypes.DType) -> float:
 
 def _with_errors(rng: np.random.Generator, x: NDArray, elementwise: bool) -> NDArray:
     """`x` with errors relative to each element, or to the largest one."""
-    if not _is_inexact(x) or not x.size:
+    if not is_inexact(x) or not x.size:
         return x
     eps = _UNITS * epsilon(x.dtype)
     wide = x.astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64)

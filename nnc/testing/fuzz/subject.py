@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +25,8 @@ from nnc.graph import Graph, TensorSpec, command
 from nnc.testing.fuzz.plain import Plain
 from nnc.testing.fuzz.program import Program, inputs_source, program_source
 from nnc.testing.fuzz.reference import by_reference
+from nnc.testing.fuzz.values import WILD
+from nnc.testing.fuzz.wild import SEEN
 
 NDArray = np.ndarray[Any, Any]
 
@@ -42,7 +45,7 @@ class Subject:
     def floats(self) -> list[int]:
         """The inputs to differentiate in."""
         inputs = enumerate(self.program.inputs)
-        return [i for i, x in inputs if dtypes.is_inexact(dtypes.BY_NAME[x.dtype]) and x.kind != "number"]
+        return [i for i, x in inputs if dtypes.is_inexact(dtypes.BY_NAME[x.dtype]) and not x.is_number]
 
     @property
     def smooth_results(self) -> list[int]:
@@ -82,6 +85,38 @@ class Subject:
             for node in self.graph.walk()
         )
 
+    @cached_property
+    def resized(self) -> list[Program]:
+        """The program with inputs of other sizes, where references take them."""
+        sizes = sorted({n for x in self.program.inputs for n in x.shape if n})
+        found: list[Program] = []
+        for n in sizes:
+            for m in sorted({n + 1, 2 * n, n + 7, 1} - {n}):
+                inputs = tuple(
+                    x if x.kind == "literal" else replace(x, shape=tuple(m if k == n else k for k in x.shape))
+                    for x in self.program.inputs
+                )
+                other = replace(self.program, inputs=inputs)
+                with suppress(Exception):  # sizes that stand in the program do not fit any more
+                    if inputs != self.program.inputs and Subject.of(other) is not None:
+                        found.append(other)
+        return found[:4]
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether functions have derivative rules of their own."""
+        return any("custom_" in call for call in self.program.calls())
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether commands hold Python functions, which are not stored."""
+        return self.has_rules or any("callback" in call for call in self.program.calls())
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether callbacks note what they see."""
+        return SEEN in self.program.calls()
+
     @property
     def specials(self) -> bool:
         """Whether infinities or NaN are among the inputs."""
@@ -89,13 +124,14 @@ class Subject:
 
     @property
     def denormals(self) -> bool:
-        """Whether denormal numbers are among the inputs."""
-        return any(x.kind == "denormal" for x in self.program.inputs)
+        """Whether numbers about the smallest normal one, or of sizes far from 1, are among the inputs."""
+        return any(x.kind in ("denormal", *WILD) for x in self.program.inputs)
 
     def source(self, body: str) -> str:
         """The program, its inputs, and a function `run` with this body."""
         lines = "\n".join(f"    {line}" for line in body.splitlines())
-        return "\n\n".join([WAVE, program_source(self.program), inputs_source(self.program), f"def run():\n{lines}"])
+        start = [WAVE, *(["seen = []"] if "seen." in body or self.has_effects else [])]
+        return "\n\n".join([*start, program_source(self.program), inputs_source(self.program), f"def run():\n{lines}"])
 
     @classmethod
     def of(cls, program: Program) -> Subject | None:
@@ -112,7 +148,7 @@ class Subject:
 def namespace(of_nnc: Any = nnc) -> dict[str, Any]:
     """The names that programs use."""
     return {
-        "np": np, "nnc": of_nnc, "nnp": nnp, "nn": nn, "random": random, "command": command, "os": os, "patch": patch,
+        "np": np, "seen": [], "nnc": of_nnc, "nnp": nnp, "nn": nn, "random": random, "command": command, "os": os, "patch": patch,
         "threading": threading,
         "TemporaryDirectory": TemporaryDirectory, "with_mode": with_mode,
     }  # fmt: skip
@@ -127,7 +163,12 @@ def define(source: str, of_nnc: Any = nnc) -> dict[str, Any]:
 
 def execute(source: str, of_nnc: Any = nnc) -> list[NDArray]:
     """The leaves of the result of `run()`."""
+    return [np.asarray(nnc.asarray(x) if dtypes.is_scalar(x) else x) for x in run_leaves(source, of_nnc)]
+
+
+def run_leaves(source: str, of_nnc: Any = nnc) -> list[Any]:
+    """The leaves of the result of `run()`, as they are."""
     names = define(source, of_nnc)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return [np.asarray(x) for x in tree.leaves(names["run"]())]
+        return tree.leaves(names["run"]())

@@ -21,6 +21,8 @@ _LAYOUTS = {  # `{x}` is an array of the right shape; the result has its element
     "offset": "np.concatenate([{x}[:1], {x}])[1:]",
 }
 LAYOUTS = tuple(_LAYOUTS)
+_POWERS = {"huge": (0.4, 0.95), "tiny": (-0.95, -0.4), "wide": (-0.3, 0.3)}  # exponents, as shares of the largest one
+WILD = tuple(_POWERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,8 @@ class Input:
 
     `kind` says how its elements are drawn: "grid" (few bits, so that sums and products of a few are exact), "uniform", "special"
     (with NaN, infinities and signed zeros), "denormal" (with numbers about the smallest normal one), "extreme" (integers of all
-    sizes), "ones", "literal" (`elements`), or "number" (a weak scalar, as Python numbers are).
+    sizes), "huge" and "tiny" (numbers whose squares overflow and underflow), "wide" (numbers of all sizes), "ones", "literal"
+    (`elements`), "number" (a weak scalar, as Python numbers are), or "python" (the Python numbers `elements`, one for each `k`).
     """
 
     name: str
@@ -40,8 +43,15 @@ class Input:
     layout: str = "rows"
     elements: Any = None
 
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number, weak and without a shape."""
+        return self.kind in ("number", "python")
+
     def source(self) -> str:
         """The expression of the array, in which `k` numbers the sets of inputs."""
+        if self.kind == "python":
+            return f"{self.elements}[k]"
         if self.kind == "number":
             number = f"({self.seed} * 37 + k * 11) % 13 - 6"
             return f"nnc.asarray({f'({number}) / 4' if self.dtype == 'float32' else number}).as_weak()"
@@ -73,6 +83,9 @@ class Input:
             return f"{draw}.choice([0.0, -0.0, 1.5, -0.5, 3.0, np.nan, np.inf, -np.inf], {shape})"
         if self.kind == "denormal":
             return f"{draw}.choice({[0.0, 1.5, -3.0, *_about_smallest(self.dtype)]}, {shape})"
+        if self.kind in _POWERS:
+            least, most = (round(share * _range_of(self.dtype), 1) for share in _POWERS[self.kind])
+            return f"np.power(10, {draw}.uniform({least}, {most}, {shape})) * {draw}.choice([-1, 1], {shape})"
         return f"({draw}.integers(-8, 9, {shape}) / 4)"
 
     def _range(self, dtype: dtypes.DType) -> str:
@@ -84,11 +97,17 @@ class Input:
             return f"{least}, {most}"
         return "0, 9" if dtype in dtypes.UNSIGNED else "-5, 6"
 
-    def array(self, k: int = 0) -> nnc.Array:
-        """The array."""
+    def array(self, k: int = 0) -> Any:
+        """The array, or the Python number."""
         with np.errstate(all="ignore"):
-            found: nnc.Array = eval(self.source(), {"np": np, "nnc": nnc, "k": k})
+            found: Any = eval(self.source(), {"np": np, "nnc": nnc, "k": k})
             return found
+
+
+def _range_of(dtype: str) -> float:
+    """The power of ten of the largest number that has a reciprocal."""
+    finfo: Any = ml_dtypes.finfo
+    return float(-np.log10(float(finfo(dtypes.real_dtype(dtypes.BY_NAME[dtype])).smallest_normal)))
 
 
 def _about_smallest(dtype: str) -> list[float]:

@@ -1,7 +1,7 @@
 """Powers of roots and roots of powers: norm(x)² and ∛(x³) are smooth where norm(x) and ∛x are not.
 
-At 0, where a root has no finite derivative, its rule makes 0 of a tangent of 0, and the chain rule makes 0 of the derivatives of its
-powers. So dual tracers remember that they are roots, or powers, and the rules here stand in for those of the commands.
+At 0, where a root has no finite derivative, its rule makes 0 of a tangent of 0, and the chain rule makes 0 of the derivatives of
+its powers. So dual tracers remember that they are roots, or powers, and the rules here stand in for those of the commands.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nnc import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.constants import full_like
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import add_tangents, alias, root_of
+from nnc.commands.rules import add_tangents, alias, joined, placed, root_of
 from nnc.commands.trigonometry import cos, cosh, hypot, sin, sinh
 from nnc.graph import Command, bind
 
@@ -95,11 +95,10 @@ class Roots:
 
     def equals(self, other: Roots) -> bool:
         """Whether these are the same commands of the same values."""
-        return (
-            self.command is other.command
-            and self.params == other.params
-            and all(map(Operand.equals, self.operands, other.operands))
-        )
+        if self.command is not other.command or self.params != other.params:
+            return False
+        begin = 1 if self.command is ew.with_square else 0  # the square says all
+        return all(map(Operand.equals, self.operands[begin:], other.operands[begin:]))
 
     @property
     def exponent(self) -> int:
@@ -141,8 +140,7 @@ class Roots:
         orders = {x.origin.n for x in operands if isinstance(x.origin, Root)}
         if len(orders) == 1 and not exponent:
             (n,) = orders
-            moves = len(operands) == 1 and alias.get(command, None) == "view"
-            rule_of_power = _move if moves else _RULES.get(command)
+            rule_of_power = _rule_of(command, len(operands))
             return None if rule_of_power is None else Root(self, n, lambda: rule_of_power(self, n))
         is_power = exponent > 1 and not orders and dtypes.is_float(x.primal.spec.dtype)
         return Power(self, exponent) if is_power else None
@@ -180,13 +178,31 @@ def _tangent_of_even(command: Command, x: Operand, root: Root) -> Any:
     return ew.safe_mul(smooth, ew.select(at_zero, full_like(x.primal, at), slope(safe) / safe) * 0.5)
 
 
+def _rule_of(command: Command, arity: int) -> Callable[[Roots, int], Any] | None:
+    """The rule that makes the tangent of the n-th power of a command's result, which is a root where an operand is one."""
+    if command in joined:
+        return _join
+    moves = placed.get(command, None) == "gathered" or (arity == 1 and alias.get(command, None) == "view")
+    return _move if moves else _RULES.get(command)
+
+
 # -- the n-th powers of values made of roots ---------------------------------------------------------------------------
 
 
 def _move(roots: Roots, n: int) -> Any:
-    """Of commands that move elements, or round them."""
-    t = roots.operands[0].power_tangent(n)
-    return None if t is None else bind(roots.command, [t], dict(roots.params), ())[0]
+    """Of commands that move elements, or round them; other operands are indices."""
+    x, *rest = roots.operands
+    t = x.power_tangent(n)
+    return None if t is None else bind(roots.command, [t, *(y.primal for y in rest)], dict(roots.params), ())[0]
+
+
+def _join(roots: Roots, n: int) -> Any:
+    parts = [_or_zeros(x.power_tangent(n), x) for x in roots.operands]
+    return bind(roots.command, parts, dict(roots.params), ())[0]
+
+
+def _or_zeros(t: Any, x: Operand) -> Any:
+    return full_like(x.primal, 0) if t is None else t
 
 
 def _negative(roots: Roots, n: int) -> Any:
@@ -195,7 +211,8 @@ def _negative(roots: Roots, n: int) -> Any:
 
 
 def _product(roots: Roots, n: int) -> Any:
-    return _product_of(*roots.operands, n)
+    x, y = roots.operands
+    return _product_of(x, y, n)
 
 
 def _product_of(x: Operand, y: Operand, n: int) -> Any:
@@ -217,7 +234,7 @@ def _select(roots: Roots, n: int) -> Any:
     found = [branch.power_tangent(n) for branch in branches]
     if all(t is None for t in found):
         return None
-    x, y = (full_like(b.primal, 0) if t is None else t for t, b in zip(found, branches, strict=True))
+    x, y = map(_or_zeros, found, branches)
     return ew.select(condition.primal, x, y)
 
 
@@ -231,5 +248,7 @@ _EVEN: Mapping[Command, tuple[Callable[[Any], Any], float]] = MappingProxyType(
     {cos: (lambda x: -sin(x), -1.0), cosh: (sinh, 1.0)}
 )  # fmt: skip
 """Even functions: their slopes, and the second derivatives at 0."""
-WATCHED = frozenset((ew.sqrt, ew.length, ew.cbrt, ew.abs_, ew.pow_, hypot, ew.square, ew.integer_pow, ew.mul))
+WATCHED = frozenset(
+    (ew.sqrt, ew.length, ew.with_square, ew.cbrt, ew.abs_, ew.pow_, hypot, ew.square, ew.integer_pow, ew.mul)
+)
 """Commands that make roots and powers."""

@@ -18,7 +18,16 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, DTypeError, NncError, ShapeError, TraceError, TreeError, UnsupportedError
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    NncError,
+    ShapeError,
+    TraceError,
+    TreeError,
+    UnsupportedError,
+)
 
 FLOATS = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
 X = np.array([0.3, -1.2, 0.7])
@@ -585,3 +594,19 @@ def test_a_pullback_keeps_only_its_residuals() -> None:
     del pull
     gc.collect()
     assert refs[0]() is None
+
+
+@pytest.mark.parametrize(
+    ("result", "name"),
+    [
+        (lambda x: (x, x, x), "tuple"),
+        (lambda x: (x,), "tuple"),
+        (lambda x: [x, x], "list"),
+        (lambda x: nnp.stack([x, x]), ""),
+    ],
+    ids=["three", "one", "list", "array"],
+)
+def test_a_function_with_aux_returns_a_pair(result: Any, name: str) -> None:
+    for transform in (nnc.grad, nnc.value_and_grad, nnc.jacrev, nnc.jacfwd):
+        with pytest.raises(ArgumentTypeError, match=rf"must return a pair \(value, aux\), not {name}"):
+            transform(result, has_aux=True)(1.0)

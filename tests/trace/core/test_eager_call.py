@@ -221,3 +221,12 @@ def test_slices_of_another_step_are_told_apart_when_calls_are_remembered() -> No
             assert x[index].tolist() == np.arange(12.0)[index].tolist()
     for index in slices:
         assert x[index].tolist() == np.arange(12.0)[index].tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_weak_array_stays_weak_when_calls_are_remembered(dtype: str) -> None:
+    weak, strong = np.log(1000.0) * nnp.arange(4), nnp.ones(4, dtype)
+    assert weak.weak
+    for _ in range(24):  # enough to have the calls remembered
+        assert (weak * strong).dtype == nnp.maximum(strong, weak).dtype == np.dtype(dtype)
+        assert (weak + weak).weak

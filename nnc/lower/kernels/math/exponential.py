@@ -129,6 +129,6 @@ def sigmoid(x: Term) -> Term:
 
 
 def logistic_density(x: Term) -> Term:
-    """The derivative of the sigmoid, whose exponential it shares: a product of two numbers that add up to 1, the smaller one exact."""
+    """The derivative of the sigmoid, whose exponential it shares: the product of two numbers that add up to 1."""
     tail = sigmoid_of_minus(absolute(x))
     return tail * (1 - tail)

@@ -7,6 +7,7 @@ any more, those before it still run, and the error of the first is raised where 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from threading import Condition
 from typing import Any
 
+from nnc.fork import undisturbed
 from nnc.lower.plan.schedule.types import Around, Schedule
 
 
@@ -57,6 +59,13 @@ class _Progress:
             if position < self.limit:
                 self.limit, self.error = position, error
             self._changed.notify_all()
+
+
+def _started(count: int) -> ThreadPoolExecutor:
+    """A pool all of whose threads have begun."""
+    pool, met = ThreadPoolExecutor(count, "nnc-stream"), threading.Barrier(count)
+    wait([pool.submit(met.wait) for _ in range(count)])
+    return pool
 
 
 class StreamRunner:
@@ -106,7 +115,7 @@ class StreamRunner:
         """The threads; new ones in a process that was forked, which has none of them."""
         if self._pool is None or self._owner != os.getpid():
             self._owner = os.getpid()
-            self._pool = ThreadPoolExecutor(len(self._streams) - 1, "nnc-stream")
+            self._pool = undisturbed(lambda: _started(len(self._streams) - 1))
         return self._pool
 
     def _run(self, stream: int, progress: _Progress) -> None:

@@ -13,6 +13,7 @@ import nnc.numpy as nnp
 from nnc import nn
 from nnc.commands import elementwise as ew
 from nnc.devices import CPU
+from nnc.errors import OutOfBoundsError
 from nnc.graph import Graph, GraphBuilder, TensorSpec, run_passes
 from nnc.lower.passes.fusion.grouping import Grouping
 from nnc.lower.phases import SIMPLIFYING, names_of
@@ -227,3 +228,34 @@ def test_each_group_is_one_loop_nest_whether_or_not_that_was_looked_at(graph: Gr
             assert group.members == sum(1 << j for j in group.nodes)
             group.domain = None
             assert grouping.domain_of(group).fits(grouping.written(group))
+
+
+def test_a_step_that_raises_stays_before_an_effect_that_follows_it() -> None:
+    """The kernel of the reader comes after the effect; the elements that it could read by itself may be out of range."""
+    seen: list[float] = []
+
+    def f(x: Any, i: Any) -> Any:
+        y = x[i] * 2
+        nnc.debug.callback(lambda value: seen.append(float(value)), x[0])
+        return y + 1
+
+    x, compiled = np.arange(64, dtype=np.float32), nnc.compile(f)
+    np.testing.assert_array_equal(compiled(x, np.arange(50)), 2 * x[:50] + 1)
+    assert len(seen) == 1
+    with pytest.raises(OutOfBoundsError):
+        compiled(x, np.arange(50) + 30)
+    assert len(seen) == 1
+
+
+def test_a_step_that_raises_stays_behind_an_effect_that_precedes_it() -> None:
+    seen: list[float] = []
+
+    def f(x: Any, i: Any) -> Any:
+        z = x * 3
+        nnc.debug.callback(lambda value: seen.append(float(value)), x[0])
+        return x[i] * 2 + 1, z
+
+    compiled = nnc.compile(f)
+    with pytest.raises(OutOfBoundsError):
+        compiled(np.arange(64, dtype=np.float32), np.arange(50) + 30)
+    assert len(seen) == 1

@@ -141,3 +141,17 @@ def test_a_shared_sub_graph_stays_shared() -> None:
     y = b.add("case_of", zero, x, graphs=(inner, inner))[0]
     after = run(b.build(b.add("case_of", zero, y, graphs=(inner, inner))[0]), "cse")
     assert len({id(graph) for node in after.nodes for graph in node.graphs}) == 1
+
+
+def test_constants_of_equal_bytes_and_other_dtypes_are_two() -> None:
+    ones, bits = np.ones(3, np.float32), np.ones(3, np.float32).view(np.int32)
+    graph = record(lambda x: (add(x, ones), command("convert")(bits, dtype=np.dtype("float32"))), VECTOR)
+    check_same_bits(graph, run(graph, "cse"), [X])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_results_that_one_branch_alone_yields_twice_stay_two(turned: bool) -> None:
+    branches = [lambda x: (x + 1, x + 1), lambda x: (x * 2, nnp.sin(x))][:: -1 if turned else 1]
+    graph = nnc.make_graph(lambda x: nnc.cond(x[0] > 0, *branches, x))(X)
+    for sign in (1, -1):
+        check_same_bits(graph, run(graph, "cse"), [np.float32(sign) * X])

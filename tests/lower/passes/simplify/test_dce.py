@@ -149,3 +149,44 @@ def test_effects_before_the_test_of_a_while_stay_before_it() -> None:
     after = run(outer.build(result), *EXACT)
     assert only_loop(after).params["before"] == 2
     assert unused not in [symbol for node in only_loop(after).graphs[0].nodes for symbol in node.outputs]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("wanted", [0, 1])
+def test_a_result_of_a_branch_that_a_loop_uses_keeps_the_carried_values_that_either_branch_reads(
+    wanted: int, turned: bool
+) -> None:
+    """Each result of the branch has its own operands: those of the other result serve nobody."""
+    branches = [lambda p, q, r: (p + 1, q * r), lambda p, q, r: (p * q, q + 1)][:: -1 if turned else 1]
+
+    def f(x: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            p, q, r = c
+            p, q = nnc.cond(i % 2 == 0, *branches, p, q, r)
+            return p, q, r * 0.5 + 1
+
+        return nnc.fori_loop(0, 5, step, (x, x + 1, x - 1))[wanted]
+
+    assert only_loop(swept(f, X)).params["carries"] == (3 if wanted == 0 else 2)
+
+
+def test_the_index_of_a_branch_and_the_bounds_of_an_inner_loop_are_needed_for_any_of_their_results() -> None:
+    def f(x: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            p, q, n, flag = c
+            p, q = nnc.cond(flag > 2, lambda p, q: (p + 1, q + 1), lambda p, q: (p * 2, q), p, q)
+            p, q = nnc.while_loop(lambda c: nnp.sum(c[0]) < n, lambda c: (c[0] + 1, nnp.sin(c[1])), (p, q))
+            return p, q, n + 1, flag + 1
+
+        return nnc.fori_loop(0, 4, step, (x, x, nnp.asarray(3.0), nnp.asarray(0)))[0]
+
+    assert only_loop(swept(f, X)).params["carries"] == 3
+
+
+def test_a_sequence_that_the_second_branch_alone_reads_stays() -> None:
+    def f(x: Any) -> Any:
+        return nnc.cond(x[0] > 1, lambda a, b: a * 2, lambda a, b: b - 1, x, nnp.exp(x))
+
+    for sign in (1, -1):
+        graph = nnc.make_graph(f)(X)
+        check_same_bits(graph, run(graph, "dce"), [sign * 2 * X])

@@ -9,7 +9,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.errors import OutOfBoundsError
 from nnc.graph import Graph, GraphBuilder, TensorSpec, command
-from tests.lower.passes.tools import check_after, check_same_bits, names, record, run
+from tests.lower.passes.tools import check_after, check_same_bits, evaluate, names, record, run
 
 VECTOR = TensorSpec((3,), "float32")
 add, mul, neg, exp, full = (command(name) for name in ("add", "mul", "neg", "exp", "full"))
@@ -130,3 +130,62 @@ def test_effects_before_a_test_that_fails_at_once_run() -> None:
     assert "while" in names(after)
     np.testing.assert_array_equal(nnc.compile(f)(X), X + 5)
     assert seen == [5.0]
+
+
+def _bits(value: int) -> np.ndarray[Any, Any]:
+    return np.asarray(value, np.uint32).view(np.float32)
+
+
+PAIRS = {
+    "zeros": (_bits(0), _bits(1 << 31)),
+    "payloads of NaN": (_bits(0x7FC00000), _bits(0x7FC00001)),
+    "signs of NaN": (_bits(0x7FC00000), _bits(0xFFC00000)),
+}
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS.values(), ids=PAIRS)
+def test_numbers_that_are_equal_but_for_their_bits_are_two(first: Any, second: Any) -> None:
+    def joined(x: Any) -> Any:
+        parts = [command("broadcast_to")(value, shape=(3,), axes=()) for value in (first, second, first)]
+        return neg(x), command("concatenate")(*parts, axis=0), *parts
+
+    graph = record(joined, VECTOR)
+    for passes in (("fold",), ("fold", "cse"), ("cse", "fold", "simplify", "parts", "cse", "dce")):
+        for before, after in zip(evaluate(graph, [X]), evaluate(run(graph, *passes), [X]), strict=True):
+            np.testing.assert_array_equal(before.view(np.uint32), after.view(np.uint32))
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS.values(), ids=PAIRS)
+def test_choices_between_such_numbers_are_made(first: Any, second: Any) -> None:
+    spread = [np.broadcast_to(value, (3,)) for value in (first, second)]
+    compiled = nnc.compile(lambda c: nnp.where(c, *(nnp.asarray(value) for value in spread)))
+    condition = np.asarray([True, False, True])
+    found = np.asarray(compiled(condition)).view(np.uint32)
+    np.testing.assert_array_equal(found, np.where(condition, *(value.view(np.uint32) for value in spread)))
+
+
+def test_computed_numbers_that_are_equal_but_for_their_bits_are_two() -> None:
+    def signs(x: Any) -> Any:
+        zero = full(shape=(3,), dtype=np.dtype("float32"), value=0.0)
+        least = full(shape=(3,), dtype=np.dtype("float32"), value=-0.0)
+        return add(x, zero), zero, least, neg(zero), neg(least), command("reciprocal")(neg(zero))
+
+    graph = record(signs, VECTOR)
+    check_same_bits(graph, run(graph, "fold", "cse", "dce"), [X])
+
+
+def test_a_number_meets_the_elements_of_a_constant() -> None:
+    row = np.asarray([1, 2, 3], np.float32)
+    two = {"shape": (3,), "dtype": np.dtype("float32"), "value": 2}
+    graph = record(lambda x: add(x, command("sub")(full(**two), mul(row, full(**two)))), VECTOR)
+    after = check_after(graph, ["fold", "dce"], [X], 1)
+    assert [value.tolist() for value in after.constants.values()] == [[0, -2, -4]]
+
+
+def test_a_loop_that_never_runs_writes_no_tape_for_its_gradient() -> None:
+    def f(x: Any) -> Any:
+        n, y = nnc.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, nnp.sin(c[1]) * x), (5, x))
+        return nnp.sum(y * n)
+
+    value, gradient = nnc.compile(nnc.value_and_grad(f))(X[:2])
+    assert float(value) == 5 and np.asarray(gradient).tolist() == [5, 5]

@@ -1,0 +1,58 @@
+"""Computations whose steps would leave the range of a dtype although their results do not: lengths, means, deviations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from nnc import dtypes
+from nnc.array import Array
+from nnc.commands import constants
+from nnc.commands import elementwise as ew
+from nnc.commands.parts import exponent
+from nnc.commands.reduce import reduce_max, reduce_sum
+from nnc.numpy.operands import Shape, keep
+
+# Sums of sizes, below and above which squares lose digits or overflow, and the factors for these. The square of a factor above 1
+# is finite, since second derivatives hold it.
+_SAFE: Mapping[Any, tuple[float, float, float, float]] = MappingProxyType(
+    {
+        dtypes.float32: (2.0**-32, 2.0**63, 2.0**63, 2.0**-84),
+        dtypes.float64: (2.0**-256, 2.0**511, 2.0**511, 2.0**-580),
+    }
+)
+
+
+def largest_part(sizes: Array, axes: Shape) -> Array:
+    """The largest of sizes over axes, which are kept; 0 of none. It has no derivative."""
+    if 0 in [sizes.spec.shape[axis] for axis in axes]:
+        return sum_of_sizes(sizes, axes)
+    return keep(reduce_max(ew.stop_gradient(sizes), axes=axes), sizes.spec, axes, True)
+
+
+def sum_of_sizes(x: Array, axes: Shape) -> Array:
+    """The sum of |x| over axes, which are kept; of complex numbers that of the sizes of both parts. It has no derivative."""
+    x = ew.stop_gradient(x)
+    is_complex = dtypes.is_complex(x.spec.dtype)
+    sizes = ew.add(ew.abs_(ew.real(x)), ew.abs_(ew.imag(x))) if is_complex else ew.abs_(x)
+    return keep(reduce_sum(sizes, axes=axes), sizes.spec, axes, True)
+
+
+def factor_for_squares(sizes: Array) -> Array:
+    """A power of two for each size, by which numbers up to it can be multiplied so that sums of their squares stay in range.
+
+    It is 1 where they do so anyway: then no bit of a result changes. `sizes` are float32 or float64: the sum of all numbers, or
+    another bound on the largest.
+    """
+    low, high, grow, shrink = (constants.full_like(sizes, value) for value in _SAFE[sizes.spec.dtype])
+    zero, one = (constants.full_like(sizes, value) for value in (0, 1))
+    below = ew.select(ew.less(sizes, low), ew.select(ew.greater(sizes, zero), grow, one), one)
+    return ew.select(ew.greater(sizes, high), shrink, below)
+
+
+def binary_exponent(sizes: Array) -> Array:
+    """The exponents of two of sizes, such that 2^-exponent is a float; in their dtype."""
+    limit = constants.full_like(sizes, 126 if sizes.spec.dtype == dtypes.float32 else 1022)
+    n = ew.convert(exponent(sizes), dtype=sizes.spec.dtype)
+    return ew.maximum(ew.minimum(n, limit), ew.neg(limit))

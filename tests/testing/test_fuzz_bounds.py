@@ -1,0 +1,105 @@
+"""Running bounds of errors tell a compiler that cancels from a program that does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.testing.fuzz.bounds import with_bounds
+from nnc.testing.fuzz.check import check
+from nnc.testing.fuzz.modes import Mode
+from nnc.testing.fuzz.program import Block, Program, Ref, Step
+from nnc.testing.fuzz.subject import Subject
+from nnc.testing.fuzz.values import WILD, Input, literal
+
+
+def bound_of(function: Any, *xs: Any) -> tuple[Any, Any]:
+    """The value in a wider dtype, and the bound of its error."""
+    with with_bounds() as interpreter:
+        result = function(*[nnc.asarray(x) for x in xs])
+    return interpreter.shadow(result.data)
+
+
+def subject(*steps: Step) -> Subject:
+    """A program of two values that are nearly equal."""
+    a = np.random.default_rng(1).uniform(1, 2, 40).astype("float32")
+    inputs = (literal("a", a), literal("b", a * np.float32(1 - 1e-5)))
+    found = Subject.of(Program(inputs, Block(("a", "b"), steps, (steps[-1].results,))))
+    assert found is not None
+    return found
+
+
+def instead(source: str) -> Mode:
+    """A mode that runs other code in place of the program."""
+    return Mode("eager", lambda s: f"a, b = inputs()\nreturn [{source}]", lambda s: "return program(*inputs())")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x * y + x,
+        lambda x, y: nnp.exp(x) - nnp.exp(y),
+        lambda x, y: (x + 1e3) - 1e3 * y,
+        lambda x, y: nnp.cumsum(x) * nnp.sum(y),
+        lambda x, y: nnp.sort(nnp.abs(x)) / (nnp.abs(y) + 1),
+        lambda x, y: x.at[nnp.asarray([1, 1, 2])].add(-y[:3]),
+        lambda x, y: nnp.outer(x, y) @ y,
+    ],
+)
+def test_results_in_their_own_dtype_lie_within_the_bounds(function: Any, dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    xs = [nnp.asarray(rng.uniform(-2, 2, 50), dtype) for _ in range(2)]
+    exact, error = bound_of(function, *xs)
+    found = np.asarray(function(*xs)).astype(exact.dtype)
+    assert np.all(np.abs(found - exact) <= 4 * error)
+    assert np.all(np.isfinite(error)) and np.all(error[exact != 0] > 0)
+
+
+def test_the_bound_grows_where_the_program_cancels_and_not_where_operands_are_exact() -> None:
+    x = np.float32([1.0, 3.0])
+    _, direct = bound_of(lambda x, y: x - y, x, x * np.float32(1 - 2**-20))
+    _, behind = bound_of(lambda x: x * 3 - x * np.float32(2.999999), x)
+    assert np.all(direct < 1e-12) and np.all(behind > 1e-8)
+
+
+def test_a_comparison_that_rounding_may_turn_is_undecided() -> None:
+    x = np.float32([0.1])
+    _, near = bound_of(lambda x: x * 3 > 0.3, x)
+    _, far = bound_of(lambda x: x * 3 > 0.4, x)
+    assert np.isinf(near).all() and not np.any(far)
+    with with_bounds() as interpreter:
+        assert (nnc.asarray(x)[0] * 3 > np.float32(0.3)).shape == ()
+    assert interpreter.undecided
+
+
+def test_what_the_compiler_loses_is_a_finding_though_random_rounding_excuses_it() -> None:
+    whole = subject(Step("c", "{0} - {1}", (Ref("a"), Ref("b"))))
+    assert check(whole, instead("a - b")) is None
+    found = check(whole, instead("(a * 3 - b * 3) / 3"))
+    assert found is not None and found.kind == "cancellation" and 0 < found.bound < 1e-10
+
+
+def test_what_the_program_itself_loses_is_no_finding() -> None:
+    whole = subject(
+        Step("c", "{0} * 3", (Ref("a"),)),
+        Step("d", "{0} * 3", (Ref("b"),)),
+        Step("e", "{0} - {1}", (Ref("c"), Ref("d"))),
+    )
+    assert check(whole, instead("(a - b) * 3")) is None and check(whole, instead("a * 3 - b * 3")) is None
+    found = check(whole, instead("(a - b) * 5"))
+    assert found is not None
+
+
+def test_inputs_of_all_sizes_are_drawn_in_every_dtype() -> None:
+    for dtype in ("float16", "bfloat16", "float32", "float64", "complex64"):
+        for kind in WILD:
+            x = np.abs(np.asarray(Input("a", (200,), dtype, kind, 1).array()).astype("complex128"))
+            assert np.all(np.isfinite(x)) and np.all(x > 0)
+            with np.errstate(all="ignore"):
+                squares = (x.real.astype(np.float64) ** 2).astype(dtype if dtype != "bfloat16" else "float32")
+            assert kind == "wide" or dtype == "bfloat16" or not np.all(np.isfinite(squares) & (squares > 0))
