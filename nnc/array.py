@@ -21,7 +21,7 @@ from nnc.commands import elementwise as ew
 from nnc.commands.at import AtIndexer
 from nnc.commands.contract import matmul
 from nnc.commands.indexing import getitem
-from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak, to_dtype
+from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak, to_dtype, with_weakness
 from nnc.commands.shape import transpose
 from nnc.context import get_context
 from nnc.devices import CPU, check_program, find_device, interpreter_of
@@ -33,6 +33,7 @@ from nnc.migration import MissingMethod, names_without_missing
 from nnc.named_methods import NamedMethods
 from nnc.references import IN_VARIABLE
 from nnc.remedies import numpy_remedy, remedy
+from nnc.silence import silently
 from nnc.tracebacks import api_boundary, cut_traceback, leave
 
 if TYPE_CHECKING:
@@ -68,14 +69,27 @@ def _is_operand(x: Any) -> bool:
 def power(x: Any, y: Any) -> Array:
     """`x ** y`; a Python integer exponent is static, so its derivative is right at 0, too."""
     x, y = as_operand(x, "power"), as_operand(y, "power")
+    if _is_counted(x, y):
+        base: Any = ew.convert(x, dtype=dtypes.uint64)  # where all arithmetic is that of the dtype, modulo 2**64
+        exponent = with_weakness(as_value(astype(y, dtypes.uint64, "power")), False)
+        result = apply(ew.pow_, base, exponent, where="power")
+        return ew.convert(result, dtype=spec_of(x).dtype)
     if isinstance(y, int) and not isinstance(y, bool) and not dtypes.is_scalar(x):
         weak = is_weak(x)
         if isinstance(x, (np.ndarray, np.generic)):
             x = ew.copy(x)
         if not dtypes.is_bool(x.spec.dtype):
-            result = ew.integer_pow(x, exponent=y)
-            return result.as_weak() if weak else result
+            return with_weakness(ew.integer_pow(x, exponent=y), weak)
     return apply(ew.pow_, x, y, where="power")
+
+
+def _is_counted(x: Any, y: Any) -> bool:
+    """Whether `x ** y` is that of integers and a Python integer which is not known, or has more than 63 bits."""
+    if dtypes.is_scalar(x) or is_weak(x) or not dtypes.is_integer(spec_of(x).dtype):
+        return False
+    if dtypes.is_scalar(y):
+        return isinstance(y, int) and not -(2**63) <= y < 2**63
+    return bool(is_weak(y)) and dtypes.is_integer(y.spec.dtype)
 
 
 def _unary(command: Command) -> Callable[[Any], Array]:
@@ -97,7 +111,7 @@ class ArrayMethods(NamedMethods):
     __array_priority__ = 100
     __pandas_priority__ = 5000  # above the priority of pandas' tables (4000), which leave operators to us then
     spec: TensorSpec
-    weak: bool
+    weak: dtypes.Weakness
     concrete: Callable[..., NDArray]
 
     def __dir__(self) -> list[str]:
@@ -113,7 +127,13 @@ class ArrayMethods(NamedMethods):
     @property
     def dtype(self) -> dtypes.DType:
         """Element type."""
-        return self.spec.dtype
+        spec = self.spec
+        return spec.dtype if self.weak is not dtypes.NUMBER else dtypes.shown_dtype(spec.dtype, dtypes.NUMBER)
+
+    @property
+    def shown(self) -> TensorSpec:
+        """Shape and dtype as it shows them; `spec` has the dtype in memory."""
+        return self.spec if self.weak is not dtypes.NUMBER else self.spec.update(dtype=self.dtype)
 
     @property
     def ndim(self) -> int:
@@ -128,12 +148,12 @@ class ArrayMethods(NamedMethods):
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
-        return self.spec.nbytes
+        return self.size * self.itemsize
 
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return self.spec.dtype.itemsize
+        return self.dtype.itemsize
 
     @property
     @specialised(1)
@@ -147,7 +167,7 @@ class ArrayMethods(NamedMethods):
         """The last two axes swapped."""
         if self.ndim < 2:
             raise user_error(
-                ArgumentTypeError, "mT", "a matrix transpose needs at least two axes.", operands={"x": self.spec},
+                ArgumentTypeError, "mT", "a matrix transpose needs at least two axes.", operands={"x": self.shown},
                 fix="use x[:, None] to make a column of a vector.",
             )  # fmt: skip
         return transpose(self, permutation=(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
@@ -160,17 +180,23 @@ class ArrayMethods(NamedMethods):
     @property
     def imag(self: Any) -> Array:
         """The imaginary part; zeros for real arrays."""
-        return ew.imag(self) if dtypes.is_complex(self.dtype) else constants.full_like(self, 0)
+        return (
+            ew.imag(self) if dtypes.is_complex(self.dtype) else with_weakness(constants.full_like(self, 0), self.weak)
+        )
 
     @property
     def at(self: Any) -> AtIndexer:
         """Functional updates: `x.at[i].set(v)`; see `AtPlace` for the other methods. Each returns a new array."""
         return AtIndexer(self)
 
-    def as_weak(self) -> Array:
-        """The same value, taking the dtype of the array it meets, as a Python scalar does."""
+    def as_weak(self, weak: dtypes.Weakness = True) -> Array:
+        """The same value, taking the dtype of the array it meets, as a Python scalar does.
+
+        Args:
+            weak: its weakness; False makes it strong.
+        """
         twin: Any = copy.copy(self)
-        _set(twin, "weak", True)
+        _set(twin, "weak", weak)
         return twin
 
     # -- operators -------------------------------------------------------------------------------------------------
@@ -310,7 +336,7 @@ class ArrayMethods(NamedMethods):
     def __index__(self) -> int:
         if self.ndim or not dtypes.is_integer(self.dtype):
             raise user_error(
-                ArgumentTypeError, "index", "only 0-d integer arrays can be an index.", operands={"x": self.spec},
+                ArgumentTypeError, "index", "only 0-d integer arrays can be an index.", operands={"x": self.shown},
                 fix="convert with int(x), or x.astype(int).",
             )  # fmt: skip
         return int(self.concrete("index"))
@@ -322,14 +348,14 @@ class ArrayMethods(NamedMethods):
     @api_boundary
     def __setitem__(self, index: Never, value: Never) -> None:
         raise user_error(
-            ArgumentTypeError, "x[...] = value", "nnc arrays are immutable.", operands={"x": self.spec},
+            ArgumentTypeError, "x[...] = value", "nnc arrays are immutable.", operands={"x": self.shown},
             fix="write x = x.at[index].set(value) (or .add, .multiply, .min, .max).",
         )  # fmt: skip
 
     @api_boundary
     def __delitem__(self, index: Never) -> None:
         raise user_error(
-            ArgumentTypeError, "del x[...]", "nnc arrays are immutable.", operands={"x": self.spec},
+            ArgumentTypeError, "del x[...]", "nnc arrays are immutable.", operands={"x": self.shown},
             fix="select the rest, with x[mask] or nnp.delete.",
         )  # fmt: skip
 
@@ -417,14 +443,14 @@ class Array(_Unfinished):
     # Kernels read `memory`, writable perhaps; it is gone once the array is donated. All others see `data`.
     __slots__ = ()
 
-    def __new__(cls, data: NDArray, *, weak: bool = False) -> Array:
+    def __new__(cls, data: NDArray, *, weak: dtypes.Weakness = False) -> Array:
         """The array of elements that nobody else writes to."""
         return new_array(data, TensorSpec(data.shape, data.dtype), weak)
 
     @api_boundary
     def __setattr__(self, name: str, value: Any) -> None:
         raise user_error(
-            ArgumentTypeError, f"x.{name} = value", "nnc arrays are immutable.", operands={"x": self.spec},
+            ArgumentTypeError, f"x.{name} = value", "nnc arrays are immutable.", operands={"x": self.shown},
             fix="make a new array: x.reshape(...), x.astype(...), x.at[index].set(value).",
         )  # fmt: skip
 
@@ -489,9 +515,13 @@ class Array(_Unfinished):
         if not self.is_deleted():
             _set(self, "memory", memory)
 
-    def as_weak(self) -> Array:
-        """The same value, taking the dtype of the array it meets, as a Python scalar does."""
-        return new_array(self.data, self.spec, weak=True)
+    def as_weak(self, weak: dtypes.Weakness = True) -> Array:
+        """The same value, taking the dtype of the array it meets, as a Python scalar does.
+
+        Args:
+            weak: its weakness; False makes it strong.
+        """
+        return new_array(self.data, self.spec, weak)
 
     def is_deleted(self) -> bool:
         """Whether the memory has been released."""
@@ -534,6 +564,11 @@ class Array(_Unfinished):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         try:
+            if self.weak is dtypes.NUMBER and dtype is None:
+                dtype = self.dtype
+            if self.weak is dtypes.NUMBER and copy is not False:
+                converted: NDArray = silently(self.data.astype, dtype)  # a number too large for a float is infinite
+                return converted
             if copy is None and dtype is None:
                 return self.data
             return np.array(self.data, dtype=dtype, copy=copy)
@@ -548,8 +583,8 @@ class Array(_Unfinished):
     ) -> Any:  # fmt: skip
         is_old = max_version is None or max_version < (1, 0)
         if is_old:  # it cannot say that memory is read-only: a copy, also with copy=False
-            return dlpack.export(np.array(self.data), stream=stream, dl_device=dl_device)
-        return dlpack.export(self.data, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+            return dlpack.export(np.array(self), stream=stream, dl_device=dl_device)
+        return dlpack.export(np.asarray(self), stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.HOST, 0
@@ -561,21 +596,21 @@ class Array(_Unfinished):
     def __repr__(self) -> str:
         if self.is_deleted():
             return f"Array(<donated>, {self.spec})"
-        shown = self.memory.astype(np.float32) if self.dtype == dtypes.bfloat16 else self.memory
+        shown = self.memory.astype(np.float32) if self.dtype == dtypes.bfloat16 else np.asarray(self)
         body = np.array2string(shown, separator=", ", prefix="Array(", threshold=1000)
         shape = f"shape={self.shape}, " if self.size == 0 and self.shape != (0,) else ""
         return f"Array({body}, {shape}dtype={self.dtype.name})"
 
     @api_boundary
     def __str__(self) -> str:
-        return str(self.data)
+        return str(np.asarray(self))
 
     def _repr_html_(self) -> str:
         """The elements beside a small picture of them, for notebooks."""
-        title = f"{self.spec} on {self.device}"
+        title = f"{self.shown} on {self.device}"
         if self.is_deleted():
             return html.show_text(title, "donated")
-        values = self.data.astype(np.float32) if self.dtype == dtypes.bfloat16 else self.data
+        values = self.data.astype(np.float32) if self.dtype == dtypes.bfloat16 else np.asarray(self)
         return html.show_array(title, values, np.array2string(values, separator=", ", threshold=1000))
 
     @api_boundary
@@ -591,7 +626,7 @@ class Array(_Unfinished):
         return _restore(np.array(self.data), self.weak)
 
 
-def new_array(memory: NDArray, spec: TensorSpec, weak: bool = False) -> Array:
+def new_array(memory: NDArray, spec: TensorSpec, weak: dtypes.Weakness = False) -> Array:
     """The array of memory of this spec, which nobody else writes to."""
     array = _Unfinished()
     array.memory, array.spec, array.weak = memory, spec, weak
@@ -640,7 +675,7 @@ def _read_only(memory: NDArray) -> NDArray:
     return view
 
 
-def _restore(data: NDArray, weak: bool) -> Array:
+def _restore(data: NDArray, weak: dtypes.Weakness) -> Array:
     return Array(data, weak=weak)
 
 
@@ -713,12 +748,15 @@ def _make_array(obj: Any, dtype: Any, copy: bool | None) -> Any:
     wanted = None if dtype is None else to_dtype(dtype, "asarray")
     x = as_operand(obj, "asarray", "obj", wanted)
     if isinstance(x, Array):
-        if (wanted is None or wanted == x.dtype) and not copy:
-            return x if wanted is None or not x.weak else ew.copy(x)
+        if (wanted is None or wanted == x.spec.dtype) and not copy:
+            return x if wanted is None else with_weakness(x, False)
         if type(x) is not Array:  # on another device
-            return ew.convert(x, dtype=wanted) if wanted not in (None, x.dtype) else ew.copy(x)
+            changed = wanted not in (None, x.spec.dtype)
+            return ew.convert(x, dtype=wanted) if changed else with_weakness(ew.copy(x), wanted is None and x.weak)
     elif hasattr(x, "spec"):
-        return x if wanted is None or x.spec.dtype == wanted else ew.convert(x, dtype=wanted)
+        if wanted is None:
+            return x
+        return with_weakness(x if x.spec.dtype == wanted else ew.convert(x, dtype=wanted), False)
     if copy is False and (isinstance(obj, (list, tuple)) or dtypes.is_scalar(obj)):
         raise user_error(
             ArgumentError,
@@ -742,7 +780,7 @@ def _make_array(obj: Any, dtype: Any, copy: bool | None) -> Any:
         data = cast_array(data, wanted)
     elif copy:
         data = np.array(data)
-    return Array(data)
+    return Array(data, weak=obj.weak if wanted is None and isinstance(obj, WeakScalar) else False)
 
 
 def _check_range(data: NDArray, wanted: dtypes.DType) -> None:
@@ -767,20 +805,25 @@ def as_value(x: Any) -> Any:
     if hasattr(x, "spec"):
         return x
     if dtypes.is_scalar(x):
-        return Array(np.asarray(x, dtypes.scalar_dtype(x)), weak=True)
+        return Array(np.asarray(astype(x, dtypes.exact_dtype(x), "argument")), weak=dtypes.weakness_of(x))
     found = dlpack.read(x) if is_foreign(type(x)) else np.asarray(x)
     if hasattr(found, "spec"):  # on a GPU
         return found
-    value = Array(found, weak=isinstance(x, WeakScalar))
+    value = Array(found, weak=getattr(x, "weak", False))
     device = get_context().device
     return value if device is None else device.take(value)
+
+
+def as_command_operand(x: Any) -> Any:
+    """Likewise, for a command that is called as it is: Python numbers, which are constants of rules, have their default dtype."""
+    return as_value(dtypes.scalar_dtype(x).type(x) if dtypes.is_scalar(x) else x)
 
 
 def numpy_error(tracer: Any) -> TraceError:
     """The error for handing a value that is being differentiated to NumPy."""
     found = numpy_remedy(_NAMESPACE.get("numpy")) or "the function of the same name in nnc.numpy"
     return user_error(
-        TraceError, "conversion to a NumPy array", f"{tracer.spec} is being differentiated; NumPy would lose the derivative.",
+        TraceError, "conversion to a NumPy array", f"{tracer.shown} is being differentiated; NumPy would lose the derivative.",
         fix=f"use {found}, or nnc.stop_gradient(x) where no derivative is wanted.",
     )  # fmt: skip
 
@@ -789,6 +832,6 @@ def concrete_error(tracer: Any, what: str, fix: str = "") -> TraceError:
     """The error for asking an abstract tracer for its value."""
     made = f" (made at {tracer.source})" if tracer.source is not None else ""
     return user_error(
-        TraceError, what, f"the value of {tracer.spec}{made} is not known while the function is traced.",
+        TraceError, what, f"the value of {tracer.shown}{made} is not known while the function is traced.",
         fix=fix or remedy(tracer, what, _NAMESPACE.get("numpy")),
     )  # fmt: skip

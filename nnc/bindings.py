@@ -11,7 +11,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array, new_array
-from nnc.commands.promote import astype
+from nnc.commands.promote import astype, with_weakness
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import TensorSpec
 from nnc.lower.program.direct import Results
@@ -116,11 +116,11 @@ class Outputs:
 
     tree: FlatTree
     specs: tuple[TensorSpec, ...]
-    weak: tuple[bool, ...]
+    weak: tuple[dtypes.Weakness, ...]
     is_array: bool
 
     @classmethod
-    def of(cls, tree: FlatTree, specs: tuple[TensorSpec, ...], weak: tuple[bool, ...]) -> Outputs:
+    def of(cls, tree: FlatTree, specs: tuple[TensorSpec, ...], weak: tuple[dtypes.Weakness, ...]) -> Outputs:
         """The outputs of these specs in their places of a result."""
         return cls(tree, specs, weak, tree.treedef.is_leaf() and len(tree.where) == 1)
 
@@ -132,7 +132,7 @@ class Outputs:
 
     def build(self, values: Sequence[Any]) -> Any:
         """The function's result with these values for the outputs of the graph, for another trace."""
-        return self.tree.build([x.as_weak() if weak else x for x, weak in zip(values, self.weak, strict=True)])
+        return self.tree.build([with_weakness(x, weak) for x, weak in zip(values, self.weak, strict=True)])
 
     def in_order(self, order: Sequence[int]) -> Results:
         """The arrays that compiled code makes, in the order in which it makes them."""

@@ -10,7 +10,7 @@ from nnc.array import Array, NDArray, donated_error, new_array
 from nnc.context import get_context
 from nnc.devices import CPU, Accelerator, SharingDevice, find_device, interpreter_of
 from nnc.devices.memory import DeviceMemory
-from nnc.dtypes import bfloat16
+from nnc.dtypes import Weakness, bfloat16
 from nnc.errors import DeviceError, ExportError, user_error
 from nnc.graph import TensorSpec
 from nnc.tracebacks import api_boundary, cut_traceback
@@ -120,9 +120,13 @@ class DeviceArray(Array):
             raise donated_error(self.spec) from None
         return memory
 
-    def as_weak(self) -> Array:
-        """The same value, taking the dtype of the array it meets, as a Python scalar does."""
-        return new_device_array(self.alive(), self.spec, weak=True)
+    def as_weak(self, weak: Weakness = True) -> Array:
+        """The same value, taking the dtype of the array it meets, as a Python scalar does.
+
+        Args:
+            weak: its weakness; False makes it strong.
+        """
+        return new_device_array(self.alive(), self.spec, weak)
 
     def block_until_ready(self) -> Array:
         """Waits until the elements are computed.
@@ -187,7 +191,7 @@ class DeviceArray(Array):
         return device.describe(self.memory, self.spec.shape, dtype)
 
 
-def new_device_array(memory: DeviceMemory, spec: TensorSpec, weak: bool = False) -> DeviceArray:
+def new_device_array(memory: DeviceMemory, spec: TensorSpec, weak: Weakness = False) -> DeviceArray:
     """The array of memory of this spec, which nobody else writes to."""
     array = object.__new__(DeviceArray)
     _set(array, "memory", memory)

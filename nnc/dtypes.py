@@ -2,12 +2,15 @@
 
 A dtype is a `numpy.dtype`; bfloat16 comes from ml_dtypes. The lattice is the Array API standard's, completed where that is
 silent: an integer with a float gives the float's dtype, and float16 with bfloat16 gives float32. Python scalars are weak:
-they take the dtype of the array they meet, and only their kind (bool < int < float < complex) can raise it.
+they take the dtype of the array they meet, and only their kind (bool < int < float < complex) can raise it. Until then they
+have 64 bits in memory (`exact_dtype`), and show the default dtype of their kind (`scalar_dtype`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import ml_dtypes
@@ -39,6 +42,8 @@ _KINDS = {
 _NARROW = frozenset({float16, bfloat16})
 _REAL_PARTS = {complex64: float32, complex128: float64}
 _WEAK_DEFAULT = (bool_, DEFAULT_INT, DEFAULT_FLOAT, DEFAULT_COMPLEX)
+_EXACT_DEFAULT = (bool_, int64, float64, complex128)
+_LARGEST_INT, _LARGEST_UINT = (1 << 63) - 1, (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -231,6 +236,57 @@ def plain_number(value: Any) -> Any:
     return value.item() if isinstance(value, (np.float64, np.complex128)) else value
 
 
+class Weak(Enum):
+    """The weakness of floats that come from Python numbers alone, where `True` is that of all other weak values."""
+
+    NUMBER = "number"
+
+
+NUMBER = (
+    Weak.NUMBER
+)  # float64 or complex128 in memory; shows float32 or complex64, and meets integers and bools as these
+Weakness = bool | Weak  # whether a value takes the dtype of the arrays that it meets
+
+
+def joint_weakness(values: Iterable[tuple[DType, Weakness]]) -> Weakness:
+    """The weakness of a value that is one of several, by their dtypes in memory: a branch's result, a carry.
+
+    Example:
+        >>> joint_weakness([(float64, NUMBER), (int64, True)]) is NUMBER, joint_weakness([(float64, True), (float64, NUMBER)])
+        (True, True)
+    """
+    kinds = list(values)
+    if not all(weak for _, weak in kinds):
+        return False
+    floats = [weak for dtype, weak in kinds if is_inexact(dtype)]
+    return NUMBER if floats and all(weak is NUMBER for weak in floats) else True
+
+
+def shown_dtype(dtype: DType, weak: Weakness) -> DType:
+    """The dtype that a value of `dtype` in memory shows.
+
+    Example:
+        >>> shown_dtype(float64, NUMBER).name, shown_dtype(float64, True).name
+        ('float32', 'float64')
+    """
+    return dtype if weak is not NUMBER else DEFAULT_COMPLEX if is_complex(dtype) else DEFAULT_FLOAT
+
+
+def exact_dtype(scalar: bool | int | float | complex) -> DType:
+    """The dtype of a Python scalar in memory, which holds all of its digits; that of an integer beyond 64 bits is int64.
+
+    Example:
+        >>> exact_dtype(0.5).name, exact_dtype(2**63).name
+        ('float64', 'uint64')
+    """
+    return uint64 if _is_uint64(scalar) else _EXACT_DEFAULT[_kind_of(scalar)]
+
+
+def weakness_of(scalar: bool | int | float | complex) -> Weakness:
+    """The weakness of a Python scalar."""
+    return True if isinstance(scalar, int) else NUMBER
+
+
 def scalar_dtype(scalar: bool | int | float | complex) -> DType:
     """The dtype of a Python scalar that meets no array.
 
@@ -238,5 +294,13 @@ def scalar_dtype(scalar: bool | int | float | complex) -> DType:
         >>> scalar_dtype(3).name, scalar_dtype(0.5).name
         ('int64', 'float32')
     """
-    kind = 0 if isinstance(scalar, bool) else 1 if isinstance(scalar, int) else 2 if isinstance(scalar, float) else 3
-    return _WEAK_DEFAULT[kind]
+    return uint64 if _is_uint64(scalar) else _WEAK_DEFAULT[_kind_of(scalar)]
+
+
+def _is_uint64(scalar: bool | int | float | complex) -> bool:
+    """Whether a scalar is an integer that uint64 holds, but int64 does not."""
+    return isinstance(scalar, int) and _LARGEST_INT < scalar <= _LARGEST_UINT
+
+
+def _kind_of(scalar: bool | int | float | complex) -> int:
+    return 0 if isinstance(scalar, bool) else 1 if isinstance(scalar, int) else 2 if isinstance(scalar, float) else 3

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import Array, asarray, new_array
+from nnc.array import Array, as_value, asarray, new_array
 from nnc.backends.toolchain import toolchain
 from nnc.bounded import BoundedCache
 from nnc.commands.control import call as call_command
 from nnc.commands.elementwise import add
-from nnc.commands.promote import is_weak
+from nnc.commands.promote import is_weak, with_weakness
 from nnc.commands.rules import is_differentiable
 from nnc.compiled import BoundMethod, Compiled, compile
 from nnc.context import ContextChange, activity, get_context, observes_commands, with_mode
@@ -314,7 +314,7 @@ class DynamicGraph(Recorder):
         """An argument whose value may be another one next time: not a number or array that stands in the function."""
         if hasattr(leaf, "owner"):
             return leaf
-        constant = self.constant(leaf)
+        constant = self.constant(with_weakness(as_value(leaf), False))
         constant.weak = is_weak(leaf)
         return constant
 

@@ -30,6 +30,7 @@ __all__ = [
     "MissingNameError",
     "NncError",
     "NotFiniteError",
+    "NumberRangeError",
     "OutOfBoundsError",
     "OutOfMemoryError",
     "RegistryError",
@@ -87,6 +88,18 @@ class DTypeError(NncError, TypeError):
         Traceback (most recent call last):
         ...
         nnc.errors.DTypeError: bitwise_and: x must be bool or integer, it is float32.
+        ...
+    """
+
+
+class NumberRangeError(DTypeError, OverflowError):
+    """A Python integer does not fit into the dtype of the array that it meets.
+
+    Example:
+        >>> nnp.ones(1, "uint8") + 300
+        Traceback (most recent call last):
+        ...
+        nnc.errors.NumberRangeError: add: the number 300 does not fit into uint8: Python integer 300 out of bounds for uint8.
         ...
     """
 

@@ -14,22 +14,23 @@ from typing import Any
 import numpy as np
 
 import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
-from nnc.array import Array, new_array
+from nnc.array import Array, as_value, new_array
 from nnc.backends.toolchain import toolchain
 from nnc.bindings import Inputs, Outputs
 from nnc.collection import collection_paused
 from nnc.commands.pack import packable
-from nnc.commands.promote import is_weak
+from nnc.commands.promote import astype, is_weak
 from nnc.context import activity, get_context, set_context
 from nnc.device_program import DeviceProgram, QueuedProgram
 from nnc.devices import CPU, CUDA, find_device, interpreter_of, kind_of
-from nnc.errors import ArgumentTypeError, DeviceError, OutOfMemoryError, TraceError, user_error
+from nnc.dtypes import Weakness
+from nnc.errors import ArgumentTypeError, DeviceError, NncError, OutOfMemoryError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.html import show_text
 from nnc.lower.pipeline import lower
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.schedule.report import ScheduleReport, Watch, make_schedule_report
-from nnc.lower.plan.stages import Step
+from nnc.lower.plan.stages import Loop, Step
 from nnc.lower.program.autotune import Tuner
 from nnc.lower.program.background import in_background
 from nnc.lower.program.cache import Cache, Entry
@@ -41,6 +42,7 @@ from nnc.lower.program.program import Program
 from nnc.lower.program.report import Cost, MemoryPlan, MemoryRow
 from nnc.lower.program.timings import Timings
 from nnc.lower.text import format_bytes
+from nnc.machine import LARGE
 from nnc.options import Options
 from nnc.retraces import difference
 from nnc.signature import Call, CallPattern, Key, Signature, device_of, leaf_keys
@@ -62,7 +64,7 @@ class Lowered:
     _snapshot: Snapshot
     _options: Options
     _out: FlatTree
-    _weak: tuple[bool, ...]
+    _weak: tuple[Weakness, ...]
     _donated: frozenset[int]
     _lasting: frozenset[int]  # leaves whose packed forms can be kept between calls
     _seconds: float  # of tracing
@@ -324,7 +326,8 @@ class Executable:
                 TraceError, name, f"{'; '.join(self.snapshot.changes())}, after it was lowered.",
                 fix="lower it again, or pass the value as an argument.",
             )  # fmt: skip
-        return self.run(arguments.dynamic)
+        specs = zip(arguments.dynamic, given.specs(), key.specs(), strict=True)
+        return self.run([x if own == spec else astype(as_value(x), spec.dtype) for x, (own, _), (spec, _) in specs])
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """Runs the program on dynamic leaves that are known to fit, and returns the function's result."""
@@ -337,11 +340,11 @@ class Executable:
         try:
             outputs = self._program.run(memory)
         except MemoryError as error:
-            if is_users(error):
+            if is_users(error) or isinstance(error, NncError):
                 raise
             if isinstance(error, NoRoomError):
                 self._inputs.give_back(leaves, memory)
-            raise self._out_of_memory() from None
+            raise self._out_of_memory(str(error)) from None
         return self._outputs.result(self._inputs.end(leaves, outputs))
 
     def runner(self, pattern: CallPattern) -> Run:
@@ -387,22 +390,32 @@ class Executable:
             return None
         compiler, boxes, arrays = toolchain(self.options.device).compiler(), _boxes(), pattern.arrays
         order = self._program.outside.order
-        is_special = self._kept is not None or not self._inputs.is_plain
+        is_special = self._kept is not None or not self._inputs.is_plain or self.memory_plan.output_bytes >= LARGE
         if compiler is None or boxes is None or arrays is None or order is None or is_special:
             return None
         arrays += tuple((value.spec, value.weak) for value in self._inputs.captured)
         return Direct.of(self._program, compiler, boxes, arrays, self._outputs.in_order(order))
 
-    def _out_of_memory(self) -> OutOfMemoryError:
+    def _out_of_memory(self, reason: str) -> OutOfMemoryError:
         """Builds the error for a call that the system has no memory for."""
         plan = self.memory_plan
         largest = {f"largest {i + 1}:": _row_text(row) for i, row in enumerate(plan.largest[:3])}
+        loops = [step for step in self._program.bound.steps if isinstance(step.region, Loop)]
+        for i, step in enumerate(loops[:3]):
+            made = "" if step.source is None else f" at {step.source.describe()}"
+            largest[f"loop {i + 1}:"] = f"{step.command.name}{made}"
+        fix = (
+            "work on fewer elements at a time, or pass memory_budget=... to nnc.compile, so that values are computed again "
+            "rather than kept."
+        )
+        if loops:
+            few = "which keeps the residuals of few iterations for its reverse pass"
+            fix = f'pass checkpoint="sqrt" to the loop (a scan or a while_loop), {few}; {fix}'
         return user_error(
             OutOfMemoryError, name_of(self._signature.fun),
             f"the system does not give the {format_bytes(plan.peak)} that a call needs: {format_bytes(plan.arena_bytes)} "
-            f"for values within it, {format_bytes(plan.output_bytes)} for its results.",
-            operands=largest, fix="work on fewer elements at a time, or pass memory_budget=... to nnc.compile, so that values are "
-            "computed again rather than kept.",
+            f"for values within it, {format_bytes(plan.output_bytes)} for its results{f' ({reason})' if reason else ''}.",
+            operands=largest, fix=fix,
         )  # fmt: skip
 
     def profile(self, leaves: Sequence[Any]) -> ScheduleReport:

@@ -25,6 +25,10 @@ CPUS = MappingProxyType(
     | {"sapphirerapids": (*_V4_BF16, "amx_bf16")}
 )
 ABSENT = "absent"
+LARGE = 1 << 28  # bytes; memory of this size takes 50 ms to be written to, and some hundred microseconds to be checked
+_UNLIMITED = 1 << 60  # bytes: control groups without a limit give a number near 2^63
+_VERSION_2 = "memory.max", "memory.current", ""  # files of a control group, and how names in its memory.stat begin
+_VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"
 _LIBRARIES = ("llvmlite", "onednn-cpu-gomp")  # that compiled code and kernels come from
 CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")  # distributions
 CUBLAS = ("nvidia-cublas", "nvidia-cublas-cu13", "nvidia-cublas-cu12")
@@ -123,6 +127,58 @@ def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     """Bytes that programs can still take without others being moved to disk; None where the system does not say."""
     rows = [line.partition(":") for line in read_text(meminfo).splitlines()]
     return next((1024 * int(found.split()[0]) for found in values_of(rows, "MemAvailable")), None)
+
+
+def memory_left(root: Path = Path("/")) -> int | None:
+    """Bytes that the control groups of this process still allow, such as a container's limit; None where there is no limit.
+
+    The system gives memory beyond the limit, and ends the process when it is written to. A group's copies of
+    files count as free: the system drops them first.
+
+    Args:
+        root: of the file system.
+    """
+    found: list[int] = []
+    bases: tuple[str, ...]
+    for line in read_text(root / "proc/self/cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" and not controllers:
+            names, bases = _VERSION_2, ("sys/fs/cgroup", "sys/fs/cgroup/unified")
+        elif "memory" in controllers.split(","):
+            names, bases = _VERSION_1, ("sys/fs/cgroup/memory",)
+        else:
+            continue
+        for base in bases:
+            parts = Path(path).parts[1:]
+            groups = [root.joinpath(base, *parts[:count]) for count in range(len(parts) + 1)]
+            found += [left for group in groups if (left := _left_in(group, *names)) is not None]
+    return min(found, default=None)
+
+
+def _left_in(group: Path, limit: str, usage: str, prefix: str) -> int | None:
+    """Bytes that a control group still allows; None where it has no limit, or says too little."""
+    most, used = (read_text(group / name).strip() for name in (limit, usage))
+    if not (most.isdecimal() and used.isdecimal()) or int(most) >= _UNLIMITED:
+        return None
+    rows = dict(line.split(maxsplit=1) for line in read_text(group / "memory.stat").splitlines() if " " in line)
+    files = sum(int(rows.get(f"{prefix}{kind}_file", 0)) for kind in ("active", "inactive"))
+    return max(0, int(most) - max(0, int(used) - files))
+
+
+def check_memory(nbytes: int) -> None:
+    """Looks, before memory of this size is taken, whether the process may have it. Small memory is not looked at.
+
+    Raises:
+        MemoryError: the control groups do not allow it.
+    """
+    if nbytes >= LARGE:
+        left = memory_left()
+        if left is not None and nbytes > left:
+            raise MemoryError(
+                f"{nbytes / 2**30:.3g} GiB more are needed, and the memory limit of its control group (a container's, say) leaves "
+                f"{left / 2**30:.3g} GiB"
+            )
 
 
 def numpy_blas() -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 from nnc.context import get_context
 from nnc.errors import RetraceWarning, shorten
-from nnc.signature import Identity, Key, is_spec
+from nnc.signature import Identity, Key, is_spec, shown_spec
 from nnc.source import SourceLine, user_source
 from nnc.tree import changes_of_containers
 from nnc.tree.mismatches import Change as ChangeOfContainer
@@ -143,7 +143,7 @@ def shown(key: Any) -> str:
     if isinstance(key, Identity):
         return repr(key.value)
     if is_spec(key):
-        return f"{key[0]} (a Python number)" if key[1] else str(key[0])
+        return f"{shown_spec(*key)} (a Python number)" if key[1] else str(key[0])
     kind, value = key
     if kind is tuple:
         return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"

@@ -53,7 +53,7 @@ class Key:
     positions: frozenset[int] = frozenset()
     device: str = CPU
 
-    def specs(self) -> list[tuple[TensorSpec, bool]]:
+    def specs(self) -> list[tuple[TensorSpec, dtypes.Weakness]]:
         """The spec of each array among the leaves, and whether its dtype is weak."""
         return [leaf for leaf in self.leaves if is_spec(leaf)]
 
@@ -63,7 +63,7 @@ class Key:
             self.treedef == other.treedef
             and self.device == other.device
             and all(
-                x == y or (is_spec(x) and is_spec(y) and x[0] == y[0])
+                x == y or (is_spec(x) and is_spec(y) and shown_spec(*x) == shown_spec(*y))
                 for x, y in zip(self.leaves, other.leaves, strict=True)
             )
         )
@@ -307,7 +307,7 @@ class CallPattern:
         return cls(take, take_named, facts, facts_of, dynamic, converted)
 
     @property
-    def arrays(self) -> tuple[tuple[TensorSpec, bool], ...] | None:
+    def arrays(self) -> tuple[tuple[TensorSpec, dtypes.Weakness], ...] | None:
         """The spec of each leaf, and whether it is weak; None unless all are arrays of the CPU."""
         are_arrays = self.facts_of is _FACTS[Array] and self.where is None
         return tuple((spec, weak) for _, spec, weak in self.facts) if are_arrays else None
@@ -367,6 +367,8 @@ def _facts(leaf: Any) -> tuple[Any, ...]:
         return known(leaf)
     if isinstance(leaf, (np.ndarray, np.generic)):
         return type(leaf), TensorSpec(leaf.shape, leaf.dtype)
+    if isinstance(leaf, int):
+        return type(leaf), dtypes.exact_dtype(leaf)
     return type(leaf), None if dtypes.is_scalar(leaf) else setting(leaf)
 
 
@@ -435,6 +437,11 @@ def check_places(leaves: Sequence[Any], where: str, device: str) -> None:
                 DeviceError, where, f"it runs on {device}, and an argument is on {leaf.device}.",
                 operands={"argument": leaf.spec}, fix=f"copy the argument first: nnc.device_put(x, {device!r}).",
             )  # fmt: skip
+
+
+def shown_spec(spec: TensorSpec, weak: dtypes.Weakness) -> TensorSpec:
+    """The spec of a leaf with the dtype that it shows."""
+    return spec.update(dtype=dtypes.shown_dtype(spec.dtype, weak))
 
 
 def is_spec(key: Any) -> bool:

@@ -12,7 +12,7 @@ from nnc.fork import undisturbed
 
 
 class HandlerError(Exception):
-    """What the handler raises."""
+    """The error that the handler raises."""
 
 
 @pytest.fixture

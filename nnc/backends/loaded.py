@@ -10,6 +10,7 @@ import nnc.backends.cpu.complexes
 import nnc.backends.cpu.dot
 import nnc.backends.cpu.draws
 import nnc.backends.cpu.epilogue
+import nnc.backends.cpu.fit
 import nnc.backends.cpu.fused
 import nnc.backends.cpu.gather
 import nnc.backends.cpu.packing

@@ -359,8 +359,41 @@ log10: Command = elementwise(
     "log10", np.log10, "log10(x)", accepts=INEXACT, any_arrays=True, singular=True,
     partials=(lambda x, out: 1 / (x * math.log(10)),),
 )  # fmt: skip
+
+
+def _log1p(x: Any) -> Any:
+    """log(1 + x). NumPy's of a complex number rounds 1 + x; here ½ log1p(2a + a² + b²) of a + bi keeps the errors of these sums."""
+    if not dtypes.is_complex(x.dtype):
+        return np.log1p(x)
+    a, b = (part.astype(np.float64) for part in (x.real, x.imag))
+    far = ~((abs(a) <= 4) & (abs(b) <= 4) & (abs(1 + a) + abs(b) >= 0.5))  # there 1 + x is as good
+    near_a, near_b = (np.where(far, 0, part) for part in (a, b))
+    (square_a, lost_a), (square_b, lost_b) = _square_exactly(near_a), _square_exactly(near_b)
+    total, lost = _add_exactly(2 * near_a, square_a)
+    total, lost_then = _add_exactly(total, square_b)
+    real = np.where(
+        far, np.log(x.astype(np.complex128) + 1).real, 0.5 * np.log1p(total + (lost + lost_then + lost_a + lost_b))
+    )
+    return (real + 1j * np.arctan2(b, 1 + a)).astype(x.dtype)
+
+
+def _add_exactly(x: Any, y: Any) -> tuple[Any, Any]:
+    """The rounded sum and its rounding error (Knuth)."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
+def _square_exactly(x: Any) -> tuple[Any, Any]:
+    """The rounded square and its rounding error (Dekker)."""
+    split = x * 134217729.0  # 2^27 + 1
+    high = split - (split - x)
+    low, square = x - high, x * x
+    return square, ((high * high - square) + 2 * high * low) + low * low
+
+
 log1p: Command = elementwise(
-    "log1p", np.log1p, "log1p(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: 1 / (x + 1),)
+    "log1p", _log1p, "log1p(x)", accepts=INEXACT, any_arrays=True, singular=True, partials=(lambda x, out: 1 / (x + 1),)
 )  # fmt: skip
 
 

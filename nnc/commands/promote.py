@@ -18,12 +18,14 @@ from nnc import dlpack, dtypes
 from nnc.casting import cast_array
 from nnc.commands.constants import full
 from nnc.commands.elementwise import convert, equal, greater, greater_equal, less, less_equal, not_equal, select
+from nnc.commands.fit import fit, misfit
 from nnc.commands.promotion import is_widened, promotion_watch
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, concatenate, reshape
+from nnc.context import get_context
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, shorten, user_error
 from nnc.foreign import is_foreign
-from nnc.graph import Command, spec_of
+from nnc.graph import Command, TensorSpec, spec_of
 
 if TYPE_CHECKING:
     from nnc.array import Array
@@ -46,10 +48,16 @@ class Listed(np.ndarray[Any, Any]):
 
 class WeakScalar(np.ndarray[Any, Any]):
     """A `numpy.float64` or `numpy.complex128`: a Python number by its class, and weak as these are. It keeps its 64 bits where it
-    meets numbers alone.
+    meets numbers alone. Integers among operands that are all weak have this form, too.
     """
 
-    weak = True
+    weak: dtypes.Weakness = True
+
+
+class WeakNumber(WeakScalar):
+    """A Python float or complex number among operands that are all weak."""
+
+    weak = dtypes.NUMBER
 
 
 def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DType | None = None) -> Operand:
@@ -176,25 +184,49 @@ def _walk(x: Any) -> Any:
         yield x
 
 
-def is_weak(x: Operand) -> bool:
+def shown_spec(x: Operand) -> TensorSpec:
+    """The spec that an operand shows: of a weak float with its default dtype."""
+    return TensorSpec((), dtype_of(x)) if dtypes.is_scalar(x) else spec_of(x).update(dtype=dtype_of(x))
+
+
+def is_weak(x: Operand) -> dtypes.Weakness:
     """Whether `x` takes the dtype of the array it meets: Python scalars and values made of them alone."""
-    weak: bool | None = getattr(x, "weak", None)
-    return dtypes.is_scalar(x) if weak is None else weak
+    weak: dtypes.Weakness | None = getattr(x, "weak", None)
+    if weak is None:
+        return dtypes.weakness_of(x) if dtypes.is_scalar(x) else False
+    return weak
+
+
+def with_weakness(x: Value, weak: dtypes.Weakness) -> Value:
+    """`x` with this weakness; a float or complex number that does not have 64 bits is `True` at most."""
+    if weak is dtypes.NUMBER and _memory_dtype(x) not in WIDE:
+        weak = True
+    if isinstance(x, (np.generic, np.ndarray)):
+        return np.asarray(x).view(WeakNumber if weak is dtypes.NUMBER else WeakScalar) if weak else x
+    return x if x.weak is weak else x.as_weak(weak)
 
 
 def dtype_of(x: Operand) -> dtypes.DType:
-    """The dtype of an operand; for a Python scalar its default dtype."""
+    """The dtype that an operand shows; for a Python scalar its default dtype."""
     if dtypes.is_scalar(x):
         return dtypes.scalar_dtype(x)
+    if getattr(x, "weak", False) is dtypes.NUMBER:
+        return dtypes.shown_dtype(_memory_dtype(x), dtypes.NUMBER)
+    return _memory_dtype(x)
+
+
+def _memory_dtype(x: Operand) -> dtypes.DType:
+    """The dtype that an operand has in memory."""
     dtype = getattr(getattr(x, "spec", x), "dtype", None)
     return dtype if isinstance(dtype, np.dtype) else spec_of(x).dtype
 
 
 WIDE = frozenset((dtypes.float64, dtypes.complex128))
+_IN_64_BITS = {dtypes.float32: dtypes.float64, dtypes.complex64: dtypes.complex128}
 
 
 def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
-    """The dtype that the operands promote to.
+    """The dtype that the result of these operands shows.
 
     Raises:
         DTypeError: no dtype holds them all.
@@ -224,7 +256,7 @@ def _promoted(operands: tuple[tuple[dtypes.DType, bool], ...]) -> dtypes.DType:
 
 
 def _describe(x: Operand) -> str:
-    return repr(x) if dtypes.is_scalar(x) else str(spec_of(x))
+    return repr(x) if dtypes.is_scalar(x) else str(shown_spec(x))
 
 
 def to_dtype(dtype: Any, where: str, shape: Any = ()) -> dtypes.DType:
@@ -271,14 +303,14 @@ def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Array:
         try:
             return _as_number(dtype, x) if _has_one_sign(x) else _as_number.__wrapped__(dtype, x)
         except (OverflowError, TypeError, ValueError) as error:
-            raise user_error(
-                DTypeError, where, f"the number {x!r} does not fit into {dtype.name}: {error}.",
-                fix="use a wider dtype, or convert the array first.",
-            ) from None  # fmt: skip
+            raise misfit(where, x, dtype, error) from None
     if isinstance(x, np.generic):
         return x if x.dtype == dtype else cast_array(x, dtype)  # type: ignore[return-value]  # stays NumPy's
-    if dtype_of(x) == dtype:
+    own = _memory_dtype(x)
+    if own == dtype:
         return x
+    if dtypes.is_integer(own) and dtypes.is_integer(dtype) and is_weak(x) and not np.can_cast(own, dtype):
+        return fit(x, dtype=dtype, where=where)
     return convert(x.exact if isinstance(x, Listed) and dtypes.is_inexact(dtype) else x, dtype=dtype)
 
 
@@ -286,7 +318,8 @@ def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Array:
 def _as_number(dtype: dtypes.DType, x: bool | int | float | complex) -> Any:
     """Converts a number to a dtype; a number too large for a float is infinite."""
     with np.errstate(over="ignore"):
-        return dtype.type(x)
+        number = float(x) if dtype == dtypes.bfloat16 and isinstance(x, int) else x  # it takes 64 bits at most
+        return dtype.type(number)
 
 
 def _has_one_sign(x: bool | int | float | complex) -> bool:
@@ -303,7 +336,7 @@ def as_operands(xs: Sequence[Any], where: str, names: Sequence[str] = ()) -> lis
     """Operands; listed integers beside one of uint64 take this dtype where it holds them all.
 
     Args:
-        xs: what users passed.
+        xs: arrays, numbers or lists of numbers.
         where: the function that errors name.
         names: of the arguments.
 
@@ -333,7 +366,12 @@ def _promote(operands: Sequence[Operand], where: str, to: Any) -> list[Value]:
             watch.note(where, dtype, {f"operand {i}": _describe(x) for i, x in enumerate(operands)})
     if to is not None:
         dtype = to(dtype)
-    return [astype(x, dtype, where) for x in operands]
+    if all(map(is_weak, operands)):
+        dtype = _IN_64_BITS.get(dtype, dtype)
+        weak = weakness_of_result(dtype, operands)
+        return [with_weakness(astype(x, dtype, where), weak) for x in operands]
+    values = [astype(x, dtype, where) for x in operands]
+    return [with_weakness(x, False) if getattr(x, "weak", False) else x for x in values]
 
 
 def broadcast(*xs: Value, where: str = "broadcast") -> list[Array]:
@@ -400,14 +438,19 @@ def apply(command: Command, *xs: Any, where: str = "", to: Any = None) -> Value:
     if decided is not None:
         return decided
     result = command(*broadcast(*_promote(operands, where, to), where=where))
-    return result.as_weak() if is_weak_result(result.spec.dtype, operands) else result
+    return with_weakness(result, weakness_of_result(result.spec.dtype, operands))
 
 
-def is_weak_result(dtype: dtypes.DType, operands: Sequence[Operand]) -> bool:
-    """Whether a result of this dtype is weak: of weak operands alone, or of integers that a `numpy.float64` made 64-bit floats."""
-    if dtype not in WIDE:
-        return dtype != dtypes.bool_ and all(map(is_weak, operands))
-    return all(is_weak(x) or not dtypes.is_inexact(dtype_of(x)) for x in operands)
+def weakness_of_result(dtype: dtypes.DType, operands: Sequence[Operand]) -> dtypes.Weakness:
+    """The weakness of a result of this dtype in memory: weak are those of weak operands alone, and of integers that a
+    `numpy.float64` made 64-bit floats. Bools are strong.
+    """
+    if dtypes.is_bool(dtype):
+        return False
+    if all(map(is_weak, operands)):
+        wide = any(is_weak(x) is not dtypes.NUMBER and dtype_of(x) in WIDE for x in operands)
+        return dtypes.NUMBER if dtype in WIDE and not wide else True
+    return dtype in WIDE and all(is_weak(x) or not dtypes.is_inexact(dtype_of(x)) for x in operands)
 
 
 def _is_settled(xs: Sequence[Any], to: Any) -> bool:
@@ -421,6 +464,9 @@ def _is_settled(xs: Sequence[Any], to: Any) -> bool:
     return True
 
 
+NUMBERS_FIT = (
+    "numbers fit"  # the mode in which integers are compared in the dtype of the array, into which they are known to fit
+)
 _COMPARISONS: dict[Command, Callable[[int, int], bool]] = {
     equal: operator.eq, not_equal: operator.ne, less: operator.lt, less_equal: operator.le, greater: operator.gt,
     greater_equal: operator.ge,
@@ -430,7 +476,7 @@ _COMPARISONS: dict[Command, Callable[[int, int], bool]] = {
 def _compare_signs(command: Command, operands: Sequence[Operand], unsigned: int) -> Value:
     """Compares uint64 with signed integers, which no dtype holds together: negative ones are less than all, others fit."""
     signed = astype(operands[1 - unsigned], dtypes.int64)
-    sides = [astype(x, dtypes.uint64) for x in operands]
+    sides = [convert(x, dtype=dtypes.uint64) for x in operands]
     alike = command(*broadcast(*sides, where=command.name))
     negative = less(signed, full(shape=_shape_of(signed), dtype=dtypes.int64, value=0))
     places = (1, 0) if unsigned == 0 else (0, 1)
@@ -443,8 +489,14 @@ def compare_beyond(command: Command, operands: Sequence[Operand]) -> Value | Non
     if command not in _COMPARISONS:
         return None
     kinds = [dtype_of(x) for x in operands]
-    if dtypes.uint64 in kinds and any(kind in dtypes.SIGNED for kind in kinds) and not any(map(is_weak, operands)):
-        return _compare_signs(command, operands, kinds.index(dtypes.uint64))
+    weak = any(map(is_weak, operands))
+    fit_in = any(map(dtypes.is_scalar, operands)) or (weak and NUMBERS_FIT in get_context().modes)
+    if not fit_in and all(map(dtypes.is_integer, kinds)):
+        if dtypes.uint64 in kinds and any(kind in dtypes.SIGNED for kind in kinds):
+            return _compare_signs(command, operands, kinds.index(dtypes.uint64))
+        if weak:  # it need not fit into the dtype of the other
+            dtype = reduce(dtypes.promote_types, kinds)
+            return command(*broadcast(*[astype(x, dtype) for x in operands], where=command.name))
     for place, number in enumerate(operands):
         other = operands[1 - place]
         if not (dtypes.is_scalar(number) and isinstance(number, int)) or dtypes.is_scalar(other):

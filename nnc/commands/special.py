@@ -212,6 +212,7 @@ def _ie_moment(x: NDArray, *, n: int) -> NDArray:
     size = np.abs(x).astype(np.float64)
     near, far = np.minimum(size, _FAR), np.maximum(size, _FAR)
     total = np.full_like(near, 1 / 96 if n == 0 else 0)
+    at_zero = math.factorial(2 * n) / (2**n * math.factorial(n) ** 2)
     for versine, weight in zip(_VERSINES.tolist(), _WEIGHTS.tolist(), strict=True):
         total = total + weight * versine**n * np.exp(-versine * near)
     term = math.gamma(n + 0.5) / (math.pi * math.sqrt(2)) / (far**n * np.sqrt(far))
@@ -219,7 +220,8 @@ def _ie_moment(x: NDArray, *, n: int) -> NDArray:
     for k in range(1, 30):
         term = term * ((k - 0.5) * (n + k - 0.5) / (2 * k)) / far
         tail = tail + term
-    return np.where(np.isnan(size), size, np.where(size < _FAR, total, tail))
+    total = np.where(size == 0, at_zero, np.where(size < _FAR, total, tail))
+    return np.where(np.isnan(size), size, total)
 
 
 i0e: Command = _special("i0e", lambda x: _bessel(0, x), lambda x, out: -sign(x) * ie_moment(x, n=1), "i0e(x)")

@@ -6,6 +6,7 @@ number 0 stands for a tape of zeros.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -23,8 +24,9 @@ from nnc.commands.rules import (
 )
 from nnc.context import get_context
 from nnc.dtypes import TAPE
-from nnc.errors import ArgumentError, user_error
+from nnc.errors import ArgumentError, OutOfMemoryError, user_error
 from nnc.graph import Command, TensorSpec, register
+from nnc.machine import check_memory
 
 NDArray = np.ndarray[Any, Any]
 Handles = tuple[tuple[int, ...], ...]  # the leading axes of each tape that a loop yields; () where none has any
@@ -39,7 +41,7 @@ class Tape:
     __slots__ = ("_meter", "_rows", "length")
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, capacity: int = 0) -> None:
-        self._rows = np.empty((capacity, *shape), dtype)
+        self._rows = _rows_of(capacity, shape, dtype)
         self.length = 0
         self._meter = get_context().meter
         if self._meter is not None:
@@ -57,7 +59,7 @@ class Tape:
     def write(self, index: int, row: NDArray) -> None:
         """Sets a row; rows between the present end and `index` are 0 until written."""
         if index >= len(self._rows):
-            grown = np.empty((max(index + 1, 2 * len(self._rows), 4), *self._rows.shape[1:]), self._rows.dtype)
+            grown = _rows_of(max(index + 1, 2 * len(self._rows), 4), self._rows.shape[1:], self._rows.dtype)
             grown[: self.length] = self._rows[: self.length]
             if self._meter is not None:
                 self._meter.add(grown.nbytes - self._rows.nbytes)
@@ -90,6 +92,22 @@ class Tape:
         nothing = np.zeros(self._rows.shape[1:], TAPE)
         made = [tapes(*(row[i, ...] if i < len(row) else nothing for row in rows)) for i in range(self.length)]
         return Tape.of(np.stack(made)) if made else 0
+
+
+def _rows_of(count: int, shape: tuple[int, ...], dtype: Any) -> NDArray:
+    """Memory for rows.
+
+    Raises:
+        OutOfMemoryError: the system does not give it.
+    """
+    try:
+        check_memory(count * math.prod(shape) * np.dtype(dtype).itemsize)
+        return np.empty((count, *shape), dtype)
+    except MemoryError as error:
+        raise user_error(
+            OutOfMemoryError, "loop", f"the residuals of {count:,} iterations, for its reverse pass, take all memory: {error}.",
+            fix='pass checkpoint="sqrt" to the loop (a scan or a while_loop), which keeps the residuals of few iterations.',
+        ) from None  # fmt: skip
 
 
 def tape_spec(handle: tuple[int, ...] = ()) -> TensorSpec:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from nnc.devices.protocol import CPU, Block, Event, NDArray, Stream
+from nnc.machine import check_memory
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
 def aligned_bytes(nbytes: int, alignment: int = ALIGNMENT) -> NDArray:
-    """Returns uninitialised bytes that begin at a multiple of `alignment`."""
+    """Returns uninitialised bytes that begin at a multiple of `alignment`.
+
+    Raises:
+        MemoryError: the system does not give them.
+    """
+    check_memory(nbytes)
     memory = np.empty(nbytes + alignment, np.uint8)
     skipped = -memory.ctypes.data % alignment
     return memory[skipped : skipped + nbytes]

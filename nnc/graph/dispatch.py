@@ -102,7 +102,7 @@ def escaped_tracer(tracer: Any) -> TraceError:
     return user_error(
         TraceError,
         "escaped tracer",
-        f"a value of an earlier trace ({tracer.spec}) is used after that trace ended. {made}".rstrip(),
+        f"a value of an earlier trace ({tracer.shown}) is used after that trace ended. {made}".rstrip(),
         fix="return the value from the traced function instead of storing it in a global, an attribute or a list.",
     )
 

@@ -290,10 +290,7 @@ class Graph:
                 ArgumentError, self.name, f"the graph takes {len(self.inputs)} inputs, {len(args)} were given.",
                 fix="pass one array for each input of the graph.",
             )  # fmt: skip
-        args = tuple(
-            symbol.spec.dtype.type(arg) if dtypes.is_scalar(arg) else arg
-            for symbol, arg in zip(self.inputs, args, strict=True)
-        )
+        args = tuple(_taken(arg, symbol.spec) for symbol, arg in zip(self.inputs, args, strict=True))
         for i, (symbol, arg) in enumerate(zip(self.inputs, args, strict=True)):
             spec = spec_of(arg)
             if (spec.shape, spec.dtype) != (symbol.spec.shape, symbol.spec.dtype):
@@ -313,6 +310,16 @@ class Graph:
 
     def _repr_html_(self) -> str:
         return show_text(repr(self), str(self))
+
+
+def _taken(arg: Any, spec: TensorSpec) -> Any:
+    """An argument of a graph; numbers take the dtype of the input."""
+    if dtypes.is_scalar(arg):
+        return spec.dtype.type(arg)
+    own = getattr(arg, "spec", spec).dtype
+    if getattr(arg, "weak", False) and own != spec.dtype and dtypes.raise_kind(spec.dtype, own) == spec.dtype:
+        return command("convert")(arg, dtype=spec.dtype)
+    return arg
 
 
 from nnc.graph.text import to_text  # noqa: E402  (the text form needs the types above)

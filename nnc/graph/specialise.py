@@ -135,7 +135,7 @@ def specialised(operands: int) -> Callable[[F], F]:
                     if kind is array:
                         key.append(arg.spec)
                         if arg.weak:
-                            key.append(True)  # no setting: bools among settings are pairs
+                            key += (_WEAK, arg.weak)  # True alone would equal a setting of 1
                         values.append(arg)
                     elif (kind is _LAYERS.variable or kind is _LAYERS.device_array) and _leads(
                         found := arg.owner, owner
@@ -143,7 +143,7 @@ def specialised(operands: int) -> Callable[[F], F]:
                         owner = found
                         key.append(arg.spec)
                         if arg.weak:
-                            key.append(True)
+                            key += (_WEAK, arg.weak)
                         values.append(arg)
                     elif left > 0:
                         if kind in _NUMBERS:
@@ -262,4 +262,5 @@ def exact_setting(value: Any) -> Any:
 
 
 _NAMED = object()  # the next entries of a key are passed by name
+_WEAK = object()  # the entry before it is the spec of a weak array, the next one its weakness
 _UNKNOWN: list[Any] = []  # has no hash, so that calls with such a setting have no key

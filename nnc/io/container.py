@@ -100,7 +100,10 @@ def read_header(source: Path) -> tuple[Entries, dict[str, str], bytes]:
     try:
         entries = json.loads(header)
         metadata = entries.pop(METADATA, None) or {}
-    except (ValueError, RecursionError):  # what the library takes, Python does not, or the file has changed since
+    except (
+        ValueError,
+        RecursionError,
+    ):  # Python refuses a header that the library takes, or the file has changed since
         raise damaged(source, "its header cannot be read") from None
     for name, entry in entries.items():
         if len(entry["shape"]) > MOST_AXES or math.prod(n for n in entry["shape"] if n) * _WORD > sys.maxsize:

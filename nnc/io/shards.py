@@ -178,7 +178,7 @@ def _files(source: Path, entries: Mapping[str, Any]) -> Iterator[Path]:
         if path.resolve().parent not in homes:
             raise user_error(
                 FileFormatError, "nnc.io.load", f"{path.name}, the file of rank {rank}, is a link to a file elsewhere.",
-                fix="copy the file itself beside the index; a link may lead out of what you meant to read.",
+                fix="copy the file itself beside the index; a link may lead out of the folder that you meant to read.",
             )  # fmt: skip
         yield path
 
@@ -198,11 +198,11 @@ def _tensors(source: Path, entries: Mapping[str, Any], paths: Sequence[Path]) ->
             else:
                 yield name, data
     for name, size in sizes.items():
-        length = sum(part.size for part in parts[name])
+        length = sum(len(part) if part.ndim else 0 for part in parts[name])  # a complex128 is a row of two numbers
         if length != size or not parts[name]:
             raise damaged(source, f"the parts of {shorten(name)} have {length} elements together, not {size}")
-        if len({part.dtype for part in parts[name]}) > 1 or any(part.ndim != 1 for part in parts[name]):
-            raise damaged(source, f"the parts of {shorten(name)} are no vectors of one dtype")
+        if len({(part.dtype, part.shape[1:]) for part in parts[name]}) > 1:
+            raise damaged(source, f"the parts of {shorten(name)} are of several dtypes")
         yield name, np.concatenate(parts[name])
 
 

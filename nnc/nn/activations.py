@@ -18,6 +18,7 @@ from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised
 from nnc.numpy.operands import to_axes
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -203,6 +204,7 @@ def sigmoid(x: ArrayLike) -> Array:
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def log_sigmoid(x: ArrayLike) -> Array:
     """Returns log(sigmoid(x)), without overflow.
 
@@ -249,6 +251,7 @@ def tanh(x: ArrayLike) -> Array:
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def softplus(x: ArrayLike) -> Array:
     """Returns log(1 + exp(x)), without overflow.
 
@@ -265,6 +268,7 @@ def softplus(x: ArrayLike) -> Array:
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def mish(x: ArrayLike) -> Array:
     """Returns x · tanh(softplus(x)) (Misra, 2019).
 
@@ -389,6 +393,7 @@ def _shifted(x: Array, axis: int | tuple[int, ...] | None, where: str) -> tuple[
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: ArrayLike | None = None) -> Array:
     """Returns exp(x) divided by its sum over `axis`, without overflow.
 
@@ -410,6 +415,7 @@ def softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: ArrayL
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def log_softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: ArrayLike | None = None) -> Array:
     """Returns log(softmax(x)), without overflow; -inf where the probability is 0.
 
@@ -428,6 +434,7 @@ def log_softmax(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, where: Ar
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def standardize(x: ArrayLike, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5) -> Array:
     """Returns x with mean 0 and variance 1 over `axis`; 16-bit floats are computed in float32.
 

@@ -13,6 +13,7 @@ from nnc.graph import spec_of
 from nnc.nn.activations import log_softmax
 from nnc.nn.ranges import read_classes, read_lengths
 from nnc.nn.reduction import Reduction, reduce_terms, widen
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.trace.loops.control_flow import scan
 from nnc.typing import ArrayLike
@@ -21,6 +22,7 @@ IMPOSSIBLE = -1e30  # stands for log 0: finite, so that differences of it have d
 
 
 @spelled
+@keeps_weakness
 def ctc(
     logits: ArrayLike,
     labels: ArrayLike,

@@ -8,6 +8,8 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.array import Array
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import apply
 from nnc.commands.rules import check_axis
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
@@ -16,12 +18,14 @@ from nnc.nn.activations import log_softmax, softplus
 from nnc.nn.ranges import read_classes
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
 from nnc.numpy.operands import to_values
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def softmax_cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -93,6 +97,7 @@ def softmax_cross_entropy(
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def nll(
     log_probabilities: ArrayLike,
     labels: ArrayLike,
@@ -130,6 +135,7 @@ def nll(
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def sigmoid_cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -160,12 +166,13 @@ def sigmoid_cross_entropy(
         check_same_shape(name, logits=x, labels=y)
     _, positive_weights, weights = to_values(name, logits=x, positive_weights=positive_weights, weights=weights)
     positive = y if positive_weights is None else y * positive_weights
-    terms = positive * softplus(-x) + (1 - y) * softplus(x)
+    terms = apply(ew.safe_mul, positive, softplus(-x)) + apply(ew.safe_mul, 1 - y, softplus(x))
     return reduce_terms(name, terms if weights is None else terms * weights, reduction, dtype)
 
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def kl_div(
     log_predictions: ArrayLike,
     targets: ArrayLike,

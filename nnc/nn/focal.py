@@ -15,6 +15,7 @@ from nnc.nn.activations import log_sigmoid, log_softmax, softmax, softplus
 from nnc.nn.classification import kl_div, softmax_cross_entropy
 from nnc.nn.reduction import check_same_shape, widen
 from nnc.numpy.operands import to_values
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -22,6 +23,7 @@ Axes = int | tuple[int, ...] | None
 
 
 @spelled
+@keeps_weakness
 def sigmoid_focal_loss(
     logits: ArrayLike, labels: ArrayLike, *, alpha: float | None = None, gamma: float = 2.0
 ) -> Array:
@@ -59,6 +61,7 @@ def _log(x: Array) -> Array:
 
 
 @spelled
+@keeps_weakness
 def poly_loss_cross_entropy(
     logits: ArrayLike, labels: ArrayLike, *, epsilon: float = 2.0, axis: int = -1, where: ArrayLike | None = None
 ) -> Array:
@@ -90,6 +93,7 @@ def poly_loss_cross_entropy(
 
 
 @spelled
+@keeps_weakness
 def generalized_kl_divergence(
     log_predictions: ArrayLike, targets: ArrayLike, axis: int = -1, where: ArrayLike | None = None
 ) -> Array:
@@ -116,6 +120,7 @@ def generalized_kl_divergence(
 
 
 @spelled
+@keeps_weakness
 def smooth_labels(labels: ArrayLike, alpha: float, *, axis: Axes = -1, where: ArrayLike | None = None) -> Array:
     """Returns (1 - alpha) · label + alpha / classes (Szegedy et al., "Rethinking the Inception architecture", 2016).
 
@@ -135,6 +140,7 @@ def smooth_labels(labels: ArrayLike, alpha: float, *, axis: Axes = -1, where: Ar
 
 
 @spelled
+@keeps_weakness
 def ranking_softmax_loss(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -178,6 +184,7 @@ def ranking_softmax_loss(
 
 
 @spelled
+@keeps_weakness
 def ntxent(embeddings: ArrayLike, labels: ArrayLike, temperature: float = 0.07) -> Array:
     """Returns the normalised temperature-scaled cross entropy of all pairs with the same label (Chen et al., "A simple framework
     for contrastive learning of visual representations", 2020).

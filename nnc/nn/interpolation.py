@@ -15,6 +15,7 @@ from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, check_rank, parse_layout, per_axis
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -28,6 +29,7 @@ Taps = list[tuple[Any, Any]]  # of each output element: where in the input, and 
 
 
 @spelled
+@keeps_weakness
 def upsample(
     x: ArrayLike,
     scale: float | Sequence[float] | None = None,

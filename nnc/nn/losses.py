@@ -16,6 +16,7 @@ from nnc.graph.specialise import specialised
 from nnc.nn.reduction import Reduction, reduce_terms, widen_same
 from nnc.numpy.operands import to_axis
 from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -29,6 +30,7 @@ def _difference(where: str, predictions: Any, targets: Any) -> tuple[Array, dtyp
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def mse(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of the squared differences.
 
@@ -50,6 +52,7 @@ def mse(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "m
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def mae(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of the absolute differences.
 
@@ -71,6 +74,7 @@ def mae(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "m
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def huber(predictions: ArrayLike, targets: ArrayLike, delta: float = 1.0, *, reduction: Reduction = "mean") -> Array:
     """Returns the mean of d² / 2 for differences |d| up to delta, and of delta · (|d| - delta / 2) beyond (Huber, 1964).
 
@@ -93,6 +97,7 @@ def huber(predictions: ArrayLike, targets: ArrayLike, delta: float = 1.0, *, red
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def smooth_l1(predictions: ArrayLike, targets: ArrayLike, beta: float = 1.0, *, reduction: Reduction = "mean") -> Array:
     """Returns huber with delta = beta, divided by beta: |d| - beta / 2 beyond beta; with beta 0 the mean of |d|.
 
@@ -120,6 +125,7 @@ def _huber(size: Array, delta: float) -> Array:
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def log_cosh(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "none") -> Array:
     """Returns log(cosh(d)) for each difference d, without overflow.
 
@@ -141,6 +147,7 @@ def log_cosh(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "none") -> Array:
     """Returns max(0, 1 - target · prediction), elementwise.
 
@@ -162,6 +169,7 @@ def hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = 
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def squared_hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Reduction = "none") -> Array:
     """Returns max(0, 1 - target · prediction)², elementwise; the operands as in `hinge`.
 
@@ -180,6 +188,7 @@ def squared_hinge(predictions: ArrayLike, targets: ArrayLike, *, reduction: Redu
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def hinge_embedding(
     distances: ArrayLike, targets: ArrayLike, margin: float = 1.0, *, reduction: Reduction = "none"
 ) -> Array:
@@ -204,6 +213,7 @@ def hinge_embedding(
 
 @specialised(3)
 @spelled
+@keeps_weakness
 def margin_ranking(
     x1: ArrayLike, x2: ArrayLike, targets: ArrayLike, margin: float = 0.0, *, reduction: Reduction = "none"
 ) -> Array:
@@ -234,6 +244,7 @@ def _positive(x: Array) -> Array:
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def poisson_nll(
     predictions: ArrayLike,
     targets: ArrayLike,
@@ -273,6 +284,7 @@ def poisson_nll(
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def gaussian_nll(
     predictions: ArrayLike,
     targets: ArrayLike,
@@ -324,6 +336,7 @@ def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Array,
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def cosine_similarity(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float = 1e-8) -> Array:
     """Returns x1 · x2 / (|x1| · |x2|) along `axis`; each length is at least eps.
 
@@ -346,6 +359,7 @@ def cosine_similarity(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float =
 
 @specialised(2)
 @spelled
+@keeps_weakness
 def cosine_distance(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float = 1e-8) -> Array:
     """Returns 1 - cosine_similarity.
 
@@ -365,6 +379,7 @@ def cosine_distance(x1: ArrayLike, x2: ArrayLike, axis: int = -1, eps: float = 1
 
 @specialised(3)
 @spelled
+@keeps_weakness
 def cosine_embedding(
     x1: ArrayLike,
     x2: ArrayLike,
@@ -399,6 +414,7 @@ def cosine_embedding(
 
 @specialised(3)
 @spelled
+@keeps_weakness
 def triplet_margin(
     anchors: ArrayLike,
     positives: ArrayLike,

@@ -13,12 +13,14 @@ from nnc.errors import ArgumentTypeError, ShapeError, shorten, user_error
 from nnc.graph import spec_of
 from nnc.nn.ranges import read_classes
 from nnc.nn.reduction import check_same_shape, widen, widen_same
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import ArrayLike
 
 
 @spelled
+@keeps_weakness
 def perceptron_loss(predictor_outputs: ArrayLike, targets: ArrayLike) -> Array:
     """Returns max(0, -target · output), elementwise (Rosenblatt, "The perceptron", 1958).
 
@@ -55,6 +57,7 @@ def _picked(x: Array, index: Array) -> Array:
 
 
 @spelled
+@keeps_weakness
 def multiclass_hinge_loss(scores: ArrayLike, labels: ArrayLike) -> Array:
     """Returns max over classes j of (score of j + [j is not the label]) - score of the label (Crammer and Singer, "On the
     algorithmic implementation of multiclass kernel-based vector machines", 2001).
@@ -80,6 +83,7 @@ def multiclass_hinge_loss(scores: ArrayLike, labels: ArrayLike) -> Array:
 
 
 @spelled
+@keeps_weakness
 def multiclass_perceptron_loss(scores: ArrayLike, labels: ArrayLike) -> Array:
     """Returns the greatest score minus the score of the label (Collins, "Discriminative training methods for hidden Markov
     models", 2002).
@@ -104,6 +108,7 @@ def multiclass_perceptron_loss(scores: ArrayLike, labels: ArrayLike) -> Array:
 
 
 @spelled
+@keeps_weakness
 def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> Array:
     """Returns the binary sparsemax loss, elementwise (Blondel, Martins and Niculae, "Learning with Fenchel-Young losses", 2020).
 
@@ -138,6 +143,7 @@ def _sparsemax(x: Array) -> Array:
 
 
 @spelled
+@keeps_weakness
 def multiclass_sparsemax_loss(scores: ArrayLike, labels: ArrayLike) -> Array:
     """Returns the sparsemax loss of each example (Martins and Astudillo, "From softmax to sparsemax", 2016); its gradient is the
     nearest probabilities to the scores minus the label's.

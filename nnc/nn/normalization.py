@@ -19,6 +19,7 @@ from nnc.graph import spec_of
 from nnc.graph.specialise import specialised, specialised_in_traces
 from nnc.numpy.operands import to_values
 from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.trace.core.collectives import axis_size, pmean
 from nnc.typing import ArrayLike
@@ -114,6 +115,7 @@ def _of_channels(where: str, x: Array, scale: Any, bias: Any, channel: int) -> t
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def layer_norm(
     x: ArrayLike, scale: ArrayLike | None = None, bias: ArrayLike | None = None, *, axis: Axes = -1, eps: float = 1e-5
 ) -> Array:
@@ -143,6 +145,7 @@ def layer_norm(
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, *, axis: int = -1, eps: float = 1e-6) -> Array:
     """Returns x divided by the root of the mean of its squares over `axis`, then scaled (Zhang & Sennrich, 2019).
 
@@ -168,6 +171,7 @@ def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, *, axis: int = -1, ep
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def group_norm(
     x: ArrayLike,
     groups: int,
@@ -211,6 +215,7 @@ def group_norm(
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def instance_norm(
     x: ArrayLike, scale: ArrayLike | None = None, bias: ArrayLike | None = None, *, axis: int = 1, eps: float = 1e-5
 ) -> Array:
@@ -240,6 +245,7 @@ def instance_norm(
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def local_response_norm(
     x: ArrayLike, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, axis: int = 1
 ) -> Array:

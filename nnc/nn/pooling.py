@@ -20,6 +20,7 @@ from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised
 from nnc.nn.windows import Layout, PaddingLike, Sizes, check_rank, parse_layout, per_axis, to_padding
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -129,6 +130,7 @@ def max_pool(
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def avg_pool(
     x: ArrayLike,
     window: Sizes,
@@ -169,6 +171,7 @@ def avg_pool(
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def lp_pool(
     x: ArrayLike,
     window: Sizes,
@@ -214,6 +217,7 @@ def lp_pool(
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def adaptive_avg_pool(x: ArrayLike, output_size: Sizes, *, layout: str = "NCHW") -> Array:
     """Returns the means of bins of which each spatial axis has `output_size`, of sizes as equal as can be.
 

@@ -13,6 +13,7 @@ from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import to_values
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.trace.core.vectorize import vmap
@@ -25,6 +26,7 @@ Pad = Callable[[Array, int], Array]  # (places, size of the axis) -> places
 
 
 @spelled
+@keeps_weakness
 def grid_sample(
     x: ArrayLike,
     grid: ArrayLike,

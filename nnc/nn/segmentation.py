@@ -10,11 +10,13 @@ from nnc.errors import ShapeError, user_error
 from nnc.nn.activations import sigmoid, softmax
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
 from nnc.numpy.operands import to_values
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 
 @spelled
+@keeps_weakness
 def dice_loss(
     predictions: ArrayLike,
     targets: ArrayLike,
@@ -85,6 +87,7 @@ def dice_loss(
 
 
 @spelled
+@keeps_weakness
 def multiclass_generalized_dice_loss(
     predictions: ArrayLike,
     targets: ArrayLike,
@@ -124,6 +127,7 @@ def multiclass_generalized_dice_loss(
 
 
 @spelled
+@keeps_weakness
 def binary_dice_loss(
     predictions: ArrayLike, targets: ArrayLike, *, smooth: float = 1.0, apply_sigmoid: bool = True
 ) -> Array:

@@ -273,7 +273,7 @@ def conv_transpose(
         _check_cut(sizes, whole, pads)
         beyond = [
             max(0, more - s + 1) for more, s in zip(extra, strides, strict=True)
-        ]  # what no convolution has left over
+        ]  # more than a convolution can leave over
         zeros = tuple(max(0, n - high) for n, (_, high) in zip(beyond, pads, strict=True))
         spatial = tuple(n - low - high - z for n, (low, high), z in zip(whole, pads, zeros, strict=True))
         pads = tuple((low, max(0, high - n)) for n, (low, high) in zip(beyond, pads, strict=True))

@@ -8,7 +8,7 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import special as commands
 from nnc.commands.elementwise import FLOAT, INEXACT
-from nnc.commands.promote import as_operand, astype, is_weak_result, promote
+from nnc.commands.promote import as_operand, astype, promote, weakness_of_result, with_weakness
 from nnc.commands.rules import check_dtype
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el
@@ -92,7 +92,7 @@ def sinc(x: ArrayLike, /) -> Array:
     dtype = spec_of(value).dtype
     check_dtype("sinc", spec_of(value), *INEXACT)
     result = astype(spherical_bessel(0, astype(value, dtypes.accumulator(dtype)), in_half_turns=True), dtype)
-    return result.as_weak() if is_weak_result(dtype, [given]) else result
+    return with_weakness(result, weakness_of_result(dtype, [given]))
 
 
 def _modified(n: int, x: Array) -> Array:

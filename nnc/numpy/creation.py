@@ -12,7 +12,7 @@ from nnc.array import Array, array_method, asarray
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype as convert_to
-from nnc.commands.promote import broadcast, broadcast_to_shape, promote, to_dtype
+from nnc.commands.promote import broadcast, broadcast_to_shape, is_weak, promote, to_dtype, with_weakness
 from nnc.commands.reduce import reduce_or
 from nnc.commands.shape import broadcast_to, pad, reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
@@ -20,8 +20,19 @@ from nnc.graph.specialise import specialised
 from nnc.numpy.elementwise import divide, equal, exp, log, multiply, power, where
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import moveaxis
-from nnc.numpy.operands import STATIC, known_or_none, static_int, to_shape, to_size, to_value
+from nnc.numpy.operands import (
+    STATIC,
+    in_dtype,
+    known_or_none,
+    static_int,
+    strong,
+    strong_dtype,
+    to_shape,
+    to_size,
+    to_value,
+)
 from nnc.numpy.types import iinfo
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
@@ -106,16 +117,23 @@ def full(
     sizes, filling = to_shape(shape, "full"), dtypes.plain_number(fill_value)
     if dtypes.is_scalar(filling):
         wanted = dtypes.scalar_dtype(filling) if dtype is None else to_dtype(dtype, "full")
-        number = convert_to(filling, wanted, "full").item()
+        limited = isinstance(filling, float) and dtypes.is_integer(wanted)  # as floats that become integers are
+        number = convert_to(np.float64(filling) if limited else filling, wanted, "full").item()
         return constants.full(shape=sizes, dtype=wanted, value=number)
-    value = to_value(filling, "full", "fill_value") if dtype is None else asarray(filling, dtype)
+    if dtype is None:
+        value = strong(to_value(filling, "full", "fill_value"), "full")
+    elif hasattr(filling, "spec"):
+        value = in_dtype(filling, to_dtype(dtype, "full"), "full", "fill_value")
+    else:
+        value = asarray(filling, dtype)
     return broadcast_to_shape(value, sizes)
 
 
 def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Array:
     x = to_value(x, where)
     wanted = x.spec.dtype if dtype is None else to_dtype(dtype, where)
-    return full(x.spec.shape if shape is None else shape, fill_value, wanted)
+    result = full(x.spec.shape if shape is None else shape, fill_value, wanted)
+    return with_weakness(result, x.weak) if dtype is None and is_weak(fill_value) else result
 
 
 @specialised(1)
@@ -242,7 +260,11 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: str 
         >>> astype(np.asarray([1.5, -1.5]), int)
         Array([ 1, -1], dtype=int64)
     """
-    return convert_to(to_value(x, "astype"), to_dtype(dtype, "astype"))
+    return with_weakness(_wrapped(to_value(x, "astype"), to_dtype(dtype, "astype")), False)
+
+
+def _wrapped(x: Array, dtype: Any) -> Array:
+    return x if x.spec.dtype == dtype else ew.convert(x, dtype=dtype)
 
 
 @array_method
@@ -454,10 +476,10 @@ def linspace(
     num = to_size(num, "linspace", "num")
     start, stop = dtypes.plain_number(start), dtypes.plain_number(stop)
     from_, to = promote(start, stop, where="linspace", to=dtypes.to_float)
-    natural = from_.dtype
+    natural = strong_dtype(from_)
     wanted = natural if dtype is None else to_dtype(dtype, "linspace")
     work = dtypes.accumulator(natural)
-    if dtypes.is_integer(wanted) or (dtypes.is_scalar(start) and dtypes.is_scalar(stop)):
+    if dtypes.is_integer(wanted) or (is_weak(start) and is_weak(stop)):
         work = dtypes.promote_types(natural, dtypes.float64)
         from_, to = promote(start, stop, where="linspace", to=lambda _: work)
     from_, to = broadcast(*(to_value(convert_to(x, work), "linspace") for x in (from_, to)), where="linspace")
@@ -466,12 +488,21 @@ def linspace(
     t, distance = convert_to(places, work), to - from_
     step = distance / gaps if gaps > 0 else distance * math.nan
     values = (_spread(t, distance, step, gaps) if gaps > 0 else t * distance) + from_
+    if gaps > 0 and _may_overflow(distance):
+        step = where(ew.isinf(distance), to / gaps - from_ / gaps, step)
+        values = where(ew.isinf(distance), from_ * (1 - t / gaps) + to * (t / gaps), values)
     if endpoint and num > 1:
         values = where(equal(places, gaps), to, values)
     if dtypes.is_integer(wanted):
         values = ew.floor(values)
     result = moveaxis(convert_to(values, wanted), 0, axis)
     return (result, ew.convert(step, dtype=natural)) if retstep else result
+
+
+def _may_overflow(distance: Array) -> bool:
+    """Whether the distance of two numbers is infinite, or not known."""
+    known = known_or_none(distance)
+    return known is None or bool(np.isinf(known).any())
 
 
 def _spread(t: Array, distance: Array, step: Array, gaps: int) -> Array:
@@ -508,7 +539,7 @@ def logspace(
         >>> nnp.logspace(0, 2, 3)
         Array([  1.,  10., 100.], dtype=float32)
     """
-    natural = promote(start, stop, where="logspace", to=dtypes.to_float)[0].dtype
+    natural = strong_dtype(promote(start, stop, where="logspace", to=dtypes.to_float)[0])
     exponents = linspace(start, stop, num, endpoint, dtype=dtypes.promote_types(natural, dtypes.float64), axis=axis)
     return convert_to(power(base, exponents), natural if dtype is None else to_dtype(dtype, "logspace"))
 
@@ -537,14 +568,22 @@ def geomspace(
         Array([  1.,  10., 100.], dtype=float32)
     """
     from_, to = promote(start, stop, where="geomspace", to=dtypes.to_float)
-    natural = from_.dtype
+    natural = strong_dtype(from_)
     from_, to = (ew.convert(x, dtype=dtypes.promote_types(natural, dtypes.float64)) for x in (from_, to))
-    exponent = log(divide(to, from_))
-    values = multiply(from_, exp(linspace(constants.full_like(exponent, 0), exponent, num, endpoint)))
+    exponent = log(divide(to, from_)) if dtypes.is_complex(from_.spec.dtype) else _log_ratio(to, from_)
+    half = multiply(0.5, linspace(constants.full_like(exponent, 0), exponent, num, endpoint))
+    values = multiply(multiply(from_, exp(half)), exp(half))  # e^exponent may overflow
     if endpoint and num > 1:
         places = constants.iota(shape=(num, *(1,) * np.ndim(exponent)), dtype=dtypes.int64, axis=0)
         values = where(equal(places, num - 1), to, values)
     return moveaxis(convert_to(values, natural if dtype is None else to_dtype(dtype, "geomspace")), 0, axis)
+
+
+def _log_ratio(x: Array, y: Array) -> Array:
+    """log(x / y), also where the ratio leaves the range."""
+    ratio = divide(x, y)
+    apart = log(ew.abs_(x)) - log(ew.abs_(y))
+    return where(ew.isinf(ratio) | equal(ratio, 0), apart, log(where(equal(ratio, 0), 1, ratio)))
 
 
 # -- matrices ----------------------------------------------------------------------------------------------------------
@@ -630,6 +669,7 @@ def _triangle(name: str, x: Any, k: int, lower: bool) -> Array:
 
 
 @spelled
+@keeps_weakness
 def tril(x: ArrayLike, /, k: int = 0) -> Array:
     """Returns the matrices in the last two axes with zeros above the diagonal `k`.
 
@@ -646,6 +686,7 @@ def tril(x: ArrayLike, /, k: int = 0) -> Array:
 
 
 @spelled
+@keeps_weakness
 def triu(x: ArrayLike, /, k: int = 0) -> Array:
     """Returns the matrices in the last two axes with zeros below the diagonal `k`.
 
@@ -662,6 +703,7 @@ def triu(x: ArrayLike, /, k: int = 0) -> Array:
 
 
 @spelled
+@keeps_weakness
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """Returns the matrix with the vector `v` on its diagonal `k`, or the diagonal `k` of the matrix `v`.
 
@@ -694,6 +736,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
 
 
 @spelled
+@keeps_weakness
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """Returns the matrix with the elements of `v`, flattened, on its diagonal `k`.
 

@@ -13,13 +13,23 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
 from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC, ORDERED, REAL, Accepts
-from nnc.commands.promote import as_operands, astype, broadcast, compare_beyond, is_weak_result, promote
+from nnc.commands.promote import (
+    as_operands,
+    astype,
+    broadcast,
+    compare_beyond,
+    promote,
+    shown_spec,
+    weakness_of_result,
+    with_weakness,
+)
 from nnc.commands.rules import check_dtype
 from nnc.graph import Command, spec_of
 from nnc.graph.specialise import specialised
 from nnc.numpy.elementwise_examples import EXAMPLES
 from nnc.numpy.operands import static_int, to_value, to_values
 from nnc.numpy.types import finfo
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -61,9 +71,9 @@ def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) 
         return decided
     promoted = promote(*operands, where=where, to=to)
     if accepts is not ANY:
-        check_dtype(where, spec_of(promoted[0]), *accepts)
+        check_dtype(where, shown_spec(promoted[0]), *accepts)
     result = command(*broadcast(*promoted, where=where))
-    return result.as_weak() if is_weak_result(result.spec.dtype, operands) else result
+    return with_weakness(result, weakness_of_result(result.spec.dtype, operands))
 
 
 def _unary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Unary:
@@ -516,7 +526,7 @@ def where(
         return to_value(condition, "where").nonzero(size=size, fill_value=fill_value)
     x, y = as_operands((x, y), "where", "xy")
     result = ew.select(*broadcast(as_bool(condition, "where"), *promote(x, y, where="where"), where="where"))
-    return result.as_weak() if is_weak_result(result.spec.dtype, (x, y)) else result
+    return with_weakness(result, weakness_of_result(result.spec.dtype, (x, y)))
 
 
 @specialised(1)
@@ -543,6 +553,7 @@ def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = 
 
 
 @spelled
+@keeps_weakness
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns 0 where x1 < 0, x2 where it is 0, and 1 where it is positive; NaN stays.
 

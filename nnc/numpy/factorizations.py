@@ -14,6 +14,7 @@ from nnc.commands.sort import argsort
 from nnc.errors import ArgumentError, check_choice, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.systems import to_matrix
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -289,6 +290,7 @@ def svdvals(x: ArrayLike, /) -> Array:
 
 
 @spelled
+@keeps_weakness
 def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
     """Returns the Cholesky factor of a positive definite matrix and which triangle it is, for `cho_solve`.
 

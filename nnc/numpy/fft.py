@@ -24,6 +24,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
 from nnc.migration import module_getattr
 from nnc.numpy.manipulation import roll
 from nnc.numpy.operands import Axis, Shape, static_int, to_axes, to_value
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
@@ -174,6 +175,7 @@ def _one(where: str, n: int | None) -> tuple[int] | None:
 
 
 @spelled
+@keeps_weakness
 def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the discrete Fourier transform of `x` along `axis`.
 
@@ -201,6 +203,7 @@ def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
 
 
 @spelled
+@keeps_weakness
 def ifft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the inverse of `fft`; the arguments are the same.
 
@@ -219,6 +222,7 @@ def ifft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 
 
 @spelled
+@keeps_weakness
 def fft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Array:
     """Returns the discrete Fourier transform along the last two axes; see `fftn`.
 
@@ -238,6 +242,7 @@ def fft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), no
 
 
 @spelled
+@keeps_weakness
 def ifft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Array:
     """Returns the inverse of `fft2`; the arguments are the same.
 
@@ -257,6 +262,7 @@ def ifft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), n
 
 
 @spelled
+@keeps_weakness
 def fftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Returns the discrete Fourier transform along several axes.
 
@@ -280,6 +286,7 @@ def fftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: 
 
 
 @spelled
+@keeps_weakness
 def ifftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Returns the inverse of `fftn`; the arguments are the same.
 
@@ -322,6 +329,7 @@ def rfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 
 
 @spelled
+@keeps_weakness
 def irfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the inverse of `rfft`: `n` real numbers, by default 2 (m - 1) for m bins.
 
@@ -358,6 +366,7 @@ def rfft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), n
 
 
 @spelled
+@keeps_weakness
 def irfft2(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Array:
     """Returns the inverse of `rfft2`; see `irfftn`.
 
@@ -399,6 +408,7 @@ def rfftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm:
 
 
 @spelled
+@keeps_weakness
 def irfftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Array:
     """Returns the inverse of `rfftn`; `s` are the sizes of the result, by default 2 (m - 1) along the last of the axes.
 
@@ -417,6 +427,7 @@ def irfftn(x: ArrayLike, s: Sequence[int] | None = None, axes: Axis = None, norm
 
 
 @spelled
+@keeps_weakness
 def hfft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the real `fft` of a signal with x[-j] = conj(x[j]), of which `x` is the first half.
 

@@ -18,6 +18,7 @@ from nnc.numpy import elementwise as el
 from nnc.numpy.grids import indices
 from nnc.numpy.manipulation import broadcast_shapes, expand_dims, moveaxis, reshape
 from nnc.numpy.operands import Shape, in_dtype, to_axes, to_axis, to_shape, to_value
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.trace.core.flat import call_function
 from nnc.trace.core.vectorize import vmap
@@ -113,6 +114,7 @@ def apply_over_axes(func: Fun, a: Any, axes: Any) -> Array:
 
 
 @api_boundary
+@keeps_weakness
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwargs: Any) -> Array:
     """Returns, for each element of `x`, the value of the last function whose condition holds, in the dtype of x.
 

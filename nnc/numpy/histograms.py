@@ -21,6 +21,7 @@ from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import ravel, reshape
 from nnc.numpy.operands import known_or_none, static_int, to_value, to_values
 from nnc.numpy.searching import bincount, is_rising, ravel_multi_index, searchsorted
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -28,6 +29,7 @@ __all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
 
 @spelled
+@keeps_weakness
 def histogram_bin_edges(x: ArrayLike, bins: ArrayLike | str = 10, range: ArrayLike | None = None) -> Array:
     """Returns the edges of `bins` equal bins from the least to the greatest element, or over `range`; or `bins` itself.
 
@@ -97,6 +99,7 @@ def _bin_of(x: Array, edges: Array) -> Array:
 
 
 @spelled
+@keeps_weakness
 def histogram(
     x: ArrayLike,
     bins: ArrayLike | str = 10,
@@ -131,6 +134,7 @@ def histogram(
 
 
 @spelled
+@keeps_weakness
 def histogramdd(
     sample: ArrayLike,
     bins: ArrayLike | str = 10,
@@ -193,6 +197,7 @@ def _for_each_axis(name: str, value: Any, ndim: int, several: bool) -> Sequence[
 
 
 @spelled
+@keeps_weakness
 def histogram2d(
     x: ArrayLike,
     y: ArrayLike,

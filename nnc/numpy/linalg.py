@@ -57,6 +57,7 @@ from nnc.numpy.systems import (
     to_matrix,
 )
 from nnc.numpy.types import finfo
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
@@ -163,6 +164,7 @@ def slogdet(x: ArrayLike, /) -> SlogdetResult:
 
 
 @spelled
+@keeps_weakness
 def matrix_power(x: ArrayLike, n: int, /) -> Array:
     """Returns the product of n matrices `x`: the identity for 0, powers of the inverse for negative n.
 
@@ -195,6 +197,7 @@ def matrix_power(x: ArrayLike, n: int, /) -> Array:
 
 
 @spelled
+@keeps_weakness
 def expm(x: ArrayLike, /, *, max_squarings: int = 16) -> Array:
     """Returns the exponential of a matrix, the sum of xᵏ / k!.
 
@@ -229,7 +232,7 @@ def expm(x: ArrayLike, /, *, max_squarings: int = 16) -> Array:
 
 
 def _squarings(x: Array, degree: int, limit: float) -> Array:
-    """How often the exponential of x / 2ˢ is squared (Al-Mohy and Higham, 2009).
+    """The number of times that the exponential of x / 2ˢ is squared (Al-Mohy and Higham, 2009).
 
     The powers of a matrix that is far from normal are smaller than those of its norm: their roots bound the error of the
     approximation, and the power 2 degree + 1 of |x| bounds that of rounding.

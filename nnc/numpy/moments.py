@@ -19,6 +19,7 @@ from nnc.numpy import elementwise as el
 from nnc.numpy.operands import Axis, Shape, to_axes, to_value
 from nnc.numpy.reductions import apply_reduction, mask_of
 from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
@@ -110,6 +111,7 @@ def _mean(rows: _Rows, x: Array) -> Array:
 
 @array_method
 @spelled
+@keeps_weakness
 def var(
     x: ArrayLike,
     /,
@@ -194,6 +196,7 @@ def _variance_in_range(rows: _Rows) -> tuple[Array, Array]:
 
 @array_method
 @spelled
+@keeps_weakness
 def std(
     x: ArrayLike,
     /,

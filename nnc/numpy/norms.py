@@ -24,6 +24,7 @@ from nnc.numpy import manipulation
 from nnc.numpy import reductions as re
 from nnc.numpy.operands import Axis, Shape, keep, to_axes, to_value
 from nnc.numpy.scaling import binary_exponent, factor_for_squares, largest_part, sum_of_sizes
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -98,7 +99,8 @@ def _without(shape: Shape, axes: Shape) -> Shape:
 def euclidean(x: Array, axes: Shape) -> Array:
     """The root of the sum of squares, also where squares overflow or underflow."""
     result = astype(wide_euclidean(x, axes), dtypes.real_dtype(x.spec.dtype))
-    if type(x) is Array or not x.owner.differentiates:
+    trace = getattr(x, "owner", None)
+    if trace is None or not trace.differentiates:
         return result
     return ew.with_square(result, reduce_sum(squared_sizes(x), axes=axes))  # so that it knows itself in a product
 
@@ -131,6 +133,7 @@ def _matrix_norm(where: str, x: Array, rows: int, columns: int, order: Any) -> A
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: ArrayLike = 2) -> Array:
     """Returns the norm of vectors, (sum of |x|ᵖ)^(1/p) with p = `ord`; its derivative at 0 is 0.
 
@@ -154,6 +157,7 @@ def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, o
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
     """Returns the norm of the matrices in the last two axes; `ord` as in `norm`.
 
@@ -178,6 +182,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | N
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def norm(x: ArrayLike, /, ord: ArrayLike | None = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """Returns the norm of vectors or matrices; the derivative at 0 is 0.
 

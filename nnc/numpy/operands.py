@@ -12,7 +12,17 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array, as_value
-from nnc.commands.promote import WIDE, Listed, as_operand, as_operands, astype, dtype_of, is_weak, to_dtype
+from nnc.commands.promote import (
+    WIDE,
+    Listed,
+    as_operand,
+    as_operands,
+    astype,
+    dtype_of,
+    is_weak,
+    to_dtype,
+    with_weakness,
+)
 from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.context import set_context
@@ -36,7 +46,7 @@ def to_value(x: Any, where: str, name: str = "x") -> Array:
         return x
     x = as_operand(x, where, name)
     if dtypes.is_scalar(x):
-        return Array(np.asarray(astype(x, dtypes.scalar_dtype(x), where)), weak=True)
+        return Array(np.asarray(astype(x, dtypes.exact_dtype(x), where)), weak=dtypes.weakness_of(x))
     return x if hasattr(x, "spec") else as_value(x)
 
 
@@ -61,8 +71,20 @@ def in_dtype(x: Any, dtype: dtypes.DType, where: str, name: str) -> Array:
     value = as_operand(x, where, name, dtype if dtypes.is_integer(dtype) else None)
     if dtypes.is_scalar(value) and dtypes.is_inexact(dtype_of(value)) and not dtypes.is_inexact(dtype):
         value = to_value(value, where, name)
-    converted: Array = as_value(astype(value, dtype, where))
-    return converted
+    return with_weakness(as_value(astype(value, dtype, where)), False)
+
+
+def strong_dtype(x: Any) -> dtypes.DType:
+    """The dtype of a new array of the values of `x`: of weak floats and complex numbers the default one."""
+    own = dtype_of(x)
+    if not is_weak(x) or not dtypes.is_inexact(own):
+        return own
+    return dtypes.DEFAULT_COMPLEX if dtypes.is_complex(own) else dtypes.DEFAULT_FLOAT
+
+
+def strong(x: Array, where: str) -> Array:
+    """A new array of the values of `x`, which keeps its dtype where it meets others; `x` itself where it does so."""
+    return with_weakness(astype(x, strong_dtype(x), where), False)
 
 
 def check_not_inplace(inplace: bool, where: str) -> None:
@@ -73,7 +95,7 @@ def check_not_inplace(inplace: bool, where: str) -> None:
 
 def converted(x: Array, dtype: Any, where: str) -> Array:
     """`x` in `dtype`, or as it is where `dtype` is None."""
-    return x if dtype is None else astype(x, to_dtype(dtype, where), where)
+    return x if dtype is None else with_weakness(astype(x, to_dtype(dtype, where), where), False)
 
 
 def to_axes(where: str, axis: Axis, ndim: int) -> Shape:
@@ -104,7 +126,7 @@ def at_once(*operands: Any) -> AbstractContextManager[Any]:
     """A block within which commands on known values run at once, so that their results are known, too, while a function is traced.
 
     Args:
-        operands: what the block computes with. Where one is traced, the block changes nothing.
+        operands: of the block. Where one is traced, the block changes nothing.
     """
     is_traced = any(hasattr(x, "spec") and not isinstance(x, Array) for x in operands)
     return nullcontext() if is_traced else set_context(staging=None)

@@ -19,6 +19,7 @@ from nnc.numpy.manipulation import broadcast_to, flip
 from nnc.numpy.operands import in_dtype, static_int, to_value
 from nnc.numpy.repetition import PAD_MODES, pad_widths
 from nnc.numpy.statistics import median
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -31,6 +32,7 @@ STATISTICS: dict[str, Callable[..., Array]] = {
 
 @specialised(1)
 @spelled
+@keeps_weakness
 def pad(
     x: ArrayLike,
     pad_width: ArrayLike,

@@ -21,6 +21,7 @@ from nnc.numpy.manipulation import moveaxis
 from nnc.numpy.operands import ravel_for, static_int, to_axis, to_value
 from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.repetition import pad
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -53,6 +54,7 @@ def modf(x: ArrayLike, /) -> tuple[Array, Array]:
 
 
 @spelled
+@keeps_weakness
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Returns the mantissa, from 0.5 to 1, and the exponent (int32) of `x` = mantissa · 2**exponent; 0 of 0.
 
@@ -69,6 +71,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
 
 
 @spelled
+@keeps_weakness
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1` · 2**`x2` for integers `x2`, also where 2**x2 by itself would overflow.
 

@@ -19,6 +19,7 @@ from nnc.numpy.manipulation import matrix_transpose
 from nnc.numpy.operands import in_dtype, known, static_int, to_value, to_values
 from nnc.numpy.repetition import pad
 from nnc.numpy.signals import convolve
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -39,6 +40,7 @@ def _coefficients(p: Any, where: str, name: str = "p") -> Array:
 
 
 @spelled
+@keeps_weakness
 def polyval(p: ArrayLike, x: ArrayLike) -> Array:
     """Returns the value at `x` of the polynomial with coefficients `p`, the highest power first (Horner's scheme).
 
@@ -71,6 +73,7 @@ def _same_length(where: str, p: Any, q: Any) -> list[Array]:
 
 
 @spelled
+@keeps_weakness
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Returns the sum of two polynomials.
 
@@ -87,6 +90,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
 
 
 @spelled
+@keeps_weakness
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Returns the difference of two polynomials.
 
@@ -135,6 +139,7 @@ def _nonzero_places(p: Array, where: str) -> np.ndarray[Any, Any]:
 
 
 @spelled
+@keeps_weakness
 def polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
     """Returns quotient and remainder of two polynomials; the remainder keeps the length of `u`, its first powers being 0.
 
@@ -159,6 +164,7 @@ def polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
 
 
 @spelled
+@keeps_weakness
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """Returns the derivative of order `m` of a polynomial.
 
@@ -177,6 +183,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
 
 
 @spelled
+@keeps_weakness
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike = 0) -> Array:
     """Returns the antiderivative of order `m` of a polynomial.
 
@@ -207,6 +214,7 @@ def _order(m: int, where: str) -> int:
 
 
 @spelled
+@keeps_weakness
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """Returns the polynomial that has these roots and the leading coefficient 1.
 
@@ -227,6 +235,7 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
 
 
 @spelled
+@keeps_weakness
 def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     """Returns the roots of a polynomial, complex and in no particular order: eigenvalues of its companion matrix.
 
@@ -258,6 +267,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
 
 
 @spelled
+@keeps_weakness
 def polyfit(x: ArrayLike, y: ArrayLike, deg: int, *, w: ArrayLike | None = None) -> Array:
     """Returns the polynomial of degree `deg` with the least squared distance from the points (x, y), by a QR decomposition.
 

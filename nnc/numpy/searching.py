@@ -44,6 +44,7 @@ from nnc.numpy.operands import (
 )
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.repetition import pad, pick
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, ShapeLike
 
@@ -179,6 +180,7 @@ def _check_places(where: str, kth: Any, x: Array, axis: int | None) -> None:
 
 
 @spelled
+@keeps_weakness
 def sort_complex(x: ArrayLike) -> Array:
     """Returns `x` as complex numbers, sorted along the last axis by real part, then by imaginary part.
 
@@ -194,6 +196,7 @@ def sort_complex(x: ArrayLike) -> Array:
 
 
 @spelled
+@keeps_weakness
 def top_k(x: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     """Returns the `k` largest elements along `axis`, in falling order, and their indices.
 
@@ -350,6 +353,7 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1, 
 
 
 @spelled
+@keeps_weakness
 def put_along_axis(
     x: ArrayLike,
     indices: ArrayLike,
@@ -437,6 +441,7 @@ def choose(x: ArrayLike, choices: Sequence[Any], *, mode: str = "error") -> Arra
 
 
 @spelled
+@keeps_weakness
 def put(x: ArrayLike, ind: ArrayLike, v: ArrayLike, *, mode: str = "error", inplace: bool = False) -> Array:
     """Returns `x` with the elements at `ind`, places in the flattened array, replaced by `v`, repeated as often as needed.
 
@@ -493,6 +498,7 @@ def place(x: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = Fal
 
 
 @spelled
+@keeps_weakness
 def putmask(x: ArrayLike, mask: ArrayLike, values: ArrayLike) -> Array:
     """Returns `x` with elements of `values`, repeated to the size of x, where `mask` is true (NumPy writes into x instead).
 
@@ -571,6 +577,7 @@ def delete(x: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> Arr
 
 
 @spelled
+@keeps_weakness
 def insert(x: ArrayLike, obj: int, values: ArrayLike, axis: int | None = None) -> Array:
     """Returns `x` with `values` inserted before the index `obj` along `axis`; None flattens it first.
 

@@ -21,8 +21,20 @@ from nnc.numpy import elementwise as el
 from nnc.numpy.bessel import i0
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import flip, moveaxis, ravel
-from nnc.numpy.operands import Axis, in_dtype, known, static_int, to_axes, to_axis, to_shape, to_value, to_values
+from nnc.numpy.operands import (
+    Axis,
+    in_dtype,
+    known,
+    static_int,
+    strong,
+    to_axes,
+    to_axis,
+    to_shape,
+    to_value,
+    to_values,
+)
 from nnc.numpy.reductions import cumsum, diff
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
@@ -198,6 +210,7 @@ def ediff1d(x: ArrayLike, /, to_end: ArrayLike | None = None, to_begin: ArrayLik
 
 
 @spelled
+@keeps_weakness
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, *, period: ArrayLike = 2 * math.pi) -> Array:
     """Returns `p` with multiples of `period` added, so that neighbours along `axis` differ by at most half of it.
 
@@ -346,7 +359,7 @@ def kaiser(M: int, beta: ArrayLike) -> Array:  # noqa: N803
     """
     (n,) = to_shape(static_int(M, "kaiser", "M"), "kaiser")
     (beta,) = promote(beta, where="kaiser", to=dtypes.to_float)
-    beta = to_value(beta, "kaiser", "beta")
+    beta = strong(to_value(beta, "kaiser", "beta"), "kaiser")
     t = np.linspace(-1, 1, n) if n > 1 else np.zeros(n)
     heights = np.sqrt(1 - t * t).astype(beta.spec.dtype)
     return i0(beta * heights) / i0(beta) if n else constants.full(shape=(0,), dtype=beta.spec.dtype, value=0)

@@ -23,6 +23,7 @@ from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import log_beta_of_all
 from nnc.numpy.operands import Axis, keep, known_or_none, static_int, to_axes, to_value, to_values
 from nnc.numpy.types import iinfo
+from nnc.numpy.weak import keeps_weakness
 from nnc.numpy.wide import in_float64
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike
@@ -217,6 +218,7 @@ def logsumexp(
     where: ArrayLike | None = None,
 ) -> tuple[Array, Array]: ...  # fmt: skip
 @spelled
+@keeps_weakness
 def logsumexp(
     x: ArrayLike, /, axis: Axis = None, b: ArrayLike | None = None, *, keepdims: bool = False, return_sign: bool = False,
     where: ArrayLike | None = None,
@@ -328,7 +330,7 @@ def _segment(
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc + _SEGMENT_ARGS + example
-    return spelled(function)
+    return spelled(keeps_weakness(function))
 
 
 def _check_ids(where: str, ids: Array, n: int, mode: str) -> None:

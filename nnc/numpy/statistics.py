@@ -23,6 +23,7 @@ from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis, ravel, reshape
 from nnc.numpy.operands import Axis, to_axes, to_axis, to_value, to_values
 from nnc.numpy.searching import argsort, searchsorted, take, take_along_axis
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
@@ -273,6 +274,7 @@ def _quantile(
 
 
 @spelled
+@keeps_weakness
 def quantile(x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Array:
     """Returns quantiles over `axis`; NaN where an element is.
 
@@ -296,6 +298,7 @@ def quantile(x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "li
 
 
 @spelled
+@keeps_weakness
 def percentile(
     x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
@@ -316,6 +319,7 @@ def percentile(
 
 
 @spelled
+@keeps_weakness
 def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the middle of the sorted elements over `axis`, or the mean of the two middle ones.
 
@@ -332,6 +336,7 @@ def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 @spelled
+@keeps_weakness
 def nanquantile(
     x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
@@ -352,6 +357,7 @@ def nanquantile(
 
 
 @spelled
+@keeps_weakness
 def nanpercentile(
     x: ArrayLike, q: ArrayLike, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
@@ -372,6 +378,7 @@ def nanpercentile(
 
 
 @spelled
+@keeps_weakness
 def nanmedian(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the median of the elements that are not NaN; see `median`.
 
@@ -400,6 +407,7 @@ def _without_nan(x: Any, where: str, fill: Any) -> tuple[Array, Array | None]:
 
 
 @spelled
+@keeps_weakness
 def nansum(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the sum of the elements that are not NaN.
 
@@ -417,6 +425,7 @@ def nansum(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, k
 
 
 @spelled
+@keeps_weakness
 def nanprod(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the product of the elements that are not NaN.
 
@@ -434,6 +443,7 @@ def nanprod(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, 
 
 
 @spelled
+@keeps_weakness
 def nanmean(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
     """Returns the mean of the elements that are not NaN; NaN of none.
 
@@ -452,6 +462,7 @@ def nanmean(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, 
 
 
 @spelled
+@keeps_weakness
 def nanvar(
     x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False
 ) -> Array:
@@ -473,6 +484,7 @@ def nanvar(
 
 
 @spelled
+@keeps_weakness
 def nanstd(
     x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False
 ) -> Array:
@@ -501,6 +513,7 @@ def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, fill: float) -> 
 
 
 @spelled
+@keeps_weakness
 def nanmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the largest of the elements that are not NaN; NaN of none.
 
@@ -517,6 +530,7 @@ def nanmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 @spelled
+@keeps_weakness
 def nanmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Returns the smallest of the elements that are not NaN; NaN of none.
 
@@ -565,6 +579,7 @@ def nanargmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) 
 
 
 @spelled
+@keeps_weakness
 def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns running sums in which NaN counts as 0.
 
@@ -581,6 +596,7 @@ def nancumsum(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
 
 
 @spelled
+@keeps_weakness
 def nancumprod(x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
     """Returns running products in which NaN counts as 1.
 
@@ -640,7 +656,11 @@ def interp(
     below = el.maximum(above - 1, 0)
     x0, x1, y0, y1 = take(xp, below), take(xp, above), take(fp, below), take(fp, above)
     flat = el.equal(x1, x0)
-    value = y0 + el.where(flat, 0, (x - x0) / el.where(flat, 1, x1 - x0)) * (y1 - y0)
+    share = el.where(flat, 0, (x - x0) / el.where(flat, 1, x1 - x0))
+    inside = (
+        el.not_equal(share, 0) & el.not_equal(share, 1) & el.not_equal(y0, y1)
+    )  # elsewhere infinities would give NaN
+    value = el.where(inside, y0 + share * el.where(inside, y1 - y0, 0), el.where(el.equal(share, 1), y1, y0))
     value = el.where(el.less(x, xp[0]), fp[0] if left is None else left, value)
     return el.where(el.greater(x, xp[-1]), fp[-1] if right is None else right, value)
 

@@ -21,6 +21,7 @@ from nnc.numpy import reductions as re
 from nnc.numpy.norms import squared_sizes
 from nnc.numpy.operands import Axis, static_int, to_axes, to_value, to_values
 from nnc.numpy.types import finfo
+from nnc.numpy.weak import keeps_weakness
 from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
@@ -142,6 +143,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: ArrayLike, /) -> Array:
 
 
 @spelled
+@keeps_weakness
 def inv(x: ArrayLike, /) -> Array:
     """Returns the inverse matrix; `solve` is faster and more exact where it is multiplied by something.
 
@@ -341,6 +343,7 @@ def count_above(s: Array, tolerance: Any) -> Array:
 
 
 @spelled
+@keeps_weakness
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """Returns the inverse of `a` as a map from its last axes to its first `ind` ones.
 

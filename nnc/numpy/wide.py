@@ -9,7 +9,7 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.constants import ones_like
 from nnc.commands.elementwise import FLOAT
-from nnc.commands.promote import as_operand, astype, broadcast, is_weak_result, promote
+from nnc.commands.promote import as_operand, astype, broadcast, promote, weakness_of_result, with_weakness
 from nnc.commands.rules import check_dtype
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el
@@ -29,7 +29,7 @@ def in_float64(where: str, function: Callable[..., Array], *operands: Any) -> Ar
     check_dtype(where, spec, *FLOAT)
     arrays = [astype(x, dtypes.float64) for x in broadcast(*promoted, where=where)]
     result = astype(function(*arrays), spec.dtype)
-    return result.as_weak() if is_weak_result(spec.dtype, given) else result
+    return with_weakness(result, weakness_of_result(spec.dtype, given))
 
 
 def keep(condition: Array, x: Array, otherwise: float) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc.array import Array, asarray
-from nnc.commands.promote import as_operand, astype
+from nnc.commands.promote import as_operand, astype, with_weakness
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state
 from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trainable, scalar
@@ -131,7 +131,7 @@ def scale_by_backtracking_linesearch(
             )  # fmt: skip
         dtype = state.learning_rate.dtype
         slope = astype(inner_product(where, "updates", updates, grad=grad), dtype)
-        height = astype(scalar(value), dtype)
+        height = with_weakness(astype(scalar(value), dtype), False)
 
         def at(step: Array) -> Any:
             move = scaled(where, updates, step)

@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, Self
 
-import numpy as np
-
 from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc.array import Array, as_value, asarray
 from nnc.commands.promote import as_operand, astype
 from nnc.context import get_context, set_context, with_mode
 from nnc.errors import ArgumentTypeError, ShapeError, shorten, user_error
@@ -306,8 +304,9 @@ def widen(x: Array) -> Array:
 
 
 def scalar(value: Any) -> Array:
-    """A hyperparameter as an array: Python numbers are float64, which keeps all their digits until `number` converts them."""
-    return asarray(np.asarray(value, np.float64)) if dtypes.is_scalar(dtypes.plain_number(value)) else asarray(value)
+    """A hyperparameter as an array: numbers are weak, so that they keep all their digits until they meet an array."""
+    array: Array = as_value(as_operand(value))
+    return array
 
 
 def number(value: Scalar, dtype: dtypes.DType) -> Any:

@@ -8,13 +8,11 @@ from typing import Any, Literal
 
 import nnc.numpy as nnp
 from nnc.array import Array
-from nnc.commands.promote import astype
 from nnc.errors import check_choice
 from nnc.optim.arguments import Scalar, check_scalar
 from nnc.optim.schedules import (
-    RATE,
     Schedule,
-    as_steps,
+    as_rate,
     check_steps,
     exponential_decay,
     join_schedules,
@@ -54,8 +52,8 @@ def piecewise_interpolate_schedule(
     milestones = sorted((boundaries_and_scales or {}).items())
 
     def schedule(count: Any) -> Array:
-        t, begin = as_steps(count), 0
-        level = rate = astype(nnp.asarray(init_value), RATE)
+        t, begin = as_rate(count), 0
+        level = rate = as_rate(init_value)
         for end, factor in milestones:
             share = (t - begin) / max(end - begin, 1)
             if interpolate_type == "cosine":

@@ -7,10 +7,12 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from nnc import tree
+from nnc import dtypes, tree
+from nnc.array import asarray
+from nnc.commands.promote import WIDE, as_operand, dtype_of, is_weak
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import check_state
-from nnc.optim.base import GradientTransformation, GradientTransformationExtraArgs, extended, run_update, scalar
+from nnc.optim.base import GradientTransformation, GradientTransformationExtraArgs, extended, run_update
 from nnc.optim.transforms import zero_count
 from nnc.spelling import spelled
 
@@ -27,7 +29,7 @@ class InjectHyperparamsState(NamedTuple):
     Example:
         >>> state = nnc.optim.inject_hyperparams(nnc.optim.sgd)(learning_rate=0.5).init(nnp.ones(2))
         >>> state.hyperparams
-        {'learning_rate': Array(0.5, dtype=float64)}
+        {'learning_rate': Array(0.5, dtype=float32)}
     """
 
     count: Any
@@ -42,8 +44,8 @@ def inject_hyperparams(
 ) -> Callable[..., GradientTransformation]:
     """Wraps a function that makes an optimizer: floats, arrays and schedules that it is given become part of the state.
 
-    `state.hyperparams` shows the values of the last update. Numbers there may be replaced between updates without a new trace;
-    values of schedules are computed anew from the count each time.
+    `state.hyperparams` shows the values of the last update, in float32, or in float64 where a parameter has that dtype. Arrays
+    there may be replaced between updates without a new trace; values of schedules are computed anew from the count each time.
 
     A schedule with a state has methods `init() -> state`, `update(state, **extra) -> state` and `__call__(state, **extra)`;
     `extra` are the keyword arguments of the optimizer's `update`, such as the loss.
@@ -92,22 +94,25 @@ def inject_hyperparams(
         def build(values: dict[str, Any]) -> GradientTransformation:
             return inner_factory(**fixed, **values)
 
-        def at(count: Any, values: dict[str, Any], states: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+        def at(
+            count: Any, values: dict[str, Any], states: dict[str, Any], extra: dict[str, Any], like: Any
+        ) -> dict[str, Any]:
             """The values of this update: a stateful schedule gets its state, any other the count."""
             found = {k: f(states[k], **extra) if k in stateful else f(count) for k, f in schedules.items()}
-            return {**values, **{name: scalar(x) for name, x in found.items()}}
+            dtype = _dtype_for(like)
+            return {name: _scalar(x, dtype) for name, x in {**values, **found}.items()}
 
         # made of numbers as the user wrote them, so that errors show these
-        first = build({**dynamic, **at(zero_count(), {}, {name: f.init() for name, f in stateful.items()}, {})})
+        first = build({**dynamic, **at(zero_count(), {}, {name: f.init() for name, f in stateful.items()}, {}, ())})
 
         def init_fn(params: Any) -> InjectHyperparamsState:
             states = {name: f.init() for name, f in stateful.items()}
-            values = at(zero_count(), {name: scalar(x) for name, x in dynamic.items()}, states, {})
+            values = at(zero_count(), dynamic, states, {}, params)
             return InjectHyperparamsState(zero_count(), values, states, build(values).init(params))
 
         def update_fn(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
             check_state("inject_hyperparams", state, InjectHyperparamsState)
-            values = at(state.count, state.hyperparams, state.hyperparams_states, extra)
+            values = at(state.count, state.hyperparams, state.hyperparams_states, extra, updates)
             states = {name: f.update(state.hyperparams_states[name], **extra) for name, f in stateful.items()}
             updates, inner_state = run_update(build(values), updates, state.inner_state, params, extra)
             return updates, InjectHyperparamsState(state.count + 1, values, states, inner_state)
@@ -121,3 +126,15 @@ def inject_hyperparams(
 
 def _is_number(x: Any) -> bool:
     return tree.is_array(x) and not isinstance(x, (bool, int))
+
+
+def _dtype_for(arrays: Any) -> dtypes.DType:
+    """The dtype of hyperparameters: float64 where an array has 64 bits, so that the steps keep their digits."""
+    leaves = (leaf for leaf in tree.leaves(arrays) if tree.is_array(leaf))
+    return dtypes.float64 if any(dtype_of(leaf) in WIDE for leaf in leaves) else dtypes.float32
+
+
+def _scalar(x: Any, dtype: dtypes.DType) -> Any:
+    """A 0-d array; numbers take the dtype, and arrays keep theirs."""
+    value = asarray(x)
+    return asarray(x, dtype) if is_weak(as_operand(x)) and dtypes.is_float(value.dtype) else value

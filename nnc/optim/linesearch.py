@@ -15,7 +15,7 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc import dtypes, tree
 from nnc.array import Array, asarray
-from nnc.commands.promote import as_operand, astype, result_dtype
+from nnc.commands.promote import as_operand, astype, result_dtype, with_weakness
 from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state, is_trainable
 from nnc.optim.backtracking import ScaleByBacktrackingLinesearchState
@@ -340,7 +340,9 @@ def scale_by_zoom_linesearch(
             return astype(as_operand(new_value), dtype), astype(inner(nnp.conj(flat), along), dtype), flat
 
         start = LinePoint(
-            astype(asarray(0.0), dtype), astype(scalar(value), dtype), astype(inner(along, gradient), dtype)
+            astype(asarray(0.0), dtype),
+            with_weakness(astype(scalar(value), dtype), False),
+            astype(inner(along, gradient), dtype),
         )
         guess = state.learning_rate if initial_guess_strategy == "keep" else astype(asarray(1.0), dtype)
         last = search_step(rules, start, nnp.conj(gradient), guess, evaluate)

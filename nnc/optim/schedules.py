@@ -1,6 +1,7 @@
 """Learning rates as functions of the count of updates: `schedule(count) -> rate`.
 
-Counts may be Python numbers, arrays or tracers; rates are 0-d float32 arrays (constants are given back as they are).
+Counts may be Python numbers, arrays or tracers. Rates are weak 0-d arrays: they show float32, and have 64 bits where they meet
+float64 (constants are given back as they are).
 """
 
 from __future__ import annotations
@@ -11,25 +12,24 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.array import Array, asarray
-from nnc.commands.promote import astype
+from nnc.array import Array, as_value, asarray
+from nnc.commands.promote import as_operand, astype, with_weakness
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.optim.arguments import Scalar, check_scalar
 from nnc.spelling import spelled
 
 Schedule = Callable[[Any], Any]
 
-RATE = dtypes.DEFAULT_FLOAT
 
-
-def as_steps(count: Any) -> Array:
-    """The count as a float."""
-    return astype(asarray(count), RATE)
+def as_rate(value: Any) -> Array:
+    """A rate or a count as a weak float, which keeps its digits."""
+    exact: Array = with_weakness(astype(as_value(as_operand(value)), dtypes.float64), dtypes.NUMBER)
+    return exact
 
 
 def _fraction(count: Any, begin: int, steps: int) -> Array:
     """The share of `steps` after `begin` that is done, from 0 to 1."""
-    return nnp.minimum(nnp.maximum((as_steps(count) - begin) / steps, 0.0), 1.0)
+    return nnp.minimum(nnp.maximum((as_rate(count) - begin) / steps, 0.0), 1.0)
 
 
 def check_steps(where: str, name: str, value: Any, low: int = 1) -> None:
@@ -132,7 +132,7 @@ def exponential_decay(
     check_steps("exponential_decay", "transition_steps", transition_steps)
 
     def schedule(count: Any) -> Array:
-        s = nnp.maximum(as_steps(count) - transition_begin, 0.0) / transition_steps
+        s = nnp.maximum(as_rate(count) - transition_begin, 0.0) / transition_steps
         rate = init_value * decay_rate ** (nnp.floor(s) if staircase else s)
         if end_value is None:
             return rate
@@ -244,7 +244,7 @@ def piecewise_constant_schedule(
         check_scalar("piecewise_constant_schedule", "a scale", factor)
 
     def schedule(count: Any) -> Array:
-        t, rate = asarray(count), astype(asarray(init_value), RATE)
+        t, rate = asarray(count), as_rate(init_value)
         for boundary, factor in (boundaries_and_scales or {}).items():
             rate = nnp.where(t >= boundary, rate * factor, rate)
         return rate
@@ -283,13 +283,9 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
 
     def joined(count: Any) -> Array:
         t = asarray(count)
-        rate = _rate(schedules[0](t))
+        rate = as_rate(schedules[0](t))
         for schedule, boundary in zip(schedules[1:], boundaries, strict=True):
-            rate = nnp.where(t >= boundary, _rate(schedule(t - boundary)), rate)
+            rate = nnp.where(t >= boundary, as_rate(schedule(t - boundary)), rate)
         return rate
 
     return joined
-
-
-def _rate(value: Any) -> Array:
-    return astype(asarray(value), RATE)

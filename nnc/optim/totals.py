@@ -10,7 +10,7 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc import dtypes, tree
 from nnc.array import Array, asarray
-from nnc.commands.promote import as_operand, astype, result_dtype
+from nnc.commands.promote import as_operand, astype, result_dtype, with_weakness
 from nnc.optim.arguments import Scalar, is_trainable
 from nnc.optim.base import make_state, map_trainable, number, scalar, widen
 from nnc.optim.clipping import squared_magnitude
@@ -28,7 +28,7 @@ def joint_dtype(values: Any) -> dtypes.DType:
 def shared(value: Scalar, params: Any) -> Array:
     """A number as a 0-d array, in the dtype that all trainable leaves share."""
     dtype = joint_dtype(params)
-    return astype(scalar(value), dtype)
+    return with_weakness(astype(scalar(value), dtype), False)
 
 
 def total(where: str, function: Callable[..., Array], name: str, first: Any, **others: Any) -> Array:

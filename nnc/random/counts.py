@@ -78,7 +78,8 @@ def geometric(key: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None, dtyp
         dtype: an integer dtype.
 
     Returns:
-        of `dtype`, an integer dtype.
+        of `dtype`, an integer dtype; −1 where p is NaN or no probability. The dtype's largest number stands for larger ones, as
+        where p is 0.
 
     Example:
         >>> bool((nnc.random.geometric(nnc.random.key(0), 0.3, (10,)) >= 1).all())
@@ -91,7 +92,15 @@ def geometric(key: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None, dtyp
     shape = joint_shape(shape, where, p=p)
     u = _unit(read_key(key, where), shape, own)
     rate = ew.abs_(portable_log1p(-astype(p, dtypes.float64)))
-    return astype(apply(geometric_quantile, u, rate), dtype)
+    number = apply(geometric_quantile, u, rate)
+    return _as_count(el.where((p >= 0) & (p <= 1), number, -1), dtype)
+
+
+def _as_count(x: Array, dtype: dtypes.DType) -> Array:
+    """Whole numbers in an integer dtype, whose largest stands for those beyond it."""
+    most = np.iinfo(dtype).max
+    beyond = x >= float(most)
+    return el.where(beyond, dtype.type(most), astype(el.where(beyond, 0, x), dtype))
 
 
 def _unit(key: Array, shape: Shape, own: dtypes.DType) -> Array:
@@ -118,7 +127,8 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
         dtype: an integer dtype.
 
     Returns:
-        of `dtype`, an integer dtype; −1 where lam is negative or NaN.
+        of `dtype`, an integer dtype; −1 where lam is negative or NaN. The largest number of the dtype stands for larger ones, as
+        where lam is infinite.
 
     Example:
         >>> nnc.random.poisson(nnc.random.key(0), 4.0, (3,)).shape
@@ -132,9 +142,11 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
     note_use(key)
     with unrecorded():  # both methods are computed, and one is taken
         small = _poisson_by_waiting(key, el.where(few, lam, 0), shape)
-        large = _poisson_by_rejection(key, el.where(few, 1e5, lam), shape)
-    count = ew.select(few, astype(small, dtype), astype(large, dtype))
-    return el.where(lam == 0, 0, count)
+        countable = lam < 2.0**64  # no integer dtype holds more
+        large = _poisson_by_rejection(key, el.where(few | ~countable, 1e5, lam), shape)
+    count = ew.select(few, astype(small, dtypes.float64), el.where(countable, large, lam))
+    count = el.where(ew.isnan(lam), -1, count)
+    return _as_count(el.where(lam == 0, 0, count), dtype)
 
 
 def _poisson_by_waiting(key: Array, lam: Array, shape: Shape) -> Array:
@@ -206,7 +218,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.fl
         dtype: a floating-point dtype.
 
     Returns:
-        of `dtype`, a floating-point dtype; NaN where n or p is NaN or negative, or p above 1.
+        of `dtype`, a floating-point dtype; NaN where n or p is NaN or negative, or p above 1; infinite where n is, and p above 0.
 
     Example:
         >>> nnc.random.binomial(nnc.random.key(0), 10, 0.3, (3,)).shape
@@ -230,7 +242,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.fl
         by_rejection = _binomial_by_rejection(key, el.where(few, 1e4, n), el.where(few, 0.5, q), own, shape)
     count = ew.select(few, by_gaps, by_rejection)
     count = el.where(rare | endless, count, n - count)
-    count = el.where(endless, np.inf, count)
+    count = el.where(endless, el.where(p > 0, np.inf, 0), count)
     return astype(el.where(possible, count, np.nan), dtype)
 
 

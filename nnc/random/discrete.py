@@ -1,8 +1,13 @@
-"""Draws of integers, of truth values, of positions and orders. They agree with jax.random for the same key."""
+"""Draws of integers, of truth values, of positions and orders.
+
+They agree with jax.random for the same key, but for integers of wide ranges, and for probabilities and logits in 16-bit floats,
+whose noise is that of float32.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,16 +65,19 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Array:
         raise user_error(
             DTypeError, where, f"p is of {dtype.name}.", fix="give the probability as a floating-point number."
         )
-    shape = joint_shape(shape, where, p=p)
-    return apply(ew.less, uniform(key, shape, dtype), p)
+    shape, noise = joint_shape(shape, where, p=p), dtypes.accumulator(dtype)
+    return apply(ew.less, uniform(key, shape, noise), astype(p, noise))
 
 
 @spelled
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = dtypes.int64) -> Array:
-    """Integers from `minval` to `maxval - 1`.
+def randint(
+    key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = dtypes.int64, *, as_jax: bool = False
+) -> Array:
+    """Integers from `minval` to `maxval - 1`, all as likely.
 
-    Two words of the dtype's width (at least 32 bits) are reduced modulo the number n of choices, as jax.random does; the
-    chances of two numbers differ by less than n parts in 2^bits.
+    Two words of the dtype's width w (at least 32 bits) make a number of 2w bits, of which each of n choices has a part; the chances
+    of two numbers differ by less than n parts in 2^(2w). Up to 2^(w/2) choices the numbers are those of jax.random; beyond, JAX
+    uses w bits alone, so that some numbers are more likely, for n near 2^w twice as likely.
 
     Args:
         key: a key that is used for nothing else.
@@ -77,6 +85,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = dtypes.
         minval: least integer; an integer or an integer array that broadcasts to `shape`.
         maxval: end, which is left out; likewise. Where traced bounds leave no number, minval is drawn.
         dtype: an integer dtype.
+        as_jax: draw JAX's numbers beyond 2^(w/2) choices, too.
 
     Raises:
         ArgumentError: bounds that are known leave no number or do not fit the dtype.
@@ -101,28 +110,61 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = dtypes.
                 fix="choose minval < maxval within the dtype, or a wider dtype.",
             )  # fmt: skip
     drawn = dtypes.int32 if dtype.itemsize < 4 else dtype
-    return astype(_below(key, shape, low, high, drawn, where), dtype, where)
+    return astype(_below(key, shape, low, high, drawn, where, as_jax), dtype, where)
 
 
-def _below(key: Array, shape: Shape, low: Any, high: Any, dtype: dtypes.DType, where: str) -> Array:
-    """Integers from `low` to `high - 1`: two random words, reduced modulo the number of choices."""
+def _below(key: Array, shape: Shape, low: Any, high: Any, dtype: dtypes.DType, where: str, as_jax: bool) -> Array:
+    """Integers from `low` to `high - 1`, of two random words."""
     width = 8 * dtype.itemsize
     unsigned = UNSIGNED_OF_WIDTH[width]
-    upper, lower = (draw_bits(part, shape, width) for part in split(key))
-    half = 1 << width // 2
+    words = [draw_bits(part, shape, width) for part in split(key)]
     if isinstance(low, int) and isinstance(high, int):
         span = high - low
-        offset = lower
-        if span < 1 << width:
-            factor = unsigned.type((half % span) ** 2 % (1 << width) % span)
-            offset = (upper % unsigned.type(span) * factor + lower % unsigned.type(span)) % unsigned.type(span)
+        if span == 1 << width:
+            offset = words[1]
+        elif as_jax or span <= 1 << width // 2:
+            offset = _remainder(words, unsigned.type(span))
+        else:
+            offset = _share(words, constants.full_like(words[0], span))
         return ew.convert(offset, dtype=dtype) + dtype.type(low)
     low, high = to_value(astype(low, dtype, where), where), to_value(astype(high, dtype, where), where)
     span_of = ew.convert(apply(ew.sub, high, low), dtype=unsigned)
     span_of = ew.select(apply(ew.less_equal, high, low), constants.ones_like(span_of), span_of)
-    remainder = apply(ew.remainder, unsigned.type(half), span_of)
-    factor_of = (remainder * remainder) % span_of
-    return ew.convert((upper % span_of * factor_of + lower % span_of) % span_of, dtype=dtype) + low
+    offset = _remainder(words, span_of)
+    if not as_jax:
+        spread = broadcast_to_shape(span_of, shape)
+        offset = ew.select(spread > unsigned.type(1 << width // 2), _share(words, spread), offset)
+    return ew.convert(offset, dtype=dtype) + low
+
+
+def _remainder(words: Sequence[Array], span: Any) -> Array:
+    """The remainder by `span` of the number that two words make, if no product overflows; as jax.random."""
+    upper, lower = words
+    half = upper.spec.dtype.type(1 << 4 * upper.spec.dtype.itemsize)
+    remainder = half % span if isinstance(span, np.generic) else apply(ew.remainder, half, span)
+    with np.errstate(over="ignore"):
+        factor = remainder * remainder % span
+    return (upper % span * factor + lower % span) % span
+
+
+def _share(words: Sequence[Array], span: Array) -> Array:
+    """The number that two words make, times `span`, without the lower two words of the product (Lemire, "Fast random integer
+    generation in an interval", 2019).
+    """
+    upper, lower = words
+    (high, low), carried = _wide_product(upper, span), _wide_product(lower, span)[0]
+    total = low + carried
+    return high + ew.convert(total < low, dtype=total.spec.dtype)
+
+
+def _wide_product(x: Array, y: Array) -> tuple[Array, Array]:
+    """The upper and the lower word of a product."""
+    bits = 4 * x.spec.dtype.itemsize
+    half, mask = x.spec.dtype.type(bits), x.spec.dtype.type((1 << bits) - 1)
+    (a, b), (c, d) = ((v >> half, v & mask) for v in (x, y))
+    middle = b * c + (b * d >> half)
+    crossed = a * d + (middle & mask)
+    return a * c + (middle >> half) + (crossed >> half), x * y
 
 
 def _shuffle(key: Array, x: Array, axis: int) -> Array:
@@ -193,8 +235,8 @@ def choice(
         axis: axis of the elements.
 
     Raises:
-        ArgumentError: without replacement, more are wanted than there are, or there are none; or an element of p is known to be
-            negative or NaN.
+        ArgumentError: without replacement, more are wanted than there are, or than have a probability above 0 where p is known;
+            or there are none; or an element of p is known to be negative or NaN.
         ShapeError: p has another size.
 
     Example:
@@ -222,7 +264,7 @@ def choice(
             order = permutation(key, count) if source is None else permutation(key, source, axis)
             return _place(slice_axis(order, axis if source is not None else 0, 0, draws), source, axis, shape)
     else:
-        index = _weighted(key, _weights(p, count, where), shape, replace)
+        index = _weighted(key, _weights(p, count, 1 if replace else draws, where), shape, replace)
     if source is None:
         return index
     return take(source, index, axis)
@@ -235,7 +277,8 @@ def _place(drawn: Array, source: Array | None, axis: int, shape: Shape) -> Array
     return reshape(drawn, shape=(*whole[:axis], *shape, *whole[axis + 1 :]))
 
 
-def _weights(p: Any, count: int, where: str) -> Array:
+def _weights(p: Any, count: int, least: int, where: str) -> Array:
+    """The probabilities, at least `least` of which are above 0 where they are known; 16-bit floats in float32."""
     p = to_value(p, where, "p")
     if p.spec.shape != (count,):
         raise user_error(
@@ -246,7 +289,12 @@ def _weights(p: Any, count: int, where: str) -> Array:
     if known is not None and not (known >= 0).all():
         i = int(np.argmin(known >= 0))
         raise user_error(ArgumentError, where, f"p[{i}] is {known[i]}.", fix="give probabilities, none below 0.")
-    return astype(p, dtypes.to_float(p.spec.dtype), where)
+    if known is not None and np.count_nonzero(known) < least:
+        raise user_error(
+            ArgumentError, where, f"{least} of {np.count_nonzero(known)} elements that have a probability above 0.",
+            operands={"p": p.spec}, fix="draw fewer, or with replace=True from elements of which one has a probability above 0.",
+        )  # fmt: skip
+    return astype(p, dtypes.accumulator(dtypes.to_float(p.spec.dtype)), where)
 
 
 def _weighted(key: Array, p: Array, shape: Shape, replace: bool) -> Array:
@@ -278,7 +326,7 @@ def categorical(
     Raises:
         ShapeError: the shape does not end so.
         DTypeError: the logits are not floating-point.
-        ArgumentError: without replacement, more are wanted than there are.
+        ArgumentError: without replacement, more are wanted than there are, or than have logits above -inf where these are known.
 
     Example:
         >>> nnc.random.categorical(nnc.random.key(0), nnp.zeros((5, 3))).shape
@@ -292,6 +340,7 @@ def categorical(
             DTypeError, where, f"the logits are of {spec.dtype.name}.", operands={"logits": spec},
             fix="give floating-point logits, such as logits.astype('float32').",
         )  # fmt: skip
+    logits = astype(logits, dtypes.accumulator(spec.dtype))
     axis = check_axis(where, axis, spec.ndim)
     batch = tuple(n for i, n in enumerate(spec.shape) if i != axis)
     wanted = batch if shape is None else to_shape(shape, where)
@@ -305,7 +354,7 @@ def categorical(
     if replace:
         rows = list(wanted[split_at:])
         rows.insert(axis, spec.shape[axis])
-        noise = gumbel(key, (*prefix, *rows), spec.dtype)
+        noise = gumbel(key, (*prefix, *rows), logits.spec.dtype)
         return argmax(noise + broadcast_to_shape(logits, noise.spec.shape), axis=len(prefix) + axis)
     count = math.prod(prefix)
     if count > spec.shape[axis] or batch != wanted[split_at:]:
@@ -313,8 +362,24 @@ def categorical(
             ArgumentError, where, f"{count} of {spec.shape[axis]} categories without replacement.", operands={"logits": spec},
             fix="draw fewer, or with replace=True.",
         )  # fmt: skip
-    noisy = logits + gumbel(key, spec.shape, spec.dtype)
+    _check_possible(logits, axis, count, where)
+    noisy = logits + gumbel(key, spec.shape, logits.spec.dtype)
     others = [i for i in range(spec.ndim) if i != axis]
     order = top_k(transpose(noisy, permutation=(*others, axis)), k=count)[1]
     front = transpose(order, permutation=(spec.ndim - 1, *range(spec.ndim - 1)))
     return reshape(front, shape=wanted)
+
+
+def _check_possible(logits: Array, axis: int, count: int, where: str) -> None:
+    """Raises where so many positions of a row are known not to be drawn that others are too few.
+
+    Raises:
+        ArgumentError: there are.
+    """
+    known = known_or_none(logits)
+    possible = None if known is None else (known > -np.inf).sum(axis)
+    if possible is not None and possible.size and possible.min() < count:
+        raise user_error(
+            ArgumentError, where, f"{count} of {possible.min()} categories that have a probability above 0.",
+            operands={"logits": logits.spec}, fix="draw fewer, or with replace=True.",
+        )  # fmt: skip

@@ -18,6 +18,7 @@ from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.numpy.operands import to_shape, to_value
 from nnc.random.keys import Shape
 
+finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -119,7 +120,7 @@ def is_narrow(dtype: dtypes.DType) -> bool:
 
 def rounded(x: Array, dtype: dtypes.DType) -> Array:
     """Numbers in a dtype of fewer digits; those beyond its range become its largest."""
-    most = dtype.type(ml_dtypes.finfo(dtype).max)
+    most = dtype.type(float(finfo(dtype).max))
     limit = astype(most, x.spec.dtype)
     return astype(apply(ew.maximum, apply(ew.minimum, x, limit), -limit), dtype)
 

@@ -1,4 +1,4 @@
-"""Arrays, layers and functions of science that were wrong or refused what NumPy, SciPy and PyTorch take."""
+"""Arrays, layers and functions of science that were wrong, or refused arguments that NumPy, SciPy and PyTorch take."""
 
 from __future__ import annotations
 

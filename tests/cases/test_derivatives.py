@@ -192,6 +192,11 @@ def test_roots_of_powers_and_powers_of_roots_in_one_dimension() -> None:
         assert grad(function)(f(0.0)) == 1 and nnc.compile(grad(function))(f(0.0)) == 1
     for function in (lambda x: abs(x) ** 4, lambda x: la.norm(nnp.stack([x])) ** 4):
         assert times(function, 4)(f(0.0)) == 24
+    assert grad(lambda x: abs(x) * nnc.stop_gradient(abs(x)))(f(3.0)) == 3  # the other factor is a constant
+    chosen = abs
+    for _ in range(40):  # whose branches share a root
+        chosen = (lambda inner: lambda x: (lambda y: nnp.where(y > 1, y, 0.5 * y))(inner(x)))(chosen)
+    assert grad(grad(lambda x: chosen(x) ** 2))(f(0.0)) == 2 * 0.25**40
     assert grad(abs)(f(0.0)) == 0 and grad(lambda x: nnp.sqrt(x**2))(f(0.0)) == 0  # kinks keep the least slope
     assert grad(lambda x: nnp.sqrt(x**2))(f(-3.0)) == -1
 

@@ -117,6 +117,9 @@ _REDUCE = [
     Sample("cumprod", (np.array([[0.0, 2.0, 3.0], [1.0, 0.0, 4.0]]),), {"axis": 1}),
 ]  # fmt: skip
 
+_FIT = [
+    Sample("fit", (np.asarray([0, 3, 100, 127]),), {"dtype": np.dtype(d), "where": "f"}) for d in ("int8", "uint64")
+]
 _BESSEL = (np.asarray([-40.0, -1.5, 0.25, 3.0, 29.0]),)
 _SPECIAL = [
     *(Sample(name, _BESSEL) for name in ("i0e", "i1e")),
@@ -130,4 +133,11 @@ _ELEMENTWISE = dict.fromkeys(
 _FUSED = [
     Sample("multiply_add", (_X, _Y, _POSITIVE), dtypes=("float32", "float64"))
 ]  # lowering writes it on these alone
-SAMPLES = [*_SPECIAL, *_FUSED, *(row for command in _ELEMENTWISE for row in _elementwise(command)), *_SHAPE, *_REDUCE]
+SAMPLES = [
+    *_FIT,
+    *_SPECIAL,
+    *_FUSED,
+    *(row for command in _ELEMENTWISE for row in _elementwise(command)),
+    *_SHAPE,
+    *_REDUCE,
+]

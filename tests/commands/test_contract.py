@@ -16,7 +16,7 @@ import pytest
 import nnc
 from nnc import dtypes
 from nnc.array import Array
-from nnc.commands.rules import batch, derivative
+from nnc.commands.rules import batch, derivative, in_place_facts
 from nnc.graph import (
     COMMANDS,
     GraphBuilder,
@@ -222,3 +222,15 @@ def test_the_command_does_not_write_to_its_operands(row: Sample) -> None:
     run(row, row.operands)
     for x, y in zip(before, row.operands, strict=True):
         np.testing.assert_array_equal(x, np.asarray(y))
+
+
+def test_results_take_the_memory_of_operands_that_are_as_large() -> None:
+    fitting: dict[tuple[str, int, int], bool] = {}
+    for row in SAMPLES:
+        facts = in_place_facts(command(row.command), row.params)
+        specs = tuple(TensorSpec(np.shape(x), np.asarray(x).dtype) for x in row.operands)
+        outputs = infer_specs(command(row.command), specs, row.params)
+        for i, j in facts.overwrite:
+            fits = i < len(specs) and j < len(outputs) and specs[i].nbytes == outputs[j].nbytes
+            fitting[row.command, i, j] = fitting.get((row.command, i, j), False) or fits
+    assert len(fitting) > 50 and [key for key, fits in fitting.items() if not fits] == []

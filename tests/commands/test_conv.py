@@ -190,3 +190,20 @@ def test_places_of_the_padding_are_no_terms_of_a_sum(name: str, value: float) ->
                 expected[places[sought]] += tensors[first][places[first]] * tensors[second][places[second]]
             found = reference[command(name)](tensors[first], tensors[second], **params, **more)
             np.testing.assert_array_equal(found, expected)
+
+
+def test_the_gradient_of_a_grouped_weight_takes_no_padding_times_infinity() -> None:
+    rng = np.random.default_rng(5)
+    x, ct = rng.normal(size=(2, 6, 4, 5)), rng.normal(size=(2, 4, 4, 5))
+    ct[1, 3, 0, 0] = np.inf  # padding lies beside it
+    padding = ((1, 1), (1, 1))
+    params = {"kernel": (3, 3), "stride": (1, 1), "padding": padding, "dilation": (1, 1), "groups": 2}
+    found = reference[command("conv_weight_grad")](x, ct, **params)
+    wanted = np.zeros((4, 3, 3, 3))
+    with np.errstate(invalid="ignore"):
+        for o, c, i, j, n, row, column in np.ndindex(4, 3, 3, 3, 2, 4, 5):
+            y, z = row + i - 1, column + j - 1
+            if 0 <= y < 4 and 0 <= z < 5:
+                wanted[o, c, i, j] += ct[n, o, row, column] * x[n, o // 2 * 3 + c, y, z]
+    assert not np.isnan(wanted).any() and np.isinf(wanted).any()
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)

@@ -7,6 +7,8 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
+import nnc
+from nnc.errors import ShapeError
 from nnc.graph import Command, GraphBuilder, command, verify
 
 
@@ -61,3 +63,17 @@ def test_nodes_are_counted_with_those_of_sub_graphs(call: Command) -> None:
     x = b.input((2,), "float32")
     graph = b.build(b.add("neg", b.add(call, b.add(call, x, graphs=(inner,))[0], graphs=(inner,))[0]))
     assert (inner.num_nodes, graph.num_nodes) == (2, 7)
+
+
+def test_numbers_take_the_dtypes_of_a_graph_that_is_called_and_arrays_must_have_them() -> None:
+    graph = nnc.make_graph(lambda x, y: x * y)(np.float32(1), np.arange(2.0))
+    for number in (2, 2.0, np.float32(2)):
+        found = graph(number, np.arange(2.0))
+        assert found.dtype == np.float64 and found.tolist() == [0, 2]
+    for wrong in (
+        (1.0, np.arange(2)),
+        (np.ones((), np.float64), np.arange(2.0)),
+        (1.0, np.arange(2, dtype=np.float32)),
+    ):
+        with pytest.raises(ShapeError, match="has another shape or dtype"):
+            graph(*wrong)

@@ -202,7 +202,7 @@ def test_unknown_versions_and_other_formats_are_refused(squares: Graph) -> None:
 
 
 @pytest.mark.parametrize("text", [None, 3, 2.5, [], {}, object()])
-def test_what_is_no_text_is_refused(text: Any) -> None:
+def test_values_that_are_no_text_are_refused(text: Any) -> None:
     with pytest.raises(ArgumentTypeError, match=r"from_json: text is (?s:.)*Fix: pass a text that to_json wrote"):
         from_json(text)
 

@@ -60,6 +60,7 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a version in a list": lambda e: {**e, "nnc.shards": [1]},
     "a size of another tensor": lambda e: {**e, "sizes": {"a.x": 4}},
     "a matrix in parts": lambda e: {**e, "sizes": {"a.y.0": 4}},
+    "parts without elements": lambda e: {**e, "sizes": {"absent": 0}},
     "a deep value": lambda e: inner(e, json.loads('{"list":[' * 300 + "3" + "]}" * 300)),
     "a child without a key": lambda e: inner(e, {"dict": [[{"tensor": "a.x"}]]}),
     "an infinite number that is a large one": lambda e: inner(e, {"value": 10**400, "type": "float"}),

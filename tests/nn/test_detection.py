@@ -145,7 +145,7 @@ def test_overlaps_of_batches_are_those_of_each_part() -> None:
 
 
 def test_samples_on_the_border_of_an_image_count_whole_and_beyond_it_not_at_all() -> None:
-    """As in torchvision: from -1 to n a sample takes the nearest elements, outside nothing."""
+    """From -1 to n a sample takes the nearest elements, outside nothing, which is torchvision's rule."""
     image = np.array([[2.0, 3.0], [5.0, 7.0]])[None, None]
 
     def at(y: float, x: float) -> float:

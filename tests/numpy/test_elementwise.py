@@ -278,3 +278,13 @@ def test_uint64_and_signed_integers_are_compared_exactly(name, dtype):
     assert bool((nnp.asarray(unsigned) > nnp.asarray(signed[0])).all())
     with pytest.raises(DTypeError, match="no integer dtype holds both"):
         nnp.asarray(unsigned) + nnp.asarray(signed)
+
+
+def test_expm1_of_complex_numbers_far_left_is_numpys() -> None:
+    x = np.array([complex(-np.inf, 1), complex(-np.inf, -2), complex(-800, 3), complex(-np.inf, 0), complex(np.inf, 0)])
+    with np.errstate(all="ignore"):
+        want = np.expm1(x)
+    for run in (nnp.expm1, nnc.compile(nnp.expm1)):
+        found = np.asarray(run(x))
+        np.testing.assert_array_equal(found.real, want.real)
+        np.testing.assert_array_equal(found.imag[:4], want.imag[:4])

@@ -190,7 +190,7 @@ def test_injected_hyperparameters_change_without_a_new_trace() -> None:
     p = nnp.ones(1)
     updates, state = step(nnp.zeros(1), optimizer.init(p), p)
     assert float(updates[0]) == -0.5 and float(state.hyperparams["learning_rate"]) == 1.0
-    state.hyperparams["weight_decay"] = nnp.asarray(np.float64(0.25))
+    state.hyperparams["weight_decay"] = nnp.asarray(0.25)
     updates, state = step(nnp.zeros(1), state, p)
     assert np.isclose(float(updates[0]), -0.25 * 0.9) and np.isclose(float(state.hyperparams["learning_rate"]), 0.9)
 

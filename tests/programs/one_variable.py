@@ -180,7 +180,7 @@ def gamma(x: Any) -> list[Any]:
 
 
 def dawsn(x: Any) -> list[Any]:
-    """By Kummer's function."""
+    """Dawson's function and its derivatives, by Kummer's function."""
     z = -x * x
     first, second = (mp.hyp1f1(k, k - half(), z) for k in (2, 3))
     return [
@@ -205,7 +205,7 @@ def i1e(x: Any) -> list[Any]:
 
 
 def bessel(n: int) -> tuple[Function, ...]:
-    """I0 or I1, by neighbouring orders."""
+    """The functions I0 or I1 and their derivatives, by neighbouring orders."""
 
     def function(x: Any) -> list[Any]:
         i = [mp.besseli(k, x) for k in range(5)]

@@ -418,3 +418,10 @@ def test_mistakes_are_worded(name: str) -> None:
     with pytest.raises(error, match=text) as found:
         call()
     assert "Fix:" in str(found.value)
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (5, 2), (3, 3), (1, 4), (2, 3, 4), (0, 3)])
+def test_factors_of_matrices_of_any_shape_have_derivatives(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(3).normal(size=shape)
+    for part in (1, 2):
+        check_grads(lambda x, part=part: la.lu(x)[part], (x,), order=2, rtol=1e-5, atol=1e-5)

@@ -67,7 +67,7 @@ def test_a_stale_result_of_a_second_call_is_found(monkeypatch: pytest.MonkeyPatc
         known: dict[Any, Any] = {}
 
         def call(*args: Any) -> Any:
-            key = tuple(x.spec for x in args)
+            key = tuple(getattr(x, "spec", x) for x in args)
             return known.setdefault(key, fun(*args))
 
         return call

@@ -77,14 +77,14 @@ def test_a_comparison_that_rounding_may_turn_is_undecided() -> None:
     assert interpreter.undecided
 
 
-def test_what_the_compiler_loses_is_a_finding_though_random_rounding_excuses_it() -> None:
+def test_digits_that_the_compiler_loses_are_a_finding_though_random_rounding_excuses_them() -> None:
     whole = subject(Step("c", "{0} - {1}", (Ref("a"), Ref("b"))))
     assert check(whole, instead("a - b")) is None
     found = check(whole, instead("(a * 3 - b * 3) / 3"))
     assert found is not None and found.kind == "cancellation" and 0 < found.bound < 1e-10
 
 
-def test_what_the_program_itself_loses_is_no_finding() -> None:
+def test_digits_that_the_program_itself_loses_are_no_finding() -> None:
     whole = subject(
         Step("c", "{0} * 3", (Ref("a"),)),
         Step("d", "{0} * 3", (Ref("b"),)),

@@ -1,4 +1,4 @@
-"""Rows of a mapped function run in lockstep, and collectives of them are what they are by definition."""
+"""Rows of a mapped function run in lockstep, and collectives give the values of their definitions."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from nnc.dtypes import Weakness
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.native import Compiler, Function
 from nnc.lower.program import direct_code as code
@@ -68,7 +69,7 @@ class Results:
     """
 
     specs: Sequence[TensorSpec]
-    weak: Sequence[bool]
+    weak: Sequence[Weakness]
     is_one: bool
 
 
@@ -83,7 +84,7 @@ class Direct:
     idle: list[NativeFrame]
     _function: Function
     _boxes: ArrayLayout
-    _arguments: Sequence[tuple[TensorSpec, bool]]
+    _arguments: Sequence[tuple[TensorSpec, Weakness]]
     _results: Results
 
     @classmethod
@@ -92,7 +93,7 @@ class Direct:
         program: Program,
         compiler: Compiler,
         boxes: ArrayLayout,
-        arguments: Sequence[tuple[TensorSpec, bool]],
+        arguments: Sequence[tuple[TensorSpec, Weakness]],
         results: Results,
     ) -> Direct | None:
         """Makes the direct form of a program of arrays, of which `arguments` has the spec and whether it is weak; None where it

@@ -29,8 +29,10 @@ _SCHEDULE = cpu_target().schedule
 
 CALLS = 1 << 20  # a call back is numbered: a multiple of this, new each time, plus the number of the steps to be run
 POLL = CALLS - 1  # no steps: Python only looks for interrupts
-_POLL_SECONDS = 0.25
-_MOST_ITERATIONS = 1 << 22  # between two looks for interrupts
+_POLL_SECONDS = 0.02  # between two looks for interrupts, as estimated: a kernel may take five times as long
+_UNPOLLED_SECONDS = 0.05  # a loop that is known to take no longer looks for none
+_MOST_ITERATIONS = 1 << 22  # between two looks: some milliseconds, of which Python's lock costs a busy program one
+_INLINE_SECONDS = 1e-9  # of a step that the loop holds itself
 KINDS = 8  # at least as many as there are reasons
 
 
@@ -83,13 +85,30 @@ class Outline:
         return find[buffer.kind](buffer.index), 0
 
     def seconds(self, steps: Iterable[Step]) -> float:
-        """About how long steps take, each once."""
-        inner = [step for step in walk(steps) if step.region is None]
-        return sum(
-            _SCHEDULE.compiled_call_seconds
-            + max(step_flops(step) / _SCHEDULE.flops_per_second, step_bytes(step) / _SCHEDULE.bytes_per_second)
-            for step in inner
-        )
+        """About how long steps take; of a loop of unknown length in them, one iteration."""
+        total = 0.0
+        for step in steps:
+            if isinstance(step.region, Loop):
+                total += (step.region.length or 1) * self.iteration_seconds(step.region)
+            elif isinstance(step.region, Branches):
+                total += max(map(self.seconds, step.region.branches), default=0.0)
+            else:
+                native = self.natives.get(id(step))
+                is_inline = native is not None and native.inline
+                total += _INLINE_SECONDS if is_inline else _SCHEDULE.compiled_call_seconds
+                work = step_flops(step) / _SCHEDULE.flops_per_second, step_bytes(step) / _SCHEDULE.bytes_per_second
+                total += max(work)
+        return total
+
+    def iteration_seconds(self, region: Loop) -> float:
+        """About how long an iteration of a loop takes."""
+        return _INLINE_SECONDS + max(self.seconds(c.steps) for c in region.copies)
+
+
+def _holds_unknown(step: Step) -> bool:
+    """Whether a loop holds loops whose length is not known."""
+    inner = (found.region for found in walk((step,)) if found is not step)
+    return any(isinstance(region, Loop) and region.length is None for region in inner)
 
 
 class StepCode(Code):
@@ -111,6 +130,9 @@ class StepCode(Code):
         self._loaded = set(given)  # words that are in registers
         self._at: dict[int, Value] = {}  # the present iteration of each loop around
         self._local: dict[int, str] = {}  # buffers that lie on the stack
+        self._spent: Slot | None = (
+            None  # within loops of loops: nanoseconds since the last look for interrupts, as estimated
+        )
 
     def word(self, position: int) -> str:
         """The address of a word of the frame."""
@@ -295,7 +317,11 @@ class StepCode(Code):
         labels = [self.label("iteration") for _ in region.copies]
         after = self.label("after")
         polls = self._iterations_between_polls(step, region)
-        poll = self.slot(self.integer(polls)) if polls else None
+        adds = self._spent is not None and region.length is None  # to the time of the loops around
+        is_outermost, counts = self._spent is None, _holds_unknown(step)
+        if polls and counts and self._spent is None:
+            self._spent = self.slot(self.integer(0))
+        poll = self.slot(self.integer(polls)) if polls and not counts else None
         # polls lie in a loop around the ring, which is then free of calls
         begin = self.label("ring") if polls else labels[region.first]
         kept = self._reads_iterations(step, region)
@@ -328,12 +354,18 @@ class StepCode(Code):
             self.steps(c.turn)
             if k + 1 < len(labels):
                 self.jump(begin if k + 1 == region.first else labels[k + 1])
+            elif polls and counts:
+                self._poll_by_time(region, labels[region.first], begin)
             elif poll is None:
                 self.jump(labels[region.first])
             else:
                 self._poll(now, poll, polls, labels[region.first], begin)
         del self._at[region.number]
         self.place(after)
+        if adds and self._spent is not None:
+            self._spend(self.mul(self.read(count), self.integer(self._nanoseconds(region))))
+        if is_outermost:
+            self._spent = None
         for number, (place, size, written) in taken.items():
             del self._local[number]
             if written:
@@ -391,6 +423,28 @@ class StepCode(Code):
         self._call_back(POLL, Failure.INTERRUPT.code(0))
         self.jump(begin)
 
+    def _poll_by_time(self, region: Loop, following: str, begin: str) -> None:
+        """Lets Python look for interrupts when the iterations of this loop and of those in it have taken long enough."""
+        assert self._spent is not None
+        asks = self.label("poll")
+        spent = self._spend(self.integer(self._nanoseconds(region)))
+        self.branch(self.compare("ge", spent, self.integer(int(_POLL_SECONDS * 1e9))), asks, following)
+        self.place(asks)
+        self.write(self._spent, self.integer(0))
+        self._call_back(POLL, Failure.INTERRUPT.code(0))
+        self.jump(begin)
+
+    def _spend(self, nanoseconds: Value) -> Value:
+        """Adds to the time since the last look for interrupts."""
+        assert self._spent is not None
+        spent = self.add(self.read(self._spent), nanoseconds)
+        self.write(self._spent, spent)
+        return spent
+
+    def _nanoseconds(self, region: Loop) -> int:
+        """About how long an iteration takes, without the loops of unknown length in it."""
+        return max(1, int(self.outline.iteration_seconds(region) * 1e9))
+
     def _reads_iterations(self, step: Step, region: Loop) -> bool:
         """Whether the number of the present iteration of a loop may be read: by steps in Python, or for the text of an error."""
         natives = (self.outline.natives.get(id(inner)) for inner in walk((step,)) if inner.region is None)
@@ -434,8 +488,8 @@ class StepCode(Code):
         """A power of two: after so many iterations Python looks for interrupts; 0 where it is called often enough."""
         if not self.outline.is_native((step,)):
             return 0
-        one = max(self.outline.seconds(c.steps) for c in region.copies) + _SCHEDULE.compiled_call_seconds
-        if region.length is not None and region.length * one < _POLL_SECONDS:
+        one = self.outline.iteration_seconds(region)
+        if region.length is not None and region.length * one < _UNPOLLED_SECONDS and not _holds_unknown(step):
             return 0
         iterations = min(max(int(_POLL_SECONDS / one), 1), _MOST_ITERATIONS)
         return 1 << (iterations.bit_length() - 1)

@@ -14,6 +14,7 @@ from nnc.lower.plan.schedule.types import Around, Schedule
 from nnc.lower.plan.stages import NDArray
 from nnc.lower.program.executor import NOTHING, Block, Executor
 from nnc.lower.program.native_program import ProgramAbi
+from nnc.machine import check_memory
 
 
 class NoRoomError(MemoryError):
@@ -33,6 +34,7 @@ class Frame(ABC):
         self._ready = [made] if made is not None else []
         specs = executor.outside.made
         self._shapes, self._dtypes = [spec.shape for spec in specs], [spec.dtype for spec in specs]
+        self._made_bytes = sum(spec.nbytes for spec in specs)
         self._returns_made = executor.outside.returns_made
 
     @property
@@ -49,7 +51,11 @@ class Frame(ABC):
         """
         executor = self.executor
         try:
-            made = self._ready.pop() if self._ready else list(map(np.empty, self._shapes, self._dtypes))
+            if self._ready:
+                made = self._ready.pop()
+            else:
+                check_memory(self._made_bytes)
+                made = list(map(np.empty, self._shapes, self._dtypes))
         except MemoryError as error:
             raise NoRoomError(str(error)) from None
         executor.given, executor.made = [*inputs], made

@@ -26,6 +26,7 @@ from nnc.lower.program.entry_steps import CALLS, POLL, Failure
 from nnc.lower.program.executor import Arrays, Block, Executor, explain
 from nnc.lower.program.frame import Frame, check_inputs
 from nnc.lower.program.native_program import Entry, ProgramAbi
+from nnc.machine import check_memory
 
 DirectCall = Callable[[list[Any]], Any]  # of a list of arrays, which it empties: see `nnc.lower.program.direct`
 
@@ -41,9 +42,14 @@ class CallMemory:
 
     @classmethod
     def of(cls, outside: ProgramAbi, arena: NDArray | None = None) -> CallMemory:
-        """Makes the memory of a program's call; its arena may have been made before."""
+        """Makes the memory of a program's call; its arena may have been made before.
+
+        Raises:
+            MemoryError: the system does not give it.
+        """
         if arena is None:
             arena = aligned_bytes(outside.arena_bytes)
+        check_memory(sum(spec.nbytes for spec in outside.made))
         return cls(arena, [np.empty(spec.shape, spec.dtype) for spec in outside.made])
 
     def fits(self, outside: ProgramAbi) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.elementwise import FLOAT
-from nnc.commands.promote import astype, promote
+from nnc.commands.promote import astype, promote, weakness_of_result, with_weakness
 from nnc.commands.rules import check_dtype
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of
@@ -136,4 +136,5 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int | None = None) -> Array:
     steps = None if n_iter is None else order_of("bessel_jn", n_iter, "n_iter")
     if steps == 0:
         raise user_error(ArgumentError, "bessel_jn", "n_iter is 0.", fix="give 1 or more, or None.")
-    return astype(_bessel(order_of("bessel_jn", v, "v"), steps, astype(x, dtypes.float64)), kind)
+    result = astype(_bessel(order_of("bessel_jn", v, "v"), steps, astype(x, dtypes.float64)), kind)
+    return with_weakness(result, weakness_of_result(kind, [z]))

@@ -8,6 +8,7 @@ from nnc.array import Array
 from nnc.nn import activations
 from nnc.numpy import elementwise as el
 from nnc.numpy.special import xlogy
+from nnc.numpy.weak import keeps_weakness
 from nnc.numpy.wide import in_float64, keep
 from nnc.scipy.special.pieces import log_gap
 from nnc.spelling import spelled
@@ -136,6 +137,7 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike, /) -> Array:
 
 
 @spelled
+@keeps_weakness
 def softmax(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
     """Returns exp(x) divided by its sum over `axis`, without overflow; see `nnc.nn.softmax`.
 
@@ -152,6 +154,7 @@ def softmax(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Ar
 
 
 @spelled
+@keeps_weakness
 def log_softmax(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
     """Returns the logarithm of `softmax`, without overflow.
 

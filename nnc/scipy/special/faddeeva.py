@@ -9,7 +9,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.elementwise import complex_
-from nnc.commands.promote import as_operand, astype, is_weak_result, promote
+from nnc.commands.promote import as_operand, astype, promote, weakness_of_result, with_weakness
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import expand_dims
@@ -197,4 +197,4 @@ def wofz(z: ArrayLike, /) -> Array:
     (promoted,) = promote(given, where="wofz", to=dtypes.to_float)
     dtype = dtypes.complex_dtype(spec_of(promoted).dtype)
     result = astype(_wofz(astype(promoted, dtypes.complex128)), dtype)
-    return result.as_weak() if is_weak_result(dtype, [given]) else result
+    return with_weakness(result, weakness_of_result(dtype, [given]))

@@ -9,7 +9,7 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands.elementwise import FLOAT
-from nnc.commands.promote import astype, broadcast, promote
+from nnc.commands.promote import astype, broadcast, promote, weakness_of_result, with_weakness
 from nnc.commands.rules import check_dtype
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import spec_of
@@ -100,4 +100,5 @@ def sph_harm_y(
     value = el.where(flipped, -value, value)
     turn = order * azimuth
     parts: list[Any] = [astype(value * el.cos(turn), part), astype(value * el.sin(turn), part)]
-    return ew.complex_(*parts)
+    result = ew.complex_(*parts)
+    return with_weakness(result, weakness_of_result(result.spec.dtype, [theta, phi]))

@@ -154,15 +154,18 @@ def _ndtri(p: Array) -> Array:
     return el.where(central, middle, el.where(q < 0, -tail, tail))
 
 
-def _reciprocal_density(x: Array, p: Array) -> Array:
+@custom_jvp
+def _reciprocal_density(p: Array) -> Array:
     """1 / φ(x) at the quantile x of p, by the scaled complement: exp(x² / 2) would lose digits in the tails."""
+    x = _ndtri(p)
     size = el.where(p < 0.5, p, 1 - p)
     inside = size > 0
     tail = scaled_erfc(el.where(p < 0.5, -x, x) * _ROOT_HALF) / keep(inside, size, 1.0)
     return el.where(inside, math.sqrt(math.pi / 2) * tail, math.sqrt(2 * math.pi) * el.exp(0.5 * x * x))
 
 
-_ndtri.defjvps(lambda t, result, p: t * _reciprocal_density(result, p))
+_ndtri.defjvps(lambda t, result, p: t * _reciprocal_density(p))
+_reciprocal_density.defjvps(lambda t, result, p: t * _ndtri(p) * result * result)
 
 
 @spelled

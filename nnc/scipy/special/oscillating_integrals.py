@@ -15,6 +15,7 @@ from nnc.graph import spec_of
 from nnc.numpy import elementwise as el
 from nnc.numpy.bessel import spherical_bessel
 from nnc.numpy.reductions import max as max_
+from nnc.numpy.weak import keeps_weakness
 from nnc.numpy.wide import in_float64, keep, polynomial
 from nnc.scipy.special.pieces import product, sin_pi
 from nnc.spelling import spelled
@@ -153,6 +154,7 @@ def _push_fresnel(primals: tuple[Array], tangents: tuple[Array]) -> Any:
 
 
 @spelled
+@keeps_weakness
 def fresnel(x: ArrayLike, /) -> tuple[Array, Array]:
     """Returns Fresnel's integrals: of sin(π t² / 2) and of cos(π t² / 2) from 0 to x.
 

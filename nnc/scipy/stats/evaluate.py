@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.elementwise import FLOAT
-from nnc.commands.promote import as_operand, astype, broadcast, is_weak_result, promote
+from nnc.commands.promote import as_operand, astype, broadcast, promote, weakness_of_result, with_weakness
 from nnc.commands.rules import check_dtype
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import to_value
@@ -90,7 +90,7 @@ def read(
 
     def finish(result: Array) -> Array:
         result = astype(result, own)
-        return result.as_weak() if is_weak_result(own, given) else result
+        return with_weakness(result, weakness_of_result(own, given))
 
     return [astype(x, dtypes.float64 if wide else dtypes.accumulator(own)) for x in values], finish
 

@@ -2,8 +2,8 @@
 
 This is running error analysis (Wilkinson; Higham, Accuracy and Stability of Numerical Algorithms, 3.3): a result's error is the
 operands' errors times the partial derivatives, taken as differences, and the rounding of the result itself. Other than errors drawn
-at random (`reference`), sums and differences take their operands as they are: what the program subtracts may cancel, what a
-compiler subtracts may not.
+at random (`reference`), sums and differences take their operands as they are: digits may cancel in a difference that the
+program writes, not in one that a compiler makes.
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ class BoundInterpreter(ReferenceInterpreter):
         self, command: Command, arrays: Sequence[NDArray], params: Mapping[str, Any], found: Sequence[NDArray]
     ) -> list[Shadow] | None:
         """The results' values and bounds; None where nothing is known of them."""
+        if not found:  # it is called for its effect, which must not come twice
+            return []
         known = [self.shadow(x) for x in arrays]
         if not any(is_inexact(x) for x in arrays):
             changed = any(np.any(error > 0) for _, error in known)
@@ -119,14 +121,14 @@ class BoundInterpreter(ReferenceInterpreter):
         return np.asarray(error + unit * most * max(x.shape, default=1) ** 0.5)
 
     def _flushed(self, x: NDArray, wide: NDArray) -> NDArray:
-        """What is lost where numbers as small as these, or parts of their sums, are taken as 0."""
+        """The bound of the loss where numbers as small as these, or parts of their sums, are taken as 0."""
         small = smallest(x.dtype, self.flushes) if is_inexact(x) else 0.0
         return np.where(np.abs(wide) < _WITHIN * small, _WITHIN * small, 0.0) if small else np.zeros(x.shape)
 
     def _moved(
         self, command: Command, wide: Sequence[NDArray], params: Any, errors: Sequence[NDArray], center: list[NDArray]
     ) -> list[NDArray]:
-        """How far the results move where operands move by their errors."""
+        """The distances by which results move where operands move by their errors."""
         if command.name == "select":
             chosen, x, y = errors
             return [np.where(chosen > 0, np.inf, np.where(wide[0], x, y))]

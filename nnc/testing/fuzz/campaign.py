@@ -9,6 +9,7 @@ import random
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -126,7 +127,7 @@ def run_program(
     for mode in rng.sample(fitting, min(MODES_EACH, len(fitting))):
         start(mode.name)
         try:
-            finding = check(subject, mode, seen)
+            finding = check(subject, mode, seen, partial(start, mode.name))
         except Unsupported as error:
             report.unsupported[str(error)] += 1
             continue

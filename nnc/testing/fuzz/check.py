@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,8 +57,11 @@ class Unsupported(Exception):  # noqa: N818
     """nnc says that it does not run a program in a mode."""
 
 
-def check(subject: Subject, mode: Mode, seen: set[str] | None = None) -> Finding | None:
-    """Returns the finding on a program in a mode; None where it is right. `seen` takes the names of its commands.
+def check(
+    subject: Subject, mode: Mode, seen: set[str] | None = None, alive: Callable[[], object] = lambda: None
+) -> Finding | None:
+    """Returns the finding on a program in a mode; None where it is right. `seen` takes the names of its commands, and `alive` is
+    called before each run.
 
     Raises:
         Unsupported: nnc says that it does not do this.
@@ -71,6 +74,7 @@ def check(subject: Subject, mode: Mode, seen: set[str] | None = None) -> Finding
         return Finding(mode.name, "reference", f"{type(error).__name__}: {error}")
     if expected is None:
         return None
+    alive()
     try:
         found = execute(subject.source(mode.source(subject)))
     except UnsupportedError as error:
@@ -99,13 +103,15 @@ def check(subject: Subject, mode: Mode, seen: set[str] | None = None) -> Finding
         expected = [np.where(x != x, x, y) for x, y in zip(found, expected, strict=True)]
     suspects = [i for i, (x, y) in enumerate(zip(found, expected, strict=True)) if not _is_close(x, y)]
     if not suspects:
+        alive()
         return _beyond_bounds(subject, mode, found)
     spreads = [_slack(mode, x) for x in expected]
     for rounds in _ROUNDS:  # more of them where a few do not explain it: a sign comes up the same four times in eight
-        _widen(spreads, subject, mode, expected, rounds)
+        _widen(spreads, subject, mode, expected, rounds, alive)
         wrong = [~_is_within(x, y, spread) for x, y, spread in zip(found, expected, spreads, strict=True)]
         suspects = [i for i in suspects if np.any(wrong[i])]
         if not suspects:
+            alive()
             return _beyond_bounds(subject, mode, found)
     at = suspects[0]
     return _describe(mode.name, at, found[at], expected[at], spreads[at], wrong[at])
@@ -227,14 +233,16 @@ def _slack(mode: Mode, expected: NDArray) -> NDArray:
 
 
 def _widen(
-    spreads: list[NDArray], subject: Subject, mode: Mode, expected: Sequence[NDArray], rounds: Sequence[int]
-) -> None:
+    spreads: list[NDArray], subject: Subject, mode: Mode, expected: Sequence[NDArray], rounds: Sequence[int],
+    alive: Callable[[], object],
+) -> None:  # fmt: skip
     """Notes how far each element moves when everything that is rounded has random errors; infinite where its nature changes."""
     source = subject.source((mode.plain or mode.source)(subject))
     runs: list[tuple[Any, Any]] = [(mode.namespaces[0], np.random.default_rng(seed)) for seed in rounds]
     if mode.namespaces[1:]:
         runs = [(other, None) for other in mode.namespaces[1:]]
     for of_nnc, rng in runs:
+        alive()
         try:
             with by_reference(rng, flushes=mode.flushes):
                 moved = execute(source, of_nnc)

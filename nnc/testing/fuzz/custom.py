@@ -12,6 +12,8 @@ from nnc.testing.fuzz.control import grown
 from nnc.testing.fuzz.program import Block, Code, Function, Ref, Step, rename, rename_names
 
 _SCALES = ("1.5", "nnp.tanh(nnp.mean({0}))", "nnp.cos(nnp.sum({0}))", "nnp.abs(nnp.sum({0}))", "nnp.sum({0})")
+_LINEAR_SCALES = ("1.5", "nnp.sum({0})", "-nnp.mean({0})")
+# where rows share the operands, the function runs once for all of them, and its rule gets the sum of their cotangents (as in JAX)
 _LINEAR = ("nnp.sum({0})", "nnp.mean({0})", "nnp.sum({0} * {1})", "3 * nnp.sum({0})")
 
 
@@ -97,7 +99,7 @@ def _static(g: Any, steps: list[Step], results: list[str]) -> str:
 
 
 def custom_vjp(g: Any) -> Step | None:
-    """`nnc.custom_vjp` with a rule that need not be linear in the cotangent."""
+    """`nnc.custom_vjp` with a rule that is linear in the cotangent within mapped functions alone."""
     operands = _operands(g)
     body = _body(g, operands) if operands else None
     if body is None or not body[2]:
@@ -110,7 +112,7 @@ def custom_vjp(g: Any) -> Step | None:
     kept, cts = [g.name() for _ in residuals], [g.name() for _ in outs]
     backward = []
     for name in kept[: len(params)]:
-        scale = g.rng.choice(_SCALES)
+        scale = g.rng.choice(_LINEAR_SCALES if g.is_mapped else _SCALES)
         ct = g.rng.choice(cts)
         text = scale if "{0}" in scale else f"{scale} * nnp.sum({{0}})"
         backward.append(_like(g, text, (Ref(ct),), name))

@@ -323,7 +323,7 @@ def generate(seed: Sequence[int], offers: Sequence[Offer], first: Sequence[Offer
     g = Generator(rng, offers)
     g.sizes = rng.sample(SIZES if rng.random() < 0.7 else SHORT, 3)
     g.kinds = rng.choices(KINDS, (0.68, 0.1, 0.06, 0.06, 0.1))[0]
-    g.is_wild = g.kinds in KINDS[3:]  # the sizes of values, or of what is left where they cancel
+    g.is_wild = g.kinds in KINDS[3:]  # the sizes of values, or of their differences
     g.dtype_pool = ["float64"] if rng.random() < 0.25 else rng.sample(DTYPES, 2)
     for _ in range(rng.randint(1, 3)):
         g.new_input(TensorSpec(g._shape(), rng.choice(g.dtype_pool)))

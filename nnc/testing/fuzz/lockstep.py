@@ -13,7 +13,7 @@ from typing import Any
 
 from nnc.errors import NncError
 
-Meet = Callable[[list[Any]], list[Any]]  # the values of all rows -> what each row gets
+Meet = Callable[[list[Any]], list[Any]]  # the values of all rows -> the answer for each row
 
 
 class RowsDisagreeError(NncError):
@@ -124,7 +124,7 @@ class Lockstep:
             row.answer = answer
 
     def meet(self, name: str, meet: Meet, value: Any) -> Any:
-        """What this row gets of a collective."""
+        """The answer that this row gets of a collective."""
         row = self.row
         if row is not None and name not in self.sizes:
             return row.meet(name, meet, value)

@@ -99,7 +99,7 @@ def stored(subject: Subject) -> str:
 
 
 def weakened(change: str) -> Callable[[Subject], str]:
-    """The dtypes of results where all floats are weak, times an array of float32: what is made of weak numbers alone is weak."""
+    """The dtypes of results where all floats are weak, times an array of float32: a function of weak arrays alone is weak."""
     return _says(
         f"weak = lambda x: {change} if not isinstance(x, (int, float)) and x.dtype == 'float32' else x\n"
         "def form(y):\n"

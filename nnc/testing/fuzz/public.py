@@ -105,7 +105,7 @@ def _public_call(source: Source, name: str, params: Sequence[inspect.Parameter])
             base = specs[0]
         else:
             value = draw_setting(rng, p.name, kind, specs)
-            if value is SKIP and required and kind == "Any":
+            if value is SKIP and required and kind in ("Any", "ArrayLike"):
                 value = related(source, base)
                 specs.append(source.spec(value))
                 base = base or specs[0]

@@ -62,11 +62,13 @@ class ReferenceInterpreter:
         self.rng, self.seen, self.flushes = rng, set() if seen is None else seen, flushes
         self.flushes_all = rng is not None and rng.random() < 0.3
         self.cancels = False
+        self.count = 0  # of the commands that have run
 
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
         """Runs a command."""
+        self.count += 1
         values = [as_value(arg) for arg in args]
         specs = tuple([value.spec for value in values])
         outputs = infer_specs(command, specs, params, graphs)

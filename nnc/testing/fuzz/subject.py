@@ -31,6 +31,7 @@ from nnc.testing.fuzz.wild import SEEN
 NDArray = np.ndarray[Any, Any]
 
 SMALL = 40  # elements of all inputs together: a transpose by columns calls the function once for each
+MOST_COMMANDS = 600  # that references run one by one, some 60 times for each mode
 WAVE = "def wave(x):\n    return nnc.asarray(np.asarray(np.cos(np.arange(x.size))).reshape(x.shape).astype(x.dtype))"
 
 
@@ -114,7 +115,7 @@ class Subject:
 
     @property
     def has_effects(self) -> bool:
-        """Whether callbacks note what they see."""
+        """Whether callbacks note the values that they see."""
         return SEEN in self.program.calls()
 
     @property
@@ -135,12 +136,14 @@ class Subject:
 
     @classmethod
     def of(cls, program: Program) -> Subject | None:
-        """A program with the specs of its results; None where references refuse it."""
+        """A program with the specs of its results; None where references refuse it, or take too long."""
         subject = cls(program, ())
         try:
-            with by_reference():
+            with by_reference() as interpreter:
                 results = execute(subject.source("return program(*inputs())"), Plain())
         except NncError:
+            return None
+        if interpreter.count > MOST_COMMANDS:
             return None
         return cls(program, tuple(TensorSpec(x.shape, x.dtype) for x in results))
 

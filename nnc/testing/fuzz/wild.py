@@ -9,24 +9,19 @@ from nnc import dtypes
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.offer import Call, Offer, Source
 
-_NEAR = (  # what is left is a small part of the operands
+_NEAR = (  # the difference is a small part of the operands
     "{0} - {0} * {2}",
     "{0}.at[:{1}].add({0}[:{1}] * -{2})",
     "{0}.at[:{1}].subtract({0}[:{1}] * {2})",
     "{0}.at[np.arange({1})].add({0}[:{1}] * -{2})",
+    "{0}.at[np.arange({1})[::-1]].add({0}[:{1}][::-1] * -{2})",
+    "{0}.at[np.arange({1})].add(-{0}[:{1}]).at[np.arange({1})].add({0}[:{1}] * {3})",
     "{0}.at[np.arange({1}) // 2].add({0}[:{1}] * -{2})",
     "({0} + {3}) - {0}",
     "{0} * {2} + ({0} - {0} * 2)",
     "nnp.concatenate([{0}, {0} * -{2}]).reshape(2, -1).sum(0)",
 )
-_AFTER = (
-    "{0} * {0}",
-    "nnp.square({0})",
-    "nnp.expm1({0})",
-    "0.001 * {0} * {0}",
-    "nnp.exp({0}) * {0}",
-    "nnp.sqrt(nnp.abs({0}))",
-)
+_AFTER = ("h * h", "nnp.square(h)", "nnp.expm1(h)", "0.001 * h * h", "nnp.exp(h) * h", "nnp.sqrt(nnp.abs(h))", "h")
 _ENDLESS = (  # only where the operand is positive do the loops end
     "nnc.cond({0} > 0, lambda x: nnc.while_loop(lambda y: (y <= 0) | (y > 0.1), lambda y: y * 0.25, x), lambda x: x, {0})",
     "nnc.cond({0} > 0, lambda x: nnc.while_loop(lambda y: y != 1, lambda y: y + nnp.sign(1 - x) * 0 + (1 - y), x), "

@@ -8,6 +8,7 @@ from typing import Any
 from nnc.array import as_value
 from nnc.commands.rules import batch
 from nnc.context import get_context, new_level, set_context
+from nnc.dtypes import Weakness
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, bind
 from nnc.source import user_source
@@ -20,7 +21,7 @@ class BatchTracer(Tracer):
 
     __slots__ = ("value",)
 
-    def __init__(self, trace: BatchTrace, value: Any, weak: bool = False) -> None:
+    def __init__(self, trace: BatchTrace, value: Any, weak: Weakness = False) -> None:
         super().__init__(trace, value.spec.update(shape=value.spec.shape[1:]), get_context().source, weak)
         self.value = value
 
@@ -62,7 +63,7 @@ class BatchTrace:
                 )  # fmt: skip
             static = {**params, "graphs": graphs} if graphs else params
             outputs, out_batched = rule(self.size, operands, batched, **static)
-            return [BatchTracer(self, x) if b else x for x, b in zip(outputs, out_batched, strict=True)]
+            return [BatchTracer(self, x, x.weak) if b else x for x, b in zip(outputs, out_batched, strict=True)]
 
 
 def run_batched(

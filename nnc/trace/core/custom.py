@@ -9,7 +9,7 @@ from typing import Any, Concatenate, Generic, Self, overload
 from nnc import tree
 from nnc.array import as_value
 from nnc.commands import control
-from nnc.commands.promote import astype, is_weak
+from nnc.commands.promote import is_weak, with_weakness
 from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
 from nnc.context import activity, get_context
 from nnc.errors import (
@@ -21,7 +21,7 @@ from nnc.errors import (
     UnsupportedError,
     user_error,
 )
-from nnc.graph import Graph, TensorSpec, bind, find_interpreter
+from nnc.graph import Graph, TensorSpec, bind, find_interpreter, spec_of
 from nnc.graph import command as get_command
 from nnc.trace.core.axes import aligned, varying_over
 from nnc.trace.core.custom_axes import Place
@@ -30,7 +30,7 @@ from nnc.trace.core.dual import DualTrace, DualTracer
 from nnc.trace.core.eager import EagerInterpreter
 from nnc.trace.core.flat import FlatFunction, FlatTree, call_function, check_callable, check_positions, name_of
 from nnc.trace.core.on_device import DeviceInterpreter
-from nnc.trace.core.specs import argument_spec, shapes_of
+from nnc.trace.core.specs import argument_spec, as_wanted, shapes_of
 from nnc.trace.core.staging import stage
 from nnc.trace.core.subgraphs import bind_for_rows, input_values, one_row
 from nnc.tracebacks import api_boundary
@@ -113,7 +113,9 @@ class _Custom(Generic[P, R_co]):
             if any(isinstance(x, DualTracer) and x.owner is top for x in outputs):
                 raise _captured_error(self.transform)
             line = get_context().source
-            duals = [x if t is None else DualTracer(top, x, t, line) for x, t in zip(outputs, moved, strict=True)]
+            duals = [
+                x if t is None else DualTracer(top, x, t, line, x.weak) for x, t in zip(outputs, moved, strict=True)
+            ]
             return flat.build_result(duals)
         specs = [argument_spec(x) for x in leaves]
         with activity(f"tracing {name_of(self.fun)} for {self.transform}"):
@@ -123,7 +125,7 @@ class _Custom(Generic[P, R_co]):
                 staged, bound = traced.staged, rule.within(place, over, traced.axes)
             else:
                 staged, bound = stage(flat, specs, weak=[is_weak(x) for x in leaves], name=name_of(self.fun)), rule
-        operands = [*input_values(leaves, specs), *staged.captured]
+        operands = [*input_values(leaves), *staged.captured]
         params = {"rule": bound, "args": len(specs)}
         return flat.build_result(bind(get_command(self.transform), operands, params, (staged.graph,)))
 
@@ -215,11 +217,13 @@ class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
         nondiff = "*nondiff, " if fixed else ""
 
         def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            primals = _as_given(flat, primals)
             arguments = flat.arguments.build(primals)[0]
             filled: Sequence[Any] = tangents
             plain = len(arguments) == len(primals) and all(x is p for x, p in zip(arguments, primals, strict=True))
             if not (self.by_argument and plain):
                 filled = [zeros(as_value(p).spec) if t is None else t for p, t in zip(primals, tangents, strict=True)]
+            filled = [t if t is None else with_weakness(t, p.weak) for p, t in zip(primals, filled, strict=True)]
             with activity(f"running {where}"):
                 given = [*fixed.values(), arguments, flat.arguments.build(filled)[0]]
                 result = call_function(rule, given, where=where, fix=f"define it as rule({nondiff}primals, tangents).")
@@ -228,10 +232,10 @@ class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
             )
             tree.check_same_structure(where, "the tangent", result[1], "the result", result[0])
             out = FlatTree(result[0])
-            flat.out = out.skeleton()
+            flat.out = FlatTree(shapes_of(result[0]))
             outputs = [as_value(x) for x in out.dynamic]
             pairs = zip(FlatTree(result[1]).dynamic, outputs, strict=True)
-            moved = [_fit(where, "the tangent", t, "the result", x.spec) for t, x in pairs]
+            moved = [_fit(where, "the tangent", t, "the result", x) for t, x in pairs]
             return outputs, [t if is_differentiable(x.spec) else None for x, t in zip(outputs, moved, strict=True)]
 
         return JvpRule(push)
@@ -278,12 +282,12 @@ class custom_vjp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
         """Outputs and residuals; sets `flat.out`."""
         where = f"the fwd rule of {name_of(self.fun)}"
         with activity(f"running {where}"):
-            given = _merge(fixed, flat.arguments.build(primals)[0])
+            given = _merge(fixed, flat.arguments.build(_as_given(flat, primals))[0])
             fix = f"define it with the parameters of {name_of(self.fun)}."
             result = call_function(fwd, given, where=where, fix=fix)
         result = _check_pair(where, result, "return result, residuals.")
         out = FlatTree(result[0])
-        flat.out = out.skeleton()
+        flat.out = FlatTree(shapes_of(result[0]))
         return [as_value(x) for x in out.dynamic], FlatTree(result[1])
 
     def _backward(
@@ -320,9 +324,8 @@ class custom_vjp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
                 continue
             tree.check_same_structure(where, names[0], ct, names[1], arg)
             for x, c in zip(leaves, FlatTree(ct).dynamic, strict=True):
-                spec = argument_spec(x)
-                floats = is_differentiable(spec)
-                found.append(_fit(where, names[0], c, names[1], spec) if floats else as_value(c))
+                floats = is_differentiable(argument_spec(x))
+                found.append(_fit(where, names[0], c, names[1], x) if floats else as_value(c))
         return found
 
     def _rule(self, fixed: Fixed, flat: FlatFunction) -> VjpRule:
@@ -350,11 +353,15 @@ def _check_pair(where: str, result: Any, fix: str) -> Any:
     return result
 
 
-def _fit(where: str, left_name: str, value: Any, right_name: str, right: TensorSpec) -> Value:
-    """`value`, which must be like `right`; Python numbers take its dtype."""
-    left = as_value(value)
-    if is_weak(left) and is_differentiable(right):
-        left = as_value(astype(left, right.dtype, where))
+def _as_given(flat: FlatFunction, primals: Sequence[Any]) -> list[Any]:
+    """The primals with the weakness of the arguments that they stand for, which the inputs of a graph do not have."""
+    return [with_weakness(as_value(x), is_weak(leaf)) for x, leaf in zip(primals, flat.leaves, strict=True)]
+
+
+def _fit(where: str, left_name: str, value: Any, right_name: str, right: Any) -> Value:
+    """`value`, which must be like `right`; where one of them is weak, it takes the dtype of `right`."""
+    left = as_wanted(value, right, where)
+    right = spec_of(right)
     if (left.spec.shape, left.spec.dtype) != (right.shape, right.dtype):
         raise user_error(
             ShapeError if left.spec.shape != right.shape else DTypeError, where,

@@ -15,6 +15,7 @@ from nnc.array import as_value
 from nnc.commands.collective import INDEX
 from nnc.commands.promote import is_weak
 from nnc.context import get_context, new_level, set_context
+from nnc.dtypes import Weakness
 from nnc.trace.core.axes import NOWHERE, Axes, NamedAxis, axes_within, matched, union, varying_over
 from nnc.trace.core.flat import name_of
 from nnc.trace.core.specs import argument_spec
@@ -34,7 +35,7 @@ class Traced:
 
     staged: Staged
     axes: list[Axes | None]
-    weak: list[bool]
+    weak: list[Weakness]
 
     def run(self, operands: Sequence[Any]) -> list[Any]:
         """The results; `operands` are the numbers of the place and the function's arguments."""
@@ -87,7 +88,7 @@ class Place:
 
     def _trace(
         self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, entry: Axes, is_rule: bool
-    ) -> tuple[Staged, list[Axes | None], list[bool]]:
+    ) -> tuple[Staged, list[Axes | None], list[Weakness]]:
         """The graph of `fun(axes, *values)`, which gets the axes as they are bound within; over which axes its results vary; and
         which of them are weak.
         """

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, Literal, Unpack, overload
 from nnc import dtypes, tree
 from nnc.array import Array, as_value, settled
 from nnc.commands import elementwise
-from nnc.commands.promote import dtype_of
+from nnc.commands.promote import dtype_of, is_weak, with_weakness
 from nnc.commands.rules import zeros
 from nnc.context import activity, get_context
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
@@ -34,7 +34,7 @@ from nnc.trace.core.flat import (
     name_of,
     other_arguments,
 )
-from nnc.trace.core.specs import ShapeDtypeStruct, shapes_of, stage_function
+from nnc.trace.core.specs import ShapeDtypeStruct, as_wanted, outline, shapes_of, stage_function
 from nnc.trace.core.staging import axes_of
 from nnc.tracebacks import api_boundary
 from nnc.typing import A, Aux, B, First, Kinds, Leaf, No, P, R, Second, Ts, X, Yes, Zero
@@ -252,7 +252,8 @@ def _differentiate(
             outputs, linear = run_linearize(scalar, leaves, active)
             ct = as_value(outputs[0].spec.dtype.type(1))
             found = iter(_pull(linear, [ct] + [None] * (len(outputs) - 1)))
-        gradients = [next(found) if on else zeros(as_value(leaf).spec) for on, leaf in zip(active, leaves, strict=True)]
+        moved = [next(found) if on else zeros(as_value(leaf).spec) for on, leaf in zip(active, leaves, strict=True)]
+        gradients = [with_weakness(x, is_weak(leaf)) for x, leaf in zip(moved, leaves, strict=True)]
         at = iter(gradients)
         trees = tuple(flat.build([next(at) for _ in flat.where]) for flat in flats)
         value = (outputs[0], aux[0].build(outputs[1:])) if has_aux else outputs[0]
@@ -306,7 +307,8 @@ def vjp(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
         cts = matched(_match("vjp_fn", "the cotangent", ct, "the result", like), axes)
         with activity(f"pulling a cotangent back through {name_of(fun)}"):
             found = iter(_pull(linear, [*cts, *[None] * (len(linear.nonzero) - len(cts))]))
-        gradients = [next(found) if on else zeros(x.spec) for on, x in zip(active, arguments.dynamic, strict=True)]
+        outlines = zip(active, arguments.dynamic, strict=True)
+        gradients = [with_weakness(next(found) if on else zeros(x.spec), is_weak(x)) for on, x in outlines]
         return tuple(arguments.build(gradients))
 
     return (result, vjp_fn, aux) if has_aux else (result, vjp_fn)
@@ -346,7 +348,8 @@ def linear_transpose(fun: Fun, *primals: Any) -> Any:
         staged, flat = stage_function(fun, primals)
         check_linear("nnc.linear_transpose", staged.graph, staged.captured, "leave constant parts out of the function.")
     arguments = FlatTree(shapes_of(primals))
-    like = flat.build_result([ShapeDtypeStruct(spec.shape, spec.dtype) for spec in staged.graph.output_specs])
+    leaves = zip(staged.graph.output_specs, flat.result.dynamic, strict=True)
+    like = flat.build_result([outline(spec, is_weak(leaf)) for spec, leaf in leaves])
 
     @api_boundary
     def transposed(ct: Any) -> tuple[Any, ...]:
@@ -567,8 +570,7 @@ def _match(where: str, left_name: str, left: Any, right_name: str, right: Any) -
     result = []
     for path, x, y in zip(a.paths(), a.dynamic, b.dynamic, strict=True):
         want = as_value(y).spec
-        if dtypes.is_scalar(x):
-            x = want.dtype.type(x)
+        x = as_wanted(x, y, where)
         have = spec_of(x)
         if have.shape != want.shape or (have.dtype != want.dtype and dtypes.is_inexact(want.dtype)):
             raise user_error(
@@ -654,7 +656,7 @@ def _check_floats(transform: str, leaves: Sequence[Any]) -> None:
 def _without_floats(transform: str, leaf: Any, needed: str, others: str = "") -> DTypeError:
     return user_error(
         DTypeError, transform, f"it differentiates with respect to {dtype_of(leaf).name}; a derivative needs {needed}.",
-        operands={"argument": as_value(leaf).spec}, fix=f"pass a float (1.0 instead of 1, x.astype('float32')){others}.",
+        operands={"argument": as_value(leaf).shown}, fix=f"pass a float (1.0 instead of 1, x.astype('float32')){others}.",
     )  # fmt: skip
 
 
@@ -668,7 +670,7 @@ def _check_scalar(transform: str, fun: Fun, out: Any, holomorphic: bool) -> Any:
     x = as_value(out)
     if x.spec.shape != ():
         raise user_error(
-            ShapeError, transform, f"{name_of(fun)} must return a scalar, it returns {x.spec}.", operands={"result": x.spec},
+            ShapeError, transform, f"{name_of(fun)} must return a scalar, it returns {x.shown}.", operands={"result": x.shown},
             fix="reduce it, for example with nnp.mean(...) or nnp.sum(...); for all rows use nnc.jacrev.",
         )  # fmt: skip
     wanted = dtypes.is_complex if holomorphic else dtypes.is_float
@@ -682,7 +684,7 @@ def _check_scalar(transform: str, fun: Fun, out: Any, holomorphic: bool) -> Any:
         )
         raise user_error(
             DTypeError, transform, f"{name_of(fun)} must return a {'complex' if holomorphic else 'real floating-point'} number.",
-            operands={"result": x.spec}, fix=fix,
+            operands={"result": x.shown}, fix=fix,
         )  # fmt: skip
     return x
 

@@ -36,7 +36,7 @@ class DualTracer(Tracer):
     __slots__ = ("origin", "primal", "tangent")
 
     def __init__(
-        self, trace: DualTrace, primal: Any, tangent: Any, source: SourceLine | None, weak: bool = False
+        self, trace: DualTrace, primal: Any, tangent: Any, source: SourceLine | None, weak: dtypes.Weakness = False
     ) -> None:
         self.owner, self.spec, self.source, self.weak = trace, primal.spec, source, weak
         self.primal, self.tangent = primal, tangent
@@ -87,7 +87,9 @@ class DualTrace:
             with set_context(source=source):
                 outputs, out_tangents = self._push(command, primals, tangents, params, graphs, roots)
         results = [
-            x if t is None or not dtypes.is_inexact(spec_of(x).dtype) else DualTracer(self, x, t, source)
+            x
+            if t is None or not dtypes.is_inexact(spec_of(x).dtype)
+            else DualTracer(self, x, t, source, getattr(x, "weak", False))
             for x, t in zip(outputs, out_tangents, strict=True)
         ]
         if roots is not None and type(results[0]) is DualTracer:

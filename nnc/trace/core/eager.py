@@ -15,11 +15,12 @@ from typing import Any, cast
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array, as_value, new_array
+from nnc.array import Array, as_command_operand, new_array
 from nnc.commands.debug import raise_unless_finite
 from nnc.commands.loop import run_graph
 from nnc.commands.rules import alias, effect, numpy_call
 from nnc.commands.shape import broadcast_to
+from nnc.commands.weakness import with_inherited_weakness
 from nnc.context import get_context, observes_commands, set_context
 from nnc.errors import InternalError
 from nnc.graph import (
@@ -37,6 +38,7 @@ from nnc.graph import (
     set_eager,
     spec_of,
 )
+from nnc.machine import LARGE, check_memory
 from nnc.silence import silently
 
 NDArray = np.ndarray[Any, Any]
@@ -68,9 +70,10 @@ class EagerInterpreter:
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
         """Runs a command at once."""
-        values = [arg if type(arg) is Array else as_value(arg) for arg in args]
+        values = [arg if type(arg) is Array else as_command_operand(arg) for arg in args]
         plan = find_plan(command, tuple([value.spec for value in values]), params, graphs)
-        return run_plan(plan, [value.data for value in values])
+        results = run_plan(plan, [value.data for value in values])
+        return with_inherited_weakness(command, args, graphs, results)
 
 
 def run_plan(plan: Plan, arrays: Arrays) -> list[Array]:
@@ -161,8 +164,21 @@ def _make_plan(
         run = _one_result(function, outputs[0], is_view=alias.get(command, None) == "view")
     else:
         run = _runner(command, specs, outputs, params, graphs)
+    nbytes = sum(spec.nbytes for spec in outputs)
+    if nbytes >= LARGE and alias.get(command, None) != "view":
+        run, function = _if_allowed(run, nbytes), None
     facts = kernel.get(command, None), reference.get(command, None)  # after the backends are loaded
     return Plan(command, specs, params, graphs, outputs, run, function, facts)
+
+
+def _if_allowed(run: Callable[[Arrays], Sequence[NDArray]], nbytes: int) -> Callable[[Arrays], Sequence[NDArray]]:
+    """A run that makes large results, which the process must be allowed to have."""
+
+    def run_if_allowed(arrays: Arrays) -> Sequence[NDArray]:
+        check_memory(nbytes)
+        return run(arrays)
+
+    return run_if_allowed
 
 
 def _numpy_function(

@@ -12,6 +12,7 @@ from typing import Any
 
 from nnc.array import Array, new_array
 from nnc.commands.rules import alias
+from nnc.dtypes import Weakness
 from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.silence import silently
 from nnc.trace.core.eager import Plan, find_plan, operands_of
@@ -32,12 +33,12 @@ def take_apart(graph: Graph) -> tuple[list[Step], list[Any], int]:
     return steps.steps, list(graph.constants.values()), place
 
 
-def run_of(graph: Graph, casts: Sequence[Cast | None], weak: bool) -> Callable[[Sequence[Any]], Any]:
+def run_of(graph: Graph, casts: Sequence[Cast | None], weak: Weakness) -> Callable[[Sequence[Any]], Any]:
     """The function from operands (arrays, and numbers where there is a cast) to the output of a graph."""
     steps, result = _Steps(graph), graph.outputs[0]
     place, spec, constants = steps.place_of(result), result.spec, list(graph.constants.values())
     if result in graph.inputs and casts[place] is None:
-        return lambda operands: operands[place] if operands[place].weak == weak else operands[place].as_weak()
+        return lambda operands: operands[place] if operands[place].weak == weak else operands[place].as_weak(weak)
     load: Callable[[Sequence[Any]], list[Any]] = _load_arrays if not any(casts) else partial(_load, casts)
     if len(steps.steps) == 1 and steps.steps[0][1] == tuple(range(len(casts))) and not constants:
         plan, first = steps.steps[0][0], place - len(casts)
@@ -91,7 +92,7 @@ class _Steps:
 
 
 def _caller(
-    function: Callable[..., Any], spec: TensorSpec, weak: bool, is_view: bool
+    function: Callable[..., Any], spec: TensorSpec, weak: Weakness, is_view: bool
 ) -> Callable[[Sequence[Any]], Any]:
     """One of NumPy's functions, on arrays, with as little around it as there can be."""
     if is_view:

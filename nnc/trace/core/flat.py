@@ -16,7 +16,7 @@ import numpy as np
 
 from nnc import tree
 from nnc.array import Array, ArrayMethods, as_value
-from nnc.commands.promote import as_operand, is_weak
+from nnc.commands.promote import as_operand, is_weak, with_weakness
 from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, NncError, shorten, user_error
 from nnc.foreign import is_foreign
 from nnc.source import short_path
@@ -332,7 +332,8 @@ class FlatFunction:
 
 def _as_weak(value: Any, like: Any) -> Any:
     """`value`, which takes the dtype of the array it meets if `like` does."""
-    return value.as_weak() if is_weak(like) and isinstance(value, ArrayMethods) and not value.weak else value
+    weak = is_weak(like)
+    return with_weakness(value, weak) if weak and isinstance(value, ArrayMethods) else value
 
 
 def check_result(leaf: Any, fun: Callable[..., Any]) -> None:

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nnc import tree as trees
-from nnc.array import Array, as_value
+from nnc.array import Array, as_command_operand, as_value
 from nnc.bounded import BoundedCache
 from nnc.commands.debug import raise_unless_finite
 from nnc.commands.promote import as_operand
 from nnc.commands.rules import SILENT_EFFECTS, effect
+from nnc.commands.weakness import with_inherited_weakness
 from nnc.context import LOCATORS, get_context, set_context
 from nnc.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
 from nnc.devices import (
@@ -93,7 +94,8 @@ class DeviceInterpreter:
         if not any(isinstance(arg, DeviceArray) for arg in args) and any(map(_is_committed, args)):
             return EagerInterpreter().process(command, args, params, graphs)  # on the CPU, within `default_device`
         values = [self._operand(command, arg, args) for arg in args]
-        return self._run(find_plan(command, tuple([value.spec for value in values]), params, graphs), values)
+        plan = find_plan(command, tuple([value.spec for value in values]), params, graphs)
+        return with_inherited_weakness(command, args, graphs, self._run(plan, values))
 
     def run(self, plan: Plan, args: Sequence[Array]) -> Sequence[Array]:
         """Queues a command whose plan is known.
@@ -156,7 +158,7 @@ class DeviceInterpreter:
             nodes = tuple([node.update(source=None) for node in call.graph.nodes])
             run = call.known[self.device.name] = self._make_program(call.graph.update(nodes=nodes))
         (result,) = run(operands)
-        return result.as_weak() if call.weak else result
+        return result.as_weak(call.weak) if call.weak else result
 
     def _number(self, value: np.ndarray[Any, Any]) -> DeviceArray:
         """An array without axes, which is sent once for many calls."""
@@ -227,7 +229,7 @@ class DeviceInterpreter:
                 DeviceError, command.name, f"its operands are on {self.device.name} and on {arg.device}.", operands=places,
                 fix=f"copy one of them: nnc.device_put(x, {self.device.name!r}).",
             )  # fmt: skip
-        value: Array = as_value(arg)
+        value: Array = as_command_operand(arg)
         if value.spec.dtype == TAPE:
             return value
         return self.put(value) if isinstance(value, DeviceArray) else self.take(value)

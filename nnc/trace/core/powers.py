@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -51,7 +52,7 @@ class Sum:
 
 
 Origin = Root | Power | Sum | None
-"""What a dual tracer is, as far as derivatives at 0 ask for it."""
+"""The facts about a dual tracer that derivatives at 0 ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Operand:
 
     def equals(self, other: Operand) -> bool:
         """Whether two operands are known to be one value, or to be computed by the same commands of the same values."""
-        if self.primal is other.primal:
+        if self.primal is other.primal and self.tangent is other.tangent:  # a constant copy has no tangent
             return True
         return self.origin is not None and other.origin is not None and self.origin.made.equals(other.origin.made)
 
@@ -105,11 +106,8 @@ class Roots:
         """The power of the first operand that the result is; 0 if it is none."""
         if self.command is ew.integer_pow:
             return int(self.params["exponent"])
-        return (
-            2
-            if self.command is ew.square or (self.command is ew.mul and self.operands[0].equals(self.operands[1]))
-            else 0
-        )
+        is_square = self.command is ew.mul and self.operands[0].equals(self.operands[1])
+        return 2 if self.command is ew.square or is_square else 0
 
     def tangent(self, output: Any) -> Any:
         """The tangent of the result, where it is a power of a root or a root of a power; NotImplemented elsewhere."""
@@ -128,12 +126,12 @@ class Roots:
         return NotImplemented
 
     def origin(self) -> Origin:
-        """What the result is."""
+        """The facts about the result."""
         command, operands = self.command, self.operands
         if command in root_of:
             order, rule = root_of[command]
             primals, tangents = tuple(x.primal for x in operands), tuple(x.tangent for x in operands)
-            return Root(self, order, lambda: rule(primals, tangents))
+            return Root(self, order, cache(lambda: rule(primals, tangents)))
         x, exponent = operands[0], self.exponent
         if command is reduce_sum:
             return Sum(self) if isinstance(x.origin, Power) else None
@@ -141,7 +139,7 @@ class Roots:
         if len(orders) == 1 and not exponent:
             (n,) = orders
             rule_of_power = _rule_of(command, len(operands))
-            return None if rule_of_power is None else Root(self, n, lambda: rule_of_power(self, n))
+            return None if rule_of_power is None else Root(self, n, cache(lambda: rule_of_power(self, n)))
         is_power = exponent > 1 and not orders and dtypes.is_float(x.primal.spec.dtype)
         return Power(self, exponent) if is_power else None
 
@@ -190,7 +188,7 @@ def _rule_of(command: Command, arity: int) -> Callable[[Roots, int], Any] | None
 
 
 def _move(roots: Roots, n: int) -> Any:
-    """Of commands that move elements, or round them; other operands are indices."""
+    """The rule of commands that move elements, or round them; other operands are indices."""
     x, *rest = roots.operands
     t = x.power_tangent(n)
     return None if t is None else bind(roots.command, [t, *(y.primal for y in rest)], dict(roots.params), ())[0]

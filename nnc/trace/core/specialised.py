@@ -14,15 +14,17 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands.elementwise import convert
-from nnc.commands.promote import is_weak
+from nnc.commands.fit import fit
+from nnc.commands.promote import NUMBERS_FIT, is_weak
 from nnc.commands.rules import effect
+from nnc.context import with_mode
 from nnc.graph import Graph, Symbol, TensorSpec, spec_of
 from nnc.silence import silently
 from nnc.trace.core.eager_call import Cast, run_of
-from nnc.trace.core.staging import Staged, StagedTracer, stage
+from nnc.trace.core.staging import StagedTracer, stage
 
 _WIDE = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
-_NARROW = frozenset(dtypes.ALL) - {dtypes.float64, dtypes.complex128}
+_CONVERSIONS = (convert, fit)
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), TensorSpec})
 
 
@@ -33,7 +35,7 @@ class SpecialisedCall:
     """
 
     graph: Graph
-    weak: bool
+    weak: dtypes.Weakness
     casts: tuple[Cast | None, ...]
     run: Callable[[Sequence[Any]], Any]
     known: dict[Any, Any] = field(default_factory=dict)  # facts that others cache about it, for as long as it lives
@@ -45,9 +47,7 @@ def specialise(
     """The specialised form of an eager call; None where the function does more than to run commands on its arrays."""
     operands = [x for i in places for x in (args[i] if isinstance(args[i], list) else (args[i],))]
     numbers = [type(x) in _WIDE for x in operands]
-    weak = [number or is_weak(x) for x, number in zip(operands, numbers, strict=True)]
-    if operands and all(weak):
-        return None  # numbers alone have other dtypes than numbers that meet an array
+    weak = list(map(is_weak, operands))
     results: list[Any] = []
 
     def traced(*tracers: Any) -> list[Any]:
@@ -57,21 +57,11 @@ def specialise(
         results[:] = [function(*given, **kwargs)]
         return results
 
-    def staged_with(number_dtype: Callable[[Any], dtypes.DType]) -> Staged:
-        specs = [
-            TensorSpec((), number_dtype(x)) if number else spec_of(x)
-            for x, number in zip(operands, numbers, strict=True)
-        ]
-        return stage(traced, specs, weak=weak, name=function.__name__)
-
+    pairs = zip(operands, numbers, strict=True)
+    specs = [TensorSpec((), _WIDE[type(x)]) if number else spec_of(x) for x, number in pairs]
     try:
-        staged = staged_with(lambda x: _WIDE[type(x)])
-        read = _read_dtypes(staged.graph, numbers)
-        if (
-            not all(map(_NARROW.issuperset, read))
-            and _read_dtypes(staged_with(dtypes.scalar_dtype).graph, numbers) != read
-        ):
-            return None  # numbers that meet no array have their default dtype, as in where(mask, 1.0, 0.0)
+        with with_mode(NUMBERS_FIT):
+            staged = stage(traced, specs, weak=weak, name=function.__name__)
     except Exception:  # such as a request for a value; after any error the function itself runs, and words the error
         return None
     nodes, result = staged.graph.nodes, results[0]
@@ -97,17 +87,6 @@ def is_plain(value: Any) -> bool:
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def _read_dtypes(graph: Graph, numbers: Sequence[bool]) -> list[set[dtypes.DType]]:
-    """The dtypes in which each number among the inputs is read: the graph converts a wider one."""
-
-    def read(number: Symbol) -> set[dtypes.DType]:
-        readers = [node for node in graph.nodes if number in node.inputs]
-        found = {node.outputs[0].spec.dtype if node.command is convert else number.spec.dtype for node in readers}
-        return found or {number.spec.dtype}
-
-    return [read(x) if number else set() for x, number in zip(graph.inputs, numbers, strict=False)]
-
-
 def _narrowed(graph: Graph, numbers: Sequence[bool]) -> tuple[Graph, tuple[Cast | None, ...]] | None:
     """The graph with numbers for inputs in the dtypes in which they are read, and how Python numbers become these.
 
@@ -120,12 +99,14 @@ def _narrowed(graph: Graph, numbers: Sequence[bool]) -> tuple[Graph, tuple[Cast 
             casts.append(None)
             continue
         readers = [node for node in graph.nodes if number in node.inputs]
-        dtype = readers[0].outputs[0].spec.dtype if readers and readers[0].command is convert else number.spec.dtype
+        dtype = (
+            readers[0].outputs[0].spec.dtype if readers and readers[0].command in _CONVERSIONS else number.spec.dtype
+        )
         inputs[i] = same[number] = Symbol(TensorSpec((), dtype))
         for node in readers:
-            if (node.outputs[0].spec.dtype if node.command is convert else number.spec.dtype) != dtype:
+            if (node.outputs[0].spec.dtype if node.command in _CONVERSIONS else number.spec.dtype) != dtype:
                 return None
-            if node.command is convert:
+            if node.command in _CONVERSIONS:
                 same[node.outputs[0]] = inputs[i]
         if number in graph.outputs and dtype != number.spec.dtype:
             return None

@@ -10,9 +10,9 @@ from functools import wraps
 from typing import Any, overload
 
 from nnc import dtypes
-from nnc.array import Array
+from nnc.array import Array, as_value
 from nnc.collection import collection_paused
-from nnc.commands.promote import is_weak, to_dtype
+from nnc.commands.promote import astype, dtype_of, is_weak, to_dtype, with_weakness
 from nnc.context import activity
 from nnc.errors import ShapeError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, spec_of
@@ -61,6 +61,19 @@ class ShapeDtypeStruct:
         return self.spec.size
 
 
+@dataclass(frozen=True)
+class _Outline(ShapeDtypeStruct):
+    """Stands for a value of which shape, dtype and weakness matter: `dtype` is the one that it shows, `spec` that in memory."""
+
+    weak: dtypes.Weakness
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Shape and dtype in memory."""
+        wide = dtypes.complex128 if dtypes.is_complex(self.dtype) else dtypes.float64
+        return TensorSpec(self.shape, wide if self.weak is dtypes.NUMBER else self.dtype)
+
+
 def _size(number: Any) -> int:
     try:
         size = operator.index(number)
@@ -77,15 +90,28 @@ def _size(number: Any) -> int:
 
 
 def argument_spec(leaf: Any) -> TensorSpec:
-    """The spec of an argument; Python numbers have their default dtype."""
-    return TensorSpec((), dtypes.scalar_dtype(leaf)) if dtypes.is_scalar(leaf) else spec_of(leaf)
+    """The spec of an argument in memory, where Python numbers have 64 bits."""
+    return TensorSpec((), dtypes.exact_dtype(leaf)) if dtypes.is_scalar(leaf) else spec_of(leaf)
 
 
 def shapes_of(value: Any) -> Any:
-    """A pytree with shapes and dtypes in place of the arrays and numbers."""
+    """A pytree with shapes, dtypes and weakness in place of the arrays and numbers."""
     flat = FlatTree(value)
-    specs = [argument_spec(leaf) for leaf in flat.dynamic]
-    return flat.build([ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs])
+    return flat.build([outline(argument_spec(leaf), is_weak(leaf)) for leaf in flat.dynamic])
+
+
+def outline(spec: TensorSpec, weak: dtypes.Weakness) -> ShapeDtypeStruct:
+    """Stands for a value of this spec in memory and this weakness."""
+    dtype = dtypes.shown_dtype(spec.dtype, weak)
+    return _Outline(spec.shape, dtype, weak) if weak else ShapeDtypeStruct(spec.shape, dtype)
+
+
+def as_wanted(value: Any, wanted: Any, where: str) -> Any:
+    """`value` in the dtype of `wanted`, where one of them is weak, or as it is: then dtypes have to agree."""
+    x, own = as_value(value), spec_of(wanted).dtype
+    converts = dtypes.is_inexact(own) and dtypes.is_inexact(x.spec.dtype) and (is_weak(wanted) or is_weak(x))
+    kept = dtypes.is_complex(own) or not dtypes.is_complex(x.spec.dtype)
+    return with_weakness(as_value(astype(x, own, where)), is_weak(wanted)) if converts and kept else x
 
 
 def stage_function(
@@ -139,7 +165,7 @@ def close_graph(staged: Staged) -> Graph:
     for value in staged.captured:
         if not isinstance(value, Array):
             raise user_error(
-                TraceError, "make_graph", f"the function captures {value.spec}, a value of an enclosing trace.",
+                TraceError, "make_graph", f"the function captures {value.shown}, a value of an enclosing trace.",
                 fix="pass it as an argument, so that it becomes an input of the graph.",
             )  # fmt: skip
     constants = {symbol: value.data for symbol, value in zip(graph.inputs[explicit:], staged.captured, strict=True)}
@@ -169,4 +195,6 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     check_callable(fun, "nnc.eval_shape")
     with activity(f"tracing {name_of(fun)} for eval_shape"):
         staged, flat = stage_function(fun, args, kwargs)
-    return flat.build_result([ShapeDtypeStruct(spec.shape, spec.dtype) for spec in staged.graph.output_specs])
+    shown = [dtype_of(leaf) for leaf in flat.result.dynamic]
+    specs = zip(staged.graph.output_specs, shown, strict=True)
+    return flat.build_result([ShapeDtypeStruct(spec.shape, dtype) for spec, dtype in specs])

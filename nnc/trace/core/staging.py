@@ -8,9 +8,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from nnc import dtypes
 from nnc.array import Array, as_value
+from nnc.commands.promote import WeakScalar, astype
 from nnc.commands.rules import is_differentiable
 from nnc.commands.shape import broadcast_to
+from nnc.commands.weakness import with_inherited_weakness
 from nnc.context import get_context, set_context
 from nnc.dtypes import TAPE
 from nnc.graph import Command, Graph, GraphBuilder, InlineGraph, Symbol, TensorSpec, spec_of
@@ -26,7 +29,9 @@ class StagedTracer(Tracer):
 
     __slots__ = ("symbol",)
 
-    def __init__(self, trace: StagingTrace, symbol: Symbol, source: SourceLine | None, weak: bool = False) -> None:
+    def __init__(
+        self, trace: StagingTrace, symbol: Symbol, source: SourceLine | None, weak: dtypes.Weakness = False
+    ) -> None:
         self.owner, self.spec, self.source, self.weak, self.symbol = trace, symbol.spec, source, weak, symbol
 
     def varying_over(self) -> Axes | None:
@@ -55,7 +60,7 @@ class StagingTrace:
         self.calls: dict[tuple[Any, ...], Any] = {}  # specialised calls (nnc.trace.core.staged_call)
         self.is_recording = False  # whether the first such call is being recorded
 
-    def input(self, spec: TensorSpec, *, weak: bool = False, name: str = "") -> StagedTracer:
+    def input(self, spec: TensorSpec, *, weak: dtypes.Weakness = False, name: str = "") -> StagedTracer:
         """A new explicit input."""
         return StagedTracer(self, self.builder.input(spec, name=name), get_context().source, weak)
 
@@ -65,7 +70,11 @@ class StagingTrace:
             return value.symbol
         if isinstance(value, Array) and value.spec.shape == () and value.spec.dtype != TAPE:
             value = value.data[()]
-        if isinstance(value, (np.generic, bool, int, float, complex)):
+        elif isinstance(value, WeakScalar) and not value.ndim:
+            value = value.dtype.type(value)
+        if dtypes.is_scalar(value):
+            value = astype(value, dtypes.exact_dtype(value), "argument")
+        if isinstance(value, np.generic):
             key = type(value), np.asarray(value).tobytes()
             symbol = self._scalars.get(key)
             if symbol is None:
@@ -88,9 +97,12 @@ class StagingTrace:
         )
         source = get_context().source or user_source()
         if command is broadcast_to:
-            return [StagedTracer(self, self._spread(symbols[0], params, source), source)]
+            return [
+                StagedTracer(self, self._spread(symbols[0], params, source), source, getattr(args[0], "weak", False))
+            ]
         outputs = self.builder.record(command, symbols, params, graphs, source)
-        return [StagedTracer(self, symbol, source) for symbol in outputs]
+        results = [StagedTracer(self, symbol, source) for symbol in outputs]
+        return with_inherited_weakness(command, args, graphs, results)
 
     def _spread(self, symbol: Symbol, params: Mapping[str, Any], source: SourceLine | None) -> Symbol:
         """Returns a symbol broadcast to a shape along given axes; the broadcast is recorded once for equal requests."""
@@ -161,7 +173,7 @@ class NamedStagingTrace(StagingTrace):
         self.entry = entry
         self.constant_axes: Axes = entry | getattr(self.outer, "constant_axes", NOWHERE)
 
-    def named_input(self, spec: TensorSpec, weak: bool, axes: Axes | None) -> StagedTracer:
+    def named_input(self, spec: TensorSpec, weak: dtypes.Weakness, axes: Axes | None) -> StagedTracer:
         """A new explicit input that varies over these axes."""
         tracer = self.input(spec, weak=weak)
         self._axes[tracer.symbol] = axes
@@ -261,7 +273,7 @@ def axes_of(values: Sequence[Any]) -> list[Axes | None] | None:
 
 
 def stage(
-    fun: Flat, specs: Sequence[TensorSpec], *, weak: Sequence[bool] | None = None, name: str = "graph",
+    fun: Flat, specs: Sequence[TensorSpec], *, weak: Sequence[dtypes.Weakness] | None = None, name: str = "graph",
     axes: Sequence[Axes | None] | None = None, entry: Axes = NOWHERE, linear: bool = False,
 ) -> Staged:  # fmt: skip
     """Traces `fun`, which takes and returns flat sequences of values, on abstract arguments.

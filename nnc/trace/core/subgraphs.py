@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from nnc import dtypes
-from nnc.array import settled
+from nnc.array import as_value, settled
 from nnc.commands.control import call, isolated
 from nnc.commands.control import checkpoint as checkpoint_command
 from nnc.commands.promote import is_weak
@@ -24,7 +24,7 @@ from nnc.commands.rules import (
 from nnc.commands.shape import reshape, slice_axis
 from nnc.context import activity, get_context
 from nnc.errors import UnsupportedError, user_error
-from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
+from nnc.graph import Command, Graph, bind, spec_of
 from nnc.spelling import spelled
 from nnc.trace.core.backward import Reached, push_graph, transpose_graph
 from nnc.trace.core.batching import run_batched
@@ -154,7 +154,7 @@ def checkpoint(
             staged = stage(flat, specs, weak=weak, name=name_of(fun), axes=axes_of(flat.leaves))
         outputs = bind(
             checkpoint_command,
-            [*input_values(flat.leaves, staged.graph.input_specs), *staged.captured],
+            [*input_values(flat.leaves), *staged.captured],
             {},
             (staged.graph,),
         )
@@ -168,9 +168,9 @@ def _is_traced(leaves: Sequence[Any]) -> bool:
     return get_context().level > 0 or any(hasattr(x, "owner") for x in leaves)
 
 
-def input_values(leaves: Sequence[Any], specs: Sequence[TensorSpec]) -> list[Any]:
-    """The leaves as inputs of a graph: Python numbers get the dtype of the input."""
-    return [spec.dtype.type(x) if dtypes.is_scalar(x) else x for x, spec in zip(leaves, specs, strict=False)]
+def input_values(leaves: Sequence[Any]) -> list[Any]:
+    """The leaves as inputs of a graph; Python numbers are weak ones."""
+    return [as_value(x) if dtypes.is_scalar(x) else x for x in leaves]
 
 
 def _checkpoint_linearize(

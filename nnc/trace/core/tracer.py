@@ -26,7 +26,7 @@ class Tracer(ArrayMethods):
 
     __slots__ = ("owner", "source", "spec", "weak")
 
-    def __init__(self, trace: Any, spec: TensorSpec, source: SourceLine | None, weak: bool = False) -> None:
+    def __init__(self, trace: Any, spec: TensorSpec, source: SourceLine | None, weak: dtypes.Weakness = False) -> None:
         self.owner, self.spec, self.source, self.weak = trace, spec, source, weak
 
     def concrete(self, what: str, fix: str = "") -> NDArray:
@@ -102,13 +102,13 @@ class Tracer(ArrayMethods):
     def __hash__(self) -> int:  # type: ignore[override]  # of ArrayMethods, which have none
         raise user_error(
             TraceError, "hash",
-            f"a traced array ({self.spec}) has no hash: it is no key of a dict, no member of a set and no argument of a cached "
+            f"a traced array ({self.shown}) has no hash: it is no key of a dict, no member of a set and no argument of a cached "
             "function.",
             fix=hash_remedy(self),
         )  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.spec})"
+        return f"{type(self).__name__}({self.shown})"
 
     def __format__(self, spec: str) -> str:
         return repr(self)
@@ -126,6 +126,6 @@ class Tracer(ArrayMethods):
     @api_boundary
     def __reduce__(self) -> NoReturn:
         raise user_error(
-            TraceError, "pickle", f"{self.spec} is a traced value, which cannot be stored.",
+            TraceError, "pickle", f"{self.shown} is a traced value, which cannot be stored.",
             fix="return it from the traced function and store the result.",
         )  # fmt: skip

@@ -169,7 +169,7 @@ def _leaf_axes(flat: FlatFunction, in_axes: Any, args: tuple[Any, ...], kwargs: 
         if axis is not None and np.ndim(leaf) == 0:
             raise user_error(
                 ShapeError, "nnc.vmap", f"argument {path} is 0-d, so it has no axis {axis} to map over.",
-                operands={"argument": as_value(leaf).spec}, fix="give None for it in in_axes.",
+                operands={"argument": as_value(leaf).shown}, fix="give None for it in in_axes.",
             )  # fmt: skip
         result.append(None if axis is None else check_axis("nnc.vmap", axis, np.ndim(leaf)))
     return result

@@ -21,10 +21,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from nnc.array import Array, as_value, asarray, new_array, settled
+from nnc.array import Array, as_command_operand, asarray, new_array, settled
 from nnc.bounded import BoundedCache
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import as_operand
+from nnc.commands.weakness import with_inherited_weakness
 from nnc.context import get_context, observes_commands, with_mode
 from nnc.device_array import DeviceArray
 from nnc.devices import CPU
@@ -368,7 +369,8 @@ class Recorder:
         specs = tuple([x.spec for x in operands])
         plan = self._shared_plan(command, specs, params, graphs) if graphs else find_plan(command, specs, params)
         routine = routine_of(plan)
-        return self.hand_out(routine, args, self.perform(routine, operands))
+        results = self.hand_out(routine, args, self.perform(routine, operands))
+        return with_inherited_weakness(command, args, graphs, results)
 
     @property
     def follows_calls(self) -> bool:
@@ -389,7 +391,7 @@ class Recorder:
         place = routine.results[0]
         if place < len(values) and casts[place] is None:
             x = values[place]
-            return x if x.weak == weak else x.as_weak()
+            return x if x.weak == weak else x.as_weak(weak)
         operands = [self.operand(x if cast is None else Array(cast(x))) for x, cast in zip(values, casts, strict=True)]
         if tuple([x.spec for x in operands]) != routine.specs[: len(operands)]:
             raise user_error(GraphError, routine.name, "a variable was written to while the function was called.")
@@ -432,7 +434,7 @@ class Recorder:
                 TraceError, "dynamic graph", "a command takes variables of two dynamic graphs.",
                 operands={"the other": value.spec}, fix="pass the other one's array: x.array.",
             )  # fmt: skip
-        array = settled(as_value(value))
+        array = settled(as_command_operand(value))
         self._note_devices((array,))
         return Binding(array.spec, array, constant=True, foreign=True)
 
@@ -550,12 +552,13 @@ def concrete_array(value: Any, where: str) -> Array:
         return copy(array_of(array.binding))  # an array of its own, which may be donated
     if not isinstance(array, Array):
         raise user_error(
-            TraceError, where, f"{array.spec} is a traced value, and a variable holds arrays.",
+            TraceError, where, f"{array.shown} is a traced value, and a variable holds arrays.",
             fix="use dynamic graphs outside of compile, grad and vmap, or apply those to functions of variables.",
         )  # fmt: skip
     if not array.weak:
         return array
-    return Array(array.data) if type(array) is Array else ew.copy(array)
+    dtype = array.dtype  # the one that it shows
+    return Array(np.asarray(array)) if type(array) is Array else ew.convert(array, dtype=dtype).as_weak(False)
 
 
 def device_of(arrays: Sequence[Array], ambient: DeviceInterpreter | None = None) -> DeviceInterpreter | None:

@@ -99,10 +99,10 @@ def _with_results(staged: Staged, change: Callable[[list[Any]], Sequence[Any]]) 
     graph = staged.graph
     specs = graph.input_specs[: staged.num_explicit]
 
-    def run(*values: Any) -> Sequence[Any]:
-        return change(list(map(as_value, graph.evaluate([*values, *staged.captured]))))
+    def changed(*values: Value) -> Sequence[Any]:
+        return change([*map(as_value, graph.evaluate([*values, *staged.captured]))])
 
-    return stage(run, specs, name=graph.name)
+    return stage(changed, specs, name=graph.name)
 
 
 def _linearize(

@@ -12,7 +12,7 @@ from nnc import dtypes, tree
 from nnc.array import Array, as_value
 from nnc.commands.elementwise import convert, maximum, minimum, select
 from nnc.commands.loop import case_of as case_command
-from nnc.commands.promote import as_operand, astype, is_weak
+from nnc.commands.promote import as_operand, astype, is_weak, with_weakness
 from nnc.commands.rules import Value
 from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, check_choice, user_error
@@ -209,7 +209,7 @@ def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[A
         leaves = [vary(leaf, entry) for leaf in leaves]
     axes = axes_of(leaves)
     specs = [argument_spec(leaf) for leaf in leaves]
-    traced: list[tuple[Staged, FlatTree, list[bool]]] = []
+    traced: list[tuple[Staged, FlatTree, list[dtypes.Weakness]]] = []
     for branch in branches:
         box: list[Any] = []
 
@@ -230,12 +230,13 @@ def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[A
     captured, graphs = share_captures(stages)
     values = [astype(leaf, spec.dtype, where) for leaf, spec in zip(leaves, specs, strict=True)]
     results = bind(case_command, [index, *values, *captured], {"checked": checked}, graphs)
-    weak = [all(column) for column in zip(*[weak for _, _, weak in traced], strict=True)]
-    return traced[0][1].build([x.as_weak() if w else x for x, w in zip(results, weak, strict=True)])
+    columns = zip(*[zip(s.graph.output_specs, weak, strict=True) for s, _, weak in traced], strict=True)
+    weak = [dtypes.joint_weakness([(spec.dtype, kind) for spec, kind in column]) for column in columns]
+    return traced[0][1].build([with_weakness(x, w) for x, w in zip(results, weak, strict=True)])
 
 
 def _common_specs(
-    traced: Sequence[tuple[Staged, FlatTree, list[bool]]], axes: Sequence[Axes | None] | None, entry: Axes
+    traced: Sequence[tuple[Staged, FlatTree, list[dtypes.Weakness]]], axes: Sequence[Axes | None] | None, entry: Axes
 ) -> list[Staged]:
     """The branches with weak results (Python numbers) converted to the dtype of the others, and results that vary over the named
     axes over which those of some branch do, or its index.
@@ -258,13 +259,13 @@ def _common_specs(
     return stages
 
 
-def _wanted(traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> list[Any]:
+def _wanted(traced: Sequence[tuple[Staged, FlatTree, list[dtypes.Weakness]]]) -> list[Any]:
     """Returns the dtype of each result: the first branch's where it is no Python number."""
     columns = zip(*[staged.graph.output_specs for staged, _, _ in traced], strict=True)
     return [_strong(column, [weak[i] for _, _, weak in traced]) for i, column in enumerate(columns)]
 
 
-def _strong(column: Sequence[TensorSpec], weak: Sequence[bool]) -> Any:
+def _strong(column: Sequence[TensorSpec], weak: Sequence[dtypes.Weakness]) -> Any:
     strong = [spec.dtype for spec, w in zip(column, weak, strict=True) if not w]
     if strong:
         return strong[0]
@@ -274,7 +275,9 @@ def _strong(column: Sequence[TensorSpec], weak: Sequence[bool]) -> Any:
     return result
 
 
-def _check_results(where: str, branches: Sequence[Fun], traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> None:
+def _check_results(
+    where: str, branches: Sequence[Fun], traced: Sequence[tuple[Staged, FlatTree, list[dtypes.Weakness]]]
+) -> None:
     first, tree0, weak0 = traced[0]
     names = [f"{name_of(branch)}'s result" for branch in branches]
     functions = (branch for branch in branches if not isinstance(branch, _Bypass))
@@ -290,7 +293,7 @@ def _check_results(where: str, branches: Sequence[Fun], traced: Sequence[tuple[S
     for fun, (staged, result, weak) in zip(branches[1:], traced[1:], strict=True):
         pairs = zip(first.graph.output_specs, weak0, staged.graph.output_specs, weak, strict=True)
         lines = [
-            f"  result{path}: {a} from {name_of(branches[0])}, {b} from {name_of(fun)}"
+            f"  result{path}: {_shown(a, w0)} from {name_of(branches[0])}, {_shown(b, w)} from {name_of(fun)}"
             for path, dtype, (a, w0, b, w) in zip(result.paths(), wanted, pairs, strict=True)
             if a.shape != b.shape or not (_becomes(a.dtype, w0, dtype) and _becomes(b.dtype, w, dtype))
         ]
@@ -301,5 +304,9 @@ def _check_results(where: str, branches: Sequence[Fun], traced: Sequence[tuple[S
             )  # fmt: skip
 
 
-def _becomes(own: Any, weak: bool, wanted: Any) -> bool:
+def _shown(spec: TensorSpec, weak: dtypes.Weakness) -> TensorSpec:
+    return spec.update(dtype=dtypes.shown_dtype(spec.dtype, weak))
+
+
+def _becomes(own: Any, weak: dtypes.Weakness, wanted: Any) -> bool:
     return own == wanted or (weak and takes(wanted, own))

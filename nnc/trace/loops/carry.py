@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnc import dtypes, tree
-from nnc.commands.promote import as_operand, astype, is_weak
+from nnc.array import as_value
+from nnc.commands.promote import as_operand, astype, is_weak, shown_spec, with_weakness
 from nnc.commands.rules import Value
 from nnc.errors import ShapeError, TreeError, user_error
 from nnc.graph import Graph, Symbol, TensorSpec
@@ -34,9 +35,9 @@ class Carry:
         return [argument_spec(leaf) for leaf in self.leaves]
 
     @property
-    def weak(self) -> list[bool]:
+    def weak(self) -> list[dtypes.Weakness]:
         """Which values take the dtype of arrays that they meet."""
-        return [is_weak(leaf) and i not in self._turned for i, leaf in enumerate(self.leaves)]
+        return [i not in self._turned and is_weak(leaf) for i, leaf in enumerate(self.leaves)]
 
     @property
     def values(self) -> list[Value]:
@@ -44,10 +45,10 @@ class Carry:
         values = [astype(leaf, spec.dtype, self.where) for leaf, spec in zip(self.leaves, self.specs, strict=True)]
         return values if self.axes is None else [vary(x, axes) for x, axes in zip(values, self.axes, strict=True)]
 
-    def take(self, changed: Mapping[int, Any]) -> None:
-        """Gives weak starting values other dtypes."""
-        for i, dtype in changed.items():
-            self.leaves[i] = astype(self.leaves[i], dtype, self.where)
+    def take(self, changed: Mapping[int, tuple[dtypes.DType, dtypes.Weakness]]) -> None:
+        """Gives weak starting values other dtypes, and the weakness that they then have."""
+        for i, (dtype, weak) in changed.items():
+            self.leaves[i] = with_weakness(as_value(astype(self.leaves[i], dtype, self.where)), weak)
 
     def spread(self, axes: Sequence[Axes | None]) -> None:
         """Has each value vary over these axes, too."""
@@ -55,8 +56,8 @@ class Carry:
         self.is_settled = self.is_settled and following == self.axes
         self.axes = following
 
-    def accept(self, following: Any, fun: Any) -> tuple[list[Any], dict[int, Any]]:
-        """The leaves of the carry that `fun` returned, and the dtypes that weak starting values have to take first.
+    def accept(self, following: Any, fun: Any) -> tuple[list[Any], dict[int, tuple[dtypes.DType, dtypes.Weakness]]]:
+        """The leaves of the carry that `fun` returned, and the dtypes and weakness that weak starting values have to take first.
 
         Raises:
             TreeError: it has another structure.
@@ -70,9 +71,10 @@ class Carry:
             )  # fmt: skip
         check_settings(self.where, "the initial carry", self.tree, f"the carry that {source} returns", given)
         result, lines = [], []
-        changed: dict[int, Any] = {}
+        changed: dict[int, tuple[dtypes.DType, dtypes.Weakness]] = {}
         for i, (path, leaf) in enumerate(zip(self.tree.paths(), given.dynamic, strict=True)):
             value = as_operand(leaf, self.where, f"the carry that {source} returns")
+            stays = dtypes.joint_weakness((argument_spec(x).dtype, is_weak(x)) for x in (value, self.leaves[i]))
             want, have = argument_spec(self.leaves[i]), argument_spec(value)
             weak = dtypes.is_scalar(value) or (
                 is_weak(value) and want.dtype != have.dtype and not is_weak(self.leaves[i])
@@ -84,10 +86,12 @@ class Carry:
                 and have.dtype != want.dtype
                 and _yields(self.leaves[i], want.dtype, have.dtype)
             ):
-                changed[i] = have.dtype
+                changed[i] = have.dtype, stays
             elif (have.shape, have.dtype) != (want.shape, want.dtype):
-                lines.append(f"  carry{path}: {want} at first, {have} after an iteration")
-            self._stays_weak[i] = is_weak(self.leaves[i]) and i not in self._turned and is_weak(value)
+                lines.append(
+                    f"  carry{path}: {shown_spec(self.leaves[i])} at first, {shown_spec(leaf)} after an iteration"
+                )
+            self._stays_weak[i] = i not in self._turned and stays
             result.append(value)
         if lines:
             raise user_error(
@@ -113,7 +117,7 @@ class Carry:
             following: its outputs for the carry of the next iteration.
         """
         turned = [
-            i for i, (before, after) in enumerate(zip(self.weak, self._stays_weak, strict=True)) if before > after
+            i for i, (before, after) in enumerate(zip(self.weak, self._stays_weak, strict=True)) if before and not after
         ]
         if not turned or not any(self._stays_weak):
             return True
@@ -129,7 +133,7 @@ class Carry:
     def build(self, results: Sequence[Any]) -> Any:
         """The carry after the loop: a value is weak where the first one was, and the ones that the function returns are."""
         pairs = zip(results, self._stays_weak, strict=True)
-        return self.tree.build([x.as_weak() if weak else x for x, weak in pairs])
+        return self.tree.build([with_weakness(x, weak) for x, weak in pairs])
 
 
 def check_settings(where: str, left_name: str, left: FlatTree, right_name: str, right: FlatTree) -> None:

@@ -12,7 +12,7 @@ from nnc import dtypes, tree
 from nnc.array import Array, as_value
 from nnc.commands.elementwise import convert
 from nnc.commands.loop import ITERATION, while_
-from nnc.commands.promote import as_operand
+from nnc.commands.promote import as_operand, is_weak, with_weakness
 from nnc.commands.replay import check_strategy
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis, transpose
@@ -423,7 +423,7 @@ def _scan(
         with activity(f"tracing {name} for {where.removeprefix('nnc.')}"):
             specs = [ITERATION, *elements, *carry.specs]
             axes = None if carry.axes is None else [NOWHERE, *[varying_over(x) for x in stacked], *carry.axes]
-            staged = stage(run, specs, weak=[False] * (1 + len(elements)) + carry.weak, name=name, axes=axes)
+            staged = stage(run, specs, weak=[indexed, *[False] * len(elements), *carry.weak], name=name, axes=axes)
         first, graph = 1 + len(elements), staged.graph
         is_settled = carry.settle_weak(graph, graph.inputs[first : first + n], graph.outputs[:n])
         if not box[0] and is_settled and carry.is_settled:
@@ -433,7 +433,9 @@ def _scan(
     run_blocks = Blocks(staged, len(elements), n, bool(reverse), checkpoint).run
     carried, ys = run_blocks(stacked, carry.values, count, min(block, max(1, count)))
     last = carry.build(carried)
-    return last if indexed else (last, box[1].build(ys))
+    if indexed:
+        return last
+    return last, box[1].build([with_weakness(y, is_weak(like)) for y, like in zip(ys, box[1].dynamic, strict=True)])
 
 
 @overload

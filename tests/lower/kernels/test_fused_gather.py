@@ -112,3 +112,9 @@ def test_a_constant_index_that_is_out_of_range_reads_nothing(index: int, mode: s
     x = np.array([3.0, 4.0, 5.0], np.float32)
     for found, wanted in zip(nnc.compile(f)(nnc.device_put(x, device)), f(nnc.asarray(x)), strict=True):
         np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+
+
+def test_a_constant_of_one_element_is_read_at_any_place() -> None:
+    one = np.array([3.0], np.float32)
+    check(lambda i: nnp.take(nnp.asarray(one), i, mode="clip") * 2 + 1, IDS)
+    check(lambda i: nnp.take(nnp.asarray(one), i, mode="fill") * 2 + 1, IDS)

@@ -266,7 +266,7 @@ def test_mistakes_in_rules_are_named() -> None:
         (lambda r, ct: (ct.astype("float64"),), DTypeError), (lambda r, ct: ([ct],), TreeError),
     ):  # fmt: skip
         with pytest.raises(kind, match="the bwd rule of"):
-            with_vjp(kept, bwd)(1.0)
+            with_vjp(kept, bwd)(nnp.asarray(1.0))
     with pytest.raises(ArgumentTypeError, match="the fwd rule of"):
         with_vjp(lambda x: x * 2, lambda r, ct: (ct,))(1.0)
 

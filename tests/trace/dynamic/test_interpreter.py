@@ -590,7 +590,7 @@ def test_a_part_with_one_place_along_an_axis_is_contiguous_so_that_views_of_it_f
     g: nnc.DynamicGraph,
 ) -> None:
     base = g.variable(np.arange(20.0).reshape(4, 5))
-    row, column = base[1:2, 1:4], base[2:3, ::5]  # one row of neighbours; one element, whatever the stride
+    row, column = base[1:2, 1:4], base[2:3, ::5]  # one row of neighbours; one element, for any stride
     views = {
         "part of a row": nnp.reshape(row, (3,))[1:], "turned row": nnp.transpose(row)[:2, 0],
         "element": nnp.reshape(column, (1, 1, 1))[0],

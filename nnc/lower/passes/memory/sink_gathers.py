@@ -453,7 +453,7 @@ class _Picker(Remake):
         """Multiplies updates of zeros by the elements of the other operand, where a product of 0 and that is 0."""
         for operand, other in ((x, y), (y, x)):
             scattered = self._in_zeros(operand)
-            if scattered is None or not scattered.place.is_few or other is operand:
+            if scattered is None or not scattered.place.is_few:
                 continue
             if name != "safe_mul" and not self._is_finite(other):
                 continue

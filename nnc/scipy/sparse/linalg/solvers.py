@@ -16,8 +16,11 @@ from nnc.scipy.sparse.linalg.systems import (
     axpy,
     check_tolerances,
     dot,
+    in_range,
     info_of,
+    is_solved,
     read_system,
+    scaled,
     squares,
     to_maxiter,
 )
@@ -30,6 +33,18 @@ __all__ = ["bicgstab", "cg", "gmres"]
 
 def _count(value: int) -> Array:
     return asarray(np.asarray(value, np.int32))
+
+
+def _in_range(solve: Any) -> Any:
+    """Lets a solver work on a system scaled by powers of two, and tells it the factor of the vectors, by which `atol` grows."""
+
+    def run(matvec: LinearMap, precondition: LinearMap | None, b: Vector, x: Vector) -> tuple[Vector, Vector]:
+        linear, of_map, of_vectors = in_range(matvec, b)
+        ratio = of_vectors / of_map
+        x, rest = solve(linear, precondition, scaled(of_vectors, b), scaled(ratio, x), of_vectors)
+        return scaled(of_map / of_vectors, x), rest
+
+    return run
 
 
 def _limit(tol: Any, atol: Any, b: Vector) -> Any:
@@ -72,8 +87,10 @@ def cg(
     check_tolerances("cg", tol=tol, atol=atol)
     most = to_maxiter("cg", maxiter, system)
 
-    def solve(matvec: LinearMap, precondition: LinearMap | None, b: Vector, x: Vector) -> tuple[Vector, Vector]:
-        limit = _limit(tol, atol, b)
+    def solve(
+        matvec: LinearMap, precondition: LinearMap | None, b: Vector, x: Vector, factor: Any
+    ) -> tuple[Vector, Vector]:
+        limit = _limit(tol, el.multiply(atol, factor), b)
         r = axpy(-1, matvec(x), b)
         z = precondition(r) if precondition else r
         first = (x, r, z, dot(r, z), squares(r), _count(0))
@@ -88,9 +105,9 @@ def cg(
             return x, r, axpy(following / gamma, p, z), following, squares(r), k + 1
 
         last = while_loop(lambda c: (c[4] > limit) & (c[5] < most), step, first)
-        return last[0], [info_of(last[4] <= limit, last[5])]
+        return last[0], [info_of(is_solved(last[4], limit), last[5])]
 
-    return system.solve(solve)
+    return system.solve(_in_range(solve))
 
 
 def _ratio(x: Any, y: Any) -> Any:
@@ -132,8 +149,10 @@ def bicgstab(
     check_tolerances("bicgstab", tol=tol, atol=atol)
     most = to_maxiter("bicgstab", maxiter, system)
 
-    def solve(matvec: LinearMap, precondition: LinearMap | None, b: Vector, x: Vector) -> tuple[Vector, Vector]:
-        limit = _limit(tol, atol, b)
+    def solve(
+        matvec: LinearMap, precondition: LinearMap | None, b: Vector, x: Vector, factor: Any
+    ) -> tuple[Vector, Vector]:
+        limit = _limit(tol, el.multiply(atol, factor), b)
         start = axpy(-1, matvec(x), b)
         one = dot(start, start) * 0 + 1  # of the dtype of an inner product
         first = (x, start, one, one, one, start, start, squares(start), _count(0))
@@ -161,9 +180,9 @@ def bicgstab(
 
         last = while_loop(lambda c: (c[7] > limit) & (c[8] < most) & (c[8] >= 0), step, first)
         size, k = last[7], last[8]
-        return last[0], [el.where(k < 0, k, info_of(size <= limit, k))]
+        return last[0], [el.where(k < 0, k, info_of(is_solved(size, limit), k))]
 
-    return system.solve(solve)
+    return system.solve(_in_range(solve))
 
 
 @spelled
@@ -208,10 +227,14 @@ def gmres(
         raise user_error(ArgumentError, "gmres", "restart is 0.", fix="give the size of the basis, 1 or more.")
     check_choice("gmres", "solve_method", solve_method, ("batched", "incremental"))
 
-    def solve(matvec: LinearMap, precondition: LinearMap | None, b: Vector, x: Vector) -> tuple[Vector, Vector]:
-        return gmres_on(matvec, precondition, b, x, tol, atol, size, most, whole=solve_method == "batched")
+    def solve(
+        matvec: LinearMap, precondition: LinearMap | None, b: Vector, x: Vector, factor: Any
+    ) -> tuple[Vector, Vector]:
+        return gmres_on(
+            matvec, precondition, b, x, tol, el.multiply(atol, factor), size, most, whole=solve_method == "batched"
+        )
 
-    return system.solve(solve)
+    return system.solve(_in_range(solve))
 
 
 def gmres_on(
@@ -238,4 +261,4 @@ def gmres_on(
 
     r, square = residual(x), limit * limit
     last = while_loop(lambda c: (c[2] > square) & (c[3] < most), step, (x, r, squares(r), _count(0)))
-    return last[0], [info_of(last[2] <= square, last[3])]
+    return last[0], [info_of(is_solved(last[2], square), last[3])]

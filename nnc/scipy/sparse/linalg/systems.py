@@ -10,12 +10,16 @@ import numpy as np
 
 from nnc import dtypes, tree
 from nnc.array import Array
+from nnc.commands import constants
+from nnc.commands import elementwise as ew
+from nnc.commands.parts import ldexp
 from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.graph import TensorSpec, spec_of
 from nnc.numpy import elementwise as el
 from nnc.numpy.contractions import matmul, vdot
 from nnc.numpy.operands import to_size, to_value
+from nnc.numpy.scaling import binary_exponent, largest_part
 from nnc.trace.core.flat import FlatTree, call_function
 from nnc.trace.core.implicit import LinearMap, Solver, linear_solve
 from nnc.trace.core.staging import stage
@@ -148,6 +152,31 @@ def axpy(a: Any, x: Vector, y: Vector) -> Vector:
     return [astype(el.multiply(a, p) + q, q.spec.dtype) for p, q in zip(x, y, strict=True)]
 
 
+def in_range(matvec: LinearMap, b: Vector) -> tuple[LinearMap, Any, Any]:
+    """A map times a power of two, that power, and one for vectors, by which squares of b and of the map's values stay in range."""
+    of_vectors = _inverse_size(b)
+    of_map = _inverse_size(matvec(scaled(of_vectors, b)))
+    return (lambda xs: scaled(of_map, matvec(xs))), of_map, of_vectors
+
+
+def scaled(factor: Any, x: Vector) -> Vector:
+    """The vector times a real number."""
+    return [astype(el.multiply(factor, y), y.spec.dtype) for y in x]
+
+
+def _inverse_size(x: Vector) -> Any:
+    """A power of two near 1 / the largest size of an element; 1 for zeros and for sizes that are no numbers."""
+    largest: Any = 0
+    for y in x:
+        parts = [el.real(y), el.imag(y)] if dtypes.is_complex(y.spec.dtype) else [y]
+        largest = el.maximum(
+            largest, sum(largest_part(el.abs(part), tuple(range(y.spec.ndim))).reshape(()) for part in parts)
+        )
+    largest = ew.stop_gradient(largest)
+    power = ldexp(constants.full_like(largest, 1), -binary_exponent(largest))
+    return el.where(el.isfinite(largest) & (largest > 0), power, 1)
+
+
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
@@ -161,6 +190,11 @@ def check_tolerances(where: str, **tolerances: Any) -> None:
     for name, value in tolerances.items():
         if isinstance(value, (int, float)) and not value >= 0:
             raise user_error(ArgumentError, where, f"{name} is {value!r}.", fix="give 0 or more.")
+
+
+def is_solved(size: Any, limit: Any) -> Any:
+    """Whether a residual is within the limit; one that is infinite is not, also where the limit is."""
+    return (size <= limit) & el.isfinite(size)
 
 
 def info_of(converged: Any, count: Any) -> Any:

@@ -14,7 +14,7 @@ from nnc import nn
 from nnc.commands import elementwise as ew
 from nnc.devices import CPU
 from nnc.errors import OutOfBoundsError
-from nnc.graph import Graph, GraphBuilder, TensorSpec, run_passes
+from nnc.graph import Graph, GraphBuilder, TensorSpec, register, run_passes
 from nnc.lower.passes.fusion.grouping import Grouping
 from nnc.lower.phases import SIMPLIFYING, names_of
 from nnc.options import Options
@@ -230,21 +230,19 @@ def test_each_group_is_one_loop_nest_whether_or_not_that_was_looked_at(graph: Gr
             assert grouping.domain_of(group).fits(grouping.written(group))
 
 
+@pytest.mark.usefixtures("own_registries")
 def test_a_step_that_raises_stays_before_an_effect_that_follows_it() -> None:
-    """The kernel of the reader comes after the effect; the elements that it could read by itself may be out of range."""
-    seen: list[float] = []
-
-    def f(x: Any, i: Any) -> Any:
-        y = x[i] * 2
-        nnc.debug.callback(lambda value: seen.append(float(value)), x[0])
-        return y + 1
-
-    x, compiled = np.arange(64, dtype=np.float32), nnc.compile(f)
-    np.testing.assert_array_equal(compiled(x, np.arange(50)), 2 * x[:50] + 1)
-    assert len(seen) == 1
-    with pytest.raises(OutOfBoundsError):
-        compiled(x, np.arange(50) + 30)
-    assert len(seen) == 1
+    """A kernel that takes the step along with its reader would run behind the effect."""
+    show = register("test_show", 1, 0, infer=lambda x: (), reference=lambda x: (), effect="debug")
+    b = GraphBuilder("effect")
+    x, i = b.input((64,), "float32"), b.input((50,), "int64")
+    y = b.add("gather", x, i, axes=(0,), batch=0, mode="error")
+    z = b.add("exp", y)
+    b.add(show, x)
+    graph = run_passes(b.build(b.add("mul", b.add("sin", y), z)), ("fuse",), Options(), verify=True)
+    effect = next(k for k, node in enumerate(graph.nodes) if node.command is show)
+    reads = [k for k, node in enumerate(graph.nodes) if x in node.inputs and node.command is not show]
+    assert reads and max(reads) < effect
 
 
 def test_a_step_that_raises_stays_behind_an_effect_that_precedes_it() -> None:
@@ -259,3 +257,13 @@ def test_a_step_that_raises_stays_behind_an_effect_that_precedes_it() -> None:
     with pytest.raises(OutOfBoundsError):
         compiled(np.arange(64, dtype=np.float32), np.arange(50) + 30)
     assert len(seen) == 1
+
+
+def test_numbers_that_differ_by_their_sign_are_two_in_a_kernel() -> None:
+    b = GraphBuilder("zeros")
+    x = b.input((3,), "float32")
+    zeros = [b.add("full", shape=(3,), dtype=np.dtype("float32"), value=value) for value in (0.0, -0.0)]
+    graph = b.build(*(b.add("mul", zero, b.add("exp", x)) for zero in zeros))
+    after = run_passes(graph, ("fuse",), Options(), verify=True)
+    assert [node.command.name for node in after.nodes] == ["fused"]
+    check_same_bits(graph, after, [X[0, :3]])

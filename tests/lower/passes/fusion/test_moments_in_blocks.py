@@ -44,7 +44,10 @@ def test_variances_of_other_axes_or_about_other_centres_are_left_alone() -> None
         nnp.mean((x - nnp.mean(x, axis=(1, 2), keepdims=True)) ** 2, axis=(0, 1, 2)),
     )
     centre = lambda x: nnp.mean((x - ZEROS - 1) ** 2, axis=(0, 1, 2))
-    for function in (other, centre):
+    added = lambda x: nnp.mean((x + nnp.mean(x, axis=(0, 1, 2))) ** 2, axis=(0, 1, 2))
+    another = lambda x: nnp.mean((x - nnp.mean(nnp.flip(x, axis=3), axis=(0, 1, 2))) ** 2, axis=(0, 1, 2))
+    turned = lambda x: nnp.mean((nnp.mean(x, axis=(0, 1, 2)) - x) ** 2, axis=(0, 1, 2))
+    for function in (other, centre, added, another, turned):
         before = run(nnc.make_graph(function)(X), *names_of(BEFORE_FUSION))
         assert names(run(before, "moments_in_blocks")) == names(before)
 

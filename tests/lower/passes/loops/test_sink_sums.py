@@ -192,3 +192,48 @@ def test_an_element_that_is_yielded_is_summed_with_its_sign() -> None:
 
     _after, node = sunk(f, H, Y)
     assert node.params["carries"] == 1
+
+
+def test_products_are_subtracted_from_nothing_with_their_sign() -> None:
+    def f(h: Any, x: Any, y: Any) -> Any:
+        def round_(carried: Any, elements: Any) -> Any:
+            h, c = carried
+            h = nnp.tanh(h + elements[1])
+            return (h, c - elements[0].T @ h), None
+
+        return nnc.scan(round_, (h, nnp.zeros((3, 4), "float64")), (x, y))[0]
+
+    _after, node = sunk(f, H, X, Y)
+    assert node.params["carries"] == 1
+
+
+@pytest.mark.parametrize(
+    "following",
+    [
+        lambda c, x, y: x.T @ y - c,
+        lambda c, x, y: c + c + x.T @ y,
+        lambda c, x, y: c + nnp.exp(x.T @ y),
+        lambda c, x, y: c + (x.T @ y) * (y[0] + 2),
+        lambda c, x, y: c + nnp.maximum(x.T @ y, 0),
+    ],
+    ids=["turned around", "doubled", "exponentials of sums", "multiples of sums", "maxima of sums"],
+)
+def test_values_that_are_no_sums_over_time_stay(following: Any) -> None:
+    def f(c: Any, x: Any, y: Any) -> Any:
+        return nnc.scan(lambda c, xy: (following(c, *xy), None), c, (x, y))[0]
+
+    _after, node = sunk(f, C, X, Y)
+    assert node.params["carries"] == 1
+
+
+def test_a_sum_that_another_carried_value_reads_stays() -> None:
+    def f(h: Any, c: Any, x: Any, y: Any) -> Any:
+        def round_(carried: Any, elements: Any) -> Any:
+            h, c = carried
+            x, y = elements
+            return (nnp.tanh(h + y + c[0]), c + x.T @ y), None
+
+        return nnc.scan(round_, (h, c), (x, y))[0]
+
+    _after, node = sunk(f, H, C, X, Y)
+    assert node.params["carries"] == 2

@@ -175,3 +175,12 @@ def test_logits_far_from_zero_leave_their_log_probabilities_their_digits() -> No
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
     found = nnc.compile(lambda x: nnc.nn.log_softmax(x - 0.5)[index, index % 50])(x)
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_rows_and_columns_of_one_index_are_other_places() -> None:
+    def function(x: Any, i: Any, u: Any) -> Any:
+        zeros = nnp.zeros_like(x)
+        return x + (zeros.at[i].add(u) + zeros.at[:, i].add(u.T * 2))
+
+    _graph(function, X[:6], np.asarray([1, 4, 1], np.int32), UPDATES)
+    _graph(function, np.tile(X[:16], (1, 3))[:, :16], np.asarray([1, 4, 1], np.int32), np.tile(UPDATES, 3)[:, :16])

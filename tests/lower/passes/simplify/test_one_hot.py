@@ -12,7 +12,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.lower.phases import SIMPLIFYING, names_of
-from tests.lower.passes.tools import names, run
+from tests.lower.passes.tools import evaluate, names, run
 
 _RNG = np.random.default_rng(8)
 K, D = 40, 12
@@ -73,3 +73,13 @@ def test_inner_products_of_computed_values_are_sums(spelling: str) -> None:
     turned = lambda x, z: nnp.einsum("nk,kn->", nnp.sin(x), nnp.exp(z.T))
     np.testing.assert_allclose(nnc.compile(turned)(X, Z), turned(X, Z), rtol=1e-5, atol=1e-6)
     assert "dot" in names(run(nnc.make_graph(lambda x, z: nnp.einsum(spelling, x, z))(X, Z), *names_of(SIMPLIFYING)))
+
+
+def test_a_table_for_each_member_of_a_batch_is_read_at_its_own_labels() -> None:
+    rng = np.random.default_rng(8)
+    labels, tables = rng.integers(0, 20, (3, 5)), rng.normal(size=(3, 20, 4)).astype(np.float32)
+    f = lambda y, t: nnp.einsum("bik,bkj->bij", nn.one_hot(y, 20), t)
+    graph = nnc.make_graph(f)(labels, tables)
+    after = run(graph, *names_of(SIMPLIFYING))
+    wanted = np.take_along_axis(tables, labels[..., None], axis=1)
+    np.testing.assert_array_equal(evaluate(after, (labels, tables))[0], wanted)

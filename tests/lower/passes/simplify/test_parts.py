@@ -26,6 +26,7 @@ def join(x: Any, y: Any) -> Any:
         (lambda x, y: join(x, y)[:, :3], 0),
         (lambda x, y: join(x, y)[:, 4:6], 1),
         (lambda x, y: join(x, y)[:, 2:4], 2),
+        (lambda x, y: join(x, y)[:, 3:6:2], 1),  # from the first to the last column of y
         (lambda x, y: nnp.concatenate(nnp.split(x, 3, axis=1), axis=1), 0),
         (lambda x, y: nnp.concatenate(nnp.split(x, 3, axis=1)[1:], axis=1), 1),
         (lambda x, y: nnp.concatenate([x[:, :1], x[:, 2:]], axis=1), 3),

@@ -66,6 +66,18 @@ def test_other_sums_stay(function: Any) -> None:
     assert names(run(graph, "split_sums")) == names(graph)
 
 
+def test_a_factor_that_varies_along_a_summed_axis_stays_in_the_sum() -> None:
+    x, w = X.reshape(64, 32, 4), W.reshape(64, 32, 4)
+
+    def function(x: Any, w: Any) -> Any:
+        y = x * nnp.sum(x, axis=1, keepdims=True) + w * nnp.sum(x * w, axis=(0, 1))
+        return y - nnp.mean(y, axis=(0, 1))
+
+    graph = run(nnc.make_graph(function)(x, w), "inline_calls", "fold", "simplify", "cse", "dce")
+    assert names(run(graph, "split_sums")) == names(graph)
+    np.testing.assert_allclose(nnc.compile(function)(x, w), function(x, w), rtol=2e-4, atol=2e-3)
+
+
 @pytest.mark.parametrize(("shape", "axis"), [((2048, 4), 1), ((4, 6, 40, 30), 1), ((8, 25, 30, 5), 3)])
 def test_gradients_of_batch_norms_are_those_of_eager_mode(shape: tuple[int, ...], axis: int) -> None:
     x, w = (_RNG.normal(1, 2, shape).astype(np.float32) for _ in range(2))

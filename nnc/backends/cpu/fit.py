@@ -1,0 +1,39 @@
+"""The native kernel of `fit`, which refuses integers that another dtype does not hold."""
+
+from __future__ import annotations
+
+from nnc import dtypes
+from nnc.backends.cpu.printer import Bound, Printer, add_native, grain_of, longest, over
+from nnc.commands.fit import bounds
+from nnc.lower.kernels.axes import Axes
+from nnc.lower.kernels.builder import Code
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step
+
+
+def _fit(step: Step) -> Native:
+    (x,), out = step.inputs, step.outputs[0]
+    printer = Printer(step, refuses=True)
+    axes = Axes(x.spec.shape, (x.strides, out.strides)).merged()
+    axis = longest(axes.shape)
+    lower, upper = bounds(x.spec.dtype, out.spec.dtype)
+
+    def body(code: Code, begin: Bound, end: Bound) -> None:
+        bad = code.slot(code.constant(False, dtypes.bool_))
+        with over(code, axes, ("%in0", "%out0"), (axis, begin, end)) as (source, target):
+            number = code.load(source, x.spec.dtype)
+            outside = code.or_(
+                code.compare("lt", number, code.like(number, lower)),
+                code.compare("gt", number, code.like(number, upper)),
+            )
+            code.write(bad, code.or_(code.read(bad), outside))
+            code.store(target, code.convert(number, out.spec.dtype))
+        with code.when(code.read(bad)):
+            printer.refuse(code)
+
+    count = axes.shape[axis] if axis >= 0 else 1
+    printer.parts(count, grain_of(count, x.spec.nbytes + out.spec.nbytes), body)
+    return printer.native(inline=x.spec.size <= 1)
+
+
+add_native("fit", _fit)

@@ -1,0 +1,172 @@
+"""Float results are weak where all float operands are, in every function: they take the dtype of an array that they meet."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc import nn
+from nnc.scipy import special
+
+# A number of Python as an array, which shows float32, and one of `numpy.float64`, which shows float64.
+NUMBER = nnp.stack([0.3, 0.2, 0.7, 0.9])
+WIDE = np.float64(0.25) * nnp.arange(1, 5)
+MODULES: tuple[ModuleType, ...] = (nnp, nnp.linalg, nnp.fft, nn, special)  # type: ignore[assignment]
+
+NEW = (  # functions that make new arrays: float32 unless a dtype is given
+    "arange", "array", "empty", "eye", "fromiter", "full", "geomspace", "identity", "indices", "linspace", "logspace", "ones",
+    "tri", "zeros", "one_hot", "diag_indices", "bartlett", "blackman", "hamming", "hanning", "kaiser", "fftfreq", "rfftfreq",
+)  # fmt: skip
+CONVERSIONS = (  # functions that are told a dtype
+    "astype", "cast", "cdouble", "complex64", "complex128", "complex_", "csingle", "double", "float16", "float32", "float64",
+    "float_", "half", "single", "bfloat16",
+)  # fmt: skip
+
+
+def calls(x: Any) -> list[tuple[Any, ...]]:
+    """Arguments of which some fit most functions."""
+    m = x.reshape(2, 2)
+    return [
+        (x,), (m,), (x, x), (m, m), ([x, x],), (x, 1), (x[0],), (x[0], x[0]), (x, x, x), (x[0], x[0], x[0]), (2, x), (x > 0, x, x),
+        ([m, m],), (m, x), (m, 1, 0), (x, 2, 0), (x, (2, 2)), (x, x, x, x), (m[None, ..., None], 2), (m, nnp.arange(2), 2),
+        ("i,i->i", x, x), (x, nnp.asarray([0, 1, 1, 0]), 2), (m, nnp.asarray([[0], [1]]), 1), (0.5,), (0.5, 0.5), (0.5, 0.5, 0.5),
+        (m @ m.T,), (m @ m.T, 2), (x[:3], x[:3]), (lambda v: v * 2, 0, m), (m[None, None], m[None, None]),
+        (x, [x > 0], [x]), (x.reshape(1, 1, 4), 2), (m[None],),
+    ]  # fmt: skip
+
+
+def result_of(function: Any, x: Any) -> list[Any]:
+    """The float arrays that a function returns for the first arguments that it takes."""
+    for args in calls(x):
+        try:
+            found = nnc.tree.leaves(function(*args))
+        except Exception:  # these arguments do not fit
+            continue
+        arrays = [leaf for leaf in found if hasattr(leaf, "spec")]
+        if arrays:
+            return [leaf for leaf in arrays if nnp.issubdtype(leaf.dtype, nnp.inexact)]
+    return []
+
+
+def functions(module: ModuleType) -> list[Any]:
+    """The public functions of a module."""
+    found = [(name, getattr(module, name)) for name in sorted(module.__all__)]
+    return [(name, f) for name, f in found if callable(f) and not inspect.isclass(f) and not name.startswith("_")]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_float_results_of_weak_operands_are_weak(module: ModuleType) -> None:
+    wrong = []
+    for name, function in functions(module):
+        for x in (NUMBER, WIDE):
+            arrays = result_of(function, x)
+            if name in CONVERSIONS:
+                continue
+            if name in NEW:
+                is_right = all(not y.weak and (x is WIDE or y.dtype in (nnp.float32, nnp.complex64)) for y in arrays)
+            else:
+                is_right = all(y.weak for y in arrays)
+            if not is_right:
+                wrong.append((name, "a number" if x is NUMBER else "a numpy.float64", [str(y.shown) for y in arrays]))
+    assert wrong == []
+
+
+ELEMENTWISE = (
+    "exp",
+    "log",
+    "sqrt",
+    "sin",
+    "tanh",
+    "arctan",
+    "log1p",
+    "square",
+    "reciprocal",
+    "cbrt",
+    "sinc",
+    "deg2rad",
+    "i0",
+)
+OTHERS = ("median", "std", "logsumexp", "sum", "max", "cumsum", "sort", "ptp")
+ACTIVATIONS = (
+    "relu",
+    "gelu",
+    "silu",
+    "softplus",
+    "elu",
+    "sigmoid",
+    "tanh",
+    "log_sigmoid",
+    "mish",
+    "softmax",
+    "selu",
+    "celu",
+)
+SPECIAL = ("erf", "gammaln", "digamma", "expit", "ndtr", "i0e", "xlogy", "log_ndtr", "entr")
+
+
+EXACT = [
+    *((nnp, name) for name in ELEMENTWISE + OTHERS),
+    *((nn, name) for name in ACTIVATIONS),
+    *((special, name) for name in SPECIAL),
+]
+
+
+@pytest.mark.parametrize(("module", "name"), EXACT, ids=str)
+def test_functions_of_numbers_are_those_of_float64(module: ModuleType, name: str) -> None:
+    function, numbers = getattr(module, name), np.array([0.3, 0.7])
+    operands = (numbers, numbers) if name == "xlogy" else (numbers,)
+    wide = function(*operands)
+    for run in (function, nnc.compile(function)):
+        found = run(*[nnp.stack(x.tolist()) for x in operands])
+        assert found.weak and found.dtype == nnp.float32
+        np.testing.assert_allclose(nnp.ones((), "float64") * found, wide, rtol=2e-15)
+
+
+def test_a_python_number_alone_is_a_weak_operand_too() -> None:
+    for f in (nn.softplus, nnp.median, nnp.logsumexp, nnp.std, nn.log_sigmoid, nnp.heaviside):
+        args = (0.3, 0.5) if f is nnp.heaviside else (0.3,)
+        assert f(*args).weak and f(*args).dtype == nnp.float32
+        assert float(f(*args)) == float(f(*map(np.float64, args)))
+    assert float(nn.softplus(1) * nnp.ones((), "float64")) == float(nn.softplus(np.ones(())))
+
+
+def test_a_strong_operand_makes_the_result_strong() -> None:
+    x32, x64 = nnp.ones(4), nnp.ones(4, "float64")
+    for x in (x32, x64):
+        for f in (
+            nnp.append,
+            nn.mse,
+            lambda a, b: nnp.stack([a, b]),
+            lambda a, b: nnp.concatenate([b, a]),
+            nnp.heaviside,
+            nn.huber,
+        ):
+            assert (
+                f(NUMBER, x).dtype == f(x, NUMBER).dtype == x.dtype and not f(NUMBER, x).weak and not f(x, NUMBER).weak
+            )
+    assert nnp.pad(x32, 1, constant_values=WIDE[0]).dtype == nnp.float32
+    assert nnp.heaviside(nnp.arange(4), NUMBER).dtype == nnp.float32 and not nnp.heaviside(nnp.arange(4), NUMBER).weak
+
+
+def test_a_list_of_numbers_is_a_new_array() -> None:
+    for f in (nnp.median, nnp.logsumexp, nnp.sort, nn.softmax):
+        found = f([0.3, 0.7])
+        assert found.dtype == nnp.float32 and not found.weak
+
+
+def test_weak_values_keep_their_weakness_in_dynamic_graphs() -> None:
+    graph = nnc.DynamicGraph()
+
+    def f(a: Any, x: Any) -> Any:
+        return nnp.stack([a, a])[:1] * x
+
+    for _ in range(4):
+        found = graph.evaluate(f, 0.1, graph.variable(nnp.ones(1, "float64")))
+        assert found.dtype == nnp.float64 and float(found[0]) == 0.1

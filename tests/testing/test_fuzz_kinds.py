@@ -1,0 +1,215 @@
+"""Generated programs hold all kinds of calls, and a planted defect of each kind is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.testing.fuzz.campaign import shrunk
+from nnc.testing.fuzz.check import check
+from nnc.testing.fuzz.derived import second_derivative
+from nnc.testing.fuzz.generate import MAKERS, generate
+from nnc.testing.fuzz.modes import MODES, Mode
+from nnc.testing.fuzz.offers import all_offers
+from nnc.testing.fuzz.program import Block, Function, Program, Ref, Step, program_source
+from nnc.testing.fuzz.report import as_test
+from nnc.testing.fuzz.subject import Subject
+from nnc.testing.fuzz.values import Input
+from nnc.testing.fuzz.wild import SEEN
+
+KINDS = (
+    "axis_name='i'",
+    "axis_name='j'",
+    "nnc.p",
+    "custom_vjp",
+    "custom_jvp",
+    ".at[",
+    "callback",
+    "nnc.optim.",
+)
+
+
+def mode(name: str) -> Mode:
+    return next(mode for mode in MODES if mode.name == name)
+
+
+def subject(inputs: tuple[Input, ...], *steps: Step) -> Subject:
+    """A program that returns the results of its last step."""
+    names = tuple(x.name for x in inputs)
+    found = Subject.of(Program(inputs, Block(names, steps, steps[-1].defines)))
+    assert found is not None
+    return found
+
+
+def number(*values: Any) -> Input:
+    """A Python number, another one in each call."""
+    return Input("n", (), "float64" if isinstance(values[0], float) else "int64", "python", elements=values)
+
+
+def rule(bwd: str = "ct * ct * w") -> str:
+    """A call of a function of one value, with a rule that is not linear in the cotangent."""
+    return (
+        f"(lambda h: (h.defvjp(lambda w: (w * w, w), lambda w, ct: ({bwd},)), h)[1])(nnc.custom_vjp(lambda w: w * w))"
+    )
+
+
+def test_programs_hold_every_kind_of_call_and_python_numbers_and_are_the_same_each_time() -> None:
+    offers = all_offers()
+    programs = [generate((7, i), offers) for i in range(0, 600, 15)]
+    found = Counter(kind for p in programs for kind in KINDS if kind in program_source(p))
+    assert not set(KINDS) - set(found)
+    assert sum(any(x.kind == "python" for x in p.inputs) for p in programs) > 10
+    packages = [
+        generate((7, i), offers, [o for o in offers if o.name.startswith("nnc.scipy.")]) for i in range(0, 90, 15)
+    ]
+    assert any("nnc.scipy." in program_source(p) for p in packages) and second_derivative in MAKERS
+    again = [generate((7, i), offers) for i in range(0, 90, 15)]
+    assert again == programs[: len(again)]
+
+
+def test_offers_reach_public_functions_of_every_package() -> None:
+    names = {offer.name for offer in all_offers()}
+    assert {
+        "nnc.scipy.special.erf",
+        "nnc.scipy.stats.norm.logpdf",
+        "nn.gelu",
+        "nnp.linalg.norm",
+        "optimizer",
+        ".at.multiply",
+    } <= names
+
+
+def test_a_rule_under_an_axis_that_counts_twice_is_found() -> None:
+    body = Block(("x",), (Step("y", rule("3 * ct * w") + "({0}) * {1}", (Ref("w"), Ref("x"))),), ("y",))
+    step = Step(("r",), "nnc.vmap({0}, axis_name='i')({1})", (Function(0), Ref("v")), (), (body,))
+    inputs = (Input("w", (), "float64", "uniform", 1), Input("v", (3,), "float64", "uniform", 2))
+    whole = subject(inputs, step)
+    vjp = mode("eager vjp")
+
+    def twice(s: Subject) -> str:
+        return vjp.source(s).replace("wave(y) for y", "2 * wave(y) for y")
+
+    assert check(whole, Mode("eager vjp", twice, vjp.source)) is not None
+    assert check(whole, vjp) is None
+
+
+def test_an_axis_that_is_taken_for_another_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = Block(("x",), (Step("y", "{0} * nnc.axis_index('j')", (Ref("x"),)),), ("y",))
+    outer = Block(
+        ("u",), (Step(("y2",), "nnc.vmap({0}, axis_name='j')({1})", (Function(0), Ref("u")), (), (inner,)),), ("y2",)
+    )
+    step = Step(("r",), "nnc.vmap({0}, axis_name='i')({1})", (Function(0), Ref("v")), (), (outer,))
+    whole = subject((Input("v", (2, 3), "float32", "grid", 2),), step)
+    assert check(whole, mode("compiled")) is None
+    right = nnc.axis_index
+    monkeypatch.setattr(nnc, "axis_index", lambda name: right("i"))
+    found = check(whole, mode("compiled"))
+    assert found is not None and found.kind == "value"
+
+
+def test_a_number_that_does_not_fit_must_be_refused() -> None:
+    whole = subject(
+        (Input("x", (2,), "uint8", "grid", 1), number(3, 300, 5)), Step("y", "{0} + {1}", (Ref("x"), Ref("n")))
+    )
+    assert check(whole, mode("eager")) is None
+    wraps = Mode(
+        "eager",
+        lambda s: "return [inputs(k)[0] + np.uint8(inputs(k)[1] % 256) for k in (0, 1, 2, 0)]",
+        mode("eager").source,
+    )
+    found = check(whole, wraps)
+    assert found is not None and found.kind == "silence" and "300" in found.text
+    assert "raise AssertionError" in as_test(whole, mode("eager"), found, "here")
+
+
+def test_a_number_that_loses_digits_is_found() -> None:
+    whole = subject(
+        (Input("x", (2,), "float64", "grid", 1), number(0.1, 0.3, 0.7)), Step("y", "{0} * {1}", (Ref("x"), Ref("n")))
+    )
+    assert check(whole, mode("eager")) is None
+    short = Mode(
+        "eager",
+        lambda s: "return [inputs(k)[0] * float(np.float32(inputs(k)[1])) for k in (0, 1, 2, 0)]",
+        mode("eager").source,
+    )
+    found = check(whole, short)
+    assert found is not None and found.kind == "value"
+
+
+def test_a_weak_array_that_becomes_strong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = subject((Input("x", (3,), "float32", "grid", 1),), Step("y", "nnp.flip", (Ref("x"),)))
+    weak = mode("weak")
+    assert weak.applies(whole)
+    right = nnp.flip
+    monkeypatch.setattr(nnp, "flip", lambda x: right(x).astype(x.dtype))
+    found = check(whole, weak)
+    assert found is not None and found.kind == "form" and "float64" in found.text
+
+
+def test_a_stale_result_for_arrays_of_another_size_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = subject((Input("x", (3,), "float32", "uniform", 1),), Step("y", "nnp.sum", (Ref("x"),)))
+    sizes = mode("sizes")
+    assert sizes.applies(whole) and {x.shape for p in whole.resized for x in p.inputs} == {(1,), (4,), (6,), (10,)}
+    assert check(whole, sizes) is None
+
+    def compiled(fun: Any) -> Any:
+        known: list[Any] = []
+        return lambda *args: known.append(fun(*args)) or known[0]
+
+    monkeypatch.setattr(nnc, "compile", compiled)
+    assert check(whole, sizes) is not None
+
+
+def test_a_callback_that_is_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = Block(("i", "x"), (Step("y", SEEN, (Ref("x"),)), Step("z", "{0} + 1", (Ref("y"),))), ("z",))
+    loop = Step(
+        "r",
+        "nnc.fori_loop(0, 3, lambda i, x: {0}(i, x)[0], {1})",
+        (Function(0), Ref("v")),
+        (),
+        (Block(("i", "x"), body.steps, ("z",)),),
+    )
+    whole = Subject.of(Program((Input("v", (2,), "float32", "grid", 1),), Block(("v",), (loop,), ("r",))))
+    assert whole is not None
+    one = subject((Input("v", (2,), "float32", "grid", 1),), Step("y", SEEN, (Ref("v"),)))
+    assert not whole.has_effects or check(whole, mode("effects")) is None
+    assert one.has_effects and check(one, mode("effects")) is None
+    monkeypatch.setattr("nnc.debug.callback", lambda *args: None)
+    lost = Mode(
+        "effects",
+        mode("effects").source,
+        lambda s: mode("effects").source(s).replace("list(seen)", "[inputs(k)[0] for k in (0, 1, 2, 0)]"),
+    )
+    assert check(one, lost) is not None
+
+
+def test_a_finding_within_named_axes_is_made_small_and_printed_as_a_test_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = Block(
+        ("x",),
+        (
+            Step("s", "{0} + 1", (Ref("x"),)),
+            Step("t", "nnc.psum({0}, 'i')", (Ref("s"),)),
+            Step("y", "{0} * {1}", (Ref("t"), Ref("w"))),
+        ),
+        ("y",),
+    )
+    before = Step("u", "{0} * {0}", (Ref("v"),))
+    step = Step(("r",), "nnc.vmap({0}, axis_name='i')({1})", (Function(0), Ref("u")), (), (body,))
+    inputs = (Input("w", (), "float64", "uniform", 1), Input("v", (3,), "float64", "uniform", 2))
+    whole = subject(inputs, before, step)
+    right = nnc.psum
+    monkeypatch.setattr(nnc, "psum", lambda x, axis_name: right(x, axis_name) * 2)
+    found = check(whole, mode("eager"))
+    assert found is not None
+    test = shrunk(whole.program, mode("eager"), found, 20.0, "here")
+    assert "nnc.psum" in test and "+ 1" not in test and " * v" not in test.split("def run")[0]
+    names: dict[str, Any] = {}
+    exec(test, names)
+    with pytest.raises(AssertionError):
+        names["test_eager_gives_what_references_give"]()
