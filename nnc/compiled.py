@@ -247,9 +247,8 @@ class Compiled(Generic[P, R_co]):
                     if executable is not None:
                         if is_first and self._misses == 1:
                             self._origin = note_first_trace(name_of(self.fun), self.fun)
-                        if (
-                            self._reason is _REUSED and found is call and not context.modes
-                        ):  # the first call may be the last one
+                        is_usual = found is call and not context.modes
+                        if self._reason is _REUSED and is_usual:  # the first call may also be the last one
                             self._note_usual(call, executable)
                         return executable.run(found.arguments.dynamic)
             return call_function(self.fun, args, kwargs)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _FAMILIES = 256  # of calls of one function
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Family:
     """Calls that differ in numbers of fields alone: the numbers of the first call, which ones have changed since, and which ones
     must stay settings. Numbers are counted in the order of the arguments.

@@ -35,25 +35,29 @@ def change_numbers(tree: Any, change: Callable[[int, int | float], Any]) -> Any:
             return value
         children, metadata, _, rebuild = optree.tree_flatten_one_level(value, namespace=NAMESPACE)
         changed: dict[str, Any] = {}
-        if isinstance(metadata, tuple) and metadata and isinstance(metadata[-1], Settings):
-            declared = _declared_static(type(value))
-            for name, x in metadata[1].items:
-                if type(x) in (int, float) and name not in declared:
-                    new = change(next(places), x)
-                    if new is not x:
-                        changed[name] = new
+        names: tuple[str, ...] = ()
+        settings = Settings((), frozenset())
+        match metadata:
+            case (tuple() as names, Settings() as settings):
+                pass
+        declared = _declared_static(type(value)) if settings.items else frozenset()
+        for name, x in settings.items:
+            if type(x) in (int, float) and name not in declared:
+                new = change(next(places), x)
+                if new is not x:
+                    changed[name] = new
         visited = [visit(child) for child in children]
         if not changed:
             return value if all(map(operator.is_, visited, children)) else rebuild(metadata, visited)
-        names, settings = metadata
         left = Settings(tuple(pair for pair in settings.items if pair[0] not in changed), settings.unsaved)
         return rebuild(((*names, *changed), left), [*visited, *changed.values()])
 
     return visit(tree)
 
 
-def _find_declared_static(kind: type[Any]) -> frozenset[str]:
-    return frozenset(field.name for field in dataclasses.fields(kind) if field.metadata.get("static"))
+def _find_declared_static(kind: Any) -> frozenset[str]:
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind)
+    return frozenset(field.name for field in fields if field.metadata.get("static"))
 
 
 _declared_static: Callable[[type], frozenset[str]] = functools.lru_cache(maxsize=4096)(
