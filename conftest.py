@@ -17,10 +17,11 @@ import pytest
 import nnc
 import nnc.backends.loaded  # kernels that a doctest were first to ask for would be forgotten behind it
 import nnc.numpy as nnp
+import nnc.testing.devices  # "sim:0" and "ptx:0" for all tests
 from nnc.graph import ATTRIBUTES, COMMANDS, PASSES, GraphBuilder, TensorSpec, command
 from nnc.graph.registry import REGISTRY
 from nnc.graph.serialize import RECORDS
-from nnc.lower.program.background import WRITER
+from nnc.run.background import WRITER
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 import nnc
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base.context import with_mode
 from nnc.commands.rules import alias
-from nnc.context import with_mode
 from nnc.graph import Command, Graph, set_eager
 from nnc.trace.core.eager import EagerInterpreter, find_plan
 

@@ -26,7 +26,9 @@ from benchmarks.eager_memory import fill, hollow_peak, measured_peak
 from benchmarks.networks import Network, all_networks, resnet50
 from benchmarks.packings import packing
 from benchmarks.tables import Cell, describe_machine, mebibytes, print_table
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base.options import Options
+from nnc.compiled.pipeline import plan
 from nnc.graph import Graph, run_passes
 from nnc.lower.alloc import ALIGNMENT, Block, find_block_overlap, plan_blocks
 from nnc.lower.alloc.arena import THOROUGH
@@ -34,12 +36,10 @@ from nnc.lower.alloc.greedy import best_fit, order_of
 from nnc.lower.alloc.instances import read_instance
 from nnc.lower.alloc.problem import block_rows, make_problem
 from nnc.lower.phases import SIMPLIFYING, names_of
-from nnc.lower.pipeline import plan
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Loop
 from nnc.lower.plan.views import find_views
-from nnc.lower.program.report import MemoryPlan
-from nnc.options import Options
+from nnc.run.report import MemoryPlan
 
 INSTANCES = Path(__file__).parent.parent / "tests" / "lower" / "alloc" / "instances"
 PLAN_HEADER = ("blocks", "largest live set", "arena ÷ it", "greedy by size ÷ it", "plan, s")

@@ -28,7 +28,7 @@ SECTIONS = {  # of the menu, and the modules in it, with those inside of them; t
     "Science": ("nnc.scipy",),
     "Looking into programs": ("nnc.debug", "nnc.view", "nnc.testing", "nnc.errors"),
     "Devices and processes": ("nnc.devices", "nnc.distributed"),
-    "Extending nnc": ("nnc.graph", "nnc.migration"),
+    "Extending nnc": ("nnc.graph", "nnc.errors.names"),
 }
 
 

@@ -16,11 +16,11 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 AREAS = {
-    "trace": ("nnc/trace", "nnc/signature.py", "nnc/compiled.py", "nnc/executable.py"),
+    "trace": ("nnc/trace", "nnc/compiled/signature.py", "nnc/compiled/compiled.py", "nnc/compiled/executable.py"),
     "passes": ("nnc/lower/passes",),
     "lower": ("nnc/lower",),
     "kernels": ("nnc/lower/kernels",),
-    "dynamic": ("nnc/trace/dynamic", "nnc/dynamic"),
+    "dynamic": ("nnc/trace/dynamic", "nnc/compiled/dynamic"),
     "commands": ("nnc/commands",),
     "graph": ("nnc/graph",),
     "backends": ("nnc/backends",),

@@ -3,15 +3,17 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from nnc.collection import collection_paused
+from nnc.base.garbage import collection_paused
 
 with collection_paused():  # modules stay, so looking through them for garbage is in vain
     from nnc import errors, graph, numpy, tree
-    from nnc.array import Array, asarray
+    from nnc.array.array import Array, asarray
     from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
-    from nnc.devices import devices
+    from nnc.compiled import targets as _targets  # noqa: F401  (registers the kinds of devices)
+    from nnc.device import devices
     from nnc.errors import MissingNameError
-    from nnc.migration import module_getattr
+    from nnc.errors.names import module_getattr
+    from nnc.errors.tracebacks import cut_traceback
     from nnc.trace.core.collectives import (
         all_gather,
         all_to_all,
@@ -44,13 +46,12 @@ with collection_paused():  # modules stay, so looking through them for garbage i
     from nnc.trace.core.vectorize import vmap
     from nnc.trace.loops.branches import case_of, cond, switch
     from nnc.trace.loops.control_flow import associative_scan, fori_loop, map, scan, while_loop
-    from nnc.tracebacks import cut_traceback
 
 if TYPE_CHECKING:
     from nnc import data, debug, distributed, io, nn, optim, random, scipy, testing
-    from nnc.backends.cpu.threads import set_num_threads
-    from nnc.compiled import compile
-    from nnc.dynamic import DynamicGraph
+    from nnc.backends.cpu.threads.threads import set_num_threads
+    from nnc.compiled.compiled import compile
+    from nnc.compiled.dynamic import DynamicGraph
     from nnc.view import view
 
 __version__ = "0.2.0"
@@ -123,7 +124,8 @@ __all__ = [
 
 # Imported when first asked for, as it takes longer than the rest; None for a module of its own.
 _LATER = {
-    "DynamicGraph": "nnc.dynamic", "compile": "nnc.compiled", "set_num_threads": "nnc.backends.cpu.threads",
+    "DynamicGraph": "nnc.compiled.dynamic", "compile": "nnc.compiled.compiled",
+    "set_num_threads": "nnc.backends.cpu.threads.threads",
     "data": None, "debug": None, "distributed": None, "io": None, "nn": None, "optim": None, "random": None, "scipy": None,
     "testing": None, "view": None,
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from nnc import doctor
+from nnc.debug import doctor
 
 USAGE = "usage: python -m nnc doctor    print versions, processor, libraries, devices and caches"
 

@@ -13,8 +13,8 @@ from typing import Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 
 __all__ = [
     "ArrayLike",

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from tests.sampling import left_out
 
 collect_ignore = [
-    "devices/cuda/stand_in.py",  # it makes a device of this process
+    "device/cuda/stand_in.py",  # it makes a device of this process
     "nn/make_oracles.py",  # a script, which needs PyTorch
 ]
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -14,7 +14,7 @@ pytest.importorskip("griffe")  # the tests that need a GPU run where it is missi
 import griffe
 
 from docs.reference import modules, public_names
-from nnc.migration import names_without_missing
+from nnc.errors.names import names_without_missing
 
 logging.getLogger("griffe").setLevel(logging.ERROR)  # it warns of parameters without annotations
 

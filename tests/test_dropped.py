@@ -17,8 +17,8 @@ import nnc
 import nnc.numpy as nnp
 from nnc.backends.loaded import expected_compiler
 from nnc.backends.onednn.library import library
+from nnc.calls.remember import remembered
 from nnc.graph import Graph
-from nnc.graph.remember import remembered
 from nnc.lower.kernels.native import Native, Remembered, Texts
 
 SCRIPT = """

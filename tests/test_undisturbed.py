@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nnc.fork import undisturbed
+from nnc.base.fork import undisturbed
 
 
 class HandlerError(Exception):

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.rules import in_place_facts, numpy_into, ufunc_of
-from nnc.devices import CPU
+from nnc.device import CPU
 from nnc.graph import Command, Kernel, TensorSpec, find_kernel, kernel, reference
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import NDArray

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nnc.dtypes import DType
+from nnc.base.dtypes import DType
 from nnc.lower.plan.stages import Step, Strides, View
 
 

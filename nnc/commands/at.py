@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import div, neg, select
 from nnc.commands.indexing import fit_values, getitem, set_at
 from nnc.commands.promote import broadcast_to_shape
 from nnc.errors import ArgumentError, DTypeError, user_error
+from nnc.errors.tracebacks import api_boundary, cut_traceback
 from nnc.graph import spec_of
-from nnc.tracebacks import api_boundary, cut_traceback
 
 if TYPE_CHECKING:
-    from nnc.array import Array
+    from nnc.array.array import Array
     from nnc.typing import ArrayLike, Index
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.attention_blocks import QUERIES, Part, by_queries

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.contract import matrix_product

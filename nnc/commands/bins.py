@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import INEXACT, convert, select
 from nnc.commands.index import gather

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.elementwise import convert, equal, mul, select
 from nnc.commands.index import gather, move_axis
 from nnc.commands.reduce import reduce_max, reduce_min, reduce_sum

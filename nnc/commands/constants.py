@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.rules import Value
 from nnc.graph import Command, TensorSpec, register
 

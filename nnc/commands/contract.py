@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
 from nnc.commands.promote import promote
 from nnc.commands.rules import Linear, Value, check_axes, linear_in
 from nnc.commands.shape import invert_permutation, reshape, transpose
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import TensorSpec, check_same_dtype, register, spec_of
-from nnc.graph.specialise import specialised
 
 if TYPE_CHECKING:
-    from nnc.array import Array
+    from nnc.array.array import Array
 
 _MATRICES = (dtypes.float32, dtypes.float64, *dtypes.COMPLEX)  # which BLAS multiplies
 Axes = tuple[int, ...]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.conv_formulas import (
     MOST_PLACES,
     as_asked,

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.source import SourceLine
 from nnc.commands.rules import Value, lead
 from nnc.errors import NotFiniteError, user_error
 from nnc.graph import TensorSpec, register, spec_of
-from nnc.source import SourceLine
 
 NDArray = np.ndarray[Any, Any]
 

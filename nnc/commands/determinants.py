@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.elementwise import INEXACT, mul, real
 from nnc.commands.linalg import (
     NO_CONVERGENCE,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands import portable
 from nnc.commands.constants import full_like, ones_like
 from nnc.commands.elementwise import FLOAT, add, elementwise, exp, mul, neg, select, square, sub

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.casting import cast_array, caster, saturates
+from nnc.base import dtypes
+from nnc.base.casting import cast_array, caster, saturates
 from nnc.commands.constants import full_like, ones_like
 from nnc.commands.rules import (
     Cotangents,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import COMPLEX, Accepts, conj, mul
 from nnc.commands.rules import Linear, Value, batch_with, behind_batch, check_axes, check_axis, check_dtype, linear_in

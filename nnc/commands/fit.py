@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.rules import batch_elementwise
 from nnc.errors import DTypeError, NumberRangeError, user_error
 from nnc.graph import Command, TensorSpec, register

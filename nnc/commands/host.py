@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.source import SourceLine
 from nnc.commands.promote import as_operand
 from nnc.commands.rules import Derivative, Tangents, Value, is_differentiable, lead
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, UnsupportedError, user_error
 from nnc.graph import TensorSpec, register
-from nnc.source import SourceLine
 
 NDArray = np.ndarray[Any, Any]
 Specs = tuple[TensorSpec, ...]

@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.constants import full_like, ones_like
 from nnc.commands.elementwise import (
     FLOAT,

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.constants import full, iota
 from nnc.commands.elementwise import add, convert, equal, maximum, minimum, mul, reciprocal, select
 from nnc.commands.modes import GATHER_MODES, SCATTER_MODES, SLICE_MODES, is_strict
@@ -37,7 +37,8 @@ from nnc.commands.rules import (
     zeros,
 )
 from nnc.commands.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
-from nnc.errors import OutOfBoundsError, ShapeError, check_choice, user_error
+from nnc.errors import OutOfBoundsError, ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.context import get_context
+from nnc.base.foreign import is_foreign
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import add, less, select
 from nnc.commands.promote import as_operand, astype, broadcast_shapes, broadcast_to_shape
 from nnc.commands.rules import Value
-from nnc.context import get_context
 from nnc.errors import ArgumentError, IndexingError, OutOfBoundsError, TraceError, user_error
-from nnc.foreign import is_foreign
 from nnc.graph import TensorSpec, spec_of
 
 Shape = tuple[int, ...]

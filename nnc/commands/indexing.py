@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import add, copy, maximum, minimum, mul, select
 from nnc.commands.index import dynamic_slice as dynamic_slice_command
 from nnc.commands.index import dynamic_update_slice as dynamic_update_slice_command
@@ -27,21 +28,13 @@ from nnc.commands.promote import (
 )
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import flip, reshape, slice_, transpose
-from nnc.errors import (
-    ArgumentTypeError,
-    DTypeError,
-    IndexingError,
-    OutOfBoundsError,
-    ShapeError,
-    check_choice,
-    user_error,
-)
+from nnc.errors import ArgumentTypeError, DTypeError, IndexingError, OutOfBoundsError, ShapeError, user_error
+from nnc.errors.errors import check_choice
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import TensorSpec, spec_of
-from nnc.spelling import spelled
-from nnc.tracebacks import api_boundary
 
 if TYPE_CHECKING:
-    from nnc.array import Array
+    from nnc.array.array import Array
     from nnc.typing import ArrayLike
 
 Shape = tuple[int, ...]

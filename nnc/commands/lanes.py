@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 
 BLOCK = (
     1 << 13

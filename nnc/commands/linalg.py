@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.constants import full_like, iota
 from nnc.commands.contract import matmul, matrix_product
 from nnc.commands.elementwise import (

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.context import set_context
+from nnc.base.dtypes import TAPE
+from nnc.calls.remember import remembered
 from nnc.commands.roles import Loop, branches, carries_of, reads_of, yields_of
 from nnc.commands.rules import effect
 from nnc.commands.tape import Handles, Tape, as_handles, read_row, tape_specs
-from nnc.context import set_context
-from nnc.dtypes import TAPE
 from nnc.errors import ArgumentError, GraphError, OutOfBoundsError, ShapeError, user_error
 from nnc.graph import Graph, Node, TensorSpec, register
-from nnc.graph.remember import remembered
 
 NDArray = np.ndarray[Any, Any]
 Run = Callable[[Graph, Sequence[Any]], list[NDArray]]  # how a reference runs its sub-graphs

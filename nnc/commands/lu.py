@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.contract import matmul
 from nnc.commands.elementwise import INEXACT, greater, less_equal
 from nnc.commands.indexing import take_along_axis

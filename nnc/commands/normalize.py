@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.index import gather
@@ -31,7 +31,8 @@ from nnc.commands.rules import (
     expansion,
     lead,
 )
-from nnc.errors import ShapeError, check_choice, user_error
+from nnc.errors import ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec, infer, reference, register
 
 Axes = tuple[int, ...]

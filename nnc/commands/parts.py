@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.elementwise import FLOAT, INTEGER, elementwise
 from nnc.commands.rules import linear_in
 from nnc.graph import Command

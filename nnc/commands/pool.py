@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.elementwise import NUMERIC, REAL
 from nnc.commands.rules import Derivative, Tangents, Value, batch_with, check_dtype, linear_in, together
 from nnc.commands.windows import (

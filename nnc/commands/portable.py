@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
 
 Number = Any  # Lanes, or Term
 

@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnc import dlpack, dtypes
-from nnc.casting import cast_array
+from nnc.base import dlpack, dtypes
+from nnc.base.casting import cast_array
+from nnc.base.context import get_context
+from nnc.base.foreign import is_foreign
 from nnc.commands.constants import full
 from nnc.commands.elementwise import convert, equal, greater, greater_equal, less, less_equal, not_equal, select
 from nnc.commands.fit import fit, misfit
 from nnc.commands.promotion import is_widened, promotion_watch
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, concatenate, reshape
-from nnc.context import get_context
-from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, shorten, user_error
-from nnc.foreign import is_foreign
+from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, user_error
+from nnc.errors.errors import shorten
 from nnc.graph import Command, TensorSpec, spec_of
 
 if TYPE_CHECKING:
-    from nnc.array import Array
+    from nnc.array.array import Array
 
 Operand = Any  # an array, a tracer, a NumPy array or scalar, or a Python scalar
 

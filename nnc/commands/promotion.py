@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from nnc import dtypes
-from nnc.context import get_context
+from nnc.base import dtypes
+from nnc.base.context import get_context
+from nnc.base.source import SourceLine, user_source
 from nnc.errors import DTypeError, user_error
-from nnc.source import SourceLine, user_source
 
 WATCHED = "promotion"  # the mode in which every function looks at its operands, also if it was called before
 

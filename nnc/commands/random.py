@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.rules import Value, lead
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import TensorSpec, register

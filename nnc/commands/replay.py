@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from nnc.base.context import get_context
 from nnc.commands.loop import ITERATION, Run, check_inputs
-from nnc.context import get_context
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Graph, TensorSpec, register
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.dtypes import TAPE, DType, is_inexact
+from nnc.base.dtypes import TAPE, DType, is_inexact
 from nnc.errors import AxisError, DTypeError, ShapeError, UnsupportedError, user_error
 from nnc.graph import Attribute, Command, Node, TensorSpec
 from nnc.graph import command as get_command

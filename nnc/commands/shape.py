@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import add, select
 from nnc.commands.rules import (

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.index import gather, move_axis
 from nnc.commands.rules import Derivative, Tangents, Value, batch_with, behind_batch, check_axis, lead
-from nnc.errors import ShapeError, check_choice, user_error
+from nnc.errors import ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec, check_same_dtype, register
 
 NDArray = np.ndarray[Any, Any]

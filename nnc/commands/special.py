@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.elementwise import FLOAT, elementwise, exp, safe_mul, sign
 from nnc.commands.portable import GILES_CENTRE, GILES_TAIL, horner
 from nnc.commands.rules import Derivative, InPlace, Tangents, Value, batch_elementwise, check_dtype

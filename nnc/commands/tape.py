@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from nnc.base.context import get_context
+from nnc.base.dtypes import TAPE
+from nnc.base.machine import check_memory
 from nnc.commands.rules import (
     Derivative,
     Linear,
@@ -22,11 +25,8 @@ from nnc.commands.rules import (
     linear_in_all,
     zeros,
 )
-from nnc.context import get_context
-from nnc.dtypes import TAPE
 from nnc.errors import ArgumentError, OutOfMemoryError, user_error
 from nnc.graph import Command, TensorSpec, register
-from nnc.machine import check_memory
 
 NDArray = np.ndarray[Any, Any]
 Handles = tuple[tuple[int, ...], ...]  # the leading axes of each tape that a loop yields; () where none has any

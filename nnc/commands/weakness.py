@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.graph import Command, TensorSpec
 
 _WIDE = frozenset((dtypes.float64, dtypes.complex128))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from nnc.data.ahead import Prefetch
 from nnc.data.batching import Batches, batches
 from nnc.data.iterables import prefetch
-from nnc.migration import module_getattr
+from nnc.errors.names import module_getattr
 
 __all__ = ["Batches", "Prefetch", "batches", "prefetch"]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Generic, Self
 
+from nnc.base.fork import reset_after_fork, undisturbed
 from nnc.errors import BackendError, user_error
-from nnc.fork import reset_after_fork, undisturbed
 from nnc.typing import B
 
 

@@ -10,18 +10,18 @@ from typing import Any, Generic, Self, overload
 import numpy as np
 
 from nnc import tree
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.calls.spelling import spelled
 from nnc.commands.indexing import take
 from nnc.data.ahead import Prefetch
 from nnc.data.leaves import as_numpy, check_count, send
-from nnc.devices import CPU
+from nnc.device import CPU
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.errors.tracebacks import api_boundary
 from nnc.random import fold_in, permutation
 from nnc.random.keys import read_key
-from nnc.spelling import spelled
 from nnc.trace.core.flat import call_function
 from nnc.trace.core.on_device import device_put
-from nnc.tracebacks import api_boundary
 from nnc.typing import A, ArrayLike, B
 
 WHERE = "nnc.data.batches"
@@ -76,6 +76,7 @@ def batches(
         UnsupportedError: there is no such device.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> data = {"x": np.arange(5), "y": np.arange(5) ** 2}
         >>> for part in nnc.data.batches(data, 2):
         ...     print(part["x"], part["y"])

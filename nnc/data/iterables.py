@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nnc import tree
+from nnc.calls.spelling import spelled
 from nnc.data.ahead import Prefetch
 from nnc.data.leaves import as_numpy, check_count, owned, send
 from nnc.errors import ArgumentTypeError, user_error
-from nnc.spelling import spelled
 from nnc.typing import A
 
 WHERE = "nnc.data.prefetch"
@@ -34,6 +34,7 @@ def prefetch(source: Iterable[A], size: int = 2, *, device: str | None = None) -
         UnsupportedError: there is no such device; raised where the first batch is due.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> made = ({"x": np.full(2, i), "number": i} for i in range(3))
         >>> with nnc.data.prefetch(made, device="sim:0") as batches:
         ...     for batch in batches:

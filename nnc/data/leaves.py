@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from nnc import tree
+from nnc.base.dtypes import is_scalar
+from nnc.base.foreign import is_foreign
 from nnc.commands.promote import as_operand
-from nnc.dtypes import is_scalar
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
-from nnc.foreign import is_foreign
 from nnc.trace.core.on_device import device_put
 
 

@@ -10,7 +10,7 @@ from nnc.debug.memory import TapeMemory, tape_memory
 from nnc.debug.modes import check_finite, check_keys, eager, promotion, trace_errors
 from nnc.debug.profile import profile
 from nnc.debug.transfers import TransferWarning, transfers
-from nnc.migration import module_getattr
+from nnc.errors.names import module_getattr
 
 __all__ = [
     "Progress",

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Literal, Protocol, TextIO
 
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, user_error
-from nnc.spelling import spelled
 
 Style = Literal["tqdm", "rich", "plain"]
 

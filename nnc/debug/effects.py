@@ -7,12 +7,12 @@ import string
 from collections.abc import Callable
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.debug import callback as callback_command
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.errors.tracebacks import api_boundary
 from nnc.trace.core.flat import FlatTree, call_function
-from nnc.tracebacks import api_boundary
 
 
 @api_boundary

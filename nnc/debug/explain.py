@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc.compiled import BoundMethod, Compiled
+from nnc.calls.spelling import spelled
+from nnc.compiled.compiled import BoundMethod, Compiled
 from nnc.errors import ArgumentTypeError, user_error
-from nnc.spelling import spelled
 
 
 @spelled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nnc.context import set_context
+from nnc.base.context import set_context
 
 
 class TapeMemory:

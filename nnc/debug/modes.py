@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nnc.base.context import ContextChange, get_context, set_context, with_mode
 from nnc.commands.promotion import WATCHED, PromotionWatch
-from nnc.context import ContextChange, get_context, set_context, with_mode
-from nnc.errors import check_choice
+from nnc.errors.errors import check_choice
 from nnc.random.reuse import KeyLedger
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc.compiled import BoundMethod, Compiled
+from nnc.compiled.compiled import BoundMethod, Compiled
 from nnc.errors import ArgumentTypeError, TraceError, user_error
+from nnc.errors.tracebacks import api_boundary
 from nnc.lower.plan.schedule.report import ScheduleReport
-from nnc.tracebacks import api_boundary
 
 
 @api_boundary

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from nnc.context import ContextChange, with_mode
-from nnc.device_array import ERROR, WARN, TransferWarning
-from nnc.errors import check_choice
+from nnc.array.device_array import ERROR, WARN, TransferWarning
+from nnc.base.context import ContextChange, with_mode
+from nnc.errors.errors import check_choice
 
 __all__ = ["TransferWarning", "transfers"]
 
@@ -27,6 +27,7 @@ def transfers(action: Literal["warn", "error"]) -> ContextChange:
         DeviceError: (within the block of "error") an array is copied.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> x = nnc.device_put(np.ones(3, "float32"), "sim:0")
         >>> with nnc.debug.transfers("error"):
         ...     x + np.ones(3, "float32")

@@ -8,7 +8,7 @@ from nnc.distributed.partition import gather, partition_specs
 from nnc.distributed.processes import rank, size
 from nnc.distributed.shard import shard_map
 from nnc.distributed.specs import PartitionSpec
-from nnc.migration import module_getattr
+from nnc.errors.names import module_getattr
 
 __all__ = [
     "Mesh", "PartitionSpec", "data_parallel", "gather", "make_mesh", "partition_specs", "rank", "shard_map", "size",

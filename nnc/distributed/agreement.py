@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from nnc.backends.mpi.board import Site
 from nnc.backends.mpi.world import known_world
-from nnc.context import get_context
+from nnc.base.context import get_context
 from nnc.errors import TraceError, user_error
 from nnc.graph import Graph
 from nnc.graph.text import to_text

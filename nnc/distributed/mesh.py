@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from nnc.calls.spelling import spelled
 from nnc.distributed.processes import size
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
-from nnc.spelling import spelled
 
 _WHERE = "nnc.distributed.make_mesh"
 

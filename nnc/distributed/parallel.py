@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from nnc import dtypes, tree
-from nnc.array import as_value
+from nnc import tree
+from nnc.array.array import as_value
+from nnc.base import dtypes
+from nnc.base.context import activity
+from nnc.calls.spelling import spelled
 from nnc.commands.shape import slice_axis
-from nnc.context import activity
 from nnc.distributed.mesh import Mesh, check_mesh, make_mesh
 from nnc.distributed.partition import spec_of_split
 from nnc.distributed.processes import size
@@ -17,13 +19,12 @@ from nnc.distributed.shard import own_axes, run_places
 from nnc.distributed.shards import Shards, run_shards
 from nnc.distributed.specs import PartitionSpec
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import spec_of
-from nnc.spelling import spelled
 from nnc.trace.core.axes import varying_over
 from nnc.trace.core.collectives import mean_over
 from nnc.trace.core.flat import FlatFunction, check_argnums, check_callable, check_positions, name_of
 from nnc.trace.core.parts import is_part, padded, part_size, sharded_sizes, weight_splits
-from nnc.tracebacks import api_boundary
 from nnc.typing import P, R
 
 _WHERE = "nnc.distributed.data_parallel"

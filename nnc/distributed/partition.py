@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nnc import tree
+from nnc.calls.spelling import spelled
 from nnc.distributed.mesh import Mesh, check_mesh
 from nnc.distributed.shard import run_places
 from nnc.distributed.specs import PartitionSpec
-from nnc.spelling import spelled
 from nnc.trace.core.parts import Split, is_part, weight_splits
 from nnc.typing import A
 

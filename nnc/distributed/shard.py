@@ -7,21 +7,21 @@ from functools import wraps
 from typing import Any
 
 from nnc import tree
-from nnc.array import as_value
+from nnc.array.array import as_value
+from nnc.base.context import activity, get_context
+from nnc.calls.spelling import spelled
 from nnc.commands.collective import all_gather_same, process_index
 from nnc.commands.index import gather
 from nnc.commands.rules import lead
-from nnc.context import activity, get_context
 from nnc.distributed.agreement import check_agreement
 from nnc.distributed.mesh import Mesh, check_mesh
 from nnc.distributed.specs import PartitionSpec, check_spec, join, split
 from nnc.errors import ArgumentError, user_error
-from nnc.spelling import spelled
+from nnc.errors.tracebacks import api_boundary
 from nnc.trace.core.axes import NamedAxis, names_of, vary, varying_over
 from nnc.trace.core.flat import FlatFunction, check_callable, name_of
 from nnc.trace.core.named import stage_named
 from nnc.trace.core.vectorize import run_named
-from nnc.tracebacks import api_boundary
 from nnc.typing import P, R
 
 _WHERE = "nnc.distributed.shard_map"

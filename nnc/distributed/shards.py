@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import as_value
+from nnc.array.array import as_value
 from nnc.commands.collective import INDEX, all_gather_same, all_to_all, pmax, pmin, process_index, psum, pvary
 from nnc.commands.control import inlines, isolated
 from nnc.commands.elementwise import add, maximum, minimum

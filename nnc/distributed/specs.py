@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from nnc.array import as_value
+from nnc.array.array import as_value
 from nnc.commands.shape import reshape, transpose
 from nnc.distributed.mesh import Mesh
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error

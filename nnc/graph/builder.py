@@ -14,23 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from nnc.context import Context, get_context, new_level, set_context
-from nnc.dtypes import plain_dtype
-from nnc.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    DTypeError,
-    GraphError,
-    NncError,
-    ShapeError,
-    user_error,
-    word_anew,
-)
+from nnc.base.context import Context, get_context, new_level, set_context
+from nnc.base.dtypes import plain_dtype
+from nnc.base.source import SourceLine, user_source
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError, NncError, ShapeError, user_error
+from nnc.errors.errors import word_anew
 from nnc.graph.boxes import Box
 from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
 from nnc.graph.registry import REGISTRY, Command, command, infer
 from nnc.graph.spec import MOST_AXES, TensorSpec
-from nnc.source import SourceLine, user_source
 
 Replace = Callable[[Symbol, Mapping[str, Any], SourceLine | None], Symbol]
 _SPEC: Callable[[Symbol], TensorSpec] = attrgetter("spec")

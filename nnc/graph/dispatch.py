@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nnc.context import get_context
+from nnc.base.context import get_context
 from nnc.errors import InternalError, TraceError, user_error
 from nnc.graph.registry import _BIND, Command
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.context import set_context
+from nnc.base import dtypes
+from nnc.base.context import set_context
+from nnc.base.html import show_text
+from nnc.base.source import SourceLine
 from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph.dispatch import bind
 from nnc.graph.registry import Command, command, rewritten
 from nnc.graph.spec import TensorSpec, spec_of
-from nnc.html import show_text
-from nnc.source import SourceLine
-from nnc.tracebacks import api_boundary
 
 NDArray = np.ndarray[Any, Any]
 Runner = Callable[[Command, Sequence[Any], dict[str, Any], tuple[Any, ...]], Sequence[Any]]

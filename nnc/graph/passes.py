@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from nnc.context import activity, note_seconds
+from nnc.base.context import activity, note_seconds
 from nnc.errors import ArgumentTypeError, GraphError, RegistryError, user_error
 from nnc.graph.graph import Graph, Node
 from nnc.graph.registry import Attribute, Command

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from nnc.devices import CPU
-from nnc.dtypes import plain_dtype
+from nnc.base.dtypes import plain_dtype
+from nnc.device import CPU, load_kernels
 from nnc.errors import BackendError, InternalError, RegistryError, user_error
 from nnc.graph.spec import TensorSpec
 
@@ -69,21 +69,9 @@ _BIND = _Bind(_unset)
 
 @dataclass(slots=True)
 class _Registry:
-    """Counts registrations: `version` grows with each, and earlier conclusions hold no more.
-
-    `load_backends` registers the kernels of this package for a kind of devices, which takes a while, when one of them is first
-    looked for: no library of another kind is loaded.
-    """
+    """Counts registrations: `version` grows with each, and earlier conclusions hold no more."""
 
     version: int = 0
-    load_backends: dict[str, Callable[[], Any]] = field(default_factory=dict)
-
-    def fill(self, device: str) -> None:
-        """Registers the kernels of this package for a kind of devices, if that has not been done."""
-        load = self.load_backends.get(device)
-        if load is not None:
-            load()
-            self.load_backends.pop(device, None)  # `load` may have come here, too
 
 
 REGISTRY = _Registry()
@@ -425,7 +413,7 @@ def find_kernel(
         >>> find_kernel(command("cumsum"), (spec,), {"axis": 0, "reverse": False}).backend
         'cpu'
     """
-    REGISTRY.fill(device)
+    load_kernels(device)
     for candidate in kernel.get(target, ()):
         if candidate.device == device and candidate.supports(specs, params):
             return candidate
@@ -448,7 +436,7 @@ def expect_kernels(targets: Iterable[Command], device: str = CPU) -> None:
     Example:
         >>> expect_kernels([command("sin")])
     """
-    REGISTRY.fill(device)
+    load_kernels(device)
     for target in targets:
         for candidate in kernel.get(target, ()):
             if candidate.device == device:

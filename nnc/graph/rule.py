@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from nnc import dtypes
-from nnc.context import set_context
+from nnc.base import dtypes
+from nnc.base.context import set_context
+from nnc.base.source import SourceLine
 from nnc.errors import ArgumentError, GraphError, user_error
 from nnc.graph.builder import GraphBuilder
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
 from nnc.graph.registry import Command
 from nnc.graph.spec import TensorSpec
-from nnc.source import SourceLine
 
 _DEFAULT_SPEC = TensorSpec((2, 3), dtypes.float32)
 

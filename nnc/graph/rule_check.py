@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.errors import ArgumentError, InternalError, user_error
 from nnc.graph.graph import Graph, NDArray, Symbol
 from nnc.graph.registry import reference

@@ -18,17 +18,18 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.errors import ArgumentTypeError, GraphError, NncError, RegistryError, shorten, user_error
+from nnc.base import dtypes
+from nnc.base.source import SourceLine
+from nnc.errors import ArgumentTypeError, GraphError, NncError, RegistryError, user_error
+from nnc.errors.errors import shorten
+from nnc.errors.paths import access, path_to_read, path_to_write
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph.boxes import Box
 from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
 from nnc.graph.json_form import check_form
 from nnc.graph.registry import Command, command
 from nnc.graph.spec import STRIDED, TensorSpec
 from nnc.graph.verify import verify
-from nnc.paths import access, path_to_read, path_to_write
-from nnc.source import SourceLine
-from nnc.tracebacks import api_boundary
 
 FORMAT, VERSION = "nnc.graph", 1
 _DTYPES = {**dtypes.BY_NAME, dtypes.TAPE.name: dtypes.TAPE}  # tapes occur in specs, never as values

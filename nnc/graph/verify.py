@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from nnc.base.source import SourceLine
 from nnc.errors import GraphError, InternalError, NncError, user_error
 from nnc.graph.builder import infer_specs
 from nnc.graph.graph import Graph, Node, Symbol
 from nnc.graph.registry import COMMANDS
 from nnc.graph.spec import TensorSpec, spec_of
 from nnc.graph.text import symbol_numbers
-from nnc.source import SourceLine
 
 _FIX = "build graphs with GraphBuilder; a pass that edits nodes must give every symbol one writer that precedes its readers."
 

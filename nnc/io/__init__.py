@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from nnc.errors.names import module_getattr
 from nnc.io.files import load, save
-from nnc.migration import module_getattr
 
 __all__ = ["load", "save"]
 

@@ -21,8 +21,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from nnc import dtypes
-from nnc.errors import FileFormatError, shorten, user_error
+from nnc.base import dtypes
+from nnc.errors import FileFormatError, user_error
+from nnc.errors.errors import shorten
 from nnc.graph.spec import MOST_AXES
 
 NDArray = np.ndarray[Any, Any]

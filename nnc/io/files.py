@@ -12,20 +12,20 @@ from typing import Any, overload
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
 from nnc.backends.mpi.board import Site
 from nnc.backends.mpi.world import World, world
-from nnc.context import get_context
-from nnc.devices import CPU
+from nnc.base import dtypes
+from nnc.base.context import get_context
+from nnc.base.files import Folder
+from nnc.calls.spelling import spelled
+from nnc.device import CPU
 from nnc.errors import ArgumentError, FileFormatError, TraceError, UnsupportedError, user_error
-from nnc.files import Folder
+from nnc.errors.paths import access, path_to_read, path_to_write
 from nnc.graph import spec_of
 from nnc.io.container import DTYPES, damaged, read, read_header, write
 from nnc.io.layout import Layout, Node, describe, fill, leaf_value, rebuild, walk
 from nnc.io.shards import is_index, own_part, read_index, sizes_of, write_index, write_shard
-from nnc.paths import access, path_to_read, path_to_write
-from nnc.spelling import spelled
 from nnc.trace.core.parts import is_part, weight_splits
 from nnc.trace.core.specs import ShapeDtypeStruct
 from nnc.trace.dynamic.interpreter import Variable
@@ -210,6 +210,7 @@ def load(path: PathLike, like: Any = None, *, device: str | None = None) -> Any:
         UnsupportedError: there is no such device.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
         >>> nnc.io.save(path, (nnp.ones(2), 3))

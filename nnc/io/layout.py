@@ -24,10 +24,12 @@ from typing import Any, cast
 import numpy as np
 import optree
 
-from nnc import dtypes, tree
-from nnc.array import as_value
+from nnc import tree
+from nnc.array.array import as_value
+from nnc.base import dtypes
 from nnc.commands.promote import dtype_of
-from nnc.errors import TreeError, UnsupportedError, shorten, user_error
+from nnc.errors import TreeError, UnsupportedError, user_error
+from nnc.errors.errors import shorten
 from nnc.graph import TensorSpec, spec_of
 
 Node = dict[str, Any]

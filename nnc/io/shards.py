@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from nnc import tree
-from nnc.errors import ArgumentError, FileFormatError, shorten, user_error
-from nnc.files import Folder
+from nnc.base.files import Folder
+from nnc.errors import ArgumentError, FileFormatError, user_error
+from nnc.errors.errors import shorten
 from nnc.io.container import CHECK, damaged, read, write
 from nnc.io.layout import Layout
 from nnc.trace.core.parts import Sharded, part_size

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from nnc.base.options import Options
 from nnc.errors import InternalError
 from nnc.graph import Graph, run_passes
 from nnc.graph.passes import PhaseName, added_passes
-from nnc.options import Options
 
 
 @dataclass(frozen=True, slots=True)

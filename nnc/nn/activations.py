@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
@@ -16,10 +18,8 @@ from nnc.commands.rules import check_axis
 from nnc.commands.special import erfc
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.specialise import specialised
 from nnc.numpy.operands import to_axes
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 

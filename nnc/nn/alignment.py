@@ -6,15 +6,15 @@ import math
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.activations import log_softmax
 from nnc.nn.ranges import read_classes, read_lengths
 from nnc.nn.reduction import Reduction, reduce_terms, widen
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.trace.loops.control_flow import scan
 from nnc.typing import ArrayLike
 

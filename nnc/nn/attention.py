@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes, random
-from nnc.array import Array
+from nnc import random
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.attention import attention
 from nnc.commands.promote import astype, dtype_of, promote
@@ -23,7 +25,6 @@ from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.ranges import read_lengths
 from nnc.nn.stochastic import dropout
-from nnc.spelling import spelled
 from nnc.trace.core.subgraphs import checkpoint
 from nnc.trace.loops.control_flow import scan
 from nnc.typing import ArrayLike

@@ -6,20 +6,20 @@ import math
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import apply
 from nnc.commands.rules import check_axis
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.specialise import specialised
 from nnc.nn.activations import log_softmax, softplus
 from nnc.nn.ranges import read_classes
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
 from nnc.numpy.operands import to_values
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 

@@ -6,16 +6,16 @@ import math
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, user_error
-from nnc.graph.specialise import specialised
 from nnc.nn import pooling
 from nnc.nn import windows as functions
 from nnc.nn.layers import check_features, draw_weights
 from nnc.nn.module import Module, field
 from nnc.nn.windows import PaddingLike, Sizes, parse_layout, per_axis
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import as_operands, astype, promote, result_dtype
 from nnc.errors import ShapeError, TraceError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, parse_layout, per_axis
 from nnc.numpy.operands import at_once, known
-from nnc.spelling import spelled
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype, promote
@@ -13,7 +14,6 @@ from nnc.commands.shape import broadcast_to
 from nnc.errors import DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import static_int
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 

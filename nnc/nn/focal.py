@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.activations import log_sigmoid, log_softmax, softmax, softplus
@@ -16,7 +17,6 @@ from nnc.nn.classification import kl_div, softmax_cross_entropy
 from nnc.nn.reduction import check_same_shape, widen
 from nnc.numpy.operands import to_values
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 Axes = int | tuple[int, ...] | None

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import nnc.numpy as nnp
-from nnc import dtypes, random
-from nnc.array import Array
+from nnc import random
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.rules import check_axes
 from nnc.errors import ArgumentError, user_error
-from nnc.migration import module_getattr
+from nnc.errors.names import module_getattr
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [

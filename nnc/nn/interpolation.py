@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, check_rank, parse_layout, per_axis
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 METHODS = {

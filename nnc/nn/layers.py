@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes, random
-from nnc.array import Array
+from nnc import random
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentTypeError, NncError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.specialise import specialised
 from nnc.nn import activations
 from nnc.nn.module import Module, field
 from nnc.nn.running import Run, is_stateful, takes_key
 from nnc.nn.stochastic import dropout
-from nnc.spelling import spelled
 from nnc.trace.core.flat import call_function
 from nnc.trace.core.subgraphs import checkpoint
 from nnc.typing import A, ArrayLike, DTypeLike

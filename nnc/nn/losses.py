@@ -9,15 +9,15 @@ import math
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
-from nnc.graph.specialise import specialised
 from nnc.nn.reduction import Reduction, reduce_terms, widen_same
 from nnc.numpy.operands import to_axis
 from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 PAIR = ("predictions", "targets")

@@ -6,15 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import promote
-from nnc.errors import ArgumentTypeError, ShapeError, shorten, user_error
+from nnc.errors import ArgumentTypeError, ShapeError, user_error
+from nnc.errors.errors import shorten
 from nnc.graph import spec_of
 from nnc.nn.ranges import read_classes
 from nnc.nn.reduction import check_same_shape, widen, widen_same
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import ArrayLike
 

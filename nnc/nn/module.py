@@ -10,13 +10,14 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
-from nnc import dtypes, tree
+from nnc import tree
+from nnc.base import dtypes
+from nnc.base.html import Branch, show_tree
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentTypeError, user_error
+from nnc.errors.names import add_missing, names_without_missing
+from nnc.errors.tracebacks import api_boundary, arguments_misfit, cut_traceback
 from nnc.graph import spec_of
-from nnc.html import Branch, show_tree
-from nnc.migration import add_missing, names_without_missing
-from nnc.spelling import spelled
-from nnc.tracebacks import api_boundary, arguments_misfit, cut_traceback
 from nnc.typing import A
 
 M = TypeVar("M", bound="Module")

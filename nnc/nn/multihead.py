@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple, overload
 
 import nnc.numpy as nnp
-from nnc import dtypes, random
-from nnc.array import Array
+from nnc import random
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.indexing import dynamic_update_slice
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.attention import dot_product_attention
 from nnc.nn.layers import Linear
 from nnc.nn.module import Module
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised, specialised_in_traces
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.pool import sum_pool
 from nnc.commands.promote import dtype_of, promote
@@ -16,11 +18,9 @@ from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.specialise import specialised, specialised_in_traces
 from nnc.numpy.operands import to_values
 from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.trace.core.collectives import axis_size, pmean
 from nnc.typing import ArrayLike
 

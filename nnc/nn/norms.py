@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.rules import check_axis
 from nnc.errors import ArgumentError, user_error
 from nnc.nn import normalization
 from nnc.nn.layers import check_features
 from nnc.nn.module import Module, field
 from nnc.nn.windows import Sizes
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 

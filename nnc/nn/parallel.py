@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, as_value
+from nnc import tree
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.collective import all_gather_same
 from nnc.errors import ArgumentError, user_error
 from nnc.nn.layers import Embedding, Linear, affine, check_features
 from nnc.nn.module import copy_as
 from nnc.nn.multihead import MultiHeadAttention
 from nnc.nn.transformer import TransformerDecoderLayer, TransformerEncoderLayer
-from nnc.spelling import spelled
 from nnc.trace.core.collectives import axis_index, axis_size, psum
 from nnc.trace.core.named import check_axis_name, find_axes
 from nnc.trace.core.parts import Split

@@ -15,15 +15,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from nnc import dtypes, tree
-from nnc.array import Array
+from nnc import tree
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.promote import dtype_of, to_dtype
-from nnc.errors import ArgumentError, DTypeError, ShapeError, TreeError, shorten, user_error
+from nnc.errors import ArgumentError, DTypeError, ShapeError, TreeError, user_error
+from nnc.errors.errors import shorten
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import spec_of
 from nnc.nn.module import Module, field, is_container
 from nnc.nn.running import is_stateful, takes_key
 from nnc.nn.selection import Selection, is_selection, select
-from nnc.tracebacks import api_boundary
 from nnc.typing import A, ArrayLike, DTypeLike
 
 PLAIN_KEY = re.compile(r"(?!-?\d+$)[^.\"]+")  # names that need no quotes: without a dot, and unlike a place in a list

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.commands import pool as commands
 from nnc.commands.bins import bin_intervals, bin_sums
 from nnc.commands.promote import promote
 from nnc.commands.windows import Padding, Shape, window_shape
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of
-from nnc.graph.specialise import specialised
 from nnc.nn.windows import Layout, PaddingLike, Sizes, check_rank, parse_layout, per_axis, to_padding
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.errors import OutOfBoundsError, ShapeError, TraceError, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import known

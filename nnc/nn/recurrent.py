@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import nnc.numpy as nnp
-from nnc import dtypes, random, tree
-from nnc.array import Array
+from nnc import random, tree
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import dtype_of
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
@@ -22,7 +24,6 @@ from nnc.nn.layers import check_features, draw_weights
 from nnc.nn.module import Module, field
 from nnc.nn.ranges import read_lengths
 from nnc.nn.stochastic import dropout
-from nnc.spelling import spelled
 from nnc.trace.loops.control_flow import scan
 from nnc.typing import ArrayLike, DTypeLike
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.promote import astype, dtype_of, promote
-from nnc.errors import ShapeError, check_choice, user_error
+from nnc.errors import ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.graph import spec_of
 
 Reduction = Literal["mean", "sum", "none"]

@@ -8,7 +8,8 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import random
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.commands.rules import check_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, user_error
 from nnc.graph import spec_of
@@ -16,7 +17,6 @@ from nnc.nn.convolution import ConvTranspose
 from nnc.nn.module import Module, field
 from nnc.nn.paths import assign, parameters
 from nnc.nn.running import is_stateful, takes_key
-from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.typing import ArrayLike
 

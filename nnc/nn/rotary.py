@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import promote
 from nnc.commands.rules import check_axis
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.layers import check_features
 from nnc.nn.module import Module
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 WHERE = "RotaryEmbedding"

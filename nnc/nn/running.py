@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Any, cast
 
 from nnc import random
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.nn.module import Module, is_container
-from nnc.spelling import spelled
 
 Path = tuple[Any, ...]
 

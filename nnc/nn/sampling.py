@@ -7,14 +7,15 @@ import math
 from collections.abc import Callable, Sequence
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import promote
-from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.graph import spec_of
 from nnc.numpy.operands import to_values
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import ArrayLike

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.errors import ShapeError, user_error
 from nnc.nn.activations import sigmoid, softmax
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
 from nnc.numpy.operands import to_values
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 

@@ -10,7 +10,8 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from nnc import tree
-from nnc.errors import ArgumentError, ArgumentTypeError, shorten, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.errors.errors import shorten
 from nnc.nn.module import Module
 
 Predicate = Callable[[str, Any], bool]  # (path, leaf) -> whether it is selected

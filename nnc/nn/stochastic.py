@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import nnc.numpy as nnp
 from nnc import random, tree
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.commands.rules import check_axes
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 

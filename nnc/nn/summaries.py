@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any
 
-from nnc import dtypes, random, tree
+from nnc import random, tree
+from nnc.base import dtypes
+from nnc.base.context import get_context
+from nnc.base.html import show_text
 from nnc.commands.rules import cost
-from nnc.context import get_context
 from nnc.errors import ArgumentTypeError, user_error
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph, Node, TensorSpec, spec_of
-from nnc.html import show_text
 from nnc.lower.text import format_bytes, format_table
 from nnc.nn.module import Module, is_container
 from nnc.nn.paths import join, parameters
 from nnc.nn.running import is_stateful, takes_key
 from nnc.trace.core.specs import make_graph
-from nnc.tracebacks import api_boundary
 
 _LOG = "_summary_log"  # beside the fields of a watched module: its log and its path
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.calls.spelling import spelled
 from nnc.errors import TreeError, user_error
 from nnc.nn.layers import Sequential
 from nnc.nn.module import Module, is_container
@@ -15,7 +16,6 @@ from nnc.nn.multihead import MultiHeadAttention
 from nnc.nn.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from nnc.nn.paths import assign, join
 from nnc.nn.recurrent import GRU, LSTM, RNN
-from nnc.spelling import spelled
 from nnc.typing import A, ArrayLike
 
 NORMS = (BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm)

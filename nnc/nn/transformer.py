@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 import nnc.numpy as nnp
-from nnc import dtypes, random
-from nnc.array import Array
+from nnc import random
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, user_error
 from nnc.nn import activations
 from nnc.nn.layers import Dropout, Linear
@@ -15,7 +17,6 @@ from nnc.nn.module import Module, field
 from nnc.nn.multihead import KVCache, MultiHeadAttention
 from nnc.nn.norms import LayerNorm
 from nnc.nn.running import Run
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 Activation = Callable[..., Any]

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.commands import conv as conv_commands
 from nnc.commands.promote import promote
 from nnc.commands.shape import invert_permutation
 from nnc.commands.windows import Padding, Shape
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.specialise import specialised
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 Sizes = int | Sequence[int]

@@ -7,7 +7,7 @@ Each file lists the names that it adds to the namespace.
 
 from typing import TYPE_CHECKING
 
-from nnc.migration import module_getattr
+from nnc.errors.names import module_getattr
 from nnc.numpy import (
     bessel,
     contractions,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import special as commands
 from nnc.commands.elementwise import FLOAT, INEXACT
 from nnc.commands.promote import as_operand, astype, promote, weakness_of_result, with_weakness
@@ -13,7 +14,6 @@ from nnc.commands.rules import check_dtype
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el
 from nnc.numpy.wide import in_float64, keep, polynomial
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 

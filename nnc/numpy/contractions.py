@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.commands import contract as commands
 from nnc.commands.contract import matmul
 from nnc.commands.elementwise import conj, mul
@@ -20,8 +22,6 @@ from nnc.commands.rules import check_axes
 from nnc.commands.shape import broadcast_to, reshape, slice_, transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.specialise import specialised
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = [

@@ -7,8 +7,10 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from nnc import dlpack, dtypes
-from nnc.array import Array, array_method, asarray
+from nnc.array.array import Array, array_method, asarray
+from nnc.base import dlpack, dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype as convert_to
@@ -16,7 +18,6 @@ from nnc.commands.promote import broadcast, broadcast_to_shape, is_weak, promote
 from nnc.commands.reduce import reduce_or
 from nnc.commands.shape import broadcast_to, pad, reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
-from nnc.graph.specialise import specialised
 from nnc.numpy.elementwise import divide, equal, exp, log, multiply, power, where
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import moveaxis
@@ -33,7 +34,6 @@ from nnc.numpy.operands import (
 )
 from nnc.numpy.types import iinfo
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 __all__ = [

@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from nnc import dtypes
-from nnc.array import Array
-from nnc.array import power as _power
+from nnc.array.array import Array
+from nnc.array.array import power as _power
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
@@ -25,12 +27,10 @@ from nnc.commands.promote import (
 )
 from nnc.commands.rules import check_dtype
 from nnc.graph import Command, spec_of
-from nnc.graph.specialise import specialised
 from nnc.numpy.elementwise_examples import EXAMPLES
 from nnc.numpy.operands import static_int, to_value, to_values
 from nnc.numpy.types import finfo
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = [

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import fft as commands
@@ -21,11 +22,10 @@ from nnc.commands.promote import astype, promote, to_dtype
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import pad, slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
-from nnc.migration import module_getattr
+from nnc.errors.names import module_getattr
 from nnc.numpy.manipulation import roll
 from nnc.numpy.operands import Axis, Shape, static_int, to_axes, to_value
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [

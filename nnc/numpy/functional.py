@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import to_dtype
 from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors.tracebacks import api_boundary
 from nnc.numpy import elementwise as el
 from nnc.numpy.grids import indices
 from nnc.numpy.manipulation import broadcast_shapes, expand_dims, moveaxis, reshape
 from nnc.numpy.operands import Shape, in_dtype, to_axes, to_axis, to_shape, to_value
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.trace.core.flat import call_function
 from nnc.trace.core.vectorize import vmap
-from nnc.tracebacks import api_boundary
 from nnc.typing import ArrayLike
 
 __all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "vectorize"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.commands.constants import ones_like
 from nnc.commands.special import lgamma as lgamma_command
 from nnc.commands.special import polygamma as polygamma_command

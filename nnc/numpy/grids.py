@@ -7,17 +7,18 @@ from typing import Any, overload
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands.promote import broadcast_to_shape, to_dtype
-from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy.creation import arange, linspace
 from nnc.numpy.joining import concatenate, stack
 from nnc.numpy.manipulation import reshape
 from nnc.numpy.operands import check_not_inplace, static_int, to_shape, to_value, to_values
 from nnc.numpy.searching import nonzero
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, No, Yes
 
 __all__ = [

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype, promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
@@ -22,7 +23,6 @@ from nnc.numpy.manipulation import ravel, reshape
 from nnc.numpy.operands import known_or_none, static_int, to_value, to_values
 from nnc.numpy.searching import bincount, is_rising, ravel_multi_index, searchsorted
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from nnc.array import Array, ArrayMethods
-from nnc.dtypes import is_float
+from nnc.array.array import Array, ArrayMethods
+from nnc.base.dtypes import is_float
 from nnc.numpy.contractions import einsum
 from nnc.numpy.creation import arange, asarray
 from nnc.numpy.joining import concatenate, stack

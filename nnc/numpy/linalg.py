@@ -9,8 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants, determinants
 from nnc.commands import elementwise as ew
 from nnc.commands import linalg as commands
@@ -19,7 +20,7 @@ from nnc.commands.linalg import check_matrix, identity_like
 from nnc.commands.promote import astype
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.errors import ArgumentError, LinAlgError, ShapeError, user_error
-from nnc.migration import module_getattr
+from nnc.errors.names import module_getattr
 from nnc.numpy import elementwise as el
 from nnc.numpy import manipulation
 from nnc.numpy.contractions import outer, tensordot, vecdot
@@ -58,7 +59,6 @@ from nnc.numpy.systems import (
 )
 from nnc.numpy.types import finfo
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [

@@ -8,8 +8,10 @@ from typing import Any, overload
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, array_method
+from nnc.array.array import Array, array_method
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.commands import constants, indexing
 from nnc.commands import shape as commands
 from nnc.commands.promote import broadcast, broadcast_to_shape
@@ -17,9 +19,7 @@ from nnc.commands.rules import check_axes
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.specialise import specialised
 from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_shape, to_value
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 __all__ = [

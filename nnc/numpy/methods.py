@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc.array import Array, array_method
+from nnc.array.array import Array, array_method
+from nnc.calls.spelling import spelled
 from nnc.numpy import contractions, elementwise, manipulation, searching
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import Array, array_method
+from nnc.array.array import Array, array_method
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.elementwise import NUMERIC
@@ -20,7 +21,6 @@ from nnc.numpy.operands import Axis, Shape, to_axes, to_value
 from nnc.numpy.reductions import apply_reduction, mask_of
 from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = ["mean", "std", "var"]

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import importlib
 import sys
-from functools import partial
 from typing import Any
 
 import nnc.trace.core.eager
 import nnc.trace.core.staged_call  # noqa: F401  (both register themselves: eager execution, and specialised calls)
-from nnc import dtypes
-from nnc.array import name_foreign_methods, set_namespace
+from nnc.array.array import name_foreign_methods, set_namespace
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.rules import scalar
-from nnc.devices import CPU, CUDA
-from nnc.devices import devices as all_devices
-from nnc.graph.registry import REGISTRY, Command
-from nnc.migration import TABLES
+from nnc.device import CPU
+from nnc.device import devices as all_devices
+from nnc.errors.names import TABLES
+from nnc.graph.registry import Command
 from nnc.numpy.interop import await_einops
 from nnc.numpy.types import isdtype
-from nnc.spelling import spelled
 
 __all__ = ["__array_api_version__", "__array_namespace_info__"]
 
@@ -43,8 +42,6 @@ def _check_scalar(command: Command, expression: str) -> None:
 
 
 scalar.check_with(_check_scalar)
-REGISTRY.load_backends[CPU] = partial(importlib.import_module, "nnc.backends.loaded")
-REGISTRY.load_backends[CUDA] = partial(importlib.import_module, "nnc.backends.cuda.loaded")
 
 
 _BEYOND = frozenset({"float16", "bfloat16"})  # dtypes that the standard does not have

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.factor import svd
@@ -19,13 +21,11 @@ from nnc.commands.promote import astype, broadcast_to_shape, promote
 from nnc.commands.reduce import reduce_max, reduce_min, reduce_sum
 from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, user_error
-from nnc.graph.specialise import specialised
 from nnc.numpy import manipulation
 from nnc.numpy import reductions as re
 from nnc.numpy.operands import Axis, Shape, keep, to_axes, to_value
 from nnc.numpy.scaling import binary_exponent, factor_for_squares, largest_part, sum_of_sizes
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.base.context import set_context
 from nnc.commands.promote import (
     WIDE,
     Listed,
@@ -25,7 +26,6 @@ from nnc.commands.promote import (
 )
 from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
-from nnc.context import set_context
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, user_error
 from nnc.graph import TensorSpec
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype, broadcast_to_shape
 from nnc.commands.shape import slice_axis
-from nnc.errors import ArgumentError, check_choice, user_error
-from nnc.graph.specialise import specialised
+from nnc.errors import ArgumentError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import moments, repetition
 from nnc.numpy import reductions as red
 from nnc.numpy.creation import linspace
@@ -20,7 +22,6 @@ from nnc.numpy.operands import in_dtype, static_int, to_value
 from nnc.numpy.repetition import PAD_MODES, pad_widths
 from nnc.numpy.statistics import median
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["pad"]

@@ -7,22 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import parts as commands
 from nnc.commands.elementwise import FLOAT, INTEGER
 from nnc.commands.promote import astype, broadcast, promote
 from nnc.commands.rules import check_dtype
-from nnc.errors import DTypeError, check_choice, user_error
+from nnc.errors import DTypeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import moveaxis
 from nnc.numpy.operands import ravel_for, static_int, to_axis, to_value
 from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.repetition import pad
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["bitwise_count", "frexp", "gcd", "lcm", "ldexp", "modf", "packbits", "spacing", "unpackbits"]

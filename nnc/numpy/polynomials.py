@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
@@ -20,7 +21,6 @@ from nnc.numpy.operands import in_dtype, known, static_int, to_value, to_values
 from nnc.numpy.repetition import pad
 from nnc.numpy.signals import convolve
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots"]

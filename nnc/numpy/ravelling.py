@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, user_error
+from nnc.errors.tracebacks import api_boundary
 from nnc.numpy.creation import asarray, astype, zeros
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import ravel as ravelled
 from nnc.numpy.manipulation import reshape
 from nnc.numpy.types import result_type
-from nnc.tracebacks import api_boundary
 from nnc.tree import flatten_with_path, is_array, unflatten
 from nnc.typing import ArrayLike
 

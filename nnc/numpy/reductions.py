@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, array_method
+from nnc.array.array import Array, array_method
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import reduce as commands
@@ -22,7 +23,6 @@ from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import Axis, converted, in_dtype, keep, ravel_for, static_int, to_axes, to_axis, to_value
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [

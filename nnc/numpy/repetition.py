@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import Array, array_method
+from nnc.array.array import Array, array_method
+from nnc.calls.spelling import spelled
 from nnc.commands import constants, indexing
 from nnc.commands import shape as commands
 from nnc.commands.promote import broadcast_to_shape
@@ -16,7 +17,6 @@ from nnc.commands.sort import searchsorted
 from nnc.errors import ArgumentError, TraceError, user_error
 from nnc.numpy.operands import in_dtype, known, ravel_for, static_int, to_axis, to_shape, to_value
 from nnc.numpy.reductions import cumsum
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["repeat", "resize", "tile"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
 
 
 class ScalarType(dtypes.NamedDType):

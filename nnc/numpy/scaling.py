@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.parts import exponent

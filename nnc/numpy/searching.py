@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, array_method, as_value
+from nnc.array.array import Array, array_method, as_value
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
 from nnc.commands import sort as commands
@@ -21,7 +23,6 @@ from nnc.commands.promote import astype, broadcast, promote
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
-from nnc.graph.specialise import specialised
 from nnc.numpy import elementwise as el
 from nnc.numpy import manipulation
 from nnc.numpy.creation import arange
@@ -45,7 +46,6 @@ from nnc.numpy.operands import (
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.repetition import pad, pick
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, ShapeLike
 
 __all__ = [

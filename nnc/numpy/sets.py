@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
 from nnc.commands import sort as commands
@@ -26,7 +27,6 @@ from nnc.numpy.operands import SIZED, at_once, known, ravel_for, to_axis, to_siz
 from nnc.numpy.reductions import any as any_
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.searching import argsort, flatnonzero, lexsort, sort
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, No, Yes
 
 __all__ = [

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.conv import conv
@@ -16,7 +17,8 @@ from nnc.commands.elementwise import NUMERIC
 from nnc.commands.promote import promote
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import slice_axis
-from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy.bessel import i0
 from nnc.numpy.joining import concatenate
@@ -35,7 +37,6 @@ from nnc.numpy.operands import (
 )
 from nnc.numpy.reductions import cumsum, diff
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = [

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, overload
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.specialise import specialised
+from nnc.calls.spelling import spelled
 from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import special as commands
@@ -17,15 +19,14 @@ from nnc.commands.promote import astype, broadcast, promote
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import reshape
-from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, check_choice, user_error
-from nnc.graph.specialise import specialised
+from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import log_beta_of_all
 from nnc.numpy.operands import Axis, keep, known_or_none, static_int, to_axes, to_value, to_values
 from nnc.numpy.types import iinfo
 from nnc.numpy.weak import keeps_weakness
 from nnc.numpy.wide import in_float64
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = [

@@ -8,13 +8,15 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import as_operand, astype, broadcast_to_shape, dtype_of, promote
 from nnc.commands.sort import sort
-from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy import moments
 from nnc.numpy import reductions as red
@@ -24,7 +26,6 @@ from nnc.numpy.manipulation import moveaxis, ravel, reshape
 from nnc.numpy.operands import Axis, to_axes, to_axis, to_value, to_values
 from nnc.numpy.searching import argsort, searchsorted, take, take_along_axis
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from nnc import dtypes, tree
-from nnc.array import Array
+from nnc import tree
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants, factor
 from nnc.commands import linalg as commands
 from nnc.commands.contract import matmul
@@ -22,7 +24,6 @@ from nnc.numpy.norms import squared_sizes
 from nnc.numpy.operands import Axis, static_int, to_axes, to_value, to_values
 from nnc.numpy.types import finfo
 from nnc.numpy.weak import keeps_weakness
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from numpy import array2string, get_printoptions, printoptions, set_printoptions
 
+from nnc.calls.spelling import spelled
 from nnc.numpy.operands import to_value
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["array2string", "array_repr", "array_str", "get_printoptions", "printoptions", "set_printoptions"]

@@ -11,8 +11,9 @@ import ml_dtypes
 import numpy as np
 from numpy import iterable
 
-from nnc import dtypes
-from nnc.array import ArrayMethods
+from nnc.array.array import ArrayMethods
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, to_dtype
 from nnc.commands.promote import result_dtype as _result_dtype
 from nnc.errors import ArgumentError, DTypeError, user_error
@@ -33,7 +34,6 @@ from nnc.numpy.scalar_types import (
     uint32,
     uint64,
 )
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [

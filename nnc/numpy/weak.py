@@ -8,11 +8,12 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from nnc import dtypes, tree
-from nnc.array import ArrayMethods
+from nnc import tree
+from nnc.array.array import ArrayMethods
+from nnc.base import dtypes
 from nnc.commands.promote import WIDE, with_weakness
+from nnc.errors.tracebacks import arguments_misfit
 from nnc.trace.core.flat import call_function
-from nnc.tracebacks import arguments_misfit
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.constants import ones_like
 from nnc.commands.elementwise import FLOAT
 from nnc.commands.promote import as_operand, astype, broadcast, promote, weakness_of_result, with_weakness

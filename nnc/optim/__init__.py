@@ -14,7 +14,7 @@ parts of the parameters, `MultiSteps` over several gradients, `lookahead`, `ema`
 
 from typing import TYPE_CHECKING
 
-from nnc.migration import module_getattr
+from nnc.errors.names import module_getattr
 from nnc.optim import assignment, microbatching, perturbations, second_order
 from nnc.optim.accumulate import (
     EmaState,

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
-from nnc.errors import ArgumentTypeError, check_count, shorten, user_error
+from nnc.errors import ArgumentTypeError, user_error
+from nnc.errors.errors import check_count, shorten
 from nnc.optim.arguments import Scalar, check_scalar, check_state
 from nnc.optim.base import (
     GradientTransformation,
@@ -24,7 +26,6 @@ from nnc.optim.base import (
 from nnc.optim.moments import Correction, average, check_decays, zeros_state
 from nnc.optim.precision import select_tree
 from nnc.optim.transforms import zero_count, zeros_for
-from nnc.spelling import spelled
 from nnc.typing import A, DTypeLike
 
 # -- moving averages ---------------------------------------------------------------------------------------------------

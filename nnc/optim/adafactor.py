@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.accumulate import ema
@@ -17,7 +19,6 @@ from nnc.optim.base import GradientTransformation, chain, make_state, map_traina
 from nnc.optim.clipping import clip_by_block_rms, rms, squared_magnitude
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale, scale_by_learning_rate, zero_count
-from nnc.spelling import spelled
 
 
 class FactoredState(NamedTuple):

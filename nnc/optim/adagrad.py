@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
@@ -13,7 +14,6 @@ from nnc.optim.clipping import squared_magnitude
 from nnc.optim.moments import check_decays, filled_squares, second_moment
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate
-from nnc.spelling import spelled
 
 
 class ScaleByRssState(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nnc.calls.spelling import spelled
 from nnc.optim.adam_family import scale_by_adamax
 from nnc.optim.arguments import Mask, Scalar, check_rate
 from nnc.optim.base import GradientTransformation, chain
@@ -9,7 +10,6 @@ from nnc.optim.moments import scale_by_amsgrad
 from nnc.optim.optimizers import adamw
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 

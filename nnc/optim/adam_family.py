@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
@@ -26,7 +27,6 @@ from nnc.optim.moments import (
 )
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 # -- NAdam -------------------------------------------------------------------------------------------------------------

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentTypeError, shorten, user_error
+from nnc.errors import ArgumentTypeError, user_error
+from nnc.errors.errors import shorten
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, scalar, widen
 from nnc.optim.moments import (
@@ -25,7 +27,6 @@ from nnc.optim.moments import (
 )
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 # -- Adan --------------------------------------------------------------------------------------------------------------

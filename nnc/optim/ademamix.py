@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, scalar, widen
@@ -19,7 +20,6 @@ from nnc.optim.moments import (
 )
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 

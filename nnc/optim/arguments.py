@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import optree
 
-from nnc import dtypes, tree
+from nnc import tree
+from nnc.base import dtypes
 from nnc.commands.promote import as_operand, dtype_of
-from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, shorten, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, user_error
+from nnc.errors.errors import shorten
 from nnc.graph import spec_of
 
 Scalar = Any  # a number, or an array or tracer of shape ()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ShapeError, user_error
-from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.trace.loops.control_flow import scan, while_loop
 from nnc.typing import ArrayLike

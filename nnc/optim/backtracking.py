@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype, with_weakness
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state
@@ -16,7 +17,6 @@ from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trai
 from nnc.optim.base import number as as_number
 from nnc.optim.totals import inner_product, shared
 from nnc.optim.transforms import scaled, zero_count
-from nnc.spelling import spelled
 from nnc.trace.core.differentiate import value_and_grad
 from nnc.trace.loops.control_flow import while_loop
 

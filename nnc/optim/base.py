@@ -11,18 +11,20 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, Self
 
-from nnc import dtypes, tree
-from nnc.array import Array, as_value, asarray
+from nnc import tree
+from nnc.array.array import Array, as_value, asarray
+from nnc.base import dtypes
+from nnc.base.context import get_context, set_context, with_mode
+from nnc.base.foreign import is_foreign
+from nnc.base.source import user_source
+from nnc.calls.specialise import specialised_in_traces
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
-from nnc.context import get_context, set_context, with_mode
-from nnc.errors import ArgumentTypeError, ShapeError, shorten, user_error
-from nnc.foreign import is_foreign
-from nnc.graph.specialise import specialised_in_traces
-from nnc.migration import add_missing, names_without_missing
+from nnc.errors import ArgumentTypeError, ShapeError, user_error
+from nnc.errors.errors import shorten
+from nnc.errors.names import add_missing, names_without_missing
+from nnc.errors.tracebacks import api_boundary
 from nnc.optim.arguments import Scalar, check_params, check_state, is_trainable
-from nnc.source import user_source
-from nnc.spelling import spelled
-from nnc.tracebacks import api_boundary
 from nnc.typing import A, S
 
 

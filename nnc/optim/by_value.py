@@ -7,10 +7,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
-from nnc.errors import ArgumentError, ArgumentTypeError, check_choice, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state
 from nnc.optim.base import (
     EmptyState,
@@ -35,7 +37,6 @@ from nnc.optim.optimizers import sgd
 from nnc.optim.schedules import Schedule
 from nnc.optim.totals import inner_product, rate_at, shared, squared_norm
 from nnc.optim.transforms import scaled, zero_count
-from nnc.spelling import spelled
 
 SMALLEST = float(np.finfo(np.float64).eps)  # squared norms up to here count as 0, as in Optax
 

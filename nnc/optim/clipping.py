@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype, result_dtype
 from nnc.errors import ShapeError, user_error
 from nnc.numpy.norms import wide_euclidean
 from nnc.optim.arguments import Scalar, check_params, check_scalar, is_trainable
 from nnc.optim.base import GradientTransformation, map_trainable, number, stateless, widen
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, chain, make_state, map_trainable, number, widen
@@ -14,7 +15,6 @@ from nnc.optim.moments import filled_squares, zeros_state
 from nnc.optim.schedules import Schedule
 from nnc.optim.totals import copies
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate
-from nnc.spelling import spelled
 
 
 class COCOBState(NamedTuple):

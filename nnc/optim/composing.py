@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc import tree
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, ArgumentTypeError, check_count, shorten, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.errors.errors import check_count, shorten
 from nnc.optim.arguments import Mask, check_state, mask_leaves
 from nnc.optim.base import (
     EmptyState,
@@ -25,7 +27,6 @@ from nnc.optim.linesearch import ravel, unravel
 from nnc.optim.moments import zeros_state
 from nnc.optim.partition import multi_transform, set_to_zero
 from nnc.optim.transforms import zero_count
-from nnc.spelling import spelled
 
 
 @spelled

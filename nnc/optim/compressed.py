@@ -6,17 +6,19 @@ from math import ceil
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import as_value
+from nnc import tree
+from nnc.array.array import as_value
 from nnc.backends.mpi.world import world
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.collective import all_gather_same, psum_scatter
 from nnc.commands.shape import reshape
-from nnc.errors import ArgumentError, ArgumentTypeError, check_count, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.errors.errors import check_count
 from nnc.graph import spec_of
 from nnc.optim.arguments import is_trainable
 from nnc.optim.base import GradientTransformation, check_transformation, extended, run_update
 from nnc.optim.vectors import vectors_of, whole, with_vectors
-from nnc.spelling import spelled
 from nnc.trace.core.axes import NamedAxis, varying_over
 from nnc.trace.core.named import check_axis_name, find_axes
 from nnc.trace.core.parts import Sharded, padded, part_size

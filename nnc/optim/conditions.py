@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
-from nnc.errors import ArgumentTypeError, shorten, user_error
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
+from nnc.errors import ArgumentTypeError, user_error
+from nnc.errors.errors import shorten
 from nnc.optim.arguments import Scalar, check_scalar, check_state, is_trainable
 from nnc.optim.base import (
     GradientTransformation,
@@ -21,7 +24,6 @@ from nnc.optim.base import (
 from nnc.optim.precision import select_tree
 from nnc.optim.totals import squared_norm
 from nnc.optim.transforms import zero_count
-from nnc.spelling import spelled
 from nnc.trace.loops.branches import cond
 from nnc.typing import A
 

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import DTypeError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, stateless, widen
 from nnc.optim.clipping import global_norm, norm
-from nnc.spelling import spelled
 
 
 @spelled

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import nnc.numpy as nnp
-from nnc.array import Array
-from nnc.errors import check_choice
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
+from nnc.errors.errors import check_choice
 from nnc.optim.arguments import Scalar, check_scalar
 from nnc.optim.schedules import (
     Schedule,
@@ -19,7 +20,6 @@ from nnc.optim.schedules import (
     linear_schedule,
     warmup_cosine_decay_schedule,
 )
-from nnc.spelling import spelled
 
 
 @spelled

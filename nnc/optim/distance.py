@@ -7,8 +7,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state
@@ -17,7 +18,6 @@ from nnc.optim.clipping import global_norm, norm, squared_magnitude
 from nnc.optim.schedules import Schedule
 from nnc.optim.totals import broadcast_like, copies, shared, squared_norm
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, scaled
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 InitStep = tuple[Literal["distance", "learning_rate", "heuristic"], Scalar]

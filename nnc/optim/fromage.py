@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from nnc.calls.spelling import spelled
 from nnc.optim.arguments import Scalar, check_rate
 from nnc.optim.base import GradientTransformation, chain, scalar
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import decay_weights, scale_by_learning_rate, scale_by_trust_ratio
-from nnc.spelling import spelled
 
 
 @spelled

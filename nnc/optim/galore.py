@@ -10,7 +10,8 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc import tree
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, is_trainable, spread
@@ -19,7 +20,6 @@ from nnc.optim.conditions import run_if
 from nnc.optim.moments import scale_by_adam
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
-from nnc.spelling import spelled
 
 
 class GaLoreDimensionNumbers(NamedTuple):

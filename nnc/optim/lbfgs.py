@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.errors import check_count
+from nnc.errors.errors import check_count
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_state
 from nnc.optim.base import GradientTransformation, chain, check_transformation, map_trainable
 from nnc.optim.linesearch import inner, ravel, scale_by_zoom_linesearch, unravel
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import scale, scale_by_learning_rate, zero_count
-from nnc.spelling import spelled
 
 
 class ScaleByLBFGSState(NamedTuple):

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import FLOAT
 from nnc.commands.promote import promote
 from nnc.commands.rules import check_dtype
-from nnc.errors import ShapeError, check_count, user_error
+from nnc.errors import ShapeError, user_error
+from nnc.errors.errors import check_count
 from nnc.numpy.operands import to_value
 from nnc.optim.arguments import Scalar, check_scalar
-from nnc.spelling import spelled
 from nnc.trace.loops.control_flow import fori_loop
 from nnc.typing import ArrayLike
 

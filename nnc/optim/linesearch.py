@@ -13,8 +13,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype, result_dtype, with_weakness
 from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state, is_trainable
@@ -22,7 +24,6 @@ from nnc.optim.backtracking import ScaleByBacktrackingLinesearchState
 from nnc.optim.base import GradientTransformationExtraArgs, make_state, map_trainable, scalar
 from nnc.optim.precision import select_tree
 from nnc.optim.transforms import scaled, zero_count
-from nnc.spelling import spelled
 from nnc.trace.core.differentiate import value_and_grad
 from nnc.trace.loops.branches import cond
 from nnc.trace.loops.control_flow import while_loop

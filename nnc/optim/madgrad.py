@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
@@ -14,7 +15,6 @@ from nnc.optim.moments import check_decays, filled_squares, zeros_state
 from nnc.optim.schedules import Schedule
 from nnc.optim.totals import copies, joint_dtype, rate_at
 from nnc.optim.transforms import add_decayed_weights, zero_count
-from nnc.spelling import spelled
 
 
 class MadgradState(NamedTuple):

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
-from nnc.errors import check_count
+from nnc.errors.errors import check_count
 from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state
 from nnc.optim.base import (
     GradientTransformation,
@@ -23,7 +24,6 @@ from nnc.optim.base import (
 from nnc.optim.clipping import global_norm
 from nnc.optim.totals import copies, inner_product, joint_dtype
 from nnc.optim.transforms import zero_count
-from nnc.spelling import spelled
 
 
 class MechanicState(NamedTuple):

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, shorten, user_error
-from nnc.spelling import spelled
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
+from nnc.errors.errors import shorten
 from nnc.trace.core.differentiate import value_and_grad
 from nnc.trace.core.specs import eval_shape
 from nnc.trace.core.vectorize import vmap

@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.optim.arguments import Scalar, check_scalar, check_state, is_trainable
 from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, widen
 from nnc.optim.clipping import squared_magnitude
 from nnc.optim.transforms import zero_count, zeros_for
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 

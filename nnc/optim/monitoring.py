@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
-from nnc.errors import ArgumentTypeError, shorten, user_error
+from nnc.calls.spelling import spelled
+from nnc.errors import ArgumentTypeError, user_error
+from nnc.errors.errors import shorten
 from nnc.optim.accumulate import ema
 from nnc.optim.arguments import Scalar, check_state
 from nnc.optim.base import (
@@ -17,7 +19,6 @@ from nnc.optim.base import (
     run_update,
     stateless,
 )
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 Measure = Callable[[Any], Any]

@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array
+from nnc import tree
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.commands.rules import check_axis
-from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar, check_state, spread
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, stateless, widen
 from nnc.optim.clipping import norm
@@ -22,7 +25,6 @@ from nnc.optim.optimizers import adamw
 from nnc.optim.partition import multi_transform
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
-from nnc.spelling import spelled
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import DTypeLike
 

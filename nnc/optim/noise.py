@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeVar
 
 import nnc.numpy as nnp
-from nnc import dtypes, random, tree
-from nnc.array import Array, asarray
+from nnc import random, tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentTypeError, ShapeError, shorten, user_error
+from nnc.errors import ArgumentTypeError, ShapeError, user_error
+from nnc.errors.errors import shorten
 from nnc.optim.arguments import Scalar, check_rate, check_scalar, check_state, is_trainable
 from nnc.optim.base import GradientTransformation, chain, identity, map_trainable, number, widen
 from nnc.optim.clipping import squared_magnitude
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import scale_by_learning_rate, trace, zero_count
-from nnc.spelling import spelled
 from nnc.trace.core.on_device import device_put
 
 T = TypeVar("T")

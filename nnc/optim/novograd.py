@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, chain, make_state, map_trainable, number, widen
@@ -17,7 +18,6 @@ from nnc.optim.moments import average, check_decays, divide, zeros_state
 from nnc.optim.schedules import Schedule
 from nnc.optim.totals import broadcast_like
 from nnc.optim.transforms import scale_by_learning_rate, zero_count
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.optim.arguments import Scalar, check_rate, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
 from nnc.optim.moments import scale_by_adam, zeros_state
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import scale, scale_by_learning_rate
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 

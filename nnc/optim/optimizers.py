@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar
 from nnc.optim.base import GradientTransformation, chain
@@ -9,7 +10,6 @@ from nnc.optim.moments import scale_by_adam, scale_by_amsgrad, scale_by_rms, sca
 from nnc.optim.partition import masked
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, scale_by_trust_ratio, trace
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 

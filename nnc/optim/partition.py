@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentTypeError, TreeError, user_error
 from nnc.optim.arguments import Mask, check_state, is_trainable, mask_leaves, spread
 from nnc.optim.base import (
@@ -18,7 +20,6 @@ from nnc.optim.base import (
     run_update,
     stateless,
 )
-from nnc.spelling import spelled
 
 
 class MaskedNode(NamedTuple):

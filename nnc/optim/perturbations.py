@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import nnc.numpy as nnp
 from nnc import random, tree
-from nnc.array import Array
-from nnc.errors import check_count
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
+from nnc.errors.errors import check_count
 from nnc.optim.arguments import Scalar, check_scalar
 from nnc.optim.base import number
 from nnc.optim.tree_utils import tree_random_like
-from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import ArrayLike, DTypeLike

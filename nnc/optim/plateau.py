@@ -7,16 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, check_count, user_error
+from nnc.errors import ArgumentError, user_error
+from nnc.errors.errors import check_count
 from nnc.optim.arguments import Scalar, check_scalar, check_state
 from nnc.optim.base import GradientTransformationExtraArgs, number
 from nnc.optim.by_value import loss_value
 from nnc.optim.precision import select_tree
 from nnc.optim.totals import shared
 from nnc.optim.transforms import scaled, zero_count
-from nnc.spelling import spelled
 
 
 class ReduceLROnPlateauState(NamedTuple):

@@ -17,10 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, check_count, user_error
+from nnc.errors import ArgumentError, user_error
+from nnc.errors.errors import check_count
+from nnc.errors.tracebacks import api_boundary
 from nnc.optim.arguments import Scalar, check_scalar, check_state, is_trainable
 from nnc.optim.base import (
     GradientTransformation,
@@ -32,8 +36,6 @@ from nnc.optim.base import (
     widen,
 )
 from nnc.optim.transforms import zero_count
-from nnc.spelling import spelled
-from nnc.tracebacks import api_boundary
 from nnc.typing import A, ArrayLike
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state
@@ -14,7 +15,6 @@ from nnc.optim.moments import average, bias_factor, check_decays, filled_squares
 from nnc.optim.schedules import Schedule
 from nnc.optim.totals import copies, inner_product, magnitudes, rate_at, shared
 from nnc.optim.transforms import zero_count
-from nnc.spelling import spelled
 
 Decays = tuple[Scalar, Scalar]
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.optim.arguments import Scalar, check_scalar, is_trainable
@@ -20,7 +22,6 @@ from nnc.optim.linesearch import ravel, unravel
 from nnc.optim.precision import select_tree
 from nnc.optim.totals import inner_product, magnitudes, squared_norm
 from nnc.optim.transforms import scaled
-from nnc.spelling import spelled
 from nnc.typing import A
 
 

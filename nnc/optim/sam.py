@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
-from nnc.errors import ArgumentTypeError, check_count, user_error
+from nnc.errors import ArgumentTypeError, user_error
+from nnc.errors.errors import check_count
 from nnc.optim.arguments import check_params, check_state
 from nnc.optim.base import (
     GradientTransformation,
@@ -24,7 +26,6 @@ from nnc.optim.clipping import global_norm
 from nnc.optim.precision import select_tree
 from nnc.optim.totals import copies
 from nnc.optim.transforms import zero_count
-from nnc.spelling import spelled
 from nnc.trace.core.collectives import pmean
 
 

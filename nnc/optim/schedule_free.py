@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeVar
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state
 from nnc.optim.base import (
@@ -25,7 +26,6 @@ from nnc.optim.optimizers import sgd
 from nnc.optim.schedules import Schedule, warmup_constant_schedule
 from nnc.optim.totals import rate_at, shared
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 P = TypeVar("P")

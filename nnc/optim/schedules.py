@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array, as_value, asarray
+from nnc.array.array import Array, as_value, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype, with_weakness
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.optim.arguments import Scalar, check_scalar
-from nnc.spelling import spelled
 
 Schedule = Callable[[Any], Any]
 

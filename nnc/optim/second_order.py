@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.numpy.ravelling import ravel
-from nnc.spelling import spelled
 from nnc.trace.core.differentiate import grad
 from nnc.trace.core.differentiate import hvp as product
 from nnc.trace.core.vectorize import vmap

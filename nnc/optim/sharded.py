@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from nnc import tree
-from nnc.array import as_value
+from nnc.array.array import as_value
+from nnc.calls.spelling import spelled
 from nnc.commands.index import gather
 from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.graph import spec_of
 from nnc.optim.base import GradientTransformation, check_transformation, extended, run_update
 from nnc.optim.vectors import vectors_of, whole, with_vectors
-from nnc.spelling import spelled
 from nnc.trace.core.axes import NamedAxis
 from nnc.trace.core.named import check_axis_name, find_axes
 from nnc.trace.core.parts import Sharded, padded, part_size

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.accumulate import ema
@@ -15,7 +16,6 @@ from nnc.optim.base import GradientTransformation, chain, make_state, map_traina
 from nnc.optim.moments import filled_squares, zeros_state
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import scale, scale_by_learning_rate
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 

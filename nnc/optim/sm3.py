@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.optim.arguments import Scalar, check_rate, check_scalar, check_state, is_trainable
 from nnc.optim.base import GradientTransformation, chain, map_trainable, number, widen
@@ -16,7 +18,6 @@ from nnc.optim.clipping import squared_magnitude
 from nnc.optim.moments import average, check_decays, zeros_state
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import scale_by_learning_rate
-from nnc.spelling import spelled
 
 
 class ScaleBySM3State(NamedTuple):

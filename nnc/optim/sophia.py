@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import nnc.numpy as nnp
 from nnc import random
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentTypeError, check_count, shorten, user_error
+from nnc.errors import ArgumentTypeError, user_error
+from nnc.errors.errors import check_count, shorten
 from nnc.optim.adan import clip_sizes
 from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state
 from nnc.optim.base import (
@@ -27,7 +29,6 @@ from nnc.optim.moments import Correction, check_decays, first_moment, zeros_stat
 from nnc.optim.noise import Key, as_key, place_key
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
-from nnc.spelling import spelled
 from nnc.trace.core.differentiate import grad, jvp
 from nnc.typing import DTypeLike
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
 from nnc.commands.promote import as_operand, astype, result_dtype, with_weakness
 from nnc.optim.arguments import Scalar, is_trainable
 from nnc.optim.base import make_state, map_trainable, number, scalar, widen

@@ -7,15 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, mask_leaves
 from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, scalar, stateless, widen
 from nnc.optim.clipping import norm
 from nnc.optim.schedules import Schedule
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from nnc import tree
-from nnc.array import as_value
+from nnc.array.array import as_value
 from nnc.commands.collective import all_gather_same
 from nnc.commands.shape import concatenate, reshape, slice_axis
 from nnc.graph import spec_of

@@ -6,7 +6,7 @@ batched and without a compiler, since its functions round each operation as IEEE
 
 from typing import TYPE_CHECKING
 
-from nnc.migration import module_getattr
+from nnc.errors.names import module_getattr
 from nnc.random.continuous import exponential, gumbel, laplace, normal, truncated_normal, uniform
 from nnc.random.counts import binomial, geometric, multinomial, poisson, rademacher
 from nnc.random.discrete import bernoulli, categorical, choice, permutation, randint

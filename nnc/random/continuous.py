@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import normal_quantile, portable_log, portable_log1p, truncated_normal_quantile
 from nnc.commands.promote import apply, astype, broadcast_to_shape
@@ -20,7 +21,6 @@ from nnc.numpy import elementwise as el
 from nnc.random.exact import finfo, times
 from nnc.random.keys import Shape, draw_bits, read_key, split
 from nnc.random.parameters import check_order, float_dtype, in_single, inexact_dtype, joint_shape, read_parameter
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import (
@@ -36,7 +37,6 @@ from nnc.random.exact import fine_unit, times
 from nnc.random.keys import Shape, read_key, split
 from nnc.random.parameters import float_dtype, integer_dtype, joint_shape, own_dtype, read_parameter, read_together
 from nnc.random.reuse import note_use, unrecorded
-from nnc.spelling import spelled
 from nnc.trace.loops.control_flow import scan, while_loop
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import portable_log
@@ -31,7 +32,6 @@ from nnc.random.continuous import gumbel, uniform
 from nnc.random.exact import times
 from nnc.random.keys import Shape, draw_bits, read_key, split
 from nnc.random.parameters import joint_shape
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, ShapeLike
 
 

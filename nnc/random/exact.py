@@ -6,8 +6,8 @@ from typing import Any
 
 import ml_dtypes
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.draws import portable_exp, portable_log, product, unit_of_words
 from nnc.commands.promote import apply, astype
 from nnc.commands.shape import concatenate, slice_axis

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import portable_exp, portable_log, portable_log1p
@@ -22,7 +23,6 @@ from nnc.random.continuous import exponential, normal, uniform
 from nnc.random.exact import power, sum_last, times
 from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, in_single, read_parameter, read_together
-from nnc.spelling import spelled
 from nnc.trace.core.vectorize import vmap
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike

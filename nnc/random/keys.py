@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import convert
 from nnc.commands.promote import as_operand, astype, dtype_of, to_dtype
 from nnc.commands.random import UNSIGNED_OF_WIDTH, random_bits
@@ -21,7 +22,6 @@ from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import to_shape
 from nnc.random.reuse import note_use
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 Shape = tuple[int, ...]

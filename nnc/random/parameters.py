@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import apply, as_operand, astype, broadcast_shapes, broadcast_to_shape, dtype_of, to_dtype
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error

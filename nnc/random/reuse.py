@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base.context import ContextChange, get_context, set_context
+from nnc.base.source import SourceLine, user_source
 from nnc.commands.loop import ITERATION
-from nnc.context import ContextChange, get_context, set_context
 from nnc.graph import Symbol
-from nnc.source import SourceLine, user_source
 from nnc.trace.core.batching import BatchTracer
 from nnc.trace.core.dual import DualTracer
 from nnc.trace.core.staging import StagedTracer, StagingTrace

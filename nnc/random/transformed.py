@@ -5,8 +5,9 @@ They have the same bits however they run. Values agree with jax.random for the s
 
 from __future__ import annotations
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.draws import portable_exp, portable_log, tan_of_turns
 from nnc.numpy import elementwise as el
@@ -15,7 +16,6 @@ from nnc.random.continuous import exponential, normal, uniform
 from nnc.random.exact import finfo, power, sum_last, times
 from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, in_single, read_together
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 

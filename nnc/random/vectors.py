@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands import factor
 from nnc.commands.contract import matmul
 from nnc.commands.linalg import matrix_transpose
 from nnc.commands.promote import broadcast_to_shape, promote
-from nnc.errors import ShapeError, check_choice, user_error
+from nnc.errors import ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import diagonal
 from nnc.numpy.operands import static_int, to_shape, to_value
@@ -19,7 +21,6 @@ from nnc.random.exact import power, sum_last
 from nnc.random.gamma import gamma
 from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, in_single, inexact_dtype, joint_shape, read_parameter, read_together
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nnc.migration import module_getattr
+from nnc.errors.names import module_getattr
 from nnc.scipy import (
     cluster,
     fft,

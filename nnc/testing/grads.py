@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes, tree
-from nnc.array import Array, as_value
+from nnc import tree
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.base.context import get_context
 from nnc.commands.promote import dtype_of
-from nnc.context import get_context
-from nnc.devices import CPU
+from nnc.device import CPU
 from nnc.errors import ArgumentError, user_error
 from nnc.trace.core.differentiate import jvp, vjp
 from nnc.trace.core.flat import FlatTree

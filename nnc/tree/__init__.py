@@ -9,8 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from nnc.errors import MissingNameError
-from nnc.migration import module_getattr
-from nnc.tracebacks import cut_traceback
+from nnc.errors.names import module_getattr
+from nnc.errors.tracebacks import cut_traceback
 from nnc.tree.edits import at
 from nnc.tree.flattening import (
     TreeDef as TreeDef,

@@ -7,8 +7,9 @@ from typing import Any, NoReturn, TypeVar
 
 import optree
 
-from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TreeError, shorten, user_error
-from nnc.tracebacks import api_boundary
+from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TreeError, user_error
+from nnc.errors.errors import shorten
+from nnc.errors.tracebacks import api_boundary
 from nnc.tree.flattening import IsLeaf, flatten, unflatten
 from nnc.tree.registration import NAMESPACE
 

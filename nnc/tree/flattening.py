@@ -13,7 +13,7 @@ from nnc.errors import ArgumentTypeError, TreeError, user_error
 from nnc.tree.registration import NAMESPACE, Settings, is_array, register_dataclass
 
 if TYPE_CHECKING:
-    from nnc.array import Array
+    from nnc.array.array import Array
 
 TreeDef = optree.PyTreeSpec
 IsLeaf = Callable[[Any], bool] | None

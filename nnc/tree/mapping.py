@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import optree
 
-from nnc.errors import TreeError, shorten, user_error
-from nnc.tracebacks import api_boundary
+from nnc.errors import TreeError, user_error
+from nnc.errors.errors import shorten
+from nnc.errors.tracebacks import api_boundary
 from nnc.tree.flattening import IsLeaf, TreeDef, flatten, flatten_with_path, leaves, structure, unflatten
 from nnc.tree.mismatches import tree_mismatch
 from nnc.tree.registration import CONTAINERS, NAMESPACE, is_array, is_dataclass, is_opaque
 
 if TYPE_CHECKING:
-    from nnc.array import Array
+    from nnc.array.array import Array
 
 _ABSENT = object()
 T = TypeVar("T")

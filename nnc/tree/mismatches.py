@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.errors import ArgumentTypeError, TreeError, shorten, user_error
+from nnc.errors import ArgumentTypeError, TreeError, user_error
+from nnc.errors.errors import shorten
 from nnc.tree.flattening import TreeDef, containers, leaves_with_path, structure
 from nnc.tree.registration import same_settings
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import optree
 
-from nnc import dtypes
-from nnc.foreign import is_foreign
+from nnc.base import dtypes
+from nnc.base.foreign import is_foreign
 
 NAMESPACE = "nnc"
 CHILDREN = "_tree_children"  # the attribute that holds which fields of a dataclass are children

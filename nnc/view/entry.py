@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.compiled import BoundMethod, Compiled
+from nnc.compiled.compiled import BoundMethod, Compiled
+from nnc.compiled.executable import Executable, Lowered
 from nnc.errors import ArgumentTypeError, user_error
-from nnc.executable import Executable, Lowered
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph
 from nnc.lower.plan.schedule.report import ScheduleReport
-from nnc.lower.program.report import MemoryPlan
+from nnc.run.report import MemoryPlan
 from nnc.trace.core.specs import make_graph
-from nnc.tracebacks import api_boundary
 from nnc.view.graph import draw_graph
 from nnc.view.memory import draw_memory
 from nnc.view.picture import Picture

@@ -7,8 +7,8 @@ import pytest
 
 import nnc  # noqa: F401  (registers every command)
 from nnc.backends.numpy_ref import choose_kernel, reference_kernel
+from nnc.base.dtypes import BY_NAME
 from nnc.commands.rules import numpy_call, ufunc_of
-from nnc.dtypes import BY_NAME
 from nnc.errors import BackendError, InternalError, NncError
 from nnc.graph import TensorSpec, command, infer_specs, reference, register, spec_of
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.backends.cpu import dot_products, gemm
-from nnc.backends.cpu.dot import _native
-from nnc.backends.cpu.jit import compiler, run_native
-from nnc.backends.cpu.vectors import vector_bytes
+from nnc.backends.cpu.compiler.jit import compiler, run_native
+from nnc.backends.cpu.kernels.products import dot_products, gemm
+from nnc.backends.cpu.kernels.products.dot import _native
+from nnc.backends.cpu.kernels.vectors import vector_bytes
 from nnc.backends.onednn import library
 from nnc.backends.onednn.library import Eltwise, Sum
 from nnc.backends.onednn.matmul import Combine, matmul_native
 from nnc.backends.products import gemm_of, product_of
+from nnc.base import dtypes
 from nnc.graph import TensorSpec, command, reference
 from nnc.lower.plan.stages import Step, View
 from tests.figures import set_figures

@@ -13,9 +13,9 @@ from benchmarks import memory
 from benchmarks.eager_memory import fill, hollow_arrays, hollow_peak, measured_peak
 from benchmarks.networks import all_networks
 from benchmarks.tables import print_table
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.lower.alloc import Block
-from nnc.lower.program.report import MemoryRow
+from nnc.run.report import MemoryRow
 
 MLP = next(network for network in all_networks(quick=True) if network.name == "MLP")
 

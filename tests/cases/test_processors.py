@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from nnc.backends.cpu.engine import Engine
+from nnc.backends.cpu.compiler.engine import Engine
 from nnc.backends.numpy_ref import candidate_kernels
-from nnc.lower.program.autotune import Tuner
-from nnc.lower.program.stored import _here
-from nnc.machine import CPUS, processor
-from nnc.options import Options, chosen_cpu
+from nnc.base.machine import CPUS, processor
+from nnc.base.options import Options, chosen_cpu
+from nnc.run.store.autotune import Tuner
+from nnc.run.store.stored import _here
 from tests.sampling import sampled
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +51,7 @@ SWEEP = """
 import sys
 import numpy as np
 import nnc
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.graph import command, reference
 from tests.commands.sample import all_samples
 

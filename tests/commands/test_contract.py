@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import nnc
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.rules import batch, derivative, in_place_facts
 from nnc.graph import (
     COMMANDS,

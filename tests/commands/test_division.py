@@ -9,7 +9,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes
+from nnc.base import dtypes
 
 
 def test_a_function_that_divides_its_argument_is_transposed() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.lanes import BLOCK, OnArrays, Recorder
 
 

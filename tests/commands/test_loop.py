@@ -10,11 +10,11 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.base.options import Options
 from nnc.commands.tape import Tape, add_tapes
 from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, NncError, OutOfBoundsError, ShapeError
 from nnc.graph import Graph, GraphBuilder, Symbol, from_json, reference, run_passes, structural_hash, to_json, verify
 from nnc.lower.phases import BEFORE_FUSION, names_of
-from nnc.options import Options
 
 NUMBER = ((), "float64")
 RUN = pytest.mark.parametrize("run", [lambda f: f, nnc.compile], ids=["eager", "compiled"])

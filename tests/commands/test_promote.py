@@ -10,7 +10,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands import promote
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError
 from nnc.graph import command

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nnc
+from nnc.base.context import set_context
 from nnc.commands.replay import places, split, walk_back
-from nnc.context import set_context
 
 
 class Count:

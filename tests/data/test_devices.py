@@ -14,7 +14,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.data import batches
 from nnc.errors import DeviceError, OutOfMemoryError, UnsupportedError
-from tests.devices.wrong import new_device
+from tests.device.wrong import new_device
 
 KEY = nnc.random.key(3)
 DATA = {"x": np.arange(40.0, dtype="float32").reshape(20, 2), "y": [np.arange(20), None], "name": "digits"}

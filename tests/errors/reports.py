@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nnc.base.source import is_ours
 from nnc.errors import NncError
-from nnc.source import is_ours
 
 HERE = Path(__file__).parent
 

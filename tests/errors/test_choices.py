@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, check_choice
+from nnc.errors import ArgumentError
+from nnc.errors.errors import check_choice
 
 
 @pytest.mark.parametrize("value", ["c", 3, np.array(["a", "b"]), np.zeros(2), nnp.ones((2, 3)), ["a"], {}])

@@ -132,8 +132,8 @@ def test_the_arena_of_a_compiled_function() -> None:
 def test_memory_that_is_there_again_is_used_and_donated_arrays_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     step = nnc.compile(lambda x, y: (x + 1, nnp.sort(x @ y)), donate_argnums=0)
     x, y = nnp.ones((4, 4)) * 2, nnp.ones((4, 4))
-    monkeypatch.setattr("nnc.lower.program.program.aligned_bytes", _no_memory)
-    monkeypatch.setattr("nnc.lower.program.native_frame.aligned_bytes", _no_memory)
+    monkeypatch.setattr("nnc.run.program.aligned_bytes", _no_memory)
+    monkeypatch.setattr("nnc.run.native_frame.aligned_bytes", _no_memory)
     with reports(OutOfMemoryError, "that a call needs"):
         step(x, y)
     monkeypatch.undo()

@@ -12,9 +12,9 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import machine
+from nnc.base import machine
+from nnc.base.machine import memory_left
 from nnc.errors import OutOfMemoryError
-from nnc.machine import memory_left
 from tests.errors.reports import reports
 
 GIB = 1 << 30

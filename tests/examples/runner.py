@@ -8,11 +8,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[2]
+_SIMULATED = "import nnc.testing.devices, runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
 
 def run(name: str, out: Path, *options: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Returns the program's output; it must end well where `check` is True."""
-    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), "--out", str(out), *options]
+    first = ["-c", _SIMULATED] if any(option.startswith("sim:") for option in options) else []
+    command = [sys.executable, *first, str(ROOT / "examples" / f"{name}.py"), "--out", str(out), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=out.parent, check=False)
     assert not check or done.returncode == 0, done.stderr
     return done

@@ -37,10 +37,10 @@ def pin_machine() -> None:
         del os.environ[name]
     os.environ |= _ENVIRONMENT
 
-    import nnc.machine  # noqa: PLC0415  (environment variables that are read at import are pinned by now)
+    import nnc.base.machine  # noqa: PLC0415  (environment variables that are read at import are pinned by now)
 
-    nnc.machine.processor = lambda cpuinfo=Path(), cpu=None: dict(_PROCESSOR)
-    nnc.machine.usable_threads = lambda: _THREADS
+    nnc.base.machine.processor = lambda cpuinfo=Path(), cpu=None: dict(_PROCESSOR)
+    nnc.base.machine.usable_threads = lambda: _THREADS
 
     import nnc.lower.passes  # noqa: PLC0415  (registers the passes, which are recorded)
     from nnc.backends.onednn.library import PrimitiveDesc  # noqa: PLC0415

@@ -13,7 +13,7 @@ from nnc.graph import PASSES, Graph, to_text
 from nnc.lower.kernels.native import Native
 from nnc.lower.phases import BEFORE_FUSION, FUSE, JOIN, SIMPLIFYING, names_of
 from nnc.lower.plan.liveness import walk
-from nnc.lower.program.program import Program as Lowered
+from nnc.run.program import Program as Lowered
 from tests.golden.programs import Program
 
 Texts = dict[str, str]  # by the name of the file

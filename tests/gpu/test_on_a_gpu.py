@@ -16,13 +16,13 @@ import nnc
 import nnc.numpy as nnp
 from benchmarks.gpu.__main__ import check
 from benchmarks.gpu.rows import ROWS, Row
-from nnc.devices.cuda import number_of_gpus
+from nnc.device.cuda import number_of_gpus
 from nnc.errors import OutOfBoundsError, OutOfMemoryError
 from tests.commands.sample import Sample
 from tests.commands.test_contract import rows, run
-from tests.devices.test_commands_on_ptx import check_near
-from tests.devices.test_programs_on_sim import arguments_of
-from tests.devices.test_ptx import check_close
+from tests.device.test_commands_on_ptx import check_near
+from tests.device.test_programs_on_sim import arguments_of
+from tests.device.test_ptx import check_close
 from tests.golden.programs import PROGRAMS, Program
 
 DEVICE = "cuda:0"
@@ -122,7 +122,7 @@ def test_memory_is_shared_with_pytorch_in_any_order() -> None:
                 wanted = np.tanh(np.full((512, 512), seed / 100, np.float32) @ np.asarray(w)) + np.float32(seed) / 100
                 assert np.allclose(y.cpu().numpy(), wanted, atol=1e-4)
     half = torch.ones(300, dtype=torch.bfloat16, device="cuda")
-    assert nnp.asarray(half).dtype == nnc.dtypes.bfloat16
+    assert nnp.asarray(half).dtype == nnc.base.dtypes.bfloat16
     assert torch.from_dlpack(nnp.asarray(half) * 2).cpu().float().tolist() == [2.0] * 300
     with pytest.raises(nnc.errors.ArgumentTypeError):
         nnp.asarray(torch.ones(3, device="cuda", requires_grad=True))

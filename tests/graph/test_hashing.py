@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnc.base.source import SourceLine
 from nnc.errors import GraphError
 from nnc.graph import Command, Graph, GraphBuilder, TensorSpec, same_params, structural_hash, structurally_equal
-from nnc.source import SourceLine
 
 SCRIPT = """
 import numpy as np

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnc.dtypes import ALL
+from nnc.base.dtypes import ALL
 from nnc.errors import ArgumentTypeError, GraphError, RegistryError
 from nnc.graph import (
     Box,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnc.base.source import SourceLine
 from nnc.graph import Command, Graph, GraphBuilder, Node, Symbol, TensorSpec, command, to_text, value_text
-from nnc.source import SourceLine
 
 
 def test_a_graph_prints_inputs_constants_nodes_and_outputs_numbered_by_appearance(squares: Graph) -> None:

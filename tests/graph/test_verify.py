@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from nnc.base.source import SourceLine
 from nnc.errors import GraphError
 from nnc.graph import Command, Graph, GraphBuilder, Node, Symbol, TensorSpec, command, verify
-from nnc.source import SourceLine
 
 SPEC = TensorSpec((2,), "float32")
 LINE = SourceLine("model.py", 12, "loss")

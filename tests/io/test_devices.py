@@ -12,9 +12,9 @@ import safetensors.numpy
 import nnc
 import nnc.numpy as nnp
 from nnc import nn, optim
-from nnc.dtypes import bfloat16
+from nnc.base.dtypes import bfloat16
 from nnc.errors import FileFormatError, OutOfMemoryError, TreeError, UnsupportedError
-from tests.devices.wrong import new_device
+from tests.device.wrong import new_device
 
 DTYPES = ("bool", "int8", "uint64", "float16", bfloat16, "float32", "float64", "complex64", "complex128")
 

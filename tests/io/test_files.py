@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes, optim
+from nnc import optim
+from nnc.base import dtypes
 from nnc.errors import (
     ArgumentTypeError,
     FileFormatError,

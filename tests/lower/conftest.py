@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import nnc  # noqa: F401  (registers every command)
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.backends.numpy_ref import choose_kernel
+from nnc.base.options import Options
+from nnc.compiled.pipeline import lower
 from nnc.graph import Graph
-from nnc.lower.pipeline import lower
-from nnc.lower.program.background import WRITER
-from nnc.lower.program.program import Program
-from nnc.options import Options
+from nnc.run.background import WRITER
+from nnc.run.program import Program
 
 Compile = Callable[..., Program]
 

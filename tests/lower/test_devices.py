@@ -16,10 +16,10 @@ import nnc.numpy as nnp
 from nnc.backends.loaded import candidate_kernels, choose_kernel, compiler
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.backends.onednn.library import library
+from nnc.base.options import Options
+from nnc.compiled.pipeline import lower, plan
 from nnc.graph import Graph, Kernel, TensorSpec, add_kernel, command, kernel, reference
-from nnc.lower.pipeline import lower, plan
-from nnc.lower.program.kernel_queue import settled
-from nnc.options import Options
+from nnc.run.kernel_queue import settled
 
 GPU = "cuda:0"
 
@@ -55,8 +55,8 @@ def test_a_program_for_another_device_loads_no_library_of_the_cpu() -> None:
         from pathlib import Path
         from nnc.backends.loaded import choose_kernel
         from nnc.backends.numpy_ref import reference_kernel
-        from nnc.lower.pipeline import lower
-        from nnc.options import Options
+        from nnc.compiled.pipeline import lower
+        from nnc.base.options import Options
         from tests.lower.test_devices import GPU, step
 
         def libraries():

@@ -24,7 +24,7 @@ BY_NATURE = {
         "node.command is unit",
     ): "a unit holds nodes that were fused already; only lowering makes it",
     (
-        "nnc/backends/cpu/epilogue.py",
+        "nnc/backends/cpu/kernels/products/epilogue.py",
         "epilogue.product.command is not dot",
     ): "the kernel prints the tiles of matrix products",
     (
@@ -32,7 +32,7 @@ BY_NATURE = {
         "epilogue.product.command is not conv",
     ): "the kernel calls oneDNN's convolution",
     (
-        "nnc/backends/cuda/products.py",
+        "nnc/backends/cuda/libraries/products.py",
         "epilogue.product.command is not dot",
     ): "the kernel calls cuBLASLt's matrix product",
 }
@@ -44,9 +44,9 @@ OTHER_WORDS = {
     "nnc/lower/kernels/math/table.py": "functions of scalar expressions",
     "nnc/lower/kernels/scalars.py": "functions of scalar expressions",
     "nnc/lower/kernels/scalar_checks.py": "functions of scalar expressions",
-    "nnc/backends/cpu/runtime.py": "functions of the C library",
-    "nnc/backends/cuda/scatter.py": "values of the parameter `op` of scatter",
-    "nnc/backends/cuda/functions.py": "functions of scalar expressions",
+    "nnc/backends/cpu/compiler/runtime.py": "functions of the C library",
+    "nnc/backends/cuda/kernels/scatter.py": "values of the parameter `op` of scatter",
+    "nnc/backends/cuda/kernels/functions.py": "functions of scalar expressions",
     "nnc/backends/onednn/library.py": "oneDNN's operations",
 }
 

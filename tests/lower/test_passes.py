@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import nnc  # noqa: F401  (registers every command)
+from nnc.base.options import Options
 from nnc.graph import Graph, GraphBuilder, register, run_passes
 from nnc.lower.phases import BEFORE_FUSION, names_of
 from nnc.lower.plan.views import find_views
-from nnc.options import Options
 
 
 def run(graph: Graph, *names: str, **changes: Any) -> Graph:

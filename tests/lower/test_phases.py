@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import nnc
+from nnc.base.options import Options
 from nnc.errors import InternalError
 from nnc.graph import PASSES, register_pass
 from nnc.graph.passes import PhaseName
 from nnc.lower.phases import BEFORE_FUSION, DELAY, FUSE, JOIN, SETTLING, facts_after, names_of, run_phases
-from nnc.options import Options
 
 ALL = (*BEFORE_FUSION, FUSE, JOIN)
 

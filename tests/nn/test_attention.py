@@ -9,7 +9,8 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes, nn
+from nnc import nn
+from nnc.base import dtypes
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, OutOfBoundsError, ShapeError
 from nnc.nn import attention
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnc import Array, dtypes
+from nnc import Array
+from nnc.base import dtypes
 
 
 def check_same(got: Any, want: Any, tolerance: float = 1e-12) -> None:

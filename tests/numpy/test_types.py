@@ -9,7 +9,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError
 from nnc.graph import GraphBuilder, structural_hash, to_json
 

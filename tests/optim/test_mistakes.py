@@ -11,7 +11,7 @@ import pytest
 import nnc.numpy as nnp
 from nnc import nn, optim
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, MissingNameError, NncError, ShapeError, TreeError
-from nnc.migration import TABLES, code_of
+from nnc.errors.names import TABLES, code_of
 
 PARAMS = {"w": nnp.ones(2), "b": nnp.ones(())}
 

@@ -13,7 +13,7 @@ import pytest
 import nnc
 import nnc.commands.elementwise as family
 import nnc.numpy as nnp
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.rules import check_dtype
 from nnc.graph import Command, TensorSpec, check_rule, register
 from nnc.lower.kernels.scalar_checks import check_scalar
@@ -113,7 +113,7 @@ def products_behind() -> Command:
             return np.flip(np.cumprod(wide, axis, dtype=wide.dtype), axis).astype(x.dtype)
 
     made = register("products_behind", infer=infer, reference=reference)
-    names_made_by(example("from nnc import dtypes\nfrom nnc.backends.cpu.printer"))
+    names_made_by(example("from nnc.base import dtypes\nfrom nnc.backends.cpu.kernels.printer"))
     return made
 
 

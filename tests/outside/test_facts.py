@@ -10,7 +10,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.elementwise import BITS, FLOAT, elementwise
 from nnc.commands.rules import Reduction
 from nnc.graph import Command, TensorSpec, register

@@ -10,13 +10,13 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.base.options import Options
 from nnc.commands.elementwise import FLOAT, add, elementwise
 from nnc.commands.rules import batch_elementwise, together
+from nnc.compiled.pipeline import plan
 from nnc.graph import Command, Graph, TensorSpec, command, register
 from nnc.graph.registry import ATTRIBUTES
 from nnc.lower.phases import SIMPLIFYING, names_of
-from nnc.lower.pipeline import plan
-from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, run
 
 pytestmark = pytest.mark.usefixtures("own_registries")
@@ -200,7 +200,7 @@ def test_parts_of_a_new_join_are_read_where_they_were_made() -> None:
 def test_sums_of_new_joins_are_joined() -> None:
     stack = add_stack("test_stack")
     inputs = [X[:1], X[1:2], X[2:3]]
-    pad = lambda x: command("assemble")(x, shape=(3, 32), dtype=nnc.dtypes.float32, starts=((1, 0),))
+    pad = lambda x: command("assemble")(x, shape=(3, 32), dtype=nnc.base.dtypes.float32, starts=((1, 0),))
     assert rewritten(lambda x, y, z: stack(x, y) + pad(z), inputs, "join_sums", "dce") == ["assemble"]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.graph.specialise import specialised_in_traces
+from nnc.calls.specialise import specialised_in_traces
 
 SIZES = (0, 1, 2, 17, 129)
 KEY = nnc.random.key(3)

@@ -10,13 +10,14 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes, nn, tree
-from nnc.backends.cpu.jit import compiler
+from nnc import nn, tree
+from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.backends.onednn.library import library
-from nnc.lower.pipeline import lower
+from nnc.base import dtypes
+from nnc.base.options import Options
+from nnc.compiled.pipeline import lower
 from nnc.lower.plan.liveness import walk
-from nnc.options import Options
 
 pytestmark = pytest.mark.skipif(library() is None or compiler() is None, reason="oneDNN or LLVM is not installed")
 

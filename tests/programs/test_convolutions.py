@@ -15,7 +15,8 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes, nn
+from nnc import nn
+from nnc.base import dtypes
 from nnc.graph import reference
 
 NDArray = np.ndarray[Any, Any]

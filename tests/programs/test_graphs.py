@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nnc  # noqa: F401  (registers every command)
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.backends.numpy_ref import choose_kernel
+from nnc.base.options import Options
+from nnc.compiled.pipeline import lower
 from nnc.graph import Graph, GraphBuilder, Symbol
-from nnc.lower.pipeline import lower
-from nnc.options import Options
 
 COMMANDS = (
     "neg", "tanh", "add", "mul", "add_itself", "transpose", "reshape", "slice", "flip", "broadcast_to", "reduce_max",

@@ -14,12 +14,12 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import nnc  # noqa: F401  (registers every command)
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.backends.numpy_ref import choose_kernel
-from nnc.dtypes import float32, float64, int64
+from nnc.base.dtypes import float32, float64, int64
+from nnc.base.options import Options
+from nnc.compiled.pipeline import lower
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec
-from nnc.lower.pipeline import lower
-from nnc.options import Options
 
 SMALL, LARGE, EMPTY, INTEGER = (
     TensorSpec((2, 3), float64),

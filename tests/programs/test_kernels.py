@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import nnc
 import nnc.numpy as nnp
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.backends.loaded import choose_kernel, compiler
+from nnc.base.options import Options
+from nnc.compiled.pipeline import lower
 from nnc.graph import Graph, GraphBuilder, Symbol
-from nnc.lower.pipeline import lower
-from nnc.options import Options
 
 SIZES = (1, 2, 3, 7, 17, 40, 130)
 DTYPES = ("float32", "float64", "int32", "bool", "float16", "uint8")

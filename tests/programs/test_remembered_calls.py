@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 import nnc
 import nnc.numpy as nnp
-from nnc.context import with_mode
+from nnc.base.context import with_mode
 
 FEWER = settings(max_examples=settings.default.max_examples // 2)
 

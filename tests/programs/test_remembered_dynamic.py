@@ -17,8 +17,8 @@ from hypothesis import given, settings
 
 import nnc
 import nnc.numpy as nnp
-from nnc.context import with_mode
-from nnc.graph import specialise
+from nnc.base.context import with_mode
+from nnc.calls import specialise
 from nnc.trace.dynamic import routine as dynamic_routine
 from tests.programs.generated import NUMBERS, OPERATIONS, SIZES, Step, steps
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 
 import nnc
 import nnc.numpy as nnp
-from nnc.context import with_mode
-from nnc.graph import specialise
-from nnc.graph.specialise import specialised_in_traces
+from nnc.base.context import with_mode
+from nnc.calls import specialise
+from nnc.calls.specialise import specialised_in_traces
 from tests.programs.generated import NUMBERS, OPERATIONS, Step, check_same, leaves, run, steps
 
 FLOATS = ("float32", "float32", "float64")

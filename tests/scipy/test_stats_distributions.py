@@ -11,7 +11,7 @@ import scipy.stats
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.errors import DTypeError, ShapeError
 from nnc.scipy import stats
 from nnc.scipy.stats.evaluate import log1mexp, log_of

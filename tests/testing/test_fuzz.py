@@ -57,7 +57,7 @@ def test_a_wrong_batching_rule_is_found_and_made_small(own_registries: None) -> 
         return ((operands[0],), (True,)) if 0 in params["axes"] else right(size, operands, batched, **params)
 
     batch.set("flip", wrong, priority=99)
-    test = only_finding(fuzz.run(programs=150, modes=["vmap"], commands=["flip", "nnp.flip"], **PLANTED))
+    test = only_finding(fuzz.run(programs=150, seed=2, modes=["vmap"], commands=["flip", "nnp.flip"], **PLANTED))
     assert "nnc.vmap" in test and ("flip" in test or "[::-1]" in test) and calls(test) <= 2
     assert fails(test)
 
@@ -269,8 +269,8 @@ def test_branches_have_weak_numbers_where_nnc_has_them(name: str, pred: bool) ->
     branches = (strong, weak) if name == "cond" else ([weak, strong],)
     found, wanted = (getattr(of, name)(nnc.asarray(int(pred)), *branches, x) for of in (Plain(), nnc))
     assert (
-        [leaf.weak for leaf in nnc.tree.leaves(found)]
-        == [leaf.weak for leaf in nnc.tree.leaves(wanted)]
+        [bool(leaf.weak) for leaf in nnc.tree.leaves(found)]
+        == [bool(leaf.weak) for leaf in nnc.tree.leaves(wanted)]
         == [False, True, True]
     )
     assert nnc.tree.leaves(found) == nnc.tree.leaves(wanted)

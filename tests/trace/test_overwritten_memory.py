@@ -9,7 +9,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.array import settled
+from nnc.array.array import settled
 
 ONES = np.ones(3, np.float32)
 

@@ -9,8 +9,8 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.compiled.executable import Executable
 from nnc.errors import ArgumentTypeError
-from nnc.executable import Executable
 from nnc.view.memory import bottoms, live_bytes
 
 SVG = "{http://www.w3.org/2000/svg}"

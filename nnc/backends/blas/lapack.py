@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from nnc import dtypes
 from nnc.backends.blas.library import Lapack, lapack
-from nnc.backends.cpu.cholesky import print_cholesky, row_bytes
-from nnc.backends.cpu.jit import run_native
-from nnc.backends.cpu.moves import copy_box, fill_row
-from nnc.backends.cpu.printer import Printer, in_blocks, over
-from nnc.dtypes import DType
+from nnc.backends.cpu.compiler.jit import run_native
+from nnc.backends.cpu.kernels.moves.moves import copy_box, fill_row
+from nnc.backends.cpu.kernels.printer import Printer, in_blocks, over
+from nnc.backends.cpu.kernels.products.cholesky import print_cholesky, row_bytes
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.errors import InternalError
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.lower.kernels.axes import Axes

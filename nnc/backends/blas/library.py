@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from nnc.dtypes import DType
+from nnc.base.dtypes import DType
 from nnc.errors import BackendError
 
 

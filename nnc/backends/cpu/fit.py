@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nnc import dtypes
-from nnc.backends.cpu.printer import Bound, Printer, add_native, grain_of, longest, over
+from nnc.backends.cpu.kernels.printer import Bound, Printer, add_native, grain_of, longest, over
+from nnc.base import dtypes
 from nnc.commands.fit import bounds
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code

@@ -6,28 +6,28 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import nnc.backends.cuda.arg_reduce
-import nnc.backends.cuda.bins
-import nnc.backends.cuda.complexes
-import nnc.backends.cuda.cupy_arrays
-import nnc.backends.cuda.draws
-import nnc.backends.cuda.empties
-import nnc.backends.cuda.fills
-import nnc.backends.cuda.fused
-import nnc.backends.cuda.gathers
-import nnc.backends.cuda.moves
-import nnc.backends.cuda.nccl
-import nnc.backends.cuda.pools
-import nnc.backends.cuda.products
-import nnc.backends.cuda.scans
-import nnc.backends.cuda.scatter
-import nnc.backends.cuda.search
-import nnc.backends.cuda.sorts
-import nnc.backends.cuda.triangles  # noqa: F401
-from nnc.backends.cpu.jit import expected_compiler as expected_cpu_compiler
-from nnc.backends.cuda.compiler import CudaCompiler
+import nnc.backends.cuda.kernels.arg_reduce
+import nnc.backends.cuda.kernels.bins
+import nnc.backends.cuda.kernels.complexes
+import nnc.backends.cuda.kernels.draws
+import nnc.backends.cuda.kernels.empties
+import nnc.backends.cuda.kernels.fills
+import nnc.backends.cuda.kernels.fused
+import nnc.backends.cuda.kernels.gathers
+import nnc.backends.cuda.kernels.moves
+import nnc.backends.cuda.kernels.pools
+import nnc.backends.cuda.kernels.scans
+import nnc.backends.cuda.kernels.scatter
+import nnc.backends.cuda.kernels.search
+import nnc.backends.cuda.kernels.sorts
+import nnc.backends.cuda.kernels.triangles
+import nnc.backends.cuda.libraries.cupy_arrays
+import nnc.backends.cuda.libraries.nccl
+import nnc.backends.cuda.libraries.products  # noqa: F401
+from nnc.backends.cpu.compiler.jit import expected_compiler as expected_cpu_compiler
+from nnc.backends.cuda.compiler.compiler import CudaCompiler
 from nnc.backends.numpy_ref import reference_kernel
-from nnc.devices import CUDA
+from nnc.device import CUDA
 from nnc.graph import Command, Kernel, TensorSpec, find_kernel
 
 __all__ = ["candidate_kernels", "choose_kernel", "expected_compiler"]

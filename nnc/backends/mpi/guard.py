@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from nnc.backends.mpi.board import TEXT, Board, Site
-from nnc.options import collective_timeout
-from nnc.source import SourceLine, is_internal, is_ours
+from nnc.base.options import collective_timeout
+from nnc.base.source import SourceLine, is_internal, is_ours
 
 _NNC = Path(__file__).parents[2]
 _STARTERS = frozenset({"<frozen runpy>", *(str(_NNC / "distributed" / name) for name in ("__main__.py", "launch.py"))})

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
 from nnc.backends.mpi.board import ENTERED, LEFT, SITE, Board, Site
 from nnc.backends.mpi.world import communicator, known_world
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.commands import collective
 from nnc.commands.rules import effect
-from nnc.devices import CPU
-from nnc.dtypes import DType
+from nnc.device import CPU
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel
 from nnc.lower.kernels.native import KERNEL, Native
 from nnc.lower.plan.stages import NDArray, Step, is_contiguous

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from nnc.backends.cpu.threads import first_number, threads
+from nnc.backends.cpu.threads.threads import first_number, threads
 from nnc.backends.mpi.board import Board, Site
 from nnc.backends.mpi.guard import install
+from nnc.base.options import Options, started_by_mpi
 from nnc.errors import BackendError, user_error
-from nnc.options import Options, started_by_mpi
 
 _WHERE = "nnc.distributed"
 

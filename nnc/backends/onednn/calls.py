@@ -13,10 +13,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from nnc import dtypes
 from nnc.backends.onednn.library import Memory, MemoryDesc, PrimitiveDesc, Stream, loaded
 from nnc.backends.onednn.primitives import Primitive, begin_primitives
-from nnc.dtypes import DType
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 

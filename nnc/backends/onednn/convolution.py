@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.backends.cpu.jit import compiler, run_native
+from nnc.backends.cpu.compiler.jit import compiler, run_native
 from nnc.backends.onednn.calls import Call, Correction, Operand, calls_native
 from nnc.backends.onednn.epilogue import Combine, post_ops_of
 from nnc.backends.onednn.library import (
@@ -43,11 +42,12 @@ from nnc.backends.onednn.library import (
     post_op_argument,
 )
 from nnc.backends.onednn.primitives import Primitive
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.commands.conv import conv
 from nnc.commands.pack import Blocks, packed_shape
 from nnc.commands.windows import Padding, Shape
-from nnc.devices.targets import cpu_target
-from nnc.dtypes import DType
+from nnc.device.targets import cpu_target
 from nnc.errors import BackendError, InternalError
 from nnc.graph import Attribute, Command, Graph, Kernel, TensorSpec, add_kernel, infer_specs
 from nnc.graph import command as get_command

@@ -20,13 +20,13 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from nnc import dtypes
-from nnc.backends.cpu.jit import compiler
+from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.onednn.interpose import can_interpose, imported, interpose
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
+from nnc.base.fork import fork_waits
 from nnc.commands.pack import Blocks
-from nnc.dtypes import DType
 from nnc.errors import BackendError
-from nnc.fork import fork_waits
 
 DISTRIBUTION = "onednn-cpu-gomp"
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from nnc import dtypes
-from nnc.backends.cpu.jit import run_native
+from nnc.backends.cpu.compiler.jit import run_native
 from nnc.backends.onednn import library
 from nnc.backends.onednn.calls import Call, Operand, calls_native
 from nnc.backends.onednn.library import Attributes, Binary, Eltwise, MemoryDesc, PostOp, PrimitiveDesc, Sum
 from nnc.backends.onednn.primitives import Primitive
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, product_of
-from nnc.devices.targets import cpu_target
+from nnc.base import dtypes
+from nnc.device.targets import cpu_target
 from nnc.errors import BackendError
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.lower.kernels.native import Native

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nnc import dtypes
-from nnc.backends.cpu.jit import compiler, run_native
+from nnc.backends.cpu.compiler.jit import compiler, run_native
 from nnc.backends.onednn.calls import Call, Operand, calls_native
 from nnc.backends.onednn.library import DST, SCRATCHPAD, SRC, MemoryDesc, PrimitiveDesc, library
 from nnc.backends.onednn.primitives import Primitive
+from nnc.base import dtypes
 from nnc.commands.pack import Blocks
 from nnc.errors import BackendError
 from nnc.graph import Kernel, TensorSpec, add_kernel

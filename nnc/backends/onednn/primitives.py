@@ -16,14 +16,14 @@ from functools import cache
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.backends.cpu.jit import Loaded, compiler
+from nnc.backends.cpu.compiler.jit import Loaded, compiler
 from nnc.backends.onednn.library import Owned, PrimitiveDesc, check, loaded
+from nnc.base import dtypes
+from nnc.base.fork import fork_waits, new_lock
 from nnc.errors import BackendError
-from nnc.fork import fork_waits, new_lock
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
-from nnc.lower.program.arguments import pointer, word, word_at
+from nnc.run.arguments import pointer, word, word_at
 
 _CREATE = "dnnl_primitive_create"
 

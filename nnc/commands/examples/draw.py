@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 
 Rng = np.random.Generator
 NDArray = np.ndarray[Any, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.examples.draw import Example, NDArray, Rng, Shape, flag, float_dtype, one_of, shape, size
 from nnc.commands.rules import example
 from nnc.graph import TensorSpec

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.examples.draw import Example, NDArray, Rng, Shape, flag, float_dtype, one_of, size
 from nnc.commands.rules import example, freedom
 from nnc.graph import TensorSpec, command, reference

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.examples.draw import Example, Rng, flag, float_dtype, one_of, shape, size
 from nnc.commands.rules import example
 from nnc.graph import TensorSpec

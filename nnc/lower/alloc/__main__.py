@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
+from nnc.base.options import Allocator, Options
 from nnc.errors import NncError
 from nnc.lower.alloc.arena import ALIGNMENT, THOROUGH, plan_arena
 from nnc.lower.alloc.checker import find_overlap
 from nnc.lower.alloc.instances import Instance, read_instance, write_offsets
-from nnc.options import Allocator, Options
 
 _HEADER = f"{'tensors':>8} {'bound':>14} {'peak':>14} {'ratio':>7} {'seconds':>8}  file"
 

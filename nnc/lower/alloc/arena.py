@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nnc.base.options import Allocator
 from nnc.errors import UnsupportedError, user_error
 from nnc.lower.alloc.article import plan_groups
 from nnc.lower.alloc.core import core_plans
 from nnc.lower.alloc.greedy import FAR, lowest_plan, portfolio
 from nnc.lower.alloc.problem import Block, Ints, Problem, block_rows, make_problem
 from nnc.lower.alloc.search import improve
-from nnc.options import Allocator
 
 ALIGNMENT = 64
 THOROUGH = 2_400_000_000  # array cells: about ten seconds at most

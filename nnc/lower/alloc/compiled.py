@@ -1,41 +1,28 @@
 """Turns of the search for low plans in machine code: the same numbers as NumPy's, ten to twenty times as fast.
 
-A backend with a compiler says how a kernel becomes a function (`LOADER`). Where there is none, `ArrayTurns` serve.
+The CPU's kernels come with a compiler that makes a function of a kernel. Where there is none, `ArrayTurns` serve.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from nnc.devices import CPU
-from nnc.graph.registry import REGISTRY
+from nnc.device import CPU, load_kernels
 from nnc.lower.alloc.problem import Ints
 from nnc.lower.alloc.turns import LiveSets, Moves, Plans, Style
 from nnc.lower.alloc.turns_code import turns_native
 from nnc.lower.alloc.turns_words import WORDS
-from nnc.lower.kernels.native import Native
 
-
-@dataclass(slots=True)
-class _Loader:
-    """Makes a function of an address out of a kernel; None where there is no compiler."""
-
-    load: Callable[[Native], Callable[[int], int] | None] | None = None
-
-
-LOADER = _Loader()
 SPEED = 16  # array cells that take as long as one does in NumPy
 _PLACE = {name: i for i, name in enumerate(WORDS)}
 
 
 def native_turns(sets: LiveSets) -> NativeTurns | None:
     """Turns in machine code; None where there is no compiler."""
-    REGISTRY.fill(CPU)
-    function = LOADER.load(turns_native()) if LOADER.load is not None else None
+    function = load_kernels(CPU).load_function(turns_native())
     return None if function is None else NativeTurns(sets, function)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.lower.alloc.turns import STEPS
 from nnc.lower.alloc.turns_words import Skyline
 from nnc.lower.kernels.builder import Code, Value

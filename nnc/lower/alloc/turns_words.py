@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.lower.alloc.greedy import FAR
 from nnc.lower.kernels.builder import Code, Slot, Value
 

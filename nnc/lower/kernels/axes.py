@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nnc import dtypes
-from nnc.dtypes import DType
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.builder import Code, Value
 

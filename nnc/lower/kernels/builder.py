@@ -17,8 +17,8 @@ from operator import eq, ge, gt, le, lt, ne
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from nnc import dtypes
-from nnc.dtypes import DType
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.errors import InternalError
 from nnc.lower.kernels.writer import Writer
 
@@ -424,7 +424,7 @@ class Code(Writer):
         return Value(name, dtype, x.lanes)
 
     def convert(self, x: Value, dtype: DType) -> Value:
-        """The value in another dtype. Floats become integers by the rule of nnc/casting.py."""
+        """The value in another dtype. Floats become integers by the rule of nnc/base/casting.py."""
         if x.dtype == dtype:
             return x
         if dtypes.is_bool(dtype):

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from nnc import dtypes
-from nnc.devices.targets import cpu_target
-from nnc.dtypes import DType
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
+from nnc.device.targets import cpu_target
 from nnc.lower.kernels.builder import Carried, Code, Value
 
 _LOOPS = cpu_target().loops

@@ -7,7 +7,7 @@ programs, which have many loops in a row.
 
 from __future__ import annotations
 
-from nnc.devices.targets import cpu_target
+from nnc.device.targets import cpu_target
 
 _THREADS = cpu_target().threads
 

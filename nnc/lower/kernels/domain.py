@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from nnc.base.dtypes import DType
 from nnc.commands.control import fused, unit
 from nnc.commands.rules import InPlace, placed, reduction, same_axes
-from nnc.dtypes import DType
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, kernel
 from nnc.graph.registry import REGISTRY
 from nnc.lower.kernels.builder import has_code

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nnc.calls.remember import remembered
 from nnc.commands.rules import placed, takes_epilogue
-from nnc.devices import CPU
+from nnc.device import CPU
 from nnc.graph import Graph, Node, Symbol
-from nnc.graph.remember import remembered
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.domain import UNIT, Domain, Labels, can_fuse, is_reduction, is_view
 from nnc.lower.kernels.kernel_ir import instructions

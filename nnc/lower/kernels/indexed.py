@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from nnc import dtypes
-from nnc.dtypes import DType
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Shape
 from nnc.lower.kernels.builder import Code, Slot, Value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands import portable
 from nnc.lower.kernels.math.terms import Term, any_lane, where
 

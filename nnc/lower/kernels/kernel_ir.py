@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from nnc.base.dtypes import DType, accumulator
+from nnc.calls.remember import remembered
 from nnc.commands.rules import reduction
-from nnc.devices.targets import cpu_target
-from nnc.dtypes import DType, accumulator
+from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol
-from nnc.graph.remember import remembered
 from nnc.lower.kernels.domain import UNIT, Domain, Phases, is_counted, is_gather, is_reduction, is_view, keeps_order
 from nnc.lower.kernels.scalars import count_instructions
 from nnc.lower.plan.stages import View

@@ -6,8 +6,8 @@ the same; so keys do not tell these apart, and a sort restores the original bits
 
 from __future__ import annotations
 
-from nnc import dtypes
-from nnc.dtypes import DType
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
 
 

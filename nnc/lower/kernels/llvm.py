@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from nnc import dtypes
-from nnc.devices.targets import cpu_target
+from nnc.base import dtypes
+from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Symbol
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.domain import is_gather

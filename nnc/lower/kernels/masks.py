@@ -8,7 +8,7 @@ hidden from the optimizer, which could otherwise find the count by unrolling or 
 
 from __future__ import annotations
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.lower.kernels.builder import Code, Value, known_integer
 
 

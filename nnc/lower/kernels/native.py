@@ -14,7 +14,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, Protocol, TypeVar
 
-from nnc.fork import new_lock
+from nnc.base.fork import new_lock
 
 _MOST_CHARACTERS = 1 << 19  # of the texts that all printers remember together: about a hundred kernels
 _ENTRY = 1 << 8  # characters that an entry counts beside its text

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.dtypes import DType, accumulator
 from nnc.commands.rules import Reduction, reduction
-from nnc.dtypes import DType, accumulator
 from nnc.graph import Attribute, Command, Node
 from nnc.lower.kernels.builder import Code, Value, has_code, scalar_type
 from nnc.lower.kernels.cascade import total_dtype

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc.context import set_context
-from nnc.dtypes import TAPE
+from nnc.base.context import set_context
+from nnc.base.dtypes import TAPE
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, reference
 from nnc.lower.plan.stages import NDArray, Step

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from nnc import dtypes
-from nnc.devices.targets import cpu_target
+from nnc.base import dtypes
+from nnc.device.targets import cpu_target
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Slot, Value, known_integer
 from nnc.lower.kernels.cascade import Bound, Cut, cut_of, pieces

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.commands.rules import exact
-from nnc.dtypes import DType
 from nnc.errors import NncError, RegistryError, user_error
 from nnc.graph import Command, TensorSpec, infer
 from nnc.lower.kernels.builder import Code, Value, has_code

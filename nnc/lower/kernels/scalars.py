@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.commands.rules import exact
 from nnc.commands.rules import scalar as expressions
-from nnc.dtypes import DType
 from nnc.errors import InternalError
 from nnc.graph import Command
 from nnc.lower.kernels.builder import Code, Value, has_code

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.commands.random import PARITY, ROTATIONS
-from nnc.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
 
 

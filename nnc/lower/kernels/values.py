@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.commands.index import fill_value
-from nnc.devices.targets import cpu_target
-from nnc.dtypes import DType
+from nnc.device.targets import cpu_target
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.domain import is_counted, is_gather, is_reduction, is_view

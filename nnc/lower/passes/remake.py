@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from nnc.base.source import SourceLine
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command
 from nnc.graph.builder import infer_specs
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.once import OncePerGraph
-from nnc.source import SourceLine
 
 
 class Remake(ABC):

@@ -10,6 +10,7 @@ from math import lcm
 
 import numpy as np
 
+from nnc.base.options import Options
 from nnc.commands.loop import ITERATION
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.plan.coalesce import Classes
@@ -17,7 +18,6 @@ from nnc.lower.plan.emit import COPIES, Body, Emitter, Workspace
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.rewrite import rewrite
 from nnc.lower.plan.stages import Bound, Buffer, Intervals, Kind, Loop, NDArray, Step, Steps, View
-from nnc.options import Options
 
 
 def no_workspace(node: Node) -> int:

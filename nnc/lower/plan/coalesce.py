@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, pairwise
 
+from nnc.base.dtypes import DType
 from nnc.commands.rules import in_place_facts, joined
-from nnc.dtypes import DType
 from nnc.graph import TensorSpec
 from nnc.graph.boxes import Box
 from nnc.lower.plan.emit import is_move

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nnc.base.source import SourceLine
+from nnc.calls.remember import remembered
 from nnc.commands.control import PRINTED
 from nnc.commands.rules import cost
 from nnc.graph import Graph, Node
-from nnc.graph.remember import remembered
 from nnc.lower.plan.schedule.assign import estimate_seconds
 from nnc.lower.plan.stages import Branches, Step
-from nnc.source import SourceLine
 
 
 @dataclass(frozen=True, slots=True)

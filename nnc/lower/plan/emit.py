@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nnc.base.dtypes import TAPE, uint8
+from nnc.base.source import SourceLine
 from nnc.commands import roles
 from nnc.commands.control import stays_apart
 from nnc.commands.elementwise import copy
 from nnc.commands.loop import split_iteration
-from nnc.dtypes import TAPE, uint8
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
 from nnc.lower.plan.stages import Branches, Buffer, Iteration, Kind, Loop, Step, Steps, View
 from nnc.lower.plan.views import shared_view
-from nnc.source import SourceLine
 
 COPIES = 64  # most copies of an iteration that a loop is unrolled to; beyond, carried values are copied
 _PEELED = 4096  # bytes; smaller values are copied into a loop once rather than giving it a first iteration of its own

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from nnc.base.dtypes import int8
 from nnc.commands.constants import full
 from nnc.commands.rules import joined
 from nnc.commands.shape import concatenate
-from nnc.dtypes import int8
 from nnc.graph import TensorSpec
 from nnc.graph.boxes import uncovered
 from nnc.lower.plan.coalesce import Classes, part_boxes, part_regions, region_of

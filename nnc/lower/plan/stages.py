@@ -1,7 +1,7 @@
 """The frozen types of a lowered program, one for each stage.
 
 graph → `Bound` (steps on numbered buffers with live ranges) → `Planned` (with offsets) → `Program` (with kernels;
-nnc.lower.program.program).
+nnc.run.program).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from nnc.base.source import SourceLine
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
-from nnc.source import SourceLine
 
 NDArray = np.ndarray[Any, Any]
 Strides = tuple[int, ...]
@@ -258,7 +258,7 @@ class Bound:
     """Steps in order, on numbered buffers, each live in `intervals` (half open, in steps; steps of loops and branches count).
 
     `donated` lists inputs that steps overwrite; `joins` says whether parts of joined tensors lie where they belong; `kept` says of
-    the last inputs which other one each is made of, and in which layout it is packed (nnc.lower.program.packed_weights).
+    the last inputs which other one each is made of, and in which layout it is packed (nnc.run.packed_weights).
     """
 
     name: str

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import nnc.numpy as nnp
-from nnc import dtypes, random
-from nnc.array import Array
+from nnc import random
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.nn.activations import relu
 from nnc.nn.convolution import AvgPool, Conv, MaxPool
 from nnc.nn.layers import Linear
@@ -15,7 +17,6 @@ from nnc.nn.module import Module
 from nnc.nn.norms import BatchNorm
 from nnc.nn.pooling import global_avg_pool
 from nnc.nn.running import Run
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import nnc.numpy as nnp
-from nnc import dtypes, random
-from nnc.array import Array
+from nnc import random
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.nn.activations import relu
 from nnc.nn.convolution import Conv, MaxPool
 from nnc.nn.layers import Linear
 from nnc.nn.module import Module, field
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 

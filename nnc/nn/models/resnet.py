@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
-from nnc import dtypes, random
-from nnc.array import Array
+from nnc import random
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.nn.activations import relu
 from nnc.nn.convolution import Conv, MaxPool
 from nnc.nn.layers import Identity, Linear, Sequential
@@ -14,7 +16,6 @@ from nnc.nn.module import Module
 from nnc.nn.norms import BatchNorm
 from nnc.nn.pooling import global_avg_pool
 from nnc.nn.running import Run
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 from typing import Self
 
 import nnc.numpy as nnp
-from nnc import dtypes, random
-from nnc.array import Array
+from nnc import random
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.activations import relu
@@ -17,7 +19,6 @@ from nnc.nn.layers import Lambda, Sequential
 from nnc.nn.module import Module
 from nnc.nn.norms import BatchNorm
 from nnc.nn.running import Run
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 

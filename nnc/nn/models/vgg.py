@@ -6,7 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes, random
+from nnc import random
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, user_error
 from nnc.nn.activations import relu
 from nnc.nn.convolution import Conv, MaxPool
@@ -14,7 +16,6 @@ from nnc.nn.layers import Dropout, Lambda, Linear, Sequential
 from nnc.nn.module import Module
 from nnc.nn.norms import BatchNorm
 from nnc.nn.running import Run
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 # channels of the convolutions of each stage; a pool follows every stage

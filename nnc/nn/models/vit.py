@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes, random
-from nnc.array import Array
+from nnc import random
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, user_error
 from nnc.nn.activations import gelu
 from nnc.nn.convolution import Conv
@@ -15,7 +17,6 @@ from nnc.nn.module import Module
 from nnc.nn.norms import LayerNorm
 from nnc.nn.running import Run
 from nnc.nn.transformer import TransformerEncoder, TransformerEncoderLayer
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes, random, tree
-from nnc.array import Array, asarray
+from nnc import random, tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.clipping import squared_magnitude
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 

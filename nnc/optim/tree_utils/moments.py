@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.optim.arguments import Scalar
 from nnc.optim.moments import Correction, average
-from nnc.spelling import spelled
 
 
 def _averages(decay: Scalar, updates: Any, moments: Any, power: Any) -> Any:

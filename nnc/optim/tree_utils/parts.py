@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, user_error
-from nnc.spelling import spelled
-from nnc.tracebacks import api_boundary
+from nnc.errors.tracebacks import api_boundary
 
 Path = tuple[Any, ...]
 Filter = Callable[[Path, Any], bool]

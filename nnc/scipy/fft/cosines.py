@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import promote
-from nnc.errors import ArgumentError, check_choice, user_error
+from nnc.errors import ArgumentError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy import fft
 from nnc.numpy.joining import concatenate, stack
 from nnc.numpy.manipulation import flip, moveaxis, reshape
 from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_value
 from nnc.numpy.padding import pad
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["dct", "dctn", "idct", "idctn"]

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.promote import astype
 from nnc.commands.rules import is_differentiable
 from nnc.errors import UnsupportedError, user_error

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnc import dtypes, tree
-from nnc.array import Array
+from nnc import tree
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.promote import astype
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.creation import asarray

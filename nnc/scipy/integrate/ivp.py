@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.commands.replay import check_strategy
-from nnc.compiled import compile as compile_
-from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError, check_choice, user_error
+from nnc.compiled.compiled import compile as compile_
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError, user_error
+from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec
 from nnc.numpy import elementwise as el
 from nnc.numpy.creation import asarray
@@ -27,7 +29,6 @@ from nnc.scipy.integrate.stepping import prepare_events, step_by_step
 from nnc.scipy.integrate.steps import Method, Problem, State, start
 from nnc.scipy.integrate.tableaus import DOP853, RK23, RK45
 from nnc.scipy.integrate.timetable import reach
-from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.trace.core.flat import call_function, check_callable
 from nnc.trace.core.staging import stage

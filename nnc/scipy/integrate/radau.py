@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.promote import astype
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, result_dtype
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
@@ -14,7 +15,6 @@ from nnc.numpy.manipulation import moveaxis
 from nnc.numpy.operands import in_dtype, to_axis
 from nnc.numpy.reductions import cumulative_sum, diff
 from nnc.numpy.reductions import sum as sum_
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["cumulative_trapezoid", "simpson", "trapezoid"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nnc import tree
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import moveaxis
 from nnc.numpy.operands import in_dtype, known

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.scipy.optimize.problems import integer

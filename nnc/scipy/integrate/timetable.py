@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nnc import tree
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import concatenate
 from nnc.scipy.integrate.steps import Method, Problem, State, interpolate

@@ -8,17 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes, tree
-from nnc.array import Array
+from nnc import tree
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import promote
-from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, check_choice, user_error
+from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import broadcast_arrays, reshape
 from nnc.numpy.operands import in_dtype, known, known_or_none, to_values
 from nnc.numpy.reductions import any as any_
 from nnc.numpy.searching import searchsorted, take
-from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.typing import ArrayLike
 

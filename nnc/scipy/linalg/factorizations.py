@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.linalg import adjoint
 from nnc.commands.lu import lu as lu_command
 from nnc.commands.lu import unpack
 from nnc.commands.promote import astype, broadcast_shapes, promote
-from nnc.errors import ShapeError, check_choice, user_error
+from nnc.errors import ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.creation import arange
@@ -20,7 +22,6 @@ from nnc.numpy.operands import to_value, to_values
 from nnc.numpy.reductions import argmax
 from nnc.numpy.searching import take, take_along_axis
 from nnc.numpy.systems import to_matrix
-from nnc.spelling import spelled
 from nnc.trace.loops.control_flow import fori_loop
 from nnc.typing import ArrayLike
 

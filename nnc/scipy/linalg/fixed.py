@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import to_dtype
-from nnc.errors import ArgumentError, check_choice, user_error
+from nnc.errors import ArgumentError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy.operands import to_size
-from nnc.spelling import spelled
 from nnc.typing import DTypeLike
 
 __all__ = ["dft", "hadamard", "helmert", "hilbert", "invhilbert", "invpascal", "pascal"]

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import schur as commands
 from nnc.commands.linalg import adjoint, identity_like
 from nnc.commands.promote import astype, promote
@@ -22,7 +23,6 @@ from nnc.numpy.operands import to_value
 from nnc.numpy.reductions import any as any_
 from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.systems import to_matrix
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.trace.core.differentiate import jvp
 from nnc.trace.loops.branches import cond

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.linalg import adjoint, keep
 from nnc.commands.promote import astype, broadcast_shapes, promote
 from nnc.commands.schur import schur as schur_command
 from nnc.commands.schur import sylvester
-from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.creation import eye, triu, zeros
@@ -26,7 +28,6 @@ from nnc.numpy.reductions import max as max_
 from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.searching import take
 from nnc.numpy.systems import to_matrix
-from nnc.spelling import spelled
 from nnc.trace.loops.control_flow import fori_loop
 from nnc.typing import ArrayLike
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, asarray
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
@@ -13,7 +14,6 @@ from nnc.numpy.creation import ones_like, zeros, zeros_like
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import flip
 from nnc.numpy.operands import to_size, to_value
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = [

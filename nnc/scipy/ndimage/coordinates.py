@@ -6,14 +6,15 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype, promote
-from nnc.errors import ShapeError, UnsupportedError, check_choice, user_error
+from nnc.errors import ShapeError, UnsupportedError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import broadcast_arrays
 from nnc.numpy.operands import to_values
-from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.typing import ArrayLike
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.numpy import elementwise as el
@@ -18,7 +19,6 @@ from nnc.numpy.reductions import all as all_
 from nnc.optim.lbfgs import push_row, reciprocal, times_inverse_hessian
 from nnc.optim.linesearch import LinePoint, SearchRules, inner, search_step
 from nnc.scipy.optimize.problems import SOLVER, OptimizeResults, integer, read_options, read_problem
-from nnc.spelling import spelled
 from nnc.trace.core.differentiate import grad, value_and_grad
 from nnc.trace.core.implicit import root as implicit_root
 from nnc.trace.loops.control_flow import while_loop

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnc import dtypes, tree
-from nnc.array import Array, asarray
+from nnc import tree
+from nnc.array.array import Array, asarray
+from nnc.base import dtypes
 from nnc.commands.promote import astype, result_dtype
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.graph import TensorSpec

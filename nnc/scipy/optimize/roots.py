@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.lu import lu, unpack
 from nnc.commands.promote import astype
-from nnc.errors import ArgumentError, check_choice, user_error
+from nnc.errors import ArgumentError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
 from nnc.numpy.creation import arange
@@ -20,7 +22,6 @@ from nnc.numpy.reductions import all as all_
 from nnc.numpy.reductions import max as max_
 from nnc.numpy.searching import take
 from nnc.scipy.optimize.problems import SOLVER, OptimizeResults, integer, read_options, read_problem
-from nnc.spelling import spelled
 from nnc.trace.core.implicit import root as implicit_root
 from nnc.trace.core.jacobian import jacfwd
 from nnc.trace.loops.branches import cond

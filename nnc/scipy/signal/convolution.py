@@ -6,19 +6,20 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.conv import conv
 from nnc.commands.elementwise import NUMERIC
 from nnc.commands.promote import astype, promote
 from nnc.commands.rules import check_dtype
-from nnc.errors import ShapeError, check_choice, user_error
+from nnc.errors import ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy import fft
 from nnc.numpy.manipulation import flip, reshape
 from nnc.numpy.operands import Axis, to_axes, to_value, to_values
 from nnc.numpy.padding import pad
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve", "oaconvolve"]

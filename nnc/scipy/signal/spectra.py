@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype, promote, result_dtype
 from nnc.commands.rules import check_dtype
-from nnc.errors import ArgumentError, ShapeError, check_choice, user_error
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy import fft
 from nnc.numpy.creation import zeros
@@ -24,7 +26,6 @@ from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.statistics import median
 from nnc.scipy.signal.trends import detrend as without_trend
 from nnc.scipy.signal.windows import make_window
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["csd", "istft", "stft", "welch"]

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, user_error
 from nnc.numpy.contractions import matmul
@@ -15,7 +16,6 @@ from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis
 from nnc.numpy.moments import mean
 from nnc.numpy.operands import to_axis, to_value
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import FLOAT
 from nnc.commands.promote import astype, promote, weakness_of_result, with_weakness
 from nnc.commands.rules import check_dtype
@@ -18,7 +19,6 @@ from nnc.numpy.joining import concatenate, stack
 from nnc.numpy.reductions import max as max_
 from nnc.numpy.wide import keep
 from nnc.scipy.special.operands import order_of
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike

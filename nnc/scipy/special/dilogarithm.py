@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import expand_dims
 from nnc.numpy.reductions import sum as sum_
@@ -14,7 +15,6 @@ from nnc.numpy.special import erf
 from nnc.numpy.wide import in_float64, keep, polynomial
 from nnc.scipy.special.normal import ndtr
 from nnc.scipy.special.pieces import log_gap_ratio
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.rules import check_dtype
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import to_value
@@ -13,7 +14,6 @@ from nnc.numpy.reductions import max as max_
 from nnc.numpy.special import digamma
 from nnc.numpy.wide import in_float64, keep, polynomial
 from nnc.scipy.special.incomplete_gamma import upper_fraction
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import complex_
 from nnc.commands.promote import as_operand, astype, promote, weakness_of_result, with_weakness
 from nnc.graph import spec_of
@@ -17,7 +18,6 @@ from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.wide import keep
 from nnc.scipy.special.normal import exp_square, scaled_erfc
 from nnc.scipy.special.pieces import exp_sum, product
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.commands.special import polygamma as polygamma_command
 from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import gamma_factors, log_beta_of_all
 from nnc.numpy.special import betaln, gammaln
 from nnc.numpy.wide import in_float64, keep, slope
 from nnc.scipy.special.pieces import sin_pi
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.commands.elementwise import FLOAT
 from nnc.commands.promote import astype, broadcast, promote, weakness_of_result, with_weakness
@@ -18,7 +19,6 @@ from nnc.numpy.operands import to_value
 from nnc.numpy.reductions import max as max_
 from nnc.numpy.wide import keep
 from nnc.scipy.special.operands import order_of
-from nnc.spelling import spelled
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import stop_gradient
 from nnc.numpy import elementwise as el
 from nnc.numpy.reductions import any as any_
@@ -13,7 +14,6 @@ from nnc.numpy.reductions import max as max_
 from nnc.numpy.special import gammaln
 from nnc.numpy.wide import in_float64, keep, slope
 from nnc.scipy.special.gammas import gammasgn
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike

@@ -10,7 +10,8 @@ import math
 
 import numpy as np
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import STIRLING_FROM, gamma_positive, stirling
 from nnc.numpy.manipulation import expand_dims
@@ -18,7 +19,6 @@ from nnc.numpy.reductions import max as max_
 from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.wide import in_float64, keep, polynomial, slope
 from nnc.scipy.special.pieces import log_gap, product
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike

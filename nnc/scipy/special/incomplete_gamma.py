@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import gamma_positive, log_gamma_above_one, stirling
 from nnc.numpy.reductions import max as max_
 from nnc.numpy.wide import in_float64, keep, polynomial, slope
 from nnc.scipy.special.normal import scaled_erfc
 from nnc.scipy.special.pieces import log_gap, log_gap_ratio
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.commands.portable import ERFC_CENTRE, ERFC_DOUBLE, ERFC_END, QUANTILE, QUANTILE_FAR, QUANTILE_NEAR
 from nnc.commands.special import erf as erf_command
 from nnc.commands.special import erfc as erfc_command
 from nnc.numpy import elementwise as el
 from nnc.numpy.wide import in_float64, keep, polynomial
 from nnc.scipy.special.pieces import exp_sum, product
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import FLOAT
 from nnc.commands.promote import astype, promote
 from nnc.commands.rules import check_dtype
@@ -18,7 +19,6 @@ from nnc.numpy.reductions import max as max_
 from nnc.numpy.weak import keeps_weakness
 from nnc.numpy.wide import in_float64, keep, polynomial
 from nnc.scipy.special.pieces import product, sin_pi
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.elementwise import convert, stop_gradient
 from nnc.numpy import elementwise as el
 from nnc.numpy.wide import keep, polynomial

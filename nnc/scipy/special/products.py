@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, UnsupportedError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import STIRLING_FROM, stirling
@@ -13,7 +14,6 @@ from nnc.numpy.special import gammaln
 from nnc.numpy.wide import in_float64, keep
 from nnc.scipy.special.gammas import beta, gamma, gammasgn
 from nnc.scipy.special.pieces import log_gap
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["comb", "factorial", "loggamma", "multigammaln", "poch"]

@@ -8,8 +8,9 @@ from numbers import Integral
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.rules import check_dtype
 from nnc.numpy import elementwise as el
 from nnc.numpy.creation import asarray
@@ -21,7 +22,6 @@ from nnc.numpy.wide import in_float64, keep, slope
 from nnc.scipy.special.gammas import gamma
 from nnc.scipy.special.operands import order_of
 from nnc.scipy.special.pieces import sin_pi
-from nnc.spelling import spelled
 from nnc.trace.core.custom import custom_jvp
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike

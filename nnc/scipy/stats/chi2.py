@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import gammainc, gammaincc
 from nnc.scipy.stats import gamma
 from nnc.scipy.stats.evaluate import HALF_LINE, Continuous, log_of
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import STIRLING_FROM, stirling
 from nnc.scipy.special import gammaln

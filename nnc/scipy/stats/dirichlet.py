@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.errors import ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as red
@@ -12,7 +13,6 @@ from nnc.numpy.joining import concatenate
 from nnc.numpy.types import finfo
 from nnc.scipy.special import gammaln, xlogy
 from nnc.scipy.stats.evaluate import read
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["logpdf", "pdf"]

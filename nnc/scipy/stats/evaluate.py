@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.elementwise import FLOAT
 from nnc.commands.promote import as_operand, astype, broadcast, promote, weakness_of_result, with_weakness
 from nnc.commands.rules import check_dtype

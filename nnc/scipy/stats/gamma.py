@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import gammainc, gammaincc, gammaln, xlogy
 from nnc.scipy.stats.deviances import log_poisson
 from nnc.scipy.stats.evaluate import HALF_LINE, Continuous, log_of
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import xlog1py
 from nnc.scipy.stats.evaluate import Counts, every, log1mexp
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "logcdf", "logpmf", "logsf", "pmf", "ppf", "sf"]

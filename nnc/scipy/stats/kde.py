@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import linalg as la
@@ -21,7 +22,6 @@ from nnc.numpy.statistics import cov as covariance_of
 from nnc.random import choice, multivariate_normal, split
 from nnc.scipy.special import ndtr
 from nnc.scipy.stats.evaluate import read
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, ShapeLike
 
 __all__ = ["gaussian_kde"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import expit, logit
 from nnc.scipy.stats.evaluate import Continuous, mirrored
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]

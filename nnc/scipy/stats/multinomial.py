@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import broadcast
 from nnc.errors import ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as red
 from nnc.scipy.special import gammaln, xlogy
 from nnc.scipy.stats.evaluate import every, read
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["logpmf", "pmf"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import broadcast
 from nnc.errors import ShapeError, user_error
 from nnc.numpy import elementwise as el
@@ -13,7 +14,6 @@ from nnc.numpy import reductions as red
 from nnc.numpy.manipulation import broadcast_to, diagonal, moveaxis
 from nnc.numpy.types import finfo
 from nnc.scipy.stats.evaluate import read
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["logpdf", "pdf"]

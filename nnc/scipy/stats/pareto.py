@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.scipy.stats.evaluate import Continuous, Support, log1mexp
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]

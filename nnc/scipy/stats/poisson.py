@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as red
 from nnc.numpy.creation import arange
 from nnc.scipy.special import gammainc, gammaincc, gammaln, xlogy
 from nnc.scipy.stats.deviances import log_poisson
 from nnc.scipy.stats.evaluate import Counts, every, read
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "entropy", "logpmf", "pmf", "sf"]

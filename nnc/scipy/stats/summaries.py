@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import promote
-from nnc.errors import UnsupportedError, check_choice, user_error
+from nnc.errors import UnsupportedError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy import moments
 from nnc.numpy import reductions as red
@@ -20,7 +22,6 @@ from nnc.numpy.manipulation import atleast_1d, broadcast_to, expand_dims, flip, 
 from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_value
 from nnc.numpy.searching import argsort, sort, take_along_axis
 from nnc.numpy.statistics import nanstd
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["ModeResult", "mode", "rankdata", "sem"]

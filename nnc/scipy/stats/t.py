@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import betainc, betaincc, gammaln, ndtr
 from nnc.scipy.stats.evaluate import Continuous, log1p_square, mirrored
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import as_value
+from nnc.array.array import as_value
+from nnc.base.context import with_mode
 from nnc.commands.rules import freedom, reduction, scalar
-from nnc.context import with_mode
 from nnc.graph import Command, Graph
 from nnc.graph.dispatch import replaced_eager
 from nnc.testing.fuzz.reference import (

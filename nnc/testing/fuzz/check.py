@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands.loop import case_of
 from nnc.errors import DTypeError, LinAlgError, NncError, UnsupportedError
 from nnc.testing.fuzz.bounds import with_bounds

@@ -9,7 +9,7 @@ import numpy as np
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.testing.fuzz.lockstep import Lockstep
 
 Names = str | tuple[str, ...]

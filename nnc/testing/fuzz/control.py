@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import nnc
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.program import Block, Code, Function, Ref, Step
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.control import grown
 from nnc.testing.fuzz.program import Block, Code, Function, Ref, Step, rename, rename_names

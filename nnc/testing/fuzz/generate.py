@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 import nnc
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.errors import NncError
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.control import CONTROL, Maker

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from textwrap import indent
 
 import nnc
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.testing import devices as _devices  # noqa: F401  ("sim:0" and "ptx:0")
 from nnc.testing.fuzz.plain import ByColumns, ByDifferences, Plain
 from nnc.testing.fuzz.program import inputs_source
 from nnc.testing.fuzz.subject import Subject

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.control import grown, within
 from nnc.testing.fuzz.offer import Call, Offer, Source

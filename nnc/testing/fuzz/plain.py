@@ -13,7 +13,8 @@ import numpy as np
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes, tree
+from nnc import tree
+from nnc.base import dtypes
 from nnc.commands.promote import is_weak
 from nnc.graph import command, find_interpreter
 from nnc.graph.dispatch import replaced_eager

@@ -15,12 +15,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import as_value, new_array
+from nnc.array.array import as_value, new_array
+from nnc.base import dtypes
+from nnc.base.context import with_mode
 from nnc.commands.elementwise import stop_gradient
 from nnc.commands.loop import run_graph
 from nnc.commands.rules import alias, cost, freedom, scalar
-from nnc.context import with_mode
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
 from nnc.graph.dispatch import replaced_eager

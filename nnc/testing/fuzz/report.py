@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.testing.fuzz.check import Finding
 from nnc.testing.fuzz.modes import Mode
 from nnc.testing.fuzz.subject import Subject
@@ -22,7 +22,7 @@ _IMPORTS = {  # by the text that needs them
     "nn.": "import nnc.nn as nn",
     "nnp.": "import nnc.numpy as nnp",
     "random.": "from nnc import random",
-    "with_mode(": "from nnc.context import with_mode",
+    "with_mode(": "from nnc.base.context import with_mode",
     "command(": "from nnc.graph import command",
 }
 _MOST = 400  # elements that are printed; of larger results the program itself is asked, command by command

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.testing.fuzz.plain import Plain
 from nnc.testing.fuzz.program import Block, Program, Step, names_of, program_source, rename, step_source
 from nnc.testing.fuzz.reference import by_reference

@@ -17,9 +17,10 @@ import numpy as np
 import nnc
 import nnc.nn as nn
 import nnc.numpy as nnp
-from nnc import dtypes, random, tree
+from nnc import random, tree
+from nnc.base import dtypes
+from nnc.base.context import with_mode
 from nnc.commands.rules import freedom, surrogate
-from nnc.context import with_mode
 from nnc.errors import NncError
 from nnc.graph import Graph, TensorSpec, command
 from nnc.testing.fuzz.plain import Plain
@@ -100,6 +101,9 @@ class Subject:
                 other = replace(self.program, inputs=inputs)
                 with suppress(Exception):  # sizes that stand in the program do not fit any more
                     if inputs != self.program.inputs and Subject.of(other) is not None:
+                        nnc.eval_shape(
+                            define(program_source(other))["program"], *(x.array() for x in inputs)
+                        )  # all branches
                         found.append(other)
         return found[:4]
 
@@ -111,7 +115,9 @@ class Subject:
     @property
     def has_functions(self) -> bool:
         """Whether commands hold Python functions, which are not stored."""
-        return self.has_rules or any("callback" in call for call in self.program.calls())
+        return any(
+            node.command.name.startswith("custom_") or "callback" in node.command.name for node in self.graph.walk()
+        )
 
     @property
     def has_effects(self) -> bool:

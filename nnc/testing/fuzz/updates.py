@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.modes import GATHER_MODES, SCATTER_MODES
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.offer import Call, Offer, Source

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 import nnc
-from nnc import dtypes
+from nnc.base import dtypes
 
 NDArray = np.ndarray[Any, Any]
 

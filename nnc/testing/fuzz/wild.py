@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.offer import Call, Offer, Source
 

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from nnc.base.context import get_context
 from nnc.commands.collective import equalises, psum, pvary
 from nnc.commands.control import inlines
 from nnc.commands.replay import pull_iterations
 from nnc.commands.roles import Loop, take_apart
 from nnc.commands.rules import effect, is_differentiable
-from nnc.context import get_context
 from nnc.graph import Command, Graph, Node, Symbol, spec_of
 
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base.context import get_context, set_context
+from nnc.base.source import SourceLine
 from nnc.commands.control import pull_only
 from nnc.commands.rules import (
     Cotangents,
@@ -24,10 +26,8 @@ from nnc.commands.rules import (
     is_differentiable,
     zeros,
 )
-from nnc.context import get_context, set_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, bind
-from nnc.source import SourceLine
 from nnc.trace.core.staging import stage
 from nnc.trace.core.tracer import Tracer
 

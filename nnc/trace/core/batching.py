@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nnc.array import as_value
+from nnc.array.array import as_value
+from nnc.base.context import get_context, new_level, set_context
+from nnc.base.dtypes import Weakness
+from nnc.base.source import user_source
 from nnc.commands.rules import batch
-from nnc.context import get_context, new_level, set_context
-from nnc.dtypes import Weakness
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, bind
-from nnc.source import user_source
 from nnc.trace.core.axes import Axes, varying_over
 from nnc.trace.core.tracer import Tracer
 

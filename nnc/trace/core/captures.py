@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from nnc.base.foreign import is_foreign
+from nnc.base.source import is_internal
 from nnc.commands.promote import as_operand
-from nnc.errors import NncError, TreeError, shorten, user_error
-from nnc.foreign import is_foreign
-from nnc.source import is_internal
+from nnc.errors import NncError, TreeError, user_error
+from nnc.errors.errors import shorten
 from nnc.trace.core.reads import Reads, reads_of
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, slice, range)

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands import collective
 from nnc.commands.elementwise import convert, mul, select
 from nnc.commands.index import gather, move_axis
@@ -23,7 +24,6 @@ from nnc.commands.rules import Value, check_axis, zeros
 from nnc.commands.shape import broadcast_to, reshape
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command
-from nnc.spelling import spelled
 from nnc.trace.core.axes import NamedAxis, vary, varying_over
 from nnc.trace.core.flat import FlatTree
 from nnc.trace.core.named import find_axes

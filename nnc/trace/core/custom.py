@@ -7,11 +7,11 @@ from functools import update_wrapper
 from typing import Any, Concatenate, Generic, Self, overload
 
 from nnc import tree
-from nnc.array import as_value
+from nnc.array.array import as_value
+from nnc.base.context import activity, get_context
 from nnc.commands import control
 from nnc.commands.promote import is_weak, with_weakness
 from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
-from nnc.context import activity, get_context
 from nnc.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -21,6 +21,7 @@ from nnc.errors import (
     UnsupportedError,
     user_error,
 )
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph, TensorSpec, bind, find_interpreter, spec_of
 from nnc.graph import command as get_command
 from nnc.trace.core.axes import aligned, varying_over
@@ -33,7 +34,6 @@ from nnc.trace.core.on_device import DeviceInterpreter
 from nnc.trace.core.specs import argument_spec, as_wanted, shapes_of
 from nnc.trace.core.staging import stage
 from nnc.trace.core.subgraphs import bind_for_rows, input_values, one_row
-from nnc.tracebacks import api_boundary
 from nnc.typing import P, Q, R, R_co, S
 
 Fun = Callable[..., Any]

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nnc.array import as_value
+from nnc.array.array import as_value
+from nnc.base.context import get_context, new_level, set_context
+from nnc.base.dtypes import Weakness
 from nnc.commands.collective import INDEX
 from nnc.commands.promote import is_weak
-from nnc.context import get_context, new_level, set_context
-from nnc.dtypes import Weakness
 from nnc.trace.core.axes import NOWHERE, Axes, NamedAxis, axes_within, matched, union, varying_over
 from nnc.trace.core.flat import name_of
 from nnc.trace.core.specs import argument_spec

@@ -11,15 +11,17 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, Literal, Unpack, overload
 
-from nnc import dtypes, tree
-from nnc.array import Array, as_value, settled
+from nnc import tree
+from nnc.array.array import Array, as_value, settled
+from nnc.base import dtypes
+from nnc.base.context import activity, get_context
+from nnc.calls.spelling import spelled
 from nnc.commands import elementwise
 from nnc.commands.promote import dtype_of, is_weak, with_weakness
 from nnc.commands.rules import zeros
-from nnc.context import activity, get_context
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import spec_of
-from nnc.spelling import spelled
 from nnc.trace.core.axes import matched, vary, varying_over
 from nnc.trace.core.backward import check_linear, transpose_graph
 from nnc.trace.core.collectives import mean_over
@@ -36,7 +38,6 @@ from nnc.trace.core.flat import (
 )
 from nnc.trace.core.specs import ShapeDtypeStruct, as_wanted, outline, shapes_of, stage_function
 from nnc.trace.core.staging import axes_of
-from nnc.tracebacks import api_boundary
 from nnc.typing import A, Aux, B, First, Kinds, Leaf, No, P, R, Second, Ts, X, Yes, Zero
 
 Fun = Callable[..., Any]

@@ -14,14 +14,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, as_command_operand, new_array
+from nnc.array.array import Array, as_command_operand, new_array
+from nnc.base import dtypes
+from nnc.base.context import get_context, observes_commands, set_context
+from nnc.base.machine import LARGE, check_memory
+from nnc.base.silence import silently
 from nnc.commands.debug import raise_unless_finite
 from nnc.commands.loop import run_graph
 from nnc.commands.rules import alias, effect, numpy_call
 from nnc.commands.shape import broadcast_to
 from nnc.commands.weakness import with_inherited_weakness
-from nnc.context import get_context, observes_commands, set_context
 from nnc.errors import InternalError
 from nnc.graph import (
     Command,
@@ -38,8 +40,6 @@ from nnc.graph import (
     set_eager,
     spec_of,
 )
-from nnc.machine import LARGE, check_memory
-from nnc.silence import silently
 
 NDArray = np.ndarray[Any, Any]
 Arrays = Sequence[NDArray]

@@ -10,11 +10,11 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from nnc.array import Array, new_array
+from nnc.array.array import Array, new_array
+from nnc.base.dtypes import Weakness
+from nnc.base.silence import silently
 from nnc.commands.rules import alias
-from nnc.dtypes import Weakness
 from nnc.graph import Graph, Node, Symbol, TensorSpec
-from nnc.silence import silently
 from nnc.trace.core.eager import Plan, find_plan, operands_of
 
 _MEMORY = attrgetter("memory")

@@ -15,12 +15,13 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from nnc import tree
-from nnc.array import Array, ArrayMethods, as_value
+from nnc.array.array import Array, ArrayMethods, as_value
+from nnc.base.foreign import is_foreign
+from nnc.base.source import short_path
 from nnc.commands.promote import as_operand, is_weak, with_weakness
-from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, NncError, shorten, user_error
-from nnc.foreign import is_foreign
-from nnc.source import short_path
-from nnc.tracebacks import arguments_misfit
+from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, NncError, user_error
+from nnc.errors.errors import shorten
+from nnc.errors.tracebacks import arguments_misfit
 
 _NO_NAMES: Mapping[str, Any] = MappingProxyType({})
 

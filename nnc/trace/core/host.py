@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
-from nnc import dtypes, tree
-from nnc.array import Array
+from nnc import tree
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.base.context import get_context
+from nnc.base.source import SourceLine, user_source
 from nnc.commands.host import METHODS, WHERE, NDArray, Specs, checked_result
 from nnc.commands.host import pure_callback as command
 from nnc.commands.promote import to_dtype
-from nnc.context import get_context
-from nnc.errors import ArgumentTypeError, TreeError, check_choice, user_error
+from nnc.errors import ArgumentTypeError, TreeError, user_error
+from nnc.errors.errors import check_choice
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import TensorSpec
-from nnc.source import SourceLine, user_source
 from nnc.trace.core.flat import FlatTree, call_function, check_callable, name_of
 from nnc.trace.core.specs import ShapeDtypeStruct
-from nnc.tracebacks import api_boundary
 
 
 @overload

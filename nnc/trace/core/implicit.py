@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.array import as_value
+from nnc.array.array import as_value
 from nnc.commands.control import linear_solve as command
 from nnc.commands.rules import (
     Derivative,

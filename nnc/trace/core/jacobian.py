@@ -9,18 +9,18 @@ from typing import Any, Unpack, overload
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.constants import iota
 from nnc.commands.elementwise import convert, equal
 from nnc.commands.rules import Value
 from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.errors import DTypeError, user_error
-from nnc.spelling import spelled
+from nnc.errors.tracebacks import api_boundary
 from nnc.trace.core.differentiate import active_leaves, linearize, vjp
 from nnc.trace.core.flat import FlatTree, call_function, check_argnums, check_callable, check_positions, other_arguments
 from nnc.trace.core.vectorize import vmap
-from nnc.tracebacks import api_boundary
 from nnc.typing import A, First, Jacobians, Leaf, No, P, R, Zero
 
 Fun = Callable[..., Any]

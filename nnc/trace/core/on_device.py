@@ -16,15 +16,22 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nnc import tree as trees
-from nnc.array import Array, as_command_operand, as_value
-from nnc.bounded import BoundedCache
+from nnc.array.array import Array, as_command_operand, as_value
+from nnc.array.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
+from nnc.base.bounded import BoundedCache
+from nnc.base.context import LOCATORS, get_context, set_context
+from nnc.base.dlpack import CUDA as ON_CUDA
+from nnc.base.dlpack import place_of, set_receiver
+from nnc.base.dtypes import TAPE
+from nnc.base.foreign import is_foreign
+from nnc.base.options import waits_in_each_call
+from nnc.base.source import user_source
+from nnc.calls.specialise import set_layers
 from nnc.commands.debug import raise_unless_finite
 from nnc.commands.promote import as_operand
 from nnc.commands.rules import SILENT_EFFECTS, effect
 from nnc.commands.weakness import with_inherited_weakness
-from nnc.context import LOCATORS, get_context, set_context
-from nnc.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
-from nnc.devices import (
+from nnc.device import (  # fmt: skip
     CPU,
     CUDA,
     Accelerator,
@@ -34,22 +41,15 @@ from nnc.devices import (
     find_device,
     interpreter_of,
     kind_of,
-    set_interpreter,
-)  # fmt: skip
-from nnc.devices.memory import DeviceMemory, Staging
-from nnc.dlpack import CUDA as ON_CUDA
-from nnc.dlpack import place_of, set_receiver
-from nnc.dtypes import TAPE
+)
+from nnc.device.kinds import KINDS
+from nnc.device.memory import DeviceMemory, Staging
 from nnc.errors import DeviceError, UnsupportedError, user_error
-from nnc.foreign import is_foreign
+from nnc.errors.tracebacks import api_boundary, cut_traceback
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
-from nnc.graph.specialise import set_layers
-from nnc.options import waits_in_each_call
-from nnc.source import user_source
 from nnc.trace.core.eager import EagerInterpreter, Plan, find_plan, run_plan
 from nnc.trace.core.specialised import SpecialisedCall
 from nnc.trace.core.tracer import Tracer
-from nnc.tracebacks import api_boundary, cut_traceback
 
 T = TypeVar("T")
 
@@ -132,9 +132,10 @@ class DeviceInterpreter:
 
     def _make_program(self, graph: Graph) -> Callable[[Sequence[Array]], Sequence[Array]]:
         """A program for operands of any values. An error of its steps has the line of the call, as the graph has none."""
-        if not _PROGRAMS:
-            importlib.import_module("nnc.device_program")  # which nothing else has needed; it stands above this module
-        return _PROGRAMS[0](graph, self)
+        make = KINDS[self.device.name.partition(":")[0]].queue
+        assert make is not None, f"{self.device.name}: its kind runs no programs"
+        program: Callable[[Sequence[Array]], Sequence[Array]] = make()(graph, self)
+        return program
 
     def follow(self, call: SpecialisedCall, values: Sequence[Any]) -> Any:
         """The result of a public function whose commands are known, as one program; NotImplemented where an operand lies elsewhere.
@@ -265,7 +266,7 @@ def _has_effect(command: Command, graphs: Sequence[Graph]) -> bool:
     return any(effect.get(each, None) not in (None, *SILENT_EFFECTS) for each in commands)
 
 
-def _make(device: Accelerator) -> DeviceInterpreter:
+def make_interpreter(device: Accelerator) -> DeviceInterpreter:
     """The interpreter of a device. With the first one, functions begin to ask where their arguments are."""
     LOCATORS[:] = [_located]
     return DeviceInterpreter(device)
@@ -316,23 +317,10 @@ def _receive(x: Any, device: str) -> DeviceArray:
     return found
 
 
-set_interpreter(_make)
 set_receiver(_receive)
 if importlib.util.find_spec("cupy") is not None:  # then the first array on a device may be another library's
     LOCATORS[:] = [_located]
 set_layers(device_array=DeviceArray)
-_PROGRAMS: list[
-    Callable[[Graph, DeviceInterpreter], Callable[[Sequence[Array]], Sequence[Array]]]
-] = []  # one, see below
-
-
-def set_programs(maker: Callable[[Graph, DeviceInterpreter], Callable[[Sequence[Array]], Sequence[Array]]]) -> None:
-    """Says how commands become a program, where kernels of a device are printed.
-
-    Args:
-        maker: from a graph and the interpreter of a device to a function of arrays that queues the graph's commands.
-    """
-    _PROGRAMS[:] = [maker]
 
 
 # -- for users ---------------------------------------------------------------------------------------------------------
@@ -353,6 +341,7 @@ def device_put(tree: T, device: str | None = None) -> T:
         DTypeError, ArgumentTypeError: a leaf is no array of numbers.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> x = nnc.device_put(np.ones(3, "float32"), "sim:0")
         >>> x + 1
         Array([2., 2., 2.], dtype=float32, device=sim:0)
@@ -410,6 +399,7 @@ def default_device(device: str) -> AbstractContextManager[object]:
         UnsupportedError: there is no such device.
 
     Example:
+        >>> import nnc.testing.devices  # simulated ones
         >>> with nnc.default_device("sim:0"):
         ...     print(nnp.zeros(2).device)
         sim:0

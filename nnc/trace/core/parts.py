@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnc import tree
-from nnc.array import as_value
+from nnc.array.array import as_value
 from nnc.commands.rules import Value, zeros
 from nnc.commands.shape import concatenate
 from nnc.graph import spec_of

@@ -12,7 +12,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.constants import full_like
 from nnc.commands.reduce import reduce_sum

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
+from nnc.base.context import get_context
 from nnc.commands.control import pull_only
 from nnc.commands.rules import Derivative, Linear, Tangents, derivative
-from nnc.context import get_context
 from nnc.graph import Graph, TensorSpec
 from nnc.trace.core.backward import Reached, fill_cotangents, run_forward
 from nnc.trace.core.dual import run_jvp

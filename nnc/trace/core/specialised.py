@@ -1,4 +1,4 @@
-"""Specialised eager calls (nnc.graph.specialise): a call traced by itself, on abstract operands, to a closed graph.
+"""Specialised eager calls (nnc.calls.specialise): a call traced by itself, on abstract operands, to a closed graph.
 
 The trace is empty at first, so its graph reads the operands and scalar constants alone. A value from elsewhere becomes a
 captured one, and the call is not specialised.
@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.context import with_mode
+from nnc.base.silence import silently
 from nnc.commands.elementwise import convert
 from nnc.commands.fit import fit
 from nnc.commands.promote import NUMBERS_FIT, is_weak
 from nnc.commands.rules import effect
-from nnc.context import with_mode
 from nnc.graph import Graph, Symbol, TensorSpec, spec_of
-from nnc.silence import silently
 from nnc.trace.core.eager_call import Cast, run_of
 from nnc.trace.core.staging import StagedTracer, stage
 

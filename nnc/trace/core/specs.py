@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, overload
 
-from nnc import dtypes
-from nnc.array import Array, as_value
-from nnc.collection import collection_paused
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.base.context import activity
+from nnc.base.garbage import collection_paused
 from nnc.commands.promote import astype, dtype_of, is_weak, to_dtype, with_weakness
-from nnc.context import activity
 from nnc.errors import ShapeError, TraceError, user_error
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph, TensorSpec, spec_of
 from nnc.trace.core.flat import FlatFunction, FlatTree, check_callable, name_of
 from nnc.trace.core.staging import Staged, axes_of, stage
-from nnc.tracebacks import api_boundary
 
 
 @dataclass(frozen=True)

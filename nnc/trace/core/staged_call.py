@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base.context import get_context, observes_commands, set_context
+from nnc.base.source import SourceLine, user_source
+from nnc.calls.specialise import exact_setting, set_layers
 from nnc.commands.shape import broadcast_to
-from nnc.context import get_context, observes_commands, set_context
 from nnc.graph import InlineGraph, Node, Symbol
-from nnc.graph.specialise import exact_setting, set_layers
-from nnc.source import SourceLine, user_source
 from nnc.trace.core.dual import DualTrace, DualTracer
 from nnc.trace.core.specialised import is_plain, specialise
 from nnc.trace.core.staging import StagedTracer, StagingTrace

@@ -8,17 +8,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, as_value
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.base.context import get_context, set_context
+from nnc.base.dtypes import TAPE
+from nnc.base.source import SourceLine, user_source
 from nnc.commands.promote import WeakScalar, astype
 from nnc.commands.rules import is_differentiable
 from nnc.commands.shape import broadcast_to
 from nnc.commands.weakness import with_inherited_weakness
-from nnc.context import get_context, set_context
-from nnc.dtypes import TAPE
 from nnc.errors import TraceError
 from nnc.graph import Command, Graph, GraphBuilder, InlineGraph, Symbol, TensorSpec, spec_of
-from nnc.source import SourceLine, user_source
 from nnc.trace.core.axes import NOWHERE, Axes, align, axes_of_results, entered, outer_axes, union, vary, varying_over
 from nnc.trace.core.tracer import Tracer
 
@@ -41,8 +41,8 @@ class StagedTracer(Tracer):
         return union((trace.varying_over(self.symbol), entered(self, trace.level)))
 
     def check_field(self, is_module: bool) -> None:
-        """Called where a dataclass is taken apart that has this value in a field. Where numbers in fields are operands
-        (nnc.freed_numbers), it may stand for one, which is a setting in a trace of its own: derivatives, maps and loops that take
+        """Called where a dataclass is taken apart that has this value in a field. Where numbers are operands
+        (nnc.compiled.freed_numbers), it may stand for a number, which is a setting otherwise: derivatives, maps and loops that take
         the dataclass would treat it as another array. It may be a part of the result, but no parameter of a module.
 
         Raises:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from nnc import dtypes
-from nnc.array import as_value, settled
+from nnc.array.array import as_value, settled
+from nnc.base import dtypes
+from nnc.base.context import activity, get_context
+from nnc.calls.spelling import spelled
 from nnc.commands.control import call, isolated
 from nnc.commands.control import checkpoint as checkpoint_command
 from nnc.commands.promote import is_weak
@@ -22,10 +24,9 @@ from nnc.commands.rules import (
     lead,
 )
 from nnc.commands.shape import reshape, slice_axis
-from nnc.context import activity, get_context
 from nnc.errors import UnsupportedError, user_error
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Command, Graph, bind, spec_of
-from nnc.spelling import spelled
 from nnc.trace.core.backward import Reached, push_graph, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize
@@ -33,7 +34,6 @@ from nnc.trace.core.flat import FlatFunction, call_function, check_callable, che
 from nnc.trace.core.pulls import apply_pull_only
 from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import axes_of, stage
-from nnc.tracebacks import api_boundary
 from nnc.typing import P, R
 
 Fun = Callable[..., Any]

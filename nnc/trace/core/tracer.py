@@ -7,16 +7,16 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import Array, ArrayMethods, concrete_error, numpy_error
-from nnc.context import get_context
-from nnc.devices import CPU
+from nnc.array.array import Array, ArrayMethods, concrete_error, numpy_error
+from nnc.base import dtypes
+from nnc.base.context import get_context
+from nnc.base.source import SourceLine, user_source
+from nnc.device import CPU
 from nnc.errors import TraceError, user_error
+from nnc.errors.remedies import hash_remedy
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import TensorSpec
 from nnc.graph.dispatch import escaped_tracer
-from nnc.remedies import hash_remedy
-from nnc.source import SourceLine, user_source
-from nnc.tracebacks import api_boundary
 
 NDArray = np.ndarray[Any, Any]
 

@@ -21,14 +21,17 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from nnc.array import Array, as_command_operand, asarray, new_array, settled
-from nnc.bounded import BoundedCache
+from nnc.array.array import Array, as_command_operand, asarray, new_array, settled
+from nnc.array.device_array import DeviceArray
+from nnc.base.bounded import BoundedCache
+from nnc.base.context import get_context, observes_commands, with_mode
+from nnc.base.foreign import is_foreign
+from nnc.base.fork import new_lock
+from nnc.calls.specialise import set_layers
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import as_operand
 from nnc.commands.weakness import with_inherited_weakness
-from nnc.context import get_context, observes_commands, with_mode
-from nnc.device_array import DeviceArray
-from nnc.devices import CPU
+from nnc.device import CPU
 from nnc.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -38,10 +41,8 @@ from nnc.errors import (
     TraceError,
     user_error,
 )
-from nnc.foreign import is_foreign
-from nnc.fork import new_lock
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Command, Graph, TensorSpec, structural_hash
-from nnc.graph.specialise import set_layers
 from nnc.trace.core.eager import Plan, exact_params, find_plan
 from nnc.trace.core.on_device import DeviceInterpreter
 from nnc.trace.core.specialised import SpecialisedCall
@@ -50,7 +51,6 @@ from nnc.trace.dynamic.alias import View, view_of
 from nnc.trace.dynamic.memo import Memo
 from nnc.trace.dynamic.routine import MakeProgram, Routine, routine_of, routine_of_call, runner
 from nnc.trace.dynamic.store import CONSTANT, Binding, Store
-from nnc.tracebacks import api_boundary
 
 NDArray = np.ndarray[Any, Any]
 _PLANS = 1024  # of commands with sub-graphs

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base.context import set_context
+from nnc.base.dtypes import TAPE
 from nnc.commands.rules import is_differentiable, zeros
-from nnc.context import set_context
-from nnc.dtypes import TAPE
 from nnc.graph import Graph, TensorSpec
 from nnc.trace.core.backward import push_graph
 from nnc.trace.core.dual import run_linearize

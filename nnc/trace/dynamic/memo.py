@@ -2,7 +2,7 @@
 
 Small operands are compared by their bytes, others by identity: arrays do not change, and re-binding a variable gives it
 another one. An entry goes with the first of its operands that nobody holds any more, since it cannot be found after that.
-nnc.bounded states the rule for all memories of calls.
+nnc.base.bounded states the rule for all memories of calls.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from nnc.array import Array
-from nnc.bounded import BoundedCache
-from nnc.dtypes import TAPE
+from nnc.array.array import Array
+from nnc.base.bounded import BoundedCache
+from nnc.base.dtypes import TAPE
 
 Results = Sequence[Array | None]
 

@@ -1,12 +1,12 @@
 """Commands that a dynamic graph runs in one go, and the part of them that it records.
 
-A command by itself is a *routine*, and so are all commands of a public function that was called before (nnc.graph.specialise). The
+A command by itself is a *routine*, and so are all commands of a public function that was called before (nnc.calls.specialise). The
 record of a routine, and the arrays kept for derivatives, follow from which operands are active; they are found once for each
 such pattern.
 
 A routine that ran so often that compiling would have taken as long is compiled for the pattern: one program stands for a kernel
 for each command. The record stays the same. The program yields the values that are kept, so values between them take
-neither time nor memory; views of kept values are made again. nnc.bounded states the rule for all memories of calls.
+neither time nor memory; views of kept values are made again. nnc.base.bounded states the rule for all memories of calls.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import Array, new_array
+from nnc.array.array import Array, new_array
+from nnc.base.source import user_source
 from nnc.commands.random import random_bits
 from nnc.commands.rules import alias, effect
 from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec
-from nnc.source import user_source
 from nnc.trace.core.eager import Plan, run_plan
 from nnc.trace.core.eager_call import Step, take_apart
 from nnc.trace.core.on_device import DeviceInterpreter

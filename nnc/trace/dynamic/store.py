@@ -19,10 +19,10 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any
 
-from nnc.array import Array, new_array
+from nnc.array.array import Array, new_array
+from nnc.base.source import SourceLine
 from nnc.errors import InternalError
 from nnc.graph import Symbol, TensorSpec
-from nnc.source import SourceLine
 from nnc.trace.core.eager import Plan
 
 FOREIGN, CONSTANT, ACTIVE = range(3)  # kinds of values: of no variable; of one without, of one with a derivative

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.array import as_value
+from nnc.array.array import as_value
 from nnc.commands.loop import ITERATION, scan
 from nnc.commands.rules import Value
 from nnc.commands.shape import concatenate, reshape, slice_axis

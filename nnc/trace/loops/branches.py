@@ -8,16 +8,19 @@ from typing import Any, overload
 
 import numpy as np
 
-from nnc import dtypes, tree
-from nnc.array import Array, as_value
+from nnc import tree
+from nnc.array.array import Array, as_value
+from nnc.base import dtypes
+from nnc.base.context import activity
+from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import convert, maximum, minimum, select
 from nnc.commands.loop import case_of as case_command
 from nnc.commands.promote import as_operand, astype, is_weak, with_weakness
 from nnc.commands.rules import Value
-from nnc.context import activity
-from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, check_choice, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.errors.errors import check_choice
+from nnc.errors.tracebacks import api_boundary
 from nnc.graph import TensorSpec, bind
-from nnc.spelling import spelled
 from nnc.trace.core.axes import NOWHERE, Axes, union, vary, varying_over
 from nnc.trace.core.flat import FlatTree, call_function, check_callable, definition_of, name_of
 from nnc.trace.core.named import refuse_joins
@@ -25,7 +28,6 @@ from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import Staged, axes_of, stage
 from nnc.trace.loops.branch_rules import share_captures
 from nnc.trace.loops.carry import check_settings, takes
-from nnc.tracebacks import api_boundary
 from nnc.typing import Leaf, R, Ts
 
 Fun = Callable[..., Any]

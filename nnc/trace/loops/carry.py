@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nnc import dtypes, tree
-from nnc.array import as_value
+from nnc import tree
+from nnc.array.array import as_value
+from nnc.base import dtypes
 from nnc.commands.promote import as_operand, astype, is_weak, shown_spec, with_weakness
 from nnc.commands.rules import Value
 from nnc.errors import ShapeError, TreeError, user_error

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
-from nnc.array import as_value
+from nnc.array.array import as_value
+from nnc.base import dtypes
+from nnc.base.context import get_context
+from nnc.base.dtypes import TAPE
 from nnc.commands.constants import iota
 from nnc.commands.elementwise import convert, equal, select
 from nnc.commands.index import dynamic_slice
@@ -25,8 +27,6 @@ from nnc.commands.roles import take_loop
 from nnc.commands.rules import Tangents, Value, effect, may_raise, zeros
 from nnc.commands.shape import broadcast_to, transpose
 from nnc.commands.tape import Handles, merge_tapes, spread_tape, sum_tape, tape_handles
-from nnc.context import get_context
-from nnc.dtypes import TAPE
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
 from nnc.trace.core.backward import push_graph
 from nnc.trace.core.dual import run_linearize

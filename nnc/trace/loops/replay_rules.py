@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.elementwise import less
 from nnc.commands.loop import scan
 from nnc.commands.reduce import reduce_max

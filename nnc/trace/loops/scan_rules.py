@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import less
 from nnc.commands.loop import ITERATION, scan

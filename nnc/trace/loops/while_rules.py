@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.elementwise import add, convert
 from nnc.commands.loop import ITERATION, split_iteration, while_
 from nnc.commands.reduce import reduce_or

@@ -11,8 +11,8 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.backends.blas import lapack
-from nnc.backends.cpu import cholesky, triangular
-from nnc.backends.cpu.jit import compiler
+from nnc.backends.cpu.compiler.jit import compiler
+from nnc.backends.cpu.kernels.products import cholesky, triangular
 from nnc.errors import LinAlgError
 from nnc.graph import TensorSpec, command, kernel, reference
 from nnc.lower.plan.stages import Step, View
@@ -113,7 +113,7 @@ def test_symmetric_matrices_that_lie_anyhow_are_factorised() -> None:
 def test_lapack_decides_where_the_printed_factorisation_meets_a_pivot_that_is_not_positive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lapack, "print_cholesky", lambda code, *rest: code.constant(True, nnc.dtypes.bool_))
+    monkeypatch.setattr(lapack, "print_cholesky", lambda code, *rest: code.constant(True, nnc.base.dtypes.bool_))
     x = symmetric(np.random.default_rng(8), (3, 30, 30), "float64")
     np.testing.assert_array_equal(run("cholesky", "blas", [x])[0], reference[command("cholesky")](x))
 

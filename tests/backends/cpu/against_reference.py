@@ -9,7 +9,7 @@ import numpy as np
 
 import nnc
 import nnc.backends.loaded  # noqa: F401  (registers every kernel)
-from nnc.dtypes import BY_NAME
+from nnc.base.dtypes import BY_NAME
 from nnc.graph import Kernel, TensorSpec, command, infer_specs, kernel, reference, spec_of
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View

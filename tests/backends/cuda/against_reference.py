@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import nnc
-from nnc.dtypes import bfloat16
+from nnc.base.dtypes import bfloat16
 from nnc.graph import command, infer_specs, reference, spec_of
 from tests.backends.cuda.launching import Call, Ran, run_steps
 from tests.backends.cuda.test_conformance import LAYOUTS, SOURCES

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 import nnc.backends.cuda.loaded  # noqa: F401  (registers every kernel)
-from nnc.backends.cuda.assembling import to_ptx
-from nnc.backends.cuda.nests import print_nest, workspace_bytes
-from nnc.devices import CUDA
-from nnc.devices.ptx import Counts, PtxModule, Region
+from nnc.backends.cuda.compiler.assembling import to_ptx
+from nnc.backends.cuda.kernels.nests import print_nest, workspace_bytes
+from nnc.device import CUDA
 from nnc.graph import Graph, command, find_kernel, spec_of
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step, View
+from nnc.testing.devices.ptx import Counts, PtxModule, Region
 
 NDArray = np.ndarray[Any, Any]
 

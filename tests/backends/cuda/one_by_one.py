@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from nnc.backends.cuda.assembling import join, to_ptx
-from nnc.backends.cuda.code import GpuCode
-from nnc.devices.ptx import Counts, PtxModule, Region
-from nnc.dtypes import DType, as_dtype
+from nnc.backends.cuda.compiler.assembling import join, to_ptx
+from nnc.backends.cuda.kernels.code import GpuCode
+from nnc.base.dtypes import DType, as_dtype
 from nnc.graph import Command
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.scalars import scalar
+from nnc.testing.devices.ptx import Counts, PtxModule, Region
 
 THREADS = 256
 Body = Callable[[GpuCode, Sequence[Value]], Value]

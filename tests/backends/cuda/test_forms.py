@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from nnc.backends.cuda import operands
-from nnc.backends.cuda.nests import print_nest, workspace_bytes
+from nnc.backends.cuda.kernels import operands
+from nnc.backends.cuda.kernels.nests import print_nest, workspace_bytes
 from nnc.graph import Graph, GraphBuilder, Symbol, reference, spec_of
 from nnc.lower.plan.stages import View
 from tests.backends.cuda.launching import Ran, run_nest, run_nests

@@ -11,7 +11,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.dtypes import BY_NAME
+from nnc.base.dtypes import BY_NAME
 from nnc.errors import OutOfBoundsError
 from tests.backends.cpu.against_reference import backwards, columns, dense, spaced, values
 from tests.backends.cuda.launching import Call, run_steps

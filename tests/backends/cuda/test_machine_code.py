@@ -14,12 +14,12 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.backends.cuda.assembling import to_ptx
-from nnc.backends.cuda.linking import find_linker
-from nnc.dtypes import bfloat16
+from nnc.backends.cuda.compiler.assembling import to_ptx
+from nnc.backends.cuda.compiler.linking import find_linker
+from nnc.base.dtypes import bfloat16
+from tests.backends.cuda.compiler.test_assembling import SQUARES
 from tests.backends.cuda.machine_code import count_instructions
-from tests.backends.cuda.test_assembling import SQUARES
-from tests.devices.test_instructions_on_ptx import layer_norm, softmax_gradient
+from tests.device.test_instructions_on_ptx import layer_norm, softmax_gradient
 
 ROWS, COLUMNS = 4096, 1024
 

@@ -13,16 +13,17 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes, nn
-from nnc.backends.cuda.assembling import to_ptx
-from nnc.backends.cuda.nests import print_nest, workspace_bytes
+from nnc import nn
+from nnc.backends.cuda.compiler.assembling import to_ptx
+from nnc.backends.cuda.kernels.nests import print_nest, workspace_bytes
 from nnc.backends.loaded import choose_kernel, compiler
-from nnc.devices.ptx import PtxModule
+from nnc.base import dtypes
+from nnc.base.options import Options
+from nnc.compiled.pipeline import lower
 from nnc.graph import Graph, TensorSpec, reference
-from nnc.lower.pipeline import lower
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Step, View
-from nnc.options import Options
+from nnc.testing.devices.ptx import PtxModule
 from tests.backends.cuda.launching import Memories, run_kernel
 from tests.golden.programs import PROGRAMS, Program, array
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import nnc
-from nnc import dtypes
-from nnc.backends.cpu.jit import compiler, run_native
-from nnc.backends.cpu.openmp import find_openmp
+from nnc.backends.cpu.compiler.jit import compiler, run_native
+from nnc.backends.cpu.threads.openmp import find_openmp
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.backends.onednn import convolution
 from nnc.backends.onednn.library import MemoryDesc, library
+from nnc.base import dtypes
 from nnc.commands.conv import conv, conv_input_grad, conv_weight_grad
 from nnc.commands.windows import window_shape
 from nnc.graph import TensorSpec, command, infer_specs, reference, spec_of

@@ -11,17 +11,18 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes, nn
-from nnc.backends.cpu.jit import compiler
+from nnc import nn
+from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.loaded import choose_kernel
 from nnc.backends.onednn.convolution import _native_joined, _supports_joined, _workspace_joined
 from nnc.backends.onednn.library import library
+from nnc.base import dtypes
+from nnc.base.options import Options
 from nnc.commands.control import with_epilogue
-from nnc.devices.cpu import aligned_bytes
+from nnc.compiled.pipeline import lower
+from nnc.device.cpu import aligned_bytes
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, command, reference
-from nnc.lower.pipeline import lower
 from nnc.lower.plan.stages import Step, View
-from nnc.options import Options
 
 pytestmark = pytest.mark.skipif(
     library() is None or compiler() is None, reason="oneDNN or the compiler is not installed"

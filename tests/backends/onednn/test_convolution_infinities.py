@@ -14,9 +14,9 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.backends.cpu.jit import compiler
+from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.onednn.library import library
+from nnc.base import dtypes
 from nnc.commands.windows import window_shape
 from nnc.graph import command, reference
 

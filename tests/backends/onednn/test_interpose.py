@@ -20,7 +20,7 @@ import os, threading, time
 import numpy as np
 import nnc
 from nnc import nn
-from nnc.backends.cpu.jit import compiler
+from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.onednn.library import library
 
 def count_threads():

@@ -10,13 +10,14 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes, nn
-from nnc.backends.cpu.jit import compiler
+from nnc import nn
+from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.backends.onednn import convolution
 from nnc.backends.onednn import library as onednn_library
 from nnc.backends.onednn import pack as onednn_pack
 from nnc.backends.onednn.library import MemoryDesc, library
+from nnc.base import dtypes
 from nnc.commands.pack import Blocks, pack
 from nnc.graph import command, reference, spec_of
 from nnc.lower.plan.liveness import walk

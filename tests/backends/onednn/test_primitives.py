@@ -14,13 +14,14 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes, nn
-from nnc.backends.cpu.jit import compiler
+from nnc import nn
+from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.onednn import calls, primitives
 from nnc.backends.onednn.library import MemoryDesc, PrimitiveDesc, library
 from nnc.backends.onednn.primitives import Primitive, begin_primitives
+from nnc.base import dtypes
 from nnc.errors import BackendError
-from nnc.lower.program.native_frame import NativeFrame
+from nnc.run.native_frame import NativeFrame
 
 pytestmark = pytest.mark.skipif(library() is None or compiler() is None, reason="there is no oneDNN here")
 
@@ -80,7 +81,7 @@ def test_lowering_says_at_first_which_kernels_it_will_look_for(monkeypatch: pyte
         assert not seen and device == "cpu"
         seen.extend(target.name for target in targets)
 
-    monkeypatch.setattr("nnc.lower.pipeline.expect_kernels", expect)
+    monkeypatch.setattr("nnc.compiled.pipeline.expect_kernels", expect)
     x, w = nnp.ones((1, 2, 8, 8)), nnp.ones((2, 2, 1, 1))
     nnc.compile(lambda x, w: nnc.scan(lambda c, _: (nn.conv(c, w), None), x, None, length=3)[0]).lower(x, w).compile()
     assert {"scan", "conv"} <= {*seen} and len(seen) == len({*seen})

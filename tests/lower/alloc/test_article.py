@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nnc.base.options import Options
+from nnc.compiled.pipeline import plan
 from nnc.errors import UnsupportedError
 from nnc.graph import GraphBuilder
 from nnc.lower.alloc import Block, article, find_block_overlap, plan_arena, plan_blocks
 from nnc.lower.alloc.article import Groups, plan_groups
 from nnc.lower.alloc.instances import read_instance
 from nnc.lower.alloc.problem import block_rows, make_problem
-from nnc.lower.pipeline import plan
-from nnc.options import Options
 
 INSTANCES = Path(__file__).parent / "instances"
 

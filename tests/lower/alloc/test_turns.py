@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.packings import packing
+from nnc.device import load_kernels
 from nnc.lower.alloc import find_overlap, plan_arena
 from nnc.lower.alloc.beam import BeamSearch
-from nnc.lower.alloc.compiled import LOADER, NativeTurns, native_turns
+from nnc.lower.alloc.compiled import NativeTurns, native_turns
 from nnc.lower.alloc.greedy import order_rank, search_keys
 from nnc.lower.alloc.problem import Block, Problem, block_rows, make_problem
 from nnc.lower.alloc.turns import ArrayTurns, LiveSets, Moves, Style, nothing_placed
@@ -152,7 +153,7 @@ def test_a_packing_of_two_hundred_blocks_without_a_gap_is_found() -> None:
 def test_without_a_compiler_numpy_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     first, end, size = packing(1, 60, 24, 512)
     alone = plan_arena(first, end, size, effort=150_000_000, native=False)
-    monkeypatch.setattr(LOADER, "load", lambda native: None)
+    monkeypatch.setattr(load_kernels("cpu"), "load_function", lambda native: None)
     plan = plan_arena(first, end, size, effort=150_000_000)
     assert plan == alone
     assert plan.peak < plan_arena(first, end, size, effort=0).peak

@@ -9,16 +9,16 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from nnc import dtypes
-from nnc.backends.cpu.jit import Jit, compiler
+from nnc.backends.cpu.compiler.jit import Jit, compiler
 from nnc.backends.numpy_ref import choose_kernel
+from nnc.base import dtypes
+from nnc.base.options import Options
+from nnc.compiled.pipeline import lower
 from nnc.graph import Command, Graph, Kernel, TensorSpec
 from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.native import Native
-from nnc.lower.pipeline import lower
 from nnc.lower.plan.stages import Step
-from nnc.lower.program.program import Program
-from nnc.options import Options
+from nnc.run.program import Program
 
 _TANH = ctypes.cast(ctypes.CDLL(ctypes.util.find_library("m")).tanh, ctypes.c_void_p).value or 0
 

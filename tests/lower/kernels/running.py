@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnc.backends.cpu.jit import compiler
-from nnc.dtypes import DType
+from nnc.backends.cpu.compiler.jit import compiler
+from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 

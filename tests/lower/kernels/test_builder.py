@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from nnc import dtypes
-from nnc.backends.cpu.engine import Engine
-from nnc.backends.cpu.jit import compiler
+from nnc.backends.cpu.compiler.engine import Engine
+from nnc.backends.cpu.compiler.jit import compiler
+from nnc.base import dtypes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 

@@ -22,20 +22,20 @@ import pytest
 import nnc
 import nnc.nn as nn
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.backends.cpu.jit import compiler
-from nnc.backends.cpu.vectors import vector_bytes
+from nnc.backends.cpu.compiler.jit import compiler
+from nnc.backends.cpu.kernels.vectors import vector_bytes
 from nnc.backends.loaded import choose_kernel
+from nnc.base import dtypes
+from nnc.base.options import Options
 from nnc.commands.rules import reduction
+from nnc.compiled.pipeline import lower
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, GraphBuilder, Symbol, TensorSpec, infer_specs, reference, spec_of
 from nnc.graph import command as command_of
 from nnc.lower.kernels.llvm import print_graph
 from nnc.lower.kernels.native import Native
 from nnc.lower.kernels.reductions import shortcut
-from nnc.lower.pipeline import lower
 from nnc.lower.plan.stages import View
-from nnc.options import Options
 from tests.backends.cpu.against_reference import LAYOUTS, REAL
 from tests.lower.kernels.test_scalars import TARGETS, Case, cases, samples
 

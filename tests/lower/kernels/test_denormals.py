@@ -12,7 +12,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.backends.cpu.float_mode import flushes_denormals
+from nnc.backends.cpu.compiler.float_mode import flushes_denormals
 from nnc.errors import ArgumentTypeError
 
 pytestmark = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nnc
-from nnc.backends.cpu.jit import compiler
+from nnc.backends.cpu.compiler.jit import compiler
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.llvm import print_graph
 from nnc.lower.plan.stages import View

@@ -10,10 +10,10 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
+from nnc.base.options import Options
 from nnc.errors import OutOfBoundsError
 from nnc.graph import run_passes
 from nnc.lower.phases import SIMPLIFYING, names_of
-from nnc.options import Options
 
 TABLE = np.random.default_rng(0).normal(size=(50, 37)).astype(np.float32)
 IDS = np.random.default_rng(1).integers(0, 50, (3, 5))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.lower.kernels.math.reduction import two_over_pi
 from nnc.lower.kernels.math.table import FUNCTIONS
 from nnc.lower.kernels.math.terms import Term

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import nnc
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.elementwise import ANY, BITS, COMPLEX, FLOAT, INTEGER, NUMERIC, Accepts, elementwise
 from nnc.commands.rules import scalar
 from nnc.errors import RegistryError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.rules import scalar as expressions
 from nnc.errors import NncError
 from nnc.graph import Command, TensorSpec, attribute, command

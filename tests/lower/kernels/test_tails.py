@@ -18,9 +18,9 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.backends.cpu.jit import compiler
-from nnc.dtypes import DType
+from nnc.backends.cpu.compiler.jit import compiler
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.llvm import print_graph
 from nnc.lower.kernels.native import Native

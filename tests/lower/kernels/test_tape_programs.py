@@ -9,8 +9,8 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.base.dtypes import TAPE
 from nnc.commands.loop import run_graph
-from nnc.dtypes import TAPE
 from nnc.graph import Graph
 from nnc.lower.kernels import references
 from nnc.lower.kernels.references import tape_program
@@ -57,7 +57,7 @@ def test_gradients_of_nested_loops_are_those_of_single_commands(f: Any, monkeypa
 
         return run
 
-    monkeypatch.setattr("nnc.lower.pipeline.tape_program", watched)
+    monkeypatch.setattr("nnc.compiled.pipeline.tape_program", watched)
     expected = nnc.grad(f)(x)
     np.testing.assert_allclose(np.asarray(nnc.compile(nnc.grad(f))(x)), np.asarray(expected), rtol=1e-12)
     numbers = [float(f(x + 1e-6 * e) - f(x - 1e-6 * e)) / 2e-6 for e in np.eye(3)]

@@ -7,8 +7,8 @@ import ctypes
 import numpy as np
 import pytest
 
-from nnc import dtypes
-from nnc.backends.cpu.jit import compiler
+from nnc.backends.cpu.compiler.jit import compiler
+from nnc.base import dtypes
 from nnc.lower.kernels.builder import Carried, Code, Value, known_integer, known_number
 from nnc.lower.kernels.native import Native
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import nnc  # noqa: F401  (registers every command)
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base.options import Options
 from nnc.graph import Graph, GraphBuilder, TensorSpec, run_passes
-from nnc.options import Options
 
 EXACT = (
     "inline_calls",

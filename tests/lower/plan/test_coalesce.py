@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import nnc
 import nnc.numpy as nnp
+from nnc.base.options import Options
+from nnc.compiled.pipeline import plan_memory
 from nnc.graph import Graph, GraphBuilder, Symbol
-from nnc.lower.pipeline import plan_memory
 from nnc.lower.plan.bind import bind_buffers
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Bound, Kind, Step
-from nnc.lower.program.program import Program
-from nnc.options import Options
+from nnc.run.program import Program
 from tests.counting import count_calls
 
 Agree = Callable[..., list[Any]]

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import nnc  # noqa: F401  (registers every command)
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.backends.numpy_ref import choose_kernel
+from nnc.base.options import Options
 from nnc.commands.rules import InPlace
+from nnc.compiled.pipeline import lower
 from nnc.graph import Graph, GraphBuilder, Symbol, register
-from nnc.lower.pipeline import lower
 from nnc.lower.plan.emit import COPIES
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Kind, Loop, Step
-from nnc.lower.program.program import Program
-from nnc.options import Options
+from nnc.run.program import Program
 
 pytestmark = pytest.mark.usefixtures("own_registries")
 Make = Callable[[GraphBuilder, list[Symbol]], list[Symbol]]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 import nnc  # noqa: F401  (registers every command)
-from nnc.dtypes import float32
+from nnc.base.dtypes import float32
 from nnc.graph import TensorSpec, command
 from nnc.lower.plan.liveness import Liveness, join
 from nnc.lower.plan.stages import Branches, Intervals, Iteration, Loop, Step, Steps, View

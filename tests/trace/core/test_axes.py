@@ -8,7 +8,7 @@ import numpy as np
 
 import nnc
 import nnc.numpy as nnp
-from nnc.context import get_context
+from nnc.base.context import get_context
 from nnc.trace.core.axes import names_of, varying_over
 
 X = nnp.asarray([1.0, 2.0])

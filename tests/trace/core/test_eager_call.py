@@ -11,10 +11,10 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.calls.specialise import specialised
 from nnc.errors import ArgumentTypeError, DTypeError, OutOfBoundsError
 from nnc.graph import Kernel, add_kernel, command
 from nnc.graph.registry import kernel
-from nnc.graph.specialise import specialised
 
 RNG = np.random.default_rng(0)
 TIMES = 5  # calls, of which the last are answered by a recipe

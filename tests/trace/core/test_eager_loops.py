@@ -15,7 +15,7 @@ from hypothesis import given, note
 
 import nnc
 import nnc.numpy as nnp
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.commands.loop import run_graph
 from nnc.errors import NotFiniteError, OutOfBoundsError
 from nnc.graph import Graph

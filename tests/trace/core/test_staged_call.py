@@ -11,10 +11,10 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.base.context import get_context
+from nnc.calls.specialise import specialised_in_traces
 from nnc.commands.debug import check_finite
-from nnc.context import get_context
 from nnc.graph import verify
-from nnc.graph.specialise import specialised_in_traces
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.backends.loaded import compiler
+from nnc.calls.specialise import specialised
 from nnc.errors import ArgumentTypeError, OutOfBoundsError
-from nnc.graph.specialise import specialised
 from nnc.trace.dynamic import routine as dynamic_routine
 
 RNG = np.random.default_rng(0)

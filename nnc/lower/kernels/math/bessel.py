@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.lower.kernels.math.terms import Term, absolute, fma, split_sign, sqrt, where, with_sign
 
 _EDGE = 8.0  # between the polynomials

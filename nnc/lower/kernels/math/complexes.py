@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from nnc.dtypes import DType, is_bool, real_dtype
+from nnc.base.dtypes import DType, is_bool, real_dtype
 from nnc.lower.kernels.math.power import hypot
 from nnc.lower.kernels.math.terms import Term, absolute, where
 from nnc.lower.kernels.scalars import OPERANDS, Operations, Parsed, evaluate

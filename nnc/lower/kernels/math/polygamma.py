@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.special import ASYMPTOTIC, BERNOULLI, DIGAMMA_NEAR_ROOT, DIGAMMA_ROOT, LOWEST
 from nnc.lower.kernels.math.angles import tan
 from nnc.lower.kernels.math.logarithm import log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.lower.kernels.math.exponential import exp
 from nnc.lower.kernels.math.logarithm import limits, log, log1p, split_exponent
 from nnc.lower.kernels.math.terms import (

@@ -10,7 +10,7 @@ import math
 from functools import cache
 from itertools import pairwise
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.lower.kernels.math.terms import Term, fma, format_of, is_single, two_product, two_sum, where
 
 _WORDS = 39

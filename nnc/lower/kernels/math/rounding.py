@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.lower.kernels.builder import known_number
 from nnc.lower.kernels.math.terms import Term, absolute, any_lane, fma, format_of, where
 

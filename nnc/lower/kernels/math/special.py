@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands.special import LOG_GAMMA_NEAR_TWO
 from nnc.lower.kernels.math.angles import sin
 from nnc.lower.kernels.math.error import complement, erf_near

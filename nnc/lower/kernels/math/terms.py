@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nnc import dtypes
-from nnc.dtypes import DType
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
 
 Number = bool | int | float

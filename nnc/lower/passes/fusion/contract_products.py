@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from types import MappingProxyType
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.options import Options
 from nnc.commands.rules import product, terms
 from nnc.graph import Command, Graph, Node, Symbol, command, register_pass
 from nnc.lower.passes.once import OncePerGraph
-from nnc.options import Options
 
 _DTYPES = (dtypes.float32, dtypes.float64)
 

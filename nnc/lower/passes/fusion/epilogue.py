@@ -7,13 +7,13 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from nnc.base.options import Options
 from nnc.commands.control import PRINTED, fused, with_epilogue
 from nnc.commands.rules import takes_epilogue
-from nnc.devices import kind_of
+from nnc.device import kind_of
 from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.passes.memory.order import Description, overwritable
-from nnc.options import Options
 
 
 @register_pass("epilogue")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import nnc.commands.normalize  # noqa: F401  (its commands have expansions)
+from nnc.base.options import Options
 from nnc.commands.control import PRINTED, fused, unit
 from nnc.commands.rules import expansion, number, same_axes
-from nnc.devices import kind_of
+from nnc.device import kind_of
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.kernels.builder import has_code
@@ -22,7 +23,6 @@ from nnc.lower.passes.fusion.forms import Forms, Pairs, of_one_shape
 from nnc.lower.passes.fusion.grouping import Group, Grouping
 from nnc.lower.passes.fusion.prefuse import members
 from nnc.lower.passes.fusion.rematerialise_in_consumers import key_of
-from nnc.options import Options
 
 
 @register_pass("fuse")

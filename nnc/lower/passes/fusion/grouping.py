@@ -15,7 +15,7 @@ from itertools import accumulate
 
 from nnc.commands.control import unit
 from nnc.commands.rules import effect, may_raise
-from nnc.devices.targets import cpu_target
+from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import UNIT, Domain, can_fuse, is_gather, is_reduction, is_view

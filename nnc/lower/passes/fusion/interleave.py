@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nnc.base.options import Options
 from nnc.commands.control import PRINTED
 from nnc.graph import Graph, register_pass
 from nnc.lower.passes.memory.order import Description
@@ -16,7 +17,6 @@ from nnc.lower.plan.schedule.assign import (
     most_streams,
 )
 from nnc.lower.plan.views import runs
-from nnc.options import Options
 
 
 @register_pass("interleave")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from nnc.base.options import Options
 from nnc.commands.facts import has_companion
 from nnc.commands.rules import together
 from nnc.graph import Graph, Node, register_pass
 from nnc.lower.kernels.domain import is_view
 from nnc.lower.passes.fusion.rematerialise_in_consumers import key_of
-from nnc.options import Options
 
 
 @register_pass("join_pools", concerns=together)

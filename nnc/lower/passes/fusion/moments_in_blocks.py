@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.options import Options
 from nnc.commands.facts import is_sum, squared
-from nnc.devices import kind_of
-from nnc.devices.targets import cpu_target
+from nnc.device import kind_of
+from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.kernels.domain import can_fuse
 from nnc.lower.passes.fusion.centred import Centred
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.remake import Remake
-from nnc.options import Options
 
 _FUSION = cpu_target().fusion
 

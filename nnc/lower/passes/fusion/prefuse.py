@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from nnc.base.options import Options
 from nnc.commands.control import unit
 from nnc.commands.rules import effect, number, scalar
-from nnc.devices import kind_of
-from nnc.devices.targets import cpu_target
+from nnc.device import kind_of
+from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray, new_symbol
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import can_fuse, is_view
 from nnc.lower.passes.fusion.forms import Forms, copied, of_one_shape
-from nnc.options import Options
 
 _FUSION = cpu_target().fusion
 

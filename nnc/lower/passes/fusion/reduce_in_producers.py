@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nnc.devices import kind_of
+from nnc.base.options import Options
+from nnc.device import kind_of
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
-from nnc.options import Options
 
 _SMALL = 64  # a sum that takes this part of its operand's bytes may be there earlier
 

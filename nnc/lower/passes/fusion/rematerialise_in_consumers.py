@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 
+from nnc.base.options import Options
 from nnc.commands.rules import weight
-from nnc.devices import kind_of
-from nnc.devices.targets import cpu_target
+from nnc.device import kind_of
+from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.kernels.domain import can_fuse, is_view
-from nnc.options import Options
 
 _MEMORY = cpu_target().memory
 

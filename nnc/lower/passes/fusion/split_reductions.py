@@ -6,13 +6,13 @@ kernels of the forward and the backward part, of which the one could be computed
 
 from __future__ import annotations
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.options import Options
 from nnc.commands.facts import is_sum
 from nnc.commands.rules import alias, effect, expansion, reduction, scalar
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.remake import Remake
-from nnc.options import Options
 
 _LESS = 8  # times smaller than its own operand an operand of a total is at least
 _NODES = 32  # that are looked at to find the terms of a sum's operand

@@ -10,16 +10,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from nnc.base.context import set_context
+from nnc.base.dtypes import TAPE
+from nnc.base.options import Options
+from nnc.base.source import SourceLine
 from nnc.commands.contract import dot
 from nnc.commands.facts import is_sum, is_view, never_raises
 from nnc.commands.roles import Loop, Yield
 from nnc.commands.rules import batch, effect, lead
-from nnc.context import set_context
-from nnc.dtypes import TAPE
 from nnc.graph import Command, GraphBuilder, Node, Symbol
 from nnc.graph.graph import NDArray
-from nnc.options import Options
-from nnc.source import SourceLine
 
 LEAST_ITERATIONS = 2  # a loop of fewer is left alone
 _GROWTH = 2  # times the bytes that a loop reads and yields may be added for rows of all iterations

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nnc.base.dtypes import TAPE
+from nnc.base.options import Options
 from nnc.commands.facts import is_view
 from nnc.commands.roles import Loop, Read, Yield, roles, take_loop
 from nnc.commands.rules import effect, scalar, weight
-from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.loops.all_iterations import total_bytes
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.plan.min_cut import INFINITE, MinCut
-from nnc.options import Options
 
 # The cost of computing a value anew, where 64 times its bytes are the cost of keeping it: a cheap command is hidden behind the
 # memory that the iteration reads anyway, so many of them may save one row; the others are so expensive that four may.

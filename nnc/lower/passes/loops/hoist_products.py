@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nnc.base.options import Options
 from nnc.commands.facts import is_view
 from nnc.commands.roles import Loop, Read, roles, take_loop
 from nnc.graph import Graph, Node, Symbol, register_pass
@@ -17,7 +18,6 @@ from nnc.lower.passes.loops.all_iterations import (
 )
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
-from nnc.options import Options
 
 
 @register_pass("hoist_products", concerns=roles)

@@ -9,14 +9,14 @@ import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from nnc.base.dtypes import TAPE
+from nnc.base.options import Options
 from nnc.commands.facts import is_view, never_raises
 from nnc.commands.roles import Loop, Read, roles, take_apart, take_loop
 from nnc.commands.rules import cost, effect
-from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.once import OncePerGraph
-from nnc.options import Options
 
 CHEAP = 1 << 14  # operations that a loop of no iteration may cost in vain
 

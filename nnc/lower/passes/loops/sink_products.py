@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nnc.base.options import Options
 from nnc.commands.facts import is_view
 from nnc.commands.roles import Loop, Yield, roles, take_loop
 from nnc.graph import Graph, Node, Symbol, register_pass
@@ -9,7 +10,6 @@ from nnc.graph.graph import NDArray
 from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, KnownRows, is_thin_product, may_stack, total_bytes
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
-from nnc.options import Options
 
 
 @register_pass("sink_products", concerns=roles)

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nnc.base.dtypes import TAPE
+from nnc.base.options import Options
+from nnc.base.source import SourceLine
 from nnc.commands.facts import is_sum, is_view
 from nnc.commands.roles import Carry, Loop, roles, take_loop
 from nnc.commands.rules import joined, terms
-from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, AllIterations, KnownRows, is_short_sum, total_bytes
 from nnc.lower.passes.once import OncePerGraph
-from nnc.options import Options
-from nnc.source import SourceLine
 
 
 @register_pass("sink_sums", concerns=roles)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from nnc.base.options import Options
 from nnc.commands.collective import by_elements
 from nnc.commands.rules import effect
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
 from nnc.graph.builder import infer_specs
 from nnc.lower.passes.once import OncePerGraph
-from nnc.options import Options
 
 BUCKET_BYTES = 1 << 21  # bytes of a bucket; see above
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nnc.devices import kind_of
+from nnc.base.options import Options
+from nnc.device import kind_of
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.kernels.domain import can_fuse, is_reduction
 from nnc.lower.plan.views import find_views, runs
-from nnc.options import Options
 
 
 @register_pass("delay_cheap")

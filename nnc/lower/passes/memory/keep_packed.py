@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nnc.base.options import Options
 from nnc.commands.pack import pack
 from nnc.graph import Graph, Symbol, register_pass
-from nnc.options import Options
 
 
 @register_pass("keep_packed", provides=("kept",))

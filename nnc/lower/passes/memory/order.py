@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
 
+from nnc.base.dtypes import TAPE
+from nnc.base.options import Options
 from nnc.commands.control import PRINTED
 from nnc.commands.rules import in_place_facts
-from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass
 from nnc.lower.alloc import ALIGNMENT
 from nnc.lower.passes.simplify.dce import has_effect
 from nnc.lower.plan.scheduling import OperationGraph, improve_order
 from nnc.lower.plan.stages import SymbolView
 from nnc.lower.plan.views import find_views
-from nnc.options import Options
 
 _Numbers = tuple[int, ...]
 _Row = tuple[_Numbers, _Numbers, tuple[tuple[int, int], ...]]  # reads, writes and overwrites of an operation

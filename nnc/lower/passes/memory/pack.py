@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import nnc.commands.conv  # noqa: F401  (registers commands that take packed operands)
+from nnc.base.options import Options
 from nnc.commands.pack import pack as pack_command
 from nnc.commands.pack import packable
 from nnc.commands.roles import take_loop
-from nnc.devices import kind_of
+from nnc.device import kind_of
 from nnc.graph import Graph, Node, Symbol, find_kernel, infer_specs, reference, register_pass
 from nnc.lower.passes.loops.licm import move_out
 from nnc.lower.passes.memory.keep_packed import lasting_inputs
 from nnc.lower.passes.once import OncePerGraph
-from nnc.options import Options
 
 
 @register_pass("pack")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from nnc.base.options import Options
 from nnc.commands.rules import scalar, weight
-from nnc.devices import kind_of
+from nnc.device import kind_of
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.kernels.domain import can_fuse, is_reduction
 from nnc.lower.passes.memory.order import Description
 from nnc.lower.passes.simplify.dce import dce
 from nnc.lower.plan.min_cut import INFINITE, MinCut
 from nnc.lower.plan.views import runs
-from nnc.options import Options
 
 _WORTHWHILE = 1 << 20  # bytes; below, memory is not worth any work
 _GAIN = 0.9  # of the peak; the pass changes nothing for less gain

@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from nnc.base.dtypes import TAPE
+from nnc.base.options import Options
 from nnc.commands.control import PRINTED
 from nnc.commands.rules import effect
-from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, verify
 from nnc.lower.passes.memory.order import Description
 from nnc.lower.plan.costs import node_cost
@@ -21,7 +22,6 @@ from nnc.lower.plan.rematerialize import Problem, Schedule, fit, squeeze
 from nnc.lower.plan.scheduling import frugal_order
 from nnc.lower.plan.stages import Planned
 from nnc.lower.plan.views import runs
-from nnc.options import Options
 
 _ATTEMPTS = 4  # limits that are tried for a budget
 _NEAR = 0.98  # of the budget; a plan that takes less leaves room for less work

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.options import Options
+from nnc.base.source import SourceLine
 from nnc.commands.normalize import PICK_MODES
 from nnc.commands.rules import scalar
 from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.remake import Remake
-from nnc.options import Options
-from nnc.source import SourceLine
 
 _FEW = 4  # times fewer elements are read, or changed, than there are
 _LEAVES = 4  # tensors that are read in place of one

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+from nnc.base.options import Options
 from nnc.commands.collective import by_elements, psum
 from nnc.commands.elementwise import add
 from nnc.commands.facts import is_sum
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.remake import Remake
-from nnc.options import Options
 
 
 @register_pass("sum_locally", concerns=by_elements)

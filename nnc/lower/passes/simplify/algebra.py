@@ -13,8 +13,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nnc import dtypes
-from nnc.casting import saturates
+from nnc.base import dtypes
+from nnc.base.casting import saturates
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.collective import INDEX, pvary

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.options import Options
 from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import reduce as rd
@@ -24,7 +25,6 @@ from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, reshape
 from nnc.graph import Command, Graph, Rule, Sample, TensorSpec, apply_rules, register_pass, rewrite_rule, sample
 from nnc.lower.passes.simplify.algebra import number, spec
-from nnc.options import Options
 
 Axes = tuple[int, ...]
 

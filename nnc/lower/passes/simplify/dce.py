@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nnc.base.options import Options
 from nnc.commands.control import PRINTED
 from nnc.commands.roles import Carry, Loop, Yield, take_apart
 from nnc.commands.rules import REMOVABLE_EFFECTS, effect
 from nnc.graph import Attribute, Graph, Node, Symbol, register_pass
 from nnc.lower.passes.once import OncePerGraph
-from nnc.options import Options
 
 narrow: Attribute[Callable[[Node, Sequence[bool]], Node]] = Attribute(
     "narrow", "(node, which results are read) -> a node without some results that are not, or the node itself"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from nnc.base.options import Options
 from nnc.commands.rules import decomposition
-from nnc.devices import CPU, kind_of
+from nnc.device import CPU, kind_of
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.lower.passes.once import OncePerGraph
-from nnc.options import Options
 
 
 @register_pass("decompose")

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from nnc.base.dtypes import TAPE
+from nnc.base.options import Options
 from nnc.commands.facts import yields_elements
 from nnc.commands.roles import Loop, Read, take_apart
 from nnc.commands.rules import effect, number, scalar
 from nnc.commands.shape import broadcast_to
-from nnc.dtypes import TAPE
 from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, reference, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
 from nnc.lower.passes.simplify.inline_calls import append_copy
-from nnc.options import Options
 
 LARGEST_RESULT = 1024  # bytes; a result may also be as large as its operands
 LARGEST_OPERANDS = 1 << 16

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nnc.base.options import Options
 from nnc.commands.control import inlines, stays_apart
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.once import OncePerGraph
-from nnc.options import Options
 
 
 @register_pass("inline_calls")

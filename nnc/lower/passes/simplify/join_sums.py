@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from types import MappingProxyType
 
+from nnc.base.options import Options
 from nnc.commands.facts import boxes_of, is_addition
 from nnc.commands.rules import joined
 from nnc.commands.shape import assemble
 from nnc.graph import Graph, Node, Symbol, first_overlap, register_pass
 from nnc.lower.passes.once import OncePerGraph
-from nnc.options import Options
 
 
 @register_pass("join_sums", concerns=joined)

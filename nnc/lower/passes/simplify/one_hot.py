@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.options import Options
 from nnc.commands.normalize import PICK_MODES
 from nnc.commands.rules import expansion, scalar
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.remake import Remake
 from nnc.lower.passes.simplify.algebra import is_lossless
-from nnc.options import Options
 
 _LEAST = 16  # classes, of which fewer are multiplied with faster than rows are added up one by one
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from nnc.base.options import Options
 from nnc.commands.facts import boxes_of, is_view
 from nnc.commands.index import dynamic_slice, dynamic_update_slice
 from nnc.commands.rules import joined
@@ -19,7 +20,6 @@ from nnc.commands.shape import assemble, concatenate, slice_
 from nnc.graph import Attribute, Box, Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.once import OncePerGraph
-from nnc.options import Options
 
 Found = Node | Symbol | None
 

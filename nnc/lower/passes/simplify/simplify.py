@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.options import Options
 from nnc.commands.facts import is_view
 from nnc.commands.rules import quotient
 from nnc.graph import Graph, Node, Symbol, apply_rules, command, register_pass
@@ -15,7 +16,6 @@ from nnc.graph.graph import NDArray
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.simplify.algebra import ARITHMETIC
 from nnc.lower.passes.simplify.moves import MOVES
-from nnc.options import Options
 
 RULES = (*ARITHMETIC, *MOVES)
 

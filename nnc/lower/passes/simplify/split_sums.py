@@ -8,12 +8,12 @@ from collections import Counter
 from types import MappingProxyType
 from typing import NamedTuple
 
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.options import Options
 from nnc.commands.facts import is_addition, is_sum, multiplies, spread_axes
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command, register_pass
 from nnc.lower.passes.fusion.centred import Centred
 from nnc.lower.passes.once import OncePerGraph
-from nnc.options import Options
 
 _LEAST = 1 << 10  # elements for each sum's element; below, a sum is no work
 _TERMS = 4

@@ -12,13 +12,13 @@ import heapq
 from collections.abc import Callable, Sequence
 from math import inf
 
-from nnc.devices import CPU
-from nnc.devices.target import Schedule as Costs
-from nnc.devices.targets import cpu_target
-from nnc.devices.targets.gpu import GPU_SCHEDULE
+from nnc.base.machine import usable_threads
+from nnc.base.options import Options
+from nnc.device import CPU
+from nnc.device.target import Schedule as Costs
+from nnc.device.targets import cpu_target
+from nnc.device.targets.gpu import GPU_SCHEDULE
 from nnc.lower.plan.schedule.types import Schedule, Signal
-from nnc.machine import usable_threads
-from nnc.options import Options
 
 _SCHEDULE = cpu_target().schedule
 _ROOM, _SPARE = (

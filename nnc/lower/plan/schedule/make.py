@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 
+from nnc.base.options import Options
 from nnc.commands.control import PRINTED
 from nnc.lower.plan.costs import step_bytes, step_flops
 from nnc.lower.plan.liveness import Timeline, join, max_live, walk
@@ -21,7 +22,6 @@ from nnc.lower.plan.schedule.assign import (
 from nnc.lower.plan.schedule.dependencies import find_dependencies
 from nnc.lower.plan.schedule.types import Schedule
 from nnc.lower.plan.stages import Bound, Intervals, Kind, Loop, Planned, Step
-from nnc.options import Options
 
 
 def make_schedule(planned: Planned, options: Options) -> Schedule:

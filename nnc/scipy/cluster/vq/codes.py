@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import astype, promote
 from nnc.errors import ShapeError, user_error
 from nnc.numpy.linalg import vector_norm
@@ -11,7 +12,6 @@ from nnc.numpy.operands import to_value
 from nnc.numpy.reductions import argmin
 from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.searching import take
-from nnc.spelling import spelled
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.typing import ArrayLike
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import Array, asarray
-from nnc.errors import ArgumentError, check_choice, user_error
+from nnc.array.array import Array, asarray
+from nnc.calls.spelling import spelled
+from nnc.errors import ArgumentError, user_error
+from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import to_size
 from nnc.scipy.sparse.linalg.krylov import restarted
@@ -24,7 +26,6 @@ from nnc.scipy.sparse.linalg.systems import (
     squares,
     to_maxiter,
 )
-from nnc.spelling import spelled
 from nnc.trace.core.implicit import LinearMap
 from nnc.trace.loops.control_flow import while_loop
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes, tree
-from nnc.array import Array
+from nnc import tree
+from nnc.array.array import Array
+from nnc.base import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.parts import ldexp

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from nnc import tree
-from nnc.array import Array
+from nnc.array.array import Array
+from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import in_dtype, known_or_none
 from nnc.numpy.searching import searchsorted, take
 from nnc.scipy.spatial.transform.rotations import Rotation
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike
 
 

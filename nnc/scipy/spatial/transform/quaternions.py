@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from nnc.array import Array
+from nnc.array.array import Array
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import concatenate, stack
 from nnc.numpy.reductions import argmax

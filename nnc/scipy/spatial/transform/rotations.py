@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nnc import dtypes, random, tree
-from nnc.array import Array
+from nnc import random, tree
+from nnc.array.array import Array
+from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
@@ -19,7 +21,6 @@ from nnc.numpy.linalg import eigh, matmul
 from nnc.numpy.manipulation import atleast_2d, matrix_transpose, roll
 from nnc.numpy.operands import to_value
 from nnc.scipy.spatial.transform import quaternions
-from nnc.spelling import spelled
 from nnc.typing import ArrayLike, DTypeLike
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.base.options import Options
 from nnc.graph import Graph, run_passes
-from nnc.options import Options
 from tests.lower.passes.tools import names
 
 DTYPES = (np.float32, np.float64)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import nnc
-import nnc.lower.pipeline as pipeline
+import nnc.compiled.pipeline as pipeline
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.backends.loaded import choose_kernel, compiler
+from nnc.base.options import Options
+from nnc.compiled.pipeline import lower, plan
 from nnc.graph import Graph, Node, run_passes
 from nnc.lower.phases import BEFORE_FUSION, JOIN, names_of
-from nnc.lower.pipeline import lower, plan
-from nnc.options import Options
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no compiler")
 

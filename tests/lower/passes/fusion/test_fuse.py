@@ -11,13 +11,13 @@ from hypothesis import given
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
+from nnc.base.options import Options
 from nnc.commands import elementwise as ew
-from nnc.devices import CPU
+from nnc.device import CPU
 from nnc.errors import OutOfBoundsError
 from nnc.graph import Graph, GraphBuilder, TensorSpec, register, run_passes
 from nnc.lower.passes.fusion.grouping import Grouping
 from nnc.lower.phases import SIMPLIFYING, names_of
-from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits
 from tests.programs.test_passes import graphs
 

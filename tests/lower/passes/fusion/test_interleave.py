@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnc.base.options import Options
 from nnc.graph import Graph, TensorSpec, command, run_passes
-from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, record
 
 SQUARE = TensorSpec((64, 64), "float64")

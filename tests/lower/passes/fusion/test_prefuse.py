@@ -10,12 +10,12 @@ from hypothesis import given
 import nnc
 import nnc.numpy as nnp
 from nnc import optim
+from nnc.base.options import Options
+from nnc.compiled.pipeline import plan
 from nnc.graph import Graph, GraphBuilder, Node, TensorSpec, verify
 from nnc.lower.passes.fusion.prefuse import members, prefuse
 from nnc.lower.passes.memory.order import Description, order
 from nnc.lower.phases import ORDER, PACK, SIMPLIFYING, names_of
-from nnc.lower.pipeline import plan
-from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, record, run
 from tests.programs.test_passes import arrays, graphs
 
@@ -295,7 +295,7 @@ def test_the_memory_of_a_step_is_that_of_a_step_ordered_node_by_node_or_less(mon
         options = Options(donated=tuple(range(8)))
         peak = plan(graph, options).peak
         with monkeypatch.context() as patch:
-            patch.setattr("nnc.lower.pipeline.PLACING", (ORDER.without("prefuse"), PACK))
+            patch.setattr("nnc.compiled.pipeline.PLACING", (ORDER.without("prefuse"), PACK))
             assert peak <= plan(graph, options).peak, name
 
 

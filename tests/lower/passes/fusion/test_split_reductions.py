@@ -10,8 +10,8 @@ import scipy.special
 
 import nnc
 import nnc.numpy as nnp
+from nnc.base.options import Options
 from nnc.graph import GraphBuilder
-from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, evaluate, names, run
 
 X = np.random.default_rng(9).normal(size=(32, 64)).astype(np.float32)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import nnc
 import nnc.numpy as nnp
 from nnc.backends.numpy_ref import choose_kernel
+from nnc.base.options import Options
+from nnc.compiled.pipeline import lower
 from nnc.graph import Graph, run_passes
 from nnc.lower.phases import SIMPLIFYING, names_of
-from nnc.lower.pipeline import lower
-from nnc.options import Options
 from tests.lower.passes.tools import evaluate, names
 from tests.programs.test_graphs_of_loops import arguments, graphs
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import nnc
 import nnc.numpy as nnp
-from nnc import dtypes
+from nnc.base import dtypes
+from nnc.base.options import Options
+from nnc.compiled.pipeline import plan
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, run_passes
 from nnc.lower.passes.loops.fewer_residuals import _may_repeat
-from nnc.lower.pipeline import plan
-from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, run
 
 BEFORE = ("dce", "fold", "simplify", "cse", "licm", "dce")

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnc.base.options import Options
 from nnc.commands.collective import INDEX
 from nnc.graph import Graph, GraphBuilder, Symbol, command, reference
 from nnc.graph.verify import verify
 from nnc.lower.passes.memory import buckets as module
 from nnc.lower.passes.memory.buckets import buckets
-from nnc.options import Options
 
 PLACES: dict[str, Any] = {"size": 2, "axis_name": "data", "stride": 1}
 

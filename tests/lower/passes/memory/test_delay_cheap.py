@@ -9,10 +9,10 @@ from hypothesis import given
 
 import nnc
 import nnc.numpy as nnp
+from nnc.base.options import Options
 from nnc.graph import Graph, GraphBuilder, verify
 from nnc.lower.passes.memory.delay_cheap import delay_cheap
 from nnc.lower.passes.memory.order import Description
-from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, run
 from tests.programs.test_passes import graphs
 

@@ -8,9 +8,9 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
+from nnc.base.options import Options
 from nnc.graph import Graph, run_passes, verify
 from nnc.lower.phases import SIMPLIFYING, names_of
-from nnc.options import Options
 from tests.lower.passes.tools import names, run
 
 RNG = np.random.default_rng(0)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 
 import nnc
+from nnc.base.options import Options
+from nnc.compiled.pipeline import plan
 from nnc.graph import Graph, GraphBuilder, TensorSpec, register, run_passes, structural_hash
 from nnc.lower.passes.memory.order import order
 from nnc.lower.phases import SIMPLIFYING, names_of
-from nnc.lower.pipeline import plan
 from nnc.lower.plan.liveness import max_live
 from nnc.lower.plan.views import find_views, runs
-from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, record, run
 from tests.programs.test_passes import graphs
 
@@ -149,8 +149,8 @@ def test_long_chains_do_not_recurse(length: int) -> None:
 PROGRAM = """
 import numpy as np, nnc
 from nnc.graph import run_passes, structural_hash
-from nnc.lower.pipeline import plan
-from nnc.options import Options
+from nnc.compiled.pipeline import plan
+from nnc.base.options import Options
 f = lambda ws, x: nnc.numpy.sum(nnc.numpy.tanh(nnc.numpy.tanh(x @ ws[0]) @ ws[1]) ** 2)
 g = nnc.make_graph(lambda ws, x: [w - g for w, g in zip(ws, nnc.grad(f)(ws, x))])
 graph = g([np.ones((8, 8), np.float32)] * 2, np.ones((4, 8), np.float32))

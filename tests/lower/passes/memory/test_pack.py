@@ -10,11 +10,11 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.backends.cpu.jit import compiler
+from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.onednn.library import library
+from nnc.base.options import Options
 from nnc.graph import Graph, run_passes, verify
 from nnc.lower.phases import BEFORE_FUSION, SIMPLIFYING, names_of
-from nnc.options import Options
 from tests.lower.passes.tools import names, run
 
 pytestmark = pytest.mark.skipif(library() is None or compiler() is None, reason="oneDNN or LLVM is not installed")

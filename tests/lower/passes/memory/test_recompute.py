@@ -8,12 +8,12 @@ from hypothesis import given
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
+from nnc.base.options import Options
+from nnc.compiled.pipeline import plan_memory
 from nnc.graph import Graph, structural_hash, verify
 from nnc.lower.passes.memory.recompute import Peak, recompute
 from nnc.lower.phases import BEFORE_FUSION, SIMPLIFYING, names_of
-from nnc.lower.pipeline import plan_memory
 from nnc.lower.plan.bind import bind_buffers
-from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, run
 from tests.programs.test_passes import graphs
 

@@ -12,12 +12,12 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.backends.numpy_ref import choose_kernel
+from nnc.base.options import Options
+from nnc.compiled.pipeline import lower
 from nnc.errors import MemoryBudgetError
 from nnc.graph import Graph, GraphBuilder
 from nnc.lower.passes.memory.remat import frugal
-from nnc.lower.pipeline import lower
-from nnc.lower.program.program import Program
-from nnc.options import Options
+from nnc.run.program import Program
 from tests.lower.passes.tools import evaluate
 from tests.programs import test_graphs, test_graphs_of_loops
 

@@ -12,14 +12,14 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
+from nnc.base.options import Options
 from nnc.commands import elementwise as ew
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.shape import broadcast_to
+from nnc.compiled.pipeline import plan
 from nnc.errors import ShapeError
 from nnc.graph import PASSES, Graph, GraphBuilder
 from nnc.lower.phases import SIMPLIFYING, names_of
-from nnc.lower.pipeline import plan
-from nnc.options import Options
 from tests.lower.passes.tools import evaluate, names, run
 
 _RNG = np.random.default_rng(7)

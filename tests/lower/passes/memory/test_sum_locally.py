@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnc.base.options import Options
 from nnc.graph.verify import verify
 from nnc.lower.passes.memory.sum_locally import sum_locally
-from nnc.options import Options
 from tests.lower.passes.memory.test_buckets import Program, evaluated, names, sums
 
 

@@ -11,6 +11,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
+from nnc.base.options import Options
 from nnc.commands.attention import attention, attention_gradient, attention_tangent
 from nnc.commands.conv import conv, conv_input_grad, conv_weight_grad
 from nnc.commands.linalg import triangular_solve
@@ -19,7 +20,6 @@ from nnc.commands.rules import decomposition
 from nnc.errors import LinAlgError
 from nnc.graph import Graph, GraphBuilder, TensorSpec, command
 from nnc.lower.passes import decompose
-from nnc.options import Options
 
 ON_GPU = Options.from_environment().update(device="ptx:0")
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
+from nnc.base.options import Options
 from nnc.commands.conv import conv_input_grad
 from nnc.graph import Graph, Rule, Sample, check_rule, find_kernel, run_passes, sample
 from nnc.lower.passes.simplify.algebra import spec
 from nnc.lower.passes.simplify.subpixel import RULES, blocks_as_channels
 from nnc.lower.phases import SIMPLIFYING, names_of
-from nnc.options import Options
 from tests.lower.passes.tools import evaluate, names, record, run
 
 RNG = np.random.default_rng(3)

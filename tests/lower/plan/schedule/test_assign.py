@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import nnc
 import nnc.numpy as nnp
+from nnc.base.options import Options
 from nnc.lower.plan.schedule import assign as assign_module
 from nnc.lower.plan.schedule.accesses import Access
 from nnc.lower.plan.schedule.assign import MESSAGES, assign, choose_streams, find_signals
 from nnc.lower.plan.schedule.dependencies import find_dependencies
 from nnc.lower.plan.schedule.types import Schedule, Signal
-from nnc.options import Options
 from tests.figures import set_figures
 from tests.lower.plan.schedule.tools import compiled, two_chains
 

@@ -11,15 +11,15 @@ from hypothesis import given
 
 import nnc
 import nnc.numpy as nnp
+from nnc.base.options import Options
+from nnc.compiled.pipeline import plan
 from nnc.errors import InternalError
-from nnc.lower.pipeline import plan
 from nnc.lower.plan.schedule.accesses import Access
 from nnc.lower.plan.schedule.make import make_schedule
 from nnc.lower.plan.schedule.races import check_schedule, find_race, happened_before
 from nnc.lower.plan.schedule.types import Schedule, Signal
 from nnc.lower.plan.stages import Kind, Planned
-from nnc.lower.program.program import Program
-from nnc.options import Options
+from nnc.run.program import Program
 from nnc.trace.core.named import stage_named
 from tests.lower.plan.schedule.tools import compiled, random_schedule, two_chains
 

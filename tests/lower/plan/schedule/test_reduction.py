@@ -12,12 +12,12 @@ from hypothesis import given
 
 import nnc
 from nnc.backends.numpy_ref import choose_kernel
+from nnc.base.options import Options
+from nnc.compiled.pipeline import lower
 from nnc.errors import InternalError
 from nnc.graph import Graph
-from nnc.lower.pipeline import lower
 from nnc.lower.plan.schedule.reduction import check_signals, forked_streams, implied_signals, joined_streams
 from nnc.lower.plan.schedule.types import Schedule, Signal
-from nnc.options import Options
 from tests.golden.programs import PROGRAMS, Program
 from tests.lower.plan.schedule.tools import compiled, random_schedule, two_chains
 from tests.programs.test_passes import graphs

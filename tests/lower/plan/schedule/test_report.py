@@ -9,9 +9,9 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.base.source import SourceLine
 from nnc.errors import ArgumentError
 from nnc.lower.plan.schedule.report import ScheduleReport, ScheduleRow, make_schedule_report
-from nnc.source import SourceLine
 from tests.lower.plan.schedule import tools
 
 LINE = SourceLine("train.py", 41, "loss")

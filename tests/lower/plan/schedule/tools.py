@@ -12,15 +12,15 @@ import numpy as np
 
 import nnc  # noqa: F401  (registers every command)
 from nnc.backends.numpy_ref import choose_kernel
+from nnc.base.options import Options
+from nnc.compiled.pipeline import lower
 from nnc.graph import Graph, GraphBuilder, Symbol
-from nnc.lower.pipeline import lower
 from nnc.lower.plan.schedule.accesses import step_accesses
 from nnc.lower.plan.schedule.assign import find_signals
 from nnc.lower.plan.schedule.dependencies import find_dependencies
 from nnc.lower.plan.schedule.types import Schedule
 from nnc.lower.plan.stages import Planned
-from nnc.lower.program.program import Program
-from nnc.options import Options
+from nnc.run.program import Program
 
 
 @dataclass

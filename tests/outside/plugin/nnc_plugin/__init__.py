@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc.base import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.rules import Derivative, Value, batch_elementwise, check_dtype
 from nnc.graph import (

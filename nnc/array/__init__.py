@@ -1,0 +1,1 @@
+"""Arrays with values: on the CPU and on devices."""

@@ -1,0 +1,837 @@
+"""Concrete immutable arrays, and the operators that arrays and tracers share.
+
+Over 600 lines, since operators, methods and conversions of one class stand together; methods that are short and called often
+(`float(x)`, `x ** 2`) cuts tracebacks by itself, without the frame that a decorator would add.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar, cast
+
+import numpy as np
+
+from nnc.array.methods import NamedMethods
+from nnc.base import dlpack, dtypes, html
+from nnc.base.casting import cast_array, limits
+from nnc.base.context import get_context
+from nnc.base.foreign import is_foreign
+from nnc.base.references import IN_VARIABLE
+from nnc.base.silence import silently
+from nnc.calls.specialise import specialised
+from nnc.commands import constants
+from nnc.commands import elementwise as ew
+from nnc.commands.at import AtIndexer
+from nnc.commands.contract import matmul
+from nnc.commands.indexing import getitem
+from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak, to_dtype, with_weakness
+from nnc.commands.shape import transpose
+from nnc.device import CPU, check_program, find_device, interpreter_of
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, TraceError, user_error
+from nnc.errors.names import MissingMethod, names_without_missing
+from nnc.errors.remedies import numpy_remedy, remedy
+from nnc.errors.tracebacks import api_boundary, cut_traceback, leave
+from nnc.graph import Command, TensorSpec, spec_of
+
+if TYPE_CHECKING:
+    from nnc.typing import ArrayLike, DTypeLike, Index
+
+NDArray = np.ndarray[Any, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+_set = object.__setattr__
+Operator = Callable[[Any, "ArrayLike"], "Array"]
+
+
+def _binary(command: Command, to: Any = None) -> tuple[Operator, Operator]:
+    def forward(self: Any, other: Any) -> Any:
+        return apply(command, self, other, to=to) if _is_operand(other) else NotImplemented
+
+    def reflected(self: Any, other: Any) -> Any:
+        return apply(command, other, self, to=to) if _is_operand(other) else NotImplemented
+
+    forward.__name__ = reflected.__name__ = command.name  # for messages
+    return specialised(2)(forward), specialised(2)(reflected)
+
+
+def _is_operand(x: Any) -> bool:
+    kind = type(x)
+    return (
+        hasattr(kind, "spec")
+        or issubclass(kind, (np.ndarray, np.generic, list, tuple, bool, int, float, complex))
+        or is_foreign(kind)
+    )
+
+
+@specialised(1)
+def power(x: Any, y: Any) -> Array:
+    """`x ** y`; a Python integer exponent is static, so its derivative is right at 0, too."""
+    x, y = as_operand(x, "power"), as_operand(y, "power")
+    if _is_counted(x, y):
+        base: Any = ew.convert(x, dtype=dtypes.uint64)  # where all arithmetic is that of the dtype, modulo 2**64
+        exponent = with_weakness(as_value(astype(y, dtypes.uint64, "power")), False)
+        result = apply(ew.pow_, base, exponent, where="power")
+        return ew.convert(result, dtype=spec_of(x).dtype)
+    if isinstance(y, int) and not isinstance(y, bool) and not dtypes.is_scalar(x):
+        weak = is_weak(x)
+        if isinstance(x, (np.ndarray, np.generic)):
+            x = ew.copy(x)
+        if not dtypes.is_bool(x.spec.dtype):
+            return with_weakness(ew.integer_pow(x, exponent=y), weak)
+    return apply(ew.pow_, x, y, where="power")
+
+
+def _is_counted(x: Any, y: Any) -> bool:
+    """Whether `x ** y` is that of integers and a Python integer which is not known, or has more than 63 bits."""
+    if dtypes.is_scalar(x) or is_weak(x) or not dtypes.is_integer(spec_of(x).dtype):
+        return False
+    if dtypes.is_scalar(y):
+        return isinstance(y, int) and not -(2**63) <= y < 2**63
+    return bool(is_weak(y)) and dtypes.is_integer(y.spec.dtype)
+
+
+def _unary(command: Command) -> Callable[[Any], Array]:
+    return specialised(1)(lambda self: apply(command, self))
+
+
+class ArrayMethods(NamedMethods):
+    """NumPy's operators and attributes, for anything that has a `spec`.
+
+    Methods that are also functions (`x.sum()`, `x.reshape(...)`) are added by the function's own module with `array_method`.
+
+    Example:
+        >>> isinstance(nnp.ones(2), nnp.ndarray), isinstance(np.ones(2), nnp.ndarray)
+        (True, False)
+    """
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+    __array_priority__ = 100
+    __pandas_priority__ = 5000  # above the priority of pandas' tables (4000), which leave operators to us then
+    spec: TensorSpec
+    weak: dtypes.Weakness
+    concrete: Callable[..., NDArray]
+
+    def __dir__(self) -> list[str]:
+        return names_without_missing(type(self), super().__dir__())
+
+    # -- facts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Size of each axis."""
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        """Element type."""
+        spec = self.spec
+        return spec.dtype if self.weak is not dtypes.NUMBER else dtypes.shown_dtype(spec.dtype, dtypes.NUMBER)
+
+    @property
+    def shown(self) -> TensorSpec:
+        """Shape and dtype as it shows them; `spec` has the dtype in memory."""
+        return self.spec if self.weak is not dtypes.NUMBER else self.spec.update(dtype=self.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.spec.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.spec.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.size * self.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    @specialised(1)
+    def T(self) -> Array:
+        """The axes reversed."""
+        return transpose(self, permutation=tuple(reversed(range(self.ndim))))
+
+    @property
+    @specialised(1)
+    def mT(self) -> Array:
+        """The last two axes swapped."""
+        if self.ndim < 2:
+            raise user_error(
+                ArgumentTypeError, "mT", "a matrix transpose needs at least two axes.", operands={"x": self.shown},
+                fix="use x[:, None] to make a column of a vector.",
+            )  # fmt: skip
+        return transpose(self, permutation=(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
+
+    @property
+    def real(self: Any) -> Array:
+        """The real part."""
+        return ew.real(self) if dtypes.is_complex(self.dtype) else self
+
+    @property
+    def imag(self: Any) -> Array:
+        """The imaginary part; zeros for real arrays."""
+        return (
+            ew.imag(self) if dtypes.is_complex(self.dtype) else with_weakness(constants.full_like(self, 0), self.weak)
+        )
+
+    @property
+    def at(self: Any) -> AtIndexer:
+        """Functional updates: `x.at[i].set(v)`; see `AtPlace` for the other methods. Each returns a new array."""
+        return AtIndexer(self)
+
+    def as_weak(self, weak: dtypes.Weakness = True) -> Array:
+        """The same value, taking the dtype of the array it meets, as a Python scalar does.
+
+        Args:
+            weak: its weakness; False makes it strong.
+        """
+        twin: Any = copy.copy(self)
+        _set(twin, "weak", weak)
+        return twin
+
+    # -- operators -------------------------------------------------------------------------------------------------
+
+    __add__, __radd__ = _binary(ew.add)
+    __sub__, __rsub__ = _binary(ew.sub)
+    __mul__, __rmul__ = _binary(ew.mul)
+    __truediv__, __rtruediv__ = _binary(ew.div, dtypes.to_float)
+    __floordiv__, __rfloordiv__ = _binary(ew.floor_divide)
+    __mod__, __rmod__ = _binary(ew.remainder)
+    __and__, __rand__ = _binary(ew.bitwise_and)
+    __or__, __ror__ = _binary(ew.bitwise_or)
+    __xor__, __rxor__ = _binary(ew.bitwise_xor)
+    __lshift__, __rlshift__ = _binary(ew.shift_left)
+    __rshift__, __rrshift__ = _binary(ew.shift_right)
+    __eq__: ClassVar[Operator] = _binary(ew.equal)[0]  # type: ignore[assignment]  # not a bool, as object has it
+    __ne__: ClassVar[Operator] = _binary(ew.not_equal)[0]  # type: ignore[assignment]
+    __lt__ = _binary(ew.less)[0]
+    __le__ = _binary(ew.less_equal)[0]
+    __gt__ = _binary(ew.greater)[0]
+    __ge__ = _binary(ew.greater_equal)[0]
+    __neg__ = _unary(ew.neg)
+    __abs__ = _unary(ew.abs_)
+    __invert__ = _unary(ew.bitwise_not)
+
+    def __pos__(self: Any) -> Array:
+        return self
+
+    def __pow__(self, other: ArrayLike) -> Array:
+        try:
+            return power(self, other) if _is_operand(other) else NotImplemented
+        except BaseException as error:
+            cut_traceback(error)
+            raise
+
+    def __rpow__(self, other: ArrayLike) -> Array:
+        try:
+            return power(other, self) if _is_operand(other) else NotImplemented
+        except BaseException as error:
+            cut_traceback(error)
+            raise
+
+    @specialised(2)
+    def __matmul__(self, other: ArrayLike) -> Array:
+        return matmul(self, other)
+
+    @specialised(2)
+    def __rmatmul__(self, other: ArrayLike) -> Array:
+        return matmul(other, self)
+
+    @api_boundary
+    def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]:
+        return self // other, self % other
+
+    @api_boundary
+    def __rdivmod__(self, other: ArrayLike) -> tuple[Array, Array]:
+        return other // self, other % self
+
+    @specialised(1)
+    def __getitem__(self, index: Index) -> Array:
+        return getitem(self, index)
+
+    # -- containers, NumPy ---------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        try:
+            if not self.ndim:
+                raise user_error(
+                    ArgumentTypeError, "len", "a 0-d array has no length.",
+                    fix="use x.size, or index an array with axes.",
+                )  # fmt: skip
+            return self.shape[0]
+        except BaseException as error:
+            cut_traceback(error)
+            raise
+
+    @api_boundary
+    def __iter__(self) -> Iterator[Array]:
+        if not self.ndim:
+            raise user_error(
+                ArgumentTypeError, "iter", "a 0-d array cannot be iterated over.", fix="use the value itself."
+            )
+        return (getitem(self, i) for i in range(self.shape[0]))
+
+    @api_boundary
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any()) if _is_operand(value) else False
+
+    # -- values -----------------------------------------------------------------------------------------------------
+
+    def item(self, *index: int) -> Any:
+        """The one element as a Python number, or the element at an index, where the value is known.
+
+        Args:
+            *index: position: one number of the flattened array, or one for each axis; none where there is one element.
+        """
+        try:
+            return self.concrete("item").item(*index) if index else _one_element(self, "item").item()
+        except BaseException as error:
+            cut_traceback(error)
+            raise
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers, where the value is known."""
+        try:
+            return self.concrete("tolist").tolist()
+        except BaseException as error:
+            cut_traceback(error)
+            raise
+
+    def __bool__(self) -> bool:
+        try:
+            return bool(_one_element(self, "bool"))
+        except BaseException as error:
+            cut_traceback(error)
+            raise
+
+    def __int__(self) -> int:
+        try:
+            return int(_one_element(self, "int"))
+        except BaseException as error:
+            cut_traceback(error)
+            raise
+
+    def __float__(self) -> float:
+        try:
+            return float(_one_element(self, "float"))
+        except BaseException as error:
+            cut_traceback(error)
+            raise
+
+    @api_boundary
+    def __complex__(self) -> complex:
+        return complex(_one_element(self, "complex"))
+
+    @api_boundary
+    def __index__(self) -> int:
+        if self.ndim or not dtypes.is_integer(self.dtype):
+            raise user_error(
+                ArgumentTypeError, "index", "only 0-d integer arrays can be an index.", operands={"x": self.shown},
+                fix="convert with int(x), or x.astype(int).",
+            )  # fmt: skip
+        return int(self.concrete("index"))
+
+    @api_boundary
+    def __round__(self, ndigits: int | None = None) -> Array:
+        return self.round(ndigits or 0)
+
+    @api_boundary
+    def __setitem__(self, index: Never, value: Never) -> None:
+        raise user_error(
+            ArgumentTypeError, "x[...] = value", "nnc arrays are immutable.", operands={"x": self.shown},
+            fix="write x = x.at[index].set(value) (or .add, .multiply, .min, .max).",
+        )  # fmt: skip
+
+    @api_boundary
+    def __delitem__(self, index: Never) -> None:
+        raise user_error(
+            ArgumentTypeError, "del x[...]", "nnc arrays are immutable.", operands={"x": self.shown},
+            fix="select the rest, with x[mask] or nnp.delete.",
+        )  # fmt: skip
+
+    @api_boundary
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        if api_version not in (None, *_API_VERSIONS):
+            raise user_error(
+                ArgumentError, "__array_namespace__", f"nnc.numpy has no version {api_version!r} of the Array API standard.",
+                fix=f"ask for one of {', '.join(_API_VERSIONS)}, or for none.",
+            )  # fmt: skip
+        return _NAMESPACE["numpy"]
+
+    @api_boundary
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """NumPy's operators with an nnc operand on the right give nnc values; other NumPy functions take concrete arrays only."""
+        if method == "__call__" and not kwargs and ufunc.__name__ in _UFUNCS:
+            return _UFUNCS[ufunc.__name__](*inputs)
+        for x in kwargs.get("out", ()):
+            if isinstance(x, ArrayMethods):
+                raise user_error(
+                    ArgumentTypeError, f"np.{ufunc.__name__}(..., out=x)", "nnc arrays are immutable.", operands={"x": x.spec},
+                    fix=f"write x = np.{ufunc.__name__}(...).",
+                )  # fmt: skip
+        arrays = [np.asarray(x) if isinstance(x, ArrayMethods) else x for x in inputs]
+        return getattr(ufunc, method)(*arrays, **kwargs)
+
+
+_UFUNCS: dict[str, Callable[..., Any]] = {
+    "add": _binary(ew.add)[0], "subtract": _binary(ew.sub)[0], "multiply": _binary(ew.mul)[0],
+    "divide": _binary(ew.div, dtypes.to_float)[0], "floor_divide": _binary(ew.floor_divide)[0],
+    "remainder": _binary(ew.remainder)[0], "power": power, "matmul": matmul, "equal": _binary(ew.equal)[0],
+    "not_equal": _binary(ew.not_equal)[0], "less": _binary(ew.less)[0], "less_equal": _binary(ew.less_equal)[0],
+    "greater": _binary(ew.greater)[0], "greater_equal": _binary(ew.greater_equal)[0],
+    "bitwise_and": _binary(ew.bitwise_and)[0], "bitwise_or": _binary(ew.bitwise_or)[0],
+    "bitwise_xor": _binary(ew.bitwise_xor)[0], "left_shift": _binary(ew.shift_left)[0],
+    "right_shift": _binary(ew.shift_right)[0],
+}  # fmt: skip
+_NAMESPACE: dict[str, Any] = {}
+_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+
+
+def array_method(function: F) -> F:
+    """Makes a function of nnc.numpy, whose other arguments are settings, a method of arrays and tracers, too."""
+    method = specialised(1)(function)
+    setattr(ArrayMethods, function.__name__, method)
+    return method
+
+
+def name_foreign_methods(names: Iterable[str]) -> None:
+    """Lets methods of other libraries' arrays, such as `x.numpy()`, raise an error that names nnc's code."""
+    for name in names:
+        if not hasattr(Array, name):
+            setattr(ArrayMethods, name, MissingMethod(name))
+
+
+def set_namespace(module: Any) -> None:
+    """Names the module that `__array_namespace__` returns."""
+    _NAMESPACE["numpy"] = module
+
+
+class _Unfinished(ArrayMethods):
+    """An array that is being made: its fields can still be set."""
+
+    __slots__ = ("__weakref__", "memory", "spec", "weak")
+
+    memory: NDArray
+
+
+class Array(_Unfinished):
+    """An immutable array on the host.
+
+    Made by `nnc.asarray` and by every nnc function. It shares memory with NumPy where it can: `np.asarray(x)` is a read-only
+    view of it.
+
+    Args:
+        data: elements, which are shared and must not be written any more.
+        weak: takes the dtype of the array it meets, as a Python scalar does.
+
+    Example:
+        >>> x = nnc.asarray([1.0, 2.0])
+        >>> x * 2 + 1
+        Array([3., 5.], dtype=float32)
+    """
+
+    # Kernels read `memory`, writable perhaps; it is gone once the array is donated. All others see `data`.
+    __slots__ = ()
+
+    def __new__(cls, data: NDArray, *, weak: dtypes.Weakness = False) -> Array:
+        """The array of elements that nobody else writes to."""
+        return new_array(data, TensorSpec(data.shape, data.dtype), weak)
+
+    @api_boundary
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise user_error(
+            ArgumentTypeError, f"x.{name} = value", "nnc arrays are immutable.", operands={"x": self.shown},
+            fix="make a new array: x.reshape(...), x.astype(...), x.at[index].set(value).",
+        )  # fmt: skip
+
+    @property
+    def data(self) -> NDArray:
+        """The elements as a read-only NumPy array.
+
+        Raises:
+            ArgumentTypeError: the array was donated to a compiled function.
+        """
+        try:
+            memory = self.memory
+        except AttributeError:
+            try:
+                raise donated_error(self.spec) from None
+            except NncError as error:
+                cut_traceback(error)
+                raise
+        data = _read_only(memory)
+        if data is not memory:  # few results are looked at, so that a view of each would cost more
+            _set(self, "memory", data)
+        return data
+
+    def delete(self) -> None:
+        """Releases the memory; any later use raises."""
+        with suppress(AttributeError):
+            object.__delattr__(self, "memory")
+
+    def release(self) -> NDArray:
+        """Gives the memory up: the elements, writable if nothing else sees them; any later use of the array raises."""
+        try:
+            memory: Any = self.memory
+            object.__delattr__(self, "memory")  # which only one of several threads can do
+        except AttributeError:
+            raise donated_error(self.spec) from None
+        flags = memory.flags
+        if flags.owndata and flags.carray and sys.getrefcount(memory) == IN_VARIABLE:
+            return cast(NDArray, memory)  # a result that nobody has looked at
+        data = _read_only(memory)
+        del memory, flags
+        memory = data.base
+        alone = isinstance(memory, np.ndarray) and memory.flags.owndata and memory.flags.c_contiguous
+        if alone and sys.getrefcount(data) == IN_VARIABLE and sys.getrefcount(memory) == IN_VARIABLE + 1:
+            alike = memory.shape == data.shape and memory.strides == data.strides  # so they begin at the same place
+            return cast(NDArray, memory.view(data.dtype)) if alike else data
+        return data
+
+    def take_back(self, memory: NDArray) -> None:
+        """Has the memory again that it gave up, which nobody has written to.
+
+        Args:
+            memory: the memory that was given up.
+        """
+        _set(self, "memory", memory)
+
+    def move(self, memory: NDArray) -> None:
+        """Lies in this memory from now on, which holds the elements and is nobody else's; not if it has given its memory up.
+
+        Args:
+            memory: holds the elements.
+        """
+        if not self.is_deleted():
+            _set(self, "memory", memory)
+
+    def as_weak(self, weak: dtypes.Weakness = True) -> Array:
+        """The same value, taking the dtype of the array it meets, as a Python scalar does.
+
+        Args:
+            weak: its weakness; False makes it strong.
+        """
+        return new_array(self.data, self.spec, weak)
+
+    def is_deleted(self) -> bool:
+        """Whether the memory has been released."""
+        return not hasattr(self, "memory")
+
+    @property
+    def device(self) -> str:
+        """The device that holds the elements."""
+        return CPU
+
+    def to_device(self, device: object, /, stream: object = None) -> Array:
+        """The array on another device.
+
+        Args:
+            device: as `nnc.devices` lists it.
+            stream: accepted, as in the Array API standard; there are none.
+
+        Raises:
+            UnsupportedError: there is no such device.
+        """
+        try:
+            interpreter = interpreter_of(find_device(device, "to_device"))
+            return self if interpreter is None else cast("Array", interpreter.put(self))
+        except BaseException as error:
+            cut_traceback(error)
+            raise
+
+    def block_until_ready(self) -> Array:
+        """Waits until the value is computed, which for host arrays it always is."""
+        return self
+
+    def concrete(self, what: str = "", fix: str = "") -> NDArray:
+        """The elements as a NumPy array; tracers raise here, with the remedy `fix`.
+
+        Args:
+            what: the function that asks for the values, for the error of a tracer.
+            fix: the remedy, for the error of a tracer.
+        """
+        return self.data
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        try:
+            if self.weak is dtypes.NUMBER and dtype is None:
+                dtype = self.dtype
+            if self.weak is dtypes.NUMBER and copy is not False:
+                converted: NDArray = silently(self.data.astype, dtype)  # a number too large for a float is infinite
+                return converted
+            if copy is None and dtype is None:
+                return self.data
+            return np.array(self.data, dtype=dtype, copy=copy)
+        except BaseException as error:
+            cut_traceback(error)
+            raise
+
+    @api_boundary
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        is_old = max_version is None or max_version < (1, 0)
+        if is_old:  # it cannot say that memory is read-only: a copy, also with copy=False
+            return dlpack.export(np.array(self), stream=stream, dl_device=dl_device)
+        return dlpack.export(np.asarray(self), stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.HOST, 0
+
+    @api_boundary
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
+
+    def __repr__(self) -> str:
+        if self.is_deleted():
+            return f"Array(<donated>, {self.spec})"
+        shown = self.memory.astype(np.float32) if self.dtype == dtypes.bfloat16 else np.asarray(self)
+        body = np.array2string(shown, separator=", ", prefix="Array(", threshold=1000)
+        shape = f"shape={self.shape}, " if self.size == 0 and self.shape != (0,) else ""
+        return f"Array({body}, {shape}dtype={self.dtype.name})"
+
+    @api_boundary
+    def __str__(self) -> str:
+        return str(np.asarray(self))
+
+    def _repr_html_(self) -> str:
+        """The elements beside a small picture of them, for notebooks."""
+        title = f"{self.shown} on {self.device}"
+        if self.is_deleted():
+            return html.show_text(title, "donated")
+        values = self.data.astype(np.float32) if self.dtype == dtypes.bfloat16 else np.asarray(self)
+        return html.show_array(title, values, np.array2string(values, separator=", ", threshold=1000))
+
+    @api_boundary
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (np.array(self.data), self.weak)
+
+    @api_boundary
+    def __copy__(self) -> Array:
+        return new_array(self.data, self.spec, self.weak)
+
+    @api_boundary
+    def __deepcopy__(self, memo: Any) -> Array:
+        return _restore(np.array(self.data), self.weak)
+
+
+def new_array(memory: NDArray, spec: TensorSpec, weak: dtypes.Weakness = False) -> Array:
+    """The array of memory of this spec, which nobody else writes to."""
+    array = _Unfinished()
+    array.memory, array.spec, array.weak = memory, spec, weak
+    # 185 ns; with `object.__setattr__` for each field 350, which would add a tenth to a small eager command.
+    array.__class__ = Array
+    return array  # type: ignore[return-value]  # `cast` is a call: 40 ns more
+
+
+def settled(x: Any) -> Any:
+    """A value as it is now: an array is copied where somebody else may write to its memory, all else is returned itself."""
+    if isinstance(x, np.ndarray):
+        return x.copy() if x.flags.writeable or x.base is not None else x
+    if type(x) is not Array or x.is_deleted():
+        return x
+    memory = x.memory
+    if not isinstance(memory, np.ndarray):
+        return x
+    if memory.flags.owndata and (not memory.flags.writeable or sys.getrefcount(memory) == IN_VARIABLE + 1):
+        return x
+    base, depth = memory, 0
+    while isinstance(base.base, np.ndarray):
+        base, depth = base.base, depth + 1
+    if base.flags.owndata and (not base.flags.writeable or (depth == 1 and sys.getrefcount(base) == IN_VARIABLE + 1)):
+        return x  # a view that `data` made of a result
+    return new_array(memory.copy(), x.spec, x.weak)
+
+
+def donated_error(spec: TensorSpec) -> ArgumentTypeError:
+    """The error of any use of an array whose memory was given up.
+
+    Args:
+        spec: of the array.
+    """
+    return user_error(
+        ArgumentTypeError, "donated array", "its memory was given to a compiled function and reused.",
+        operands={"x": spec}, fix="use the function's result instead, or drop donate_argnums.",
+    )  # fmt: skip
+
+
+def _read_only(memory: NDArray) -> NDArray:
+    """The elements, for reading: a view, unless they are so anyway."""
+    if not memory.flags.writeable:
+        return memory
+    view = memory.view()
+    view.flags.writeable = False
+    return view
+
+
+def _restore(data: NDArray, weak: dtypes.Weakness) -> Array:
+    return Array(data, weak=weak)
+
+
+def _one_element(x: ArrayMethods, target: str) -> NDArray:
+    data = x.concrete(target)
+    if x.size != 1:
+        raise user_error(
+            ArgumentTypeError, target, f"an array of {x.size} elements has no single {target} value.", operands={"x": x.spec},
+            fix="reduce it first (x.sum(), x.any(), x.all()), or index one element.",
+        )  # fmt: skip
+    return data.reshape(())
+
+
+def asarray(
+    obj: ArrayLike, dtype: DTypeLike | None = None, *, device: object = None, copy: bool | None = None
+) -> Array:
+    """An nnc array of `obj`: an array, a number or nested lists of them.
+
+    Memory of a NumPy array is shared unless `copy=True` or the dtype changes, so write to it no more.
+
+    Args:
+        obj: array, tracer, number or nested list.
+        dtype: element type; by default the dtype of `obj`, where lists of Python floats become float32.
+        device: as `nnc.devices` lists it; by default where `obj` is, else the one of `nnc.default_device`.
+        copy: True always copies, False never.
+
+    Raises:
+        DTypeError: nnc has no such dtype, or a number does not fit into it.
+        ShapeError: ragged lists.
+        ArgumentTypeError: `obj` holds no numbers.
+        ArgumentError: copy=False, but a copy is needed.
+
+    Example:
+        >>> asarray([[1, 2], [3, 4]], dtype="float32").shape
+        (2, 2)
+    """
+    if dtype is None and device is None and not copy and get_context().device is None:
+        if isinstance(obj, ArrayMethods):
+            return obj  # type: ignore[return-value]  # a tracer, which types call an array
+        if type(obj) is np.ndarray and dtypes.is_known(obj.dtype):
+            return Array(obj)
+    try:
+        made = _make_array(obj, dtype, copy)
+        return made if device is None and hasattr(obj, "spec") else _place(made, device)
+    except BaseException as error:
+        other = leave(error, asarray, "asarray", (obj, dtype), {})
+        if other is None:
+            raise
+        try:
+            raise other from None
+        except NncError as worded:
+            cut_traceback(worded)
+            raise
+
+
+def _place(x: Any, device: Any) -> Any:
+    """An array on a device; None stands for the ambient one. Tracers have no device."""
+    if device is not None:
+        name = find_device(device, "asarray").name
+        if not isinstance(x, Array):
+            check_program(name, "asarray")
+    ambient = get_context().device
+    if not isinstance(x, Array) or (device is None and ambient is None):
+        return x
+    return x.to_device(ambient.device.name if device is None else device)
+
+
+def _make_array(obj: Any, dtype: Any, copy: bool | None) -> Any:
+    """The array of `asarray`, on the CPU."""
+    wanted = None if dtype is None else to_dtype(dtype, "asarray")
+    x = as_operand(obj, "asarray", "obj", wanted)
+    if isinstance(x, Array):
+        if (wanted is None or wanted == x.spec.dtype) and not copy:
+            return x if wanted is None else with_weakness(x, False)
+        if type(x) is not Array:  # on another device
+            changed = wanted not in (None, x.spec.dtype)
+            return ew.convert(x, dtype=wanted) if changed else with_weakness(ew.copy(x), wanted is None and x.weak)
+    elif hasattr(x, "spec"):
+        if wanted is None:
+            return x
+        return with_weakness(x if x.spec.dtype == wanted else ew.convert(x, dtype=wanted), False)
+    if copy is False and (isinstance(obj, (list, tuple)) or dtypes.is_scalar(obj)):
+        raise user_error(
+            ArgumentError,
+            "asarray",
+            f"a {type(obj).__name__} cannot be an array without a copy.",
+            fix="drop copy=False.",
+        )
+    data = np.asarray(astype(x, wanted or dtypes.scalar_dtype(x), "asarray") if dtypes.is_scalar(x) else x)
+    if wanted is not None and data.dtype != wanted:
+        if copy is False:
+            raise user_error(
+                ArgumentError, "asarray", f"{data.dtype.name} to {wanted.name} needs a copy.", fix="drop copy=False."
+            )
+        if isinstance(obj, (list, tuple, range)) and dtypes.is_integer(wanted):
+            _check_range(data, wanted)
+        if dtypes.is_complex(data.dtype) and not dtypes.is_complex(wanted):
+            raise user_error(
+                DTypeError, "asarray", f"{data.dtype.name} to {wanted.name} would drop the imaginary part.",
+                operands={"obj": spec_of(data)}, fix="take nnp.real(obj) first.",
+            )  # fmt: skip
+        data = cast_array(data, wanted)
+    elif copy:
+        data = np.array(data)
+    return Array(data, weak=obj.weak if wanted is None and isinstance(obj, WeakScalar) else False)
+
+
+def _check_range(data: NDArray, wanted: dtypes.DType) -> None:
+    """Raises DTypeError for listed numbers that an integer dtype does not hold, as for a number by itself."""
+    if dtypes.is_complex(data.dtype):
+        return
+    if dtypes.is_float(data.dtype):
+        lower, upper = limits(data.dtype, wanted)
+        outside = data[~((data > lower) & (data < upper))]  # NaN is outside, too
+    else:
+        info = np.iinfo(wanted)
+        outside = data[(data < info.min) | (data > info.max)]
+    if outside.size:
+        raise user_error(
+            DTypeError, "asarray", f"the number {outside[0]} does not fit into {wanted.name}.",
+            fix="use a wider dtype, or convert with .astype(...): integers wrap around there, floats are limited.",
+        )  # fmt: skip
+
+
+def as_value(x: Any) -> Any:
+    """An array or a tracer for anything a command takes: numbers are wrapped, NumPy arrays, too, on the ambient device."""
+    if hasattr(x, "spec"):
+        return x
+    if dtypes.is_scalar(x):
+        return Array(np.asarray(astype(x, dtypes.exact_dtype(x), "argument")), weak=dtypes.weakness_of(x))
+    found = dlpack.read(x) if is_foreign(type(x)) else np.asarray(x)
+    if hasattr(found, "spec"):  # on a GPU
+        return found
+    value = Array(found, weak=getattr(x, "weak", False))
+    device = get_context().device
+    return value if device is None else device.take(value)
+
+
+def as_command_operand(x: Any) -> Any:
+    """Likewise, for a command that is called as it is: Python numbers, which are constants of rules, have their default dtype."""
+    return as_value(dtypes.scalar_dtype(x).type(x) if dtypes.is_scalar(x) else x)
+
+
+def numpy_error(tracer: Any) -> TraceError:
+    """The error for handing a value that is being differentiated to NumPy."""
+    found = numpy_remedy(_NAMESPACE.get("numpy")) or "the function of the same name in nnc.numpy"
+    return user_error(
+        TraceError, "conversion to a NumPy array", f"{tracer.shown} is being differentiated; NumPy would lose the derivative.",
+        fix=f"use {found}, or nnc.stop_gradient(x) where no derivative is wanted.",
+    )  # fmt: skip
+
+
+def concrete_error(tracer: Any, what: str, fix: str = "") -> TraceError:
+    """The error for asking an abstract tracer for its value."""
+    made = f" (made at {tracer.source})" if tracer.source is not None else ""
+    return user_error(
+        TraceError, what, f"the value of {tracer.shown}{made} is not known while the function is traced.",
+        fix=fix or remedy(tracer, what, _NAMESPACE.get("numpy")),
+    )  # fmt: skip

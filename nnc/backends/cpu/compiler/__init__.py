@@ -1,0 +1,1 @@
+"""Turns LLVM's text into machine code of this process."""

@@ -1,0 +1,340 @@
+"""The compiler of native kernels and programs: texts are compiled once, kept on disk, and loaded while they are referenced.
+
+`compiler()` is the one of this process; `run_native` calls native kernels on NumPy arrays, without a program.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnc.backends.cpu.compiler.engine import Engine, Library
+from nnc.backends.cpu.compiler.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
+from nnc.backends.cpu.compiler.object_cache import Objects
+from nnc.backends.cpu.compiler.prefetch import PREPARE, Prefetcher
+from nnc.backends.cpu.compiler.runtime import Runtime
+from nnc.backends.cpu.threads.team import STANDINS
+from nnc.backends.cpu.threads.threads import threads
+from nnc.backends.numpy_ref import reference_kernel
+from nnc.base.fork import new_lock
+from nnc.base.options import Options, chosen_cpu
+from nnc.device.cpu import aligned_bytes
+from nnc.errors import InternalError
+from nnc.graph import TensorSpec, command, infer_specs, reference
+from nnc.lower.kernels.native import Native, State
+from nnc.lower.plan.stages import NDArray, Step, View
+
+ENTRY = "ENTRY"
+Arrays = Sequence[NDArray]
+Params = Mapping[str, Any]
+Run = Callable[[Arrays, Arrays, Params], None]
+_PACKED = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+_RUNS_KEPT = 1024  # of one command; then all are dropped
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A compiled function: it can be called at `address` while this object lives, which holds the functions that it calls."""
+
+    address: int
+    library: Library
+    held: Any
+
+
+class Jit:
+    """Implements `nnc.lower.kernels.native.Compiler` with LLVM.
+
+    Kernels with the same text are one function, compiled once while it is referenced; `objects` keeps compiled code in files.
+    """
+
+    def __init__(self, engine: Engine, objects: Objects, runtime: Runtime) -> None:
+        self.engine, self.objects, self.runtime = engine, objects, runtime
+        self._lock, self._starting = new_lock(), new_lock()
+        self._known: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
+        self._symbols = runtime.symbols()
+        self._callers: dict[tuple[int, bool, int], tuple[Loaded, Callable[..., int]]] = {}
+        self._runtime_code: Library | None = None
+        self._failure: Exception | None = None
+        objects.begin(runtime.text, CALLS)
+
+    @property
+    def failure(self) -> Exception | None:
+        """The reason why nothing can be compiled or loaded; None where it can. The first text, the runtime's, is compiled to find
+        out.
+        """
+        with self._starting:
+            if self._runtime_code is None and self._failure is None:
+                try:
+                    self._runtime_code = self._load_runtime()
+                except (ImportError, OSError, RuntimeError) as error:
+                    self._failure = error
+            return self._failure
+
+    def works(self) -> bool:
+        """Whether this compiler works, which may have to wait for LLVM."""
+        return self.failure is None
+
+    def _load_runtime(self) -> Library:
+        runtime = self.runtime
+        code = self.engine.link([self.objects.compile(runtime.text, CALLS)], self._symbols, runtime.exports)
+        self._symbols |= code.addresses
+        if runtime.pool is not None:
+            runtime.pool.start(code)
+        return code
+
+    def _loaded_runtime(self) -> Library:
+        """The functions that all texts may call.
+
+        Raises:
+            Exception: the compiler does not work, for this reason.
+        """
+        if self.failure is not None:
+            raise self.failure
+        assert self._runtime_code is not None
+        return self._runtime_code
+
+    @property
+    def standins(self) -> Mapping[str, int]:
+        """Addresses of functions that replace OpenMP's functions of these names by nnc's threads, where
+        `runtime.has_team`.
+        """
+        addresses = self._loaded_runtime().addresses
+        return {name: addresses[standin] for name, standin in STANDINS.items()}
+
+    def prefetch(self) -> Prefetcher:
+        """Makes an object that prefetches memory while a program is made."""
+        return Prefetcher(lambda: self._loaded_runtime().addresses[PREPARE] if self.works() else None)
+
+    def expect(self, wanted: Native | str | None = None) -> None:
+        """Announces a kernel, a program's text, or a text not printed yet: another process, where there is one, begins to
+        compile.
+        """
+        if wanted is None:
+            self.engine.expect()
+        elif isinstance(wanted, str):
+            self.objects.begin(wanted, _recipe_of(wanted))
+        elif wanted.name not in self._known:
+            for called in wanted.calls:
+                self.expect(called)
+            self.objects.begin(wanted.code, _recipe(wanted))
+
+    def load(self, natives: Sequence[Native]) -> list[Loaded]:
+        """Returns the functions of kernels; kernels that are not known yet are compiled together, side by side.
+
+        Raises:
+            InternalError: LLVM refuses a text, or the text needs an unknown symbol.
+        """
+        self._loaded_runtime()
+        with self._lock:
+            held = self._load(natives)
+        return [held[native.name] for native in natives]
+
+    def _load(self, natives: Sequence[Native]) -> dict[str, Loaded]:
+        """Loads the functions of kernels by their names, callees first."""
+        held = {native.name: found for native in natives if (found := self._known.get(native.name)) is not None}
+        missing = [
+            native for native in natives if native.name not in held
+        ]  # asked once, since other threads may free kernels
+        called = [callee for caller in missing for callee in caller.calls]
+        below = self._load(called) if called else {}
+        held |= {native.name: below[native.name] for native in missing if native.name in below}
+        new = {native.name: native for native in missing if native.name not in held}
+        code: dict[str, bytes] = {}
+        for recipe in (KERNEL, LIGHT):
+            some = [native for native in new.values() if _recipe(native) == recipe]
+            texts = [native.code for native in some]
+            code |= zip([native.name for native in some], self.objects.compile_all(texts, recipe), strict=True)
+        for batch in _batches(list(new.values())):
+            symbols = self._symbols | {name: at for native in batch for name, at in native.symbols.items()}
+            symbols |= {name: function.address for name, function in below.items()}
+            names = [native.name for native in batch]
+            library = self.engine.link([code[name] for name in names], symbols, names)
+            for native in batch:
+                holds = self, [below[callee.name] for callee in native.calls]
+                held[native.name] = self._known[native.name] = Loaded(library.addresses[native.name], library, holds)
+        return held
+
+    def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Loaded:
+        """The function `@ENTRY` of a program; kernels in its own text, marked `alwaysinline`, are inlined.
+
+        Raises:
+            InternalError: LLVM refuses the text, or the text needs an unknown symbol.
+        """
+        self._loaded_runtime()
+        code = self.objects.compile(text, _recipe_of(text))
+        library = self.engine.link([code], {**self._symbols, **symbols}, [ENTRY])
+        return Loaded(library.addresses[ENTRY], library, (self, held))
+
+    def caller(self, arrays: int, stateful: bool, numbers: int) -> Callable[..., int]:
+        """Calls kernels on NumPy arrays: `call(address, state's address or 0, *arrays, *numbers)` gives the status.
+
+        Compiled code reads where an array's elements lie out of the array object, which costs ten times less than asking for it.
+        """
+        key = arrays, stateful, numbers
+        found = self._callers.get(key)
+        if found is None:
+            (function,) = self.load([Native(_caller_text(arrays, stateful, numbers))])
+            parameters = [ctypes.c_void_p] * 2 + [ctypes.py_object] * arrays + [ctypes.c_int64] * numbers
+            found = self._callers[key] = function, ctypes.CFUNCTYPE(ctypes.c_int64, *parameters)(function.address)
+        return found[1]
+
+
+def _recipe(native: Native) -> Recipe:
+    return LIGHT if native.light else KERNEL
+
+
+def _recipe_of(program: str) -> Recipe:
+    return INLINED if "alwaysinline" in program else CALLS
+
+
+def _caller_text(arrays: int, stateful: bool, numbers: int) -> str:
+    """A function that takes a kernel, its state, NumPy array objects and numbers, and calls the kernel on the arrays' elements."""
+    objects, sizes = [f"%array{i}" for i in range(arrays)], [f"i64 %number{i}" for i in range(numbers)]
+    parameters = ["ptr %kernel", "ptr %state", *(f"ptr {name}" for name in objects), *sizes]
+    given = [*(f"ptr %data{i}" for i in range(arrays)), *(["ptr %state"] if stateful else []), *sizes]
+    reads = [  # NumPy's stable ABI: the pointer to the elements follows the header of all objects
+        f"  %at{i} = getelementptr i8, ptr {name}, i64 {object.__basicsize__}\n  %data{i} = load ptr, ptr %at{i}"
+        for i, name in enumerate(objects)
+    ]
+    return "\n".join([
+        f"define i64 @KERNEL({', '.join(parameters)}) {{",
+        *reads,
+        f"  %status = call i64 %kernel({', '.join(given)})",
+        "  ret i64 %status",
+        "}\n",
+    ])  # fmt: skip
+
+
+def _batches(natives: Sequence[Native]) -> list[list[Native]]:
+    """Groups kernels that can be loaded as one library: kernels that agree on the addresses of their symbols."""
+    batches: list[tuple[list[Native], dict[str, int]]] = []
+    for native in natives:
+        for batch, symbols in batches:
+            if all(symbols.get(name, address) == address for name, address in native.symbols.items()):
+                batch.append(native)
+                symbols |= native.symbols
+                break
+        else:
+            batches.append(([native], dict(native.symbols)))
+    return [batch for batch, _ in batches]
+
+
+_STARTING = new_lock()
+
+
+def compiler() -> Jit | None:
+    """The compiler of this process; None where LLVM cannot be loaded (`why_absent` tells the reason)."""
+    found = expected_compiler()
+    return found if found is not None and found.works() else None
+
+
+def expected_compiler() -> Jit | None:
+    """The compiler of this process, which need not be ready: where another process compiles, it loads LLVM meanwhile. Whether it
+    `works()` can be asked later; None where it is known that there is none.
+    """
+    found = _start()
+    return found if isinstance(found, Jit) else None
+
+
+def why_absent() -> str | None:
+    """The reason for the absence of a compiler; None where there is one."""
+    found = _start()
+    error = found.failure if isinstance(found, Jit) else found
+    return None if error is None else f"{type(error).__name__}: {error}"
+
+
+def _start() -> Jit | Exception:
+    with _STARTING:
+        return _start_once()
+
+
+@functools.cache
+def _start_once() -> Jit | Exception:
+    found = threads()
+    runtime = Runtime(found.openmp, found.count, found.pool)
+    try:
+        engine = Engine(chosen_cpu())
+        return Jit(engine, Objects(engine, Options.from_environment().cache_folder), runtime)
+    except (ImportError, OSError, RuntimeError) as error:
+        return error
+
+
+def run_native(native: Callable[[Step], Native | None], command_name: str) -> Run:
+    """Turns the `native` of a kernel into its `run`, on NumPy arrays: `run(inputs, outputs, params)`.
+
+    Machine code is made for the shapes and strides of the first call and used for all that follow. Inputs that `native` does not
+    take, and everything where there is no compiler, is run by NumPy.
+    """
+    runs: dict[Any, tuple[Run, Params]] = {}  # holds the parameters, so that no other object gets their id
+
+    def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+        inputs = [x if type(x) is np.ndarray else np.asarray(x) for x in inputs]  # NumPy's scalars have another layout
+        layouts = tuple([(x.shape, x.strides, x.dtype) for x in (*inputs, *outputs)])
+        found = runs.get((id(params), layouts))
+        if found is None:
+            if len(runs) >= _RUNS_KEPT:
+                runs.clear()
+            found = runs[id(params), layouts] = _make_run(native, command_name, inputs, outputs, params), params
+        found[0](inputs, outputs, params)
+
+    return run
+
+
+def _make_run(
+    native: Callable[[Step], Native | None], command_name: str, inputs: Arrays, outputs: Arrays, params: Params
+) -> Run:
+    """Makes the function that runs a command on arrays of these shapes and strides."""
+    wanted = command(command_name)
+    step = Step(wanted, tuple(map(_view, inputs)), tuple(map(_view, outputs)), params)
+    # Tapes hold Python's objects, whose references compiled code does not count.
+    jit = None if any(x.dtype.hasobject for x in (*inputs, *outputs)) else compiler()
+    made = native(step) if jit is not None else None
+    if jit is None or made is None:
+        refer = reference_kernel(wanted, step.input_specs, params).run
+        results = len(infer_specs(wanted, step.input_specs, params))  # workspace may follow the results
+        return lambda inputs, outputs, params: refer(inputs, outputs[:results], params)
+    (function,) = jit.load([made])
+    arrays, numbers = len(inputs) + len(outputs), made.numbers
+    call = (
+        functools.partial(_call_packed, arrays)
+        if made.packed
+        else jit.caller(arrays, made.state is not None, len(numbers))
+    )
+    states = _States(made.state, made.scratch) if made.state is not None else None
+
+    def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+        state = 0 if states is None else states.address()
+        if call(function.address, state, *inputs, *outputs, *numbers):
+            reference[wanted](*inputs, **params)
+            raise InternalError(f"{command_name}: the native kernel refused operands that the reference takes")
+
+    return run
+
+
+def _call_packed(arrays: int, address: int, state: int, *operands: Any) -> int:
+    """Calls a kernel that takes a table; `operands` are so many arrays, then numbers."""
+    words = [*operands[arrays:], *(array.ctypes.data for array in operands[:arrays])]
+    return int(_PACKED(address)((ctypes.c_int64 * len(words))(*words)))
+
+
+def _view(array: NDArray) -> View:
+    return View(0, TensorSpec(array.shape, array.dtype), 0, array.strides)
+
+
+class _States(threading.local):
+    """The state of a kernel, one for each thread."""
+
+    def __init__(self, make: Callable[[int], State], scratch: int) -> None:
+        self._scratch = aligned_bytes(scratch)
+        self._state = make(self._scratch.ctypes.data)
+
+    def address(self) -> int:
+        """The address of this thread's state."""
+        return self._state.address

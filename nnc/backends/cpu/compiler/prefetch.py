@@ -1,0 +1,244 @@
+"""Prefetches memory: threads touch the pages that the first call of a program writes to, while the program is being made.
+
+The first write to a page of memory waits for the system, and in a virtual machine for its host, too: a first call may wait longer
+for pages than it computes. Memory that was made as zeros costs still more where a program reads it before it writes to it, since
+its pages are faulted twice. So the donated arrays of a call are touched while its function is traced, and with them an arena of the
+size that the last call like this one needed, if a file tells it. The rest of its frame's memory is touched once its size is known:
+while code is compiled or loaded, and while the program runs, ahead of its own writes.
+
+A program may not overwrite memory that others see, such as parameters that lie in memory of NumPy's. Donated arrays whose memory
+others see are copied meanwhile.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nnc.array.array import Array
+from nnc.base.fork import reset_after_fork
+from nnc.base.machine import available_memory
+from nnc.device.cpu import aligned_bytes
+from nnc.device.targets import cpu_target
+from nnc.lower.plan.stages import NDArray
+from nnc.run.background import in_background
+from nnc.run.native_frame import CallMemory
+from nnc.run.native_program import ProgramAbi
+from nnc.run.packed_weights import is_alone
+from nnc.run.store.cache import Entry
+
+_MEMORY = cpu_target().memory
+
+PREPARE = "nnc_prepare"
+
+# nnc_prepare(rows, count, stop) -> i64: fills memory row by row (where to, where from, bytes), page by page, until the word `stop`
+# is not 0; returns how many rows are done. Where both places are the same, all pages are written to, with their own content: bytes
+# that others write meanwhile stay.
+PREPARE_TEXT = f"""
+define i64 @{PREPARE}(ptr %rows, i64 %count, ptr %stop) nounwind {{
+entry:
+  %some = icmp sgt i64 %count, 0
+  br i1 %some, label %row, label %done
+row:
+  %i = phi i64 [ 0, %entry ], [ %next, %end ]
+  %to.at = getelementptr [3 x i64], ptr %rows, i64 %i
+  %from.at = getelementptr i8, ptr %to.at, i64 8
+  %bytes.at = getelementptr i8, ptr %to.at, i64 16
+  %to = load ptr, ptr %to.at
+  %from = load ptr, ptr %from.at
+  %bytes = load i64, ptr %bytes.at
+  %stays = icmp eq ptr %to, %from
+  br label %page
+page:
+  %offset = phi i64 [ 0, %row ], [ %further, %made ]
+  %left = sub i64 %bytes, %offset
+  %more = icmp sgt i64 %left, 0
+  br i1 %more, label %ask, label %end
+ask:
+  %word = load atomic i32, ptr %stop monotonic, align 4
+  %goes.on = icmp eq i32 %word, 0
+  br i1 %goes.on, label %write, label %done
+write:
+  %target = getelementptr i8, ptr %to, i64 %offset
+  br i1 %stays, label %touch, label %copy
+touch:
+  %same = cmpxchg ptr %target, i8 0, i8 0 monotonic monotonic
+  br label %made
+copy:
+  %source = getelementptr i8, ptr %from, i64 %offset
+  %is.short = icmp slt i64 %left, {_MEMORY.page_bytes}
+  %length = select i1 %is.short, i64 %left, i64 {_MEMORY.page_bytes}
+  call ptr @memcpy(ptr %target, ptr %source, i64 %length)
+  br label %made
+made:
+  %further = add i64 %offset, {_MEMORY.page_bytes}
+  br label %page
+end:
+  %next = add i64 %i, 1
+  %rows.left = icmp slt i64 %next, %count
+  br i1 %rows.left, label %row, label %done
+done:
+  %ready = phi i64 [ 0, %entry ], [ %i, %ask ], [ %next, %end ]
+  ret i64 %ready
+}}
+declare ptr @memcpy(ptr, ptr, i64)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The work of one thread: it copies arrays whose elements are `seen` by others to memory of their own, and
+    touches other arrays.
+    """
+
+    copied: Sequence[Array]
+    seen: Sequence[NDArray]
+    touched: Sequence[NDArray]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that are written to."""
+        return sum(array.nbytes for array in (*self.seen, *self.touched))
+
+    def run(self, address: int, stop: ctypes.c_int32) -> None:
+        """Copies and touches until it is done or stopped."""
+        copies = [np.empty(source.shape, source.dtype) for source in self.seen]
+        pairs = [*zip(copies, self.seen, strict=True), *zip(self.touched, self.touched, strict=True)]
+        words = [word for to, source in pairs for word in (to.ctypes.data, source.ctypes.data, to.nbytes)]
+        function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(address)
+        done = function((ctypes.c_int64 * len(words))(*words), len(pairs), ctypes.addressof(stop))
+        for array, copied in list(zip(self.copied, copies, strict=True))[:done]:
+            array.move(copied)
+
+
+class Preparing:
+    """Touches and copies memory in threads of its own until it is told to stop.
+
+    Args:
+        find: gives the address of the compiled function `nnc_prepare`, for which it may wait; None where there is none.
+    """
+
+    def __init__(self, find: Callable[[], int | None]) -> None:
+        self._find, self._stop = find, ctypes.c_int32(0)
+        self._changed = threading.Condition()
+        self._waiting: list[_Work] = []  # one item for each thread, which may start too late
+        self._running = 0
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Drops the threads, none of which a forked process has."""
+        self._changed = threading.Condition()
+        self._waiting.clear()
+        self._running = 0
+
+    def begin(self, touched: Sequence[NDArray], copied: Sequence[Array] = ()) -> None:
+        """Touches contiguous arrays that lie in memory of Python's own, and gives others such memory, unless memory is short."""
+        work = _Work(copied, [array.data for array in copied], touched)
+        if _is_worth_it(work.nbytes):
+            self._waiting.append(work)
+            # In this context: files that it has to write wait, too. Threads of `threading` are waited for until they have come.
+            _thread.start_new_thread(copy_context().run, (self._run,))
+
+    def stop(self) -> None:
+        """Stops all threads, which then hold no array."""
+        with self._changed:
+            self._stop.value = 1
+            self._waiting.clear()
+            self._changed.wait_for(lambda: not self._running)
+            self._stop.value = 0
+
+    def _run(self) -> None:
+        address = self._find()  # nothing is held meanwhile
+        with self._changed:
+            if address is None or not self._waiting:
+                self._waiting.clear()
+                return
+            work = self._waiting.pop(0)
+            self._running += 1
+        try:
+            work.run(address, self._stop)
+        finally:
+            del work
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+
+def _is_worth_it(nbytes: int) -> bool:
+    """Whether to prefetch so many bytes: neither too few nor too many for the free memory."""
+    if nbytes < _MEMORY.least_prefetched_bytes:
+        return False
+    available = available_memory()
+    return available is not None and nbytes <= available // _MEMORY.prefetched_share
+
+
+class Prefetcher:
+    """Prefetches the memory that the call of a program writes to: a block within which the program is made.
+
+    Donated and returned arrays must not be held by threads when the call runs, so their prefetch ends with the block.
+    The arena is touched further beside the run, unless there will be none.
+    """
+
+    def __init__(self, find: Callable[[], int | None]) -> None:
+        self.room: CallMemory | None = None
+        self.arrays, self.arena = Preparing(find), Preparing(find)
+        self._entry: Entry | None = None  # the bytes of the arena that calls like this one write to
+        self._told = 0
+        self._likely: NDArray | None = None  # an arena of so many bytes
+
+    def __enter__(self) -> Prefetcher:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        self.room = None
+        self.arrays.stop()
+        if kind is not None or self._likely is not None:
+            self.arena.stop()
+
+    def recall(self, entry: Entry) -> None:
+        """Reads from a cache the size of the arena that the last call like this one needed; the entry is updated for the next."""
+        self._entry, told = entry, entry.read()
+        if isinstance(told, int):
+            self._told = told
+            if _is_worth_it(told):
+                with suppress(MemoryError):  # this call may need less
+                    self._likely = aligned_bytes(told)
+                    self.arena.begin([self._likely])
+
+    def prefetch_donated(self, arrays: Sequence[Array]) -> None:
+        """Prefetches donated arrays: the call overwrites arrays that nobody else sees, and copies of the others."""
+        alone = [array.data for array in arrays if is_alone(array)]
+        seen = [x for x in arrays if not x.is_deleted() and not is_alone(x) and x.data.flags.c_contiguous]
+        self.arrays.begin(alone, seen)
+
+    def expect(self, outside: ProgramAbi) -> None:
+        """Allocates the memory of the call, and touches it; an arena only where it surely will be written to, which is all or
+        nothing.
+        """
+        needed = outside.arena_bytes if outside.runs_all else 0
+        likely, self._likely = self._likely, None
+        if likely is not None and needed != likely.nbytes:
+            self.arena.stop()
+            likely = None
+        try:
+            self.room = CallMemory.of(outside, likely)
+        except MemoryError:  # the call itself will raise
+            return
+        self.arrays.begin(self.room.made)
+        if outside.runs_all and likely is None:
+            self.arena.begin([self.room.arena])
+        if (
+            self._entry is not None
+            and needed != self._told
+            and max(needed, self._told) >= _MEMORY.least_prefetched_bytes
+        ):
+            in_background(partial(self._entry.write, needed))

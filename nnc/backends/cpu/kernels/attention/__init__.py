@@ -1,0 +1,1 @@
+"""Printed attention and its derivatives."""

@@ -1,0 +1,139 @@
+"""Printed kernel of attention: blocks of queries by blocks of keys, of which nothing is kept but in the caches.
+
+Each block of queries has the greatest score so far, the sum of exponentials and the weighted values, which are scaled down when a
+greater score appears (Milakov and Gimelshein, 2018). Threads share heads and blocks of queries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nnc.backends.cpu.kernels.attention.blocks import Matrix
+from nnc.backends.cpu.kernels.attention.scores import Block, Form, Tokens, exponential, finite, print_blocks, rows_of
+from nnc.backends.cpu.kernels.printer import Printer, add_native, times
+from nnc.backends.cpu.kernels.vectors import write_row
+from nnc.commands.attention import Operands
+from nnc.device.targets import cpu_target
+from nnc.graph import TensorSpec
+from nnc.lower.kernels.builder import Value, has_code
+from nnc.lower.kernels.math.logarithm import log
+from nnc.lower.kernels.math.terms import Term
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step
+
+_ATTENTION = cpu_target().attention
+
+
+def is_printed(specs: Sequence[TensorSpec], biased: bool) -> bool:
+    """Whether the kernels take operands."""
+    x = Operands.of(specs, biased)
+    return has_code(x.q.dtype) and max(x.q.shape[-1], x.v.shape[-1]) <= _ATTENTION.features
+
+
+def _native(step: Step) -> Native | None:
+    params, (out, logarithms) = step.params, step.outputs
+    printer = Printer(step)
+    if not logarithms.spec.size:
+        return printer.native(inline=True)
+    x = Operands.of(step.inputs, params["biased"])
+    names = [f"%in{i}" for i in range(len(step.inputs))]
+    form = Form.of(x, names[3:], params["scale"], params["reach"])
+
+    def print_block(block: Block, at: Sequence[str], after: Sequence[str]) -> None:
+        code = block.code
+        q, k, v = (Tokens(view, here, there) for view, here, there in zip(x[:3], at, after, strict=False))
+        state = _State.start(block)
+        packed = block.pack(q.rows, form.features)
+        block.scale(packed, form.features)
+        room = form.tiling.room(code, _ATTENTION.keys, block.vectors)
+
+        def keys(at_key: Value, n: Value, end: Value) -> None:
+            near = block.near(k.rows.at(code, at_key), n, _ATTENTION.keys, form.features)
+            ahead = k.ahead(code, at_key, end), q.following(block)
+            block.print_scores(near, packed, room, at[3:-2], at_key, n, ahead)
+            values = block.near(v.rows.at(code, at_key), n, _ATTENTION.keys, form.value_features)
+            state.take(block, room, values, n, v.ahead(code, at_key, end))
+
+        block.each_keys(0, form.keys, keys)
+        state.finish(block, rows_of(out, at[-2]), at[-1], logarithms.strides[-1])
+
+    has_tokens = [*range(3), len(step.inputs)]
+    print_blocks(printer, form, (*step.inputs, out, logarithms), has_tokens, [*names, "%out0", "%out1"], print_block)
+    return printer.native()
+
+
+@dataclass(frozen=True)
+class _State:
+    """The running results of a block's queries, which are in lanes: greatest scores, sums, the factors by which earlier sums are to
+    be scaled, and weighted values.
+    """
+
+    top: Matrix
+    sums: Matrix
+    factors: Matrix
+    total: Matrix
+
+    @classmethod
+    def start(cls, block: Block) -> _State:
+        """Before all keys."""
+        top, sums, factors = (block.tiling.room(block.code, 1, block.vectors) for _ in range(3))
+        total = block.room(block.form.value_features)
+        block.fill(top, 1, -math.inf)
+        block.fill(sums, 1, 0)
+        block.fill(total, block.form.value_features, 0)
+        return cls(top, sums, factors, total)
+
+    def take(self, block: Block, scores: Matrix, values: Matrix, n: Value, ahead: Matrix) -> None:
+        """Some more keys, whose scores become weights."""
+        code, rows = block.code, block.form.value_features
+        tops = [block.load(self.top, 0, v) for v in range(block.vectors)]
+        greatest = [code.slot(top) for top in tops]
+        with code.loop(0, n) as j:
+            for v, slot in enumerate(greatest):
+                x, best = block.load(scores, j, v), code.read(slot)
+                code.write(slot, code.select(code.compare("gt", x, best), x, best))
+        for v, (slot, top) in enumerate(zip(greatest, tops, strict=True)):
+            new = code.read(slot)
+            block.store(self.top, 0, v, new)
+            block.store(self.factors, 0, v, code.sub(top, finite(code, new)))
+        with block.each_vector() as w:
+            factor = exponential(code, block.load(self.factors, 0, w))
+            block.store(self.factors, 0, w, factor)
+            sums = code.slot(code.mul(block.load(self.sums, 0, w), factor))
+            shift = finite(code, block.load(self.top, 0, w))
+            with code.loop(0, n) as j:
+                weight = exponential(code, code.sub(block.load(scores, j, w), shift))
+                block.store(scores, j, w, weight)
+                code.write(sums, code.add(code.read(sums), weight))
+            block.store(self.sums, 0, w, code.read(sums))
+        block.products.print(
+            code,
+            values.turned,
+            scores,
+            self.total,
+            rows,
+            n,
+            block.width,
+            factors=self.factors,
+            divisor=rows,
+            ahead=[ahead],
+        )
+
+    def finish(self, block: Block, out: Matrix, logarithms: str, step: int) -> None:
+        """Writes the means and the logarithms of the sums."""
+        code, lanes, rows = block.code, block.tiling.lanes, block.form.value_features
+        with block.each_vector() as v:
+            total = block.load(self.sums, 0, v)
+            value = code.add(finite(code, block.load(self.top, 0, v)), log(Term(code, total)).value)
+            at = code.offset(logarithms, times(code, code.add(block.first, code.integer(times(code, v, lanes))), step))
+            write_row(code, at, 0, step, value, block.inside(v), value.dtype.itemsize)
+            nothing = code.compare("eq", total, code.like(total, 0))
+            share = code.div(code.like(total, 1), code.select(nothing, code.like(total, 1), total))
+            with code.loop(0, rows) as j:
+                block.store(self.total, j, v, code.mul(block.load(self.total, j, v), share))
+        block.unpack(self.total, out, rows)
+
+
+add_native("attention", _native, lambda specs, params: is_printed(specs, params["biased"]))

@@ -1,0 +1,126 @@
+"""Native kernels of elementwise commands on few complex numbers: a loop whose steps are all native runs without Python.
+
+Kernels are printed from the commands' scalar expressions, for those that have a meaning for complex numbers. Real and imaginary
+parts, which lie side by side, are computed in vectors of their own. NumPy does many elements as fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from nnc.backends.cpu.kernels.printer import Printer, add_native, in_blocks, over
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
+from nnc.commands.rules import scalar
+from nnc.graph import Command, TensorSpec, infer_specs
+from nnc.lower.kernels.axes import Axes
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.math.complexes import (
+    BY_LOGARITHMS,
+    Complex,
+    can_be_complex,
+    evaluate_complex,
+    integer_power,
+    to_dtype,
+)
+from nnc.lower.kernels.math.terms import Term
+from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.scalars import parse
+from nnc.lower.plan.stages import Step
+
+_MOST = 1 << 12  # elements
+_LANES = 8
+
+
+def _by_expression(step: Step) -> Native:
+    parsed = parse(scalar[step.command])
+    return _elements(step, lambda *operands: evaluate_complex(parsed, operands))
+
+
+def _integer_power(step: Step) -> Native:
+    return _elements(step, lambda x: integer_power(x, step.params["exponent"]))
+
+
+def _elements(step: Step, compute: Callable[..., Complex | Term]) -> Native:
+    """The kernel that computes each element of a step.
+
+    Args:
+        step: of a program.
+        compute: from the operands' elements to that of the result.
+    """
+    views, printer = (*step.inputs, *step.outputs), Printer(step)
+    kinds = [view.spec.dtype for view in views]
+    pointers = [*(f"%in{i}" for i in range(len(step.inputs))), "%out0"]
+    axes = Axes(step.outputs[0].spec.shape, tuple(view.strides for view in views)).merged()
+    code, last = printer.main, len(axes.shape) - 1
+    by = [strides[last] if last >= 0 else 0 for strides in axes.strides]
+    dense = all(a in (0, kind.itemsize) for a, kind in zip(by, kinds, strict=True)) and by[-1] != 0
+    rows = axes.without(last) if last >= 0 else axes
+
+    def block(places: list[str], i: Value, lanes: int) -> None:
+        at = [code.offset(p, code.mul(i, code.integer(a))) if a else p for p, a in zip(places, by, strict=True)]
+        loaded = [
+            _load(code, p, kind, lanes if a else 0) for p, kind, a in zip(at[:-1], kinds[:-1], by[:-1], strict=True)
+        ]
+        spread = [_spread(code, x, lanes) for x in loaded]
+        _store(code, at[-1], to_dtype(compute(*spread), kinds[-1]))
+
+    if axes.size:
+        with over(code, rows, pointers) as places:
+            count = axes.shape[last] if last >= 0 else 1
+            in_blocks(code, 0, count, _LANES if dense else count + 1, partial(block, places))
+    return printer.native(inline=axes.size == 1)
+
+
+def _load(code: Code, pointer: str, dtype: DType, lanes: int) -> Complex | Term:
+    if not dtypes.is_complex(dtype):
+        return Term(code, code.load(pointer, dtype, lanes))
+    real = dtypes.real_dtype(dtype)
+    if not lanes:
+        parts = [code.load(code.offset(pointer, at), real) for at in (0, real.itemsize)]
+    else:
+        both = code.load(pointer, real, 2 * lanes)
+        parts = [code.shuffle(both, range(first, 2 * lanes, 2)) for first in (0, 1)]
+    return Complex(*(Term(code, part) for part in parts))
+
+
+def _spread(code: Code, x: Complex | Term, lanes: int) -> Complex | Term:
+    """A number in all lanes."""
+    if isinstance(x, Complex):
+        return Complex(*(Term(code, code.splat(part.value, lanes)) for part in (x.real, x.imag)))
+    return Term(code, code.splat(x.value, lanes))
+
+
+def _store(code: Code, pointer: str, parts: tuple[Term, ...]) -> None:
+    values = [part.value for part in parts]
+    if len(values) == 1:
+        code.store(pointer, values[0])
+    elif values[0].lanes:
+        order = [place for lane in range(values[0].lanes) for place in (lane, values[0].lanes + lane)]
+        code.store(pointer, code.shuffle(values[0], order, values[1]))
+    else:
+        for number, value in enumerate(values):
+            code.store(code.offset(pointer, number * value.dtype.itemsize), value)
+
+
+def _supports(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    """Whether a number is complex, and there are few; others are computed in fused kernels."""
+    every = (*specs, *infer_specs(target, specs, params))
+    return any(dtypes.is_complex(spec.dtype) for spec in every) and every[-1].size <= _MOST
+
+
+def _add(target: Command) -> None:
+    if can_be_complex(parse(scalar[target])):
+        add_native(target.name, _by_expression, partial(_supports, target))
+
+
+scalar.follow(_add)
+add_native(
+    "integer_pow",
+    _integer_power,
+    lambda specs, params: (
+        dtypes.is_complex(specs[0].dtype) and specs[0].size <= _MOST and abs(params["exponent"]) < BY_LOGARITHMS
+    ),
+)

@@ -1,0 +1,79 @@
+"""Kernels of the functions behind random draws.
+
+Their formulas print code with the bits of the reference (`nnc.commands.portable`), so eager draws run compiled code, too: the
+reference is a chain of up to 150 of NumPy's functions. One text serves operands of any length. It takes up to a tenth of a second
+to compile, and milliseconds to be found on disk, so operands of few elements are left to the reference until that has cost as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nnc.backends.cpu.compiler.jit import Arrays, Params, run_native
+from nnc.backends.cpu.kernels.vectors import vector_bytes
+from nnc.backends.numpy_ref import reference_kernel
+from nnc.commands.rules import same_bits
+from nnc.device import CPU
+from nnc.device.targets import cpu_target
+from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
+from nnc.lower.kernels.builder import has_code
+from nnc.lower.kernels.llvm import print_graph
+from nnc.lower.kernels.native import Native, Texts
+from nnc.lower.plan.stages import Step, View
+
+_LOOPS = cpu_target().loops
+
+CALL = 1 << 14  # elements; a call of few costs as much of that, so that the kernel runs from the sixteenth on
+WORTH = 1 << 18  # elements; compiling takes about as long as the reference for so many (of a logarithm, measured)
+
+_TEXTS = Texts()
+
+
+def _native(step: Step) -> Native | None:
+    """Returns the kernel of a step whose operands are dense or one value; it is the same for all lengths."""
+    *inputs, out = (*step.inputs, *step.outputs)
+    singles = [out.spec.size > 1 and not any(view.strides) for view in inputs]
+    if not all(view.is_dense or single for view, single in zip((*inputs, out), (*singles, False), strict=True)):
+        return None
+    specs = [TensorSpec((_LOOPS.generic_elements,), view.spec.dtype) for view in (*inputs, out)]
+    strides = [0 if single else spec.dtype.itemsize for spec, single in zip(specs, (*singles, False), strict=True)]
+    views = tuple([View(0, spec, 0, (stride,)) for spec, stride in zip(specs, strides, strict=True)])
+    found = _TEXTS.find((step.command, views), lambda: _print(step.command, views))
+    return replace(found, numbers=(out.spec.size,))
+
+
+def _print(command: Command, views: tuple[View, ...]) -> Native:
+    """Prints the kernel of a command on operands and a result that lie in these views."""
+    *operands, out = (Symbol(view.spec) for view in views)
+    graph = Graph(tuple(operands), (out,), (Node(command, tuple(operands), (out,), {}),))
+    return print_graph(graph, views[:-1], views[-1:], vector_bytes())
+
+
+class _Run:
+    """Runs one command: the reference, until it has cost as much as to compile the kernel for operands of these dtypes."""
+
+    def __init__(self, command: Command) -> None:
+        self._command, self._compiled = command, run_native(_native, command.name)
+        self._cost: dict[Any, int] = {}  # of the calls by dtype, in elements; beyond WORTH the kernel runs
+
+    def __call__(self, inputs: Arrays, outputs: Arrays, params: Params) -> None:
+        dtype = inputs[0].dtype
+        cost = self._cost.get(dtype, 0)
+        if cost <= WORTH:
+            cost = self._cost[dtype] = cost + outputs[0].size + CALL
+        if cost > WORTH:
+            self._compiled([x if not any(x.strides) else np.ascontiguousarray(x) for x in inputs], outputs, params)
+        else:
+            specs = tuple([TensorSpec(x.shape, x.dtype) for x in inputs])
+            reference_kernel(self._command, specs, params).run(inputs, outputs, params)
+
+
+def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    return all(has_code(spec.dtype) and spec.size for spec in specs)
+
+
+same_bits.follow(lambda command: add_kernel(command, Kernel(CPU, _Run(command), _supports, native=_native)))

@@ -1,0 +1,1 @@
+"""Printed kernels that move elements without computing."""

@@ -1,0 +1,1 @@
+"""Printed products of matrices and triangular systems."""

@@ -1,0 +1,446 @@
+"""Prints matrix products: tiles of registers that are updated term by term.
+
+A tile is a few rows by a few vectors of columns. For each term of the sums, the vectors are read from a row of the right matrix;
+each row multiplies them by its element of the left one (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication",
+2008). The right matrix is packed, a panel of columns at a time, where it is not read as it lies: transposed, or long enough to pay.
+The first tile packs its operand for the tiles below it. Where the left matrix stays in no cache near, a few rows of it meet several
+panels before the next rows do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from nnc.backends.cpu.kernels.printer import Bound, Printer, minus, times
+from nnc.backends.cpu.kernels.products.tiles import (
+    Factors,
+    Target,
+    Terms,
+    Tile,
+    alone,
+    print_panel,
+    print_sums,
+    shared_panel,
+    shared_sums,
+)
+from nnc.backends.cpu.kernels.vectors import TILE_ROWS, advance, split, vector_bytes, write_row
+from nnc.backends.products import Axis, Product
+from nnc.base import dtypes
+from nnc.base.dtypes import DType
+from nnc.device.targets import cpu_target
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.cascade import Cut, cut_of
+
+_PRODUCTS = cpu_target().products
+
+_FREE_MASKS = vector_bytes() == 64  # of shorter vectors, stores under a mask take many cycles
+_NUMBERS = "first", "end", "width"  # numbers that a kernel takes which finishes rows
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The tiling of a product: parts of `chunk` rows by `group` panels of columns, and those into tiles. `shared`: tiles and
+    panels are computed by functions that products share.
+    """
+
+    tile: Tile
+    chunk: int
+    group: int
+    shared: bool
+
+    def has_any_rows(self, product: Product) -> bool:
+        """Whether one code serves parts of any number of rows: at least a tile of them, with sums that are done at once."""
+        last = product.rows.size % self.chunk
+        return (not last or last >= self.tile.rows) and not self.is_long(product)
+
+    def is_long(self, product: Product) -> bool:
+        """Whether a packed panel holds some of the terms only."""
+        return self.tile.packed and product.k > _PRODUCTS.panel_terms
+
+    def panel_bytes(self, product: Product) -> int:
+        """Bytes of a packed panel."""
+        return min(product.k, _PRODUCTS.panel_terms) * self.tile.row_bytes
+
+
+class Finish(Protocol):
+    """The last computation on a tile's sums, which takes the place of writing them as the result."""
+
+    @property
+    def pointers(self) -> Sequence[str]:
+        """The tensors that it reads along with the result; `Axis.more` gives their strides."""
+        ...
+
+    def fetch(self, code: Code, pointers: Sequence[str], rows: int, width: int) -> None:
+        """Prefetches the elements of so many rows, which lie in as many places."""
+        ...
+
+    def rows(
+        self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, masks: Sequence[Value | None]
+    ) -> None:
+        """Finishes the rows first..end of some sums; `masks` has a mask for each of their vectors. Pointers point to row 0."""
+        ...
+
+
+def oriented_for_tiles(product: Product) -> Product:
+    """Returns the product, or its transpose, so that neighbours in the result are neighbours in a vector."""
+
+    def cost(p: Product) -> tuple[bool, bool, int]:
+        unit = p.dtype.itemsize
+        return p.columns.size > 1 and p.columns.out != unit, p.columns.y != unit, -p.columns.size
+
+    return min(product, product.turned(), key=cost)
+
+
+def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape | None:
+    """Chooses the tiles of a product whose sums are of dtype `wide`; None where they are too long to go on from a rounded result,
+    unless they are `finished` from memory of their own.
+    """
+    unit, m, n = product.dtype.itemsize, product.rows.size, product.columns.size
+    lanes = vector_bytes() // wide.itemsize
+    while lanes > 2 and lanes // 2 >= n:
+        lanes //= 2
+    needed = -(-n // lanes)
+    table = TILE_ROWS[vector_bytes()]
+    terms = min(product.k, _PRODUCTS.panel_terms)
+    is_near = m * product.k * unit <= _PRODUCTS.near_bytes
+    narrow = (
+        _PRODUCTS.slow_second_cache
+        and terms * 4 * vector_bytes() > _PRODUCTS.nearest_bytes
+        and (is_near or product.rows.x % _PRODUCTS.displacing_bytes != 0)
+    )
+    most = 2 if narrow else max(table)
+    options = [v for v in table if v <= min(needed, most) and (table[v] >= 4 or m < 4)] or [1]
+
+    # As few panels' vectors as possible, of tiles that read little for the products they form: rows + vectors for rows · vectors.
+    def cost(v: int) -> float:
+        rows = min(table[v], m)
+        return -(-needed // v) * v * (1 + _PRODUCTS.read_cost * (rows + v) / (rows * v))
+
+    vectors = min(options, key=cost)
+    rows = min(table[vectors], m)
+    rows = -(-m // -(-m // rows))  # tiles of nearly equal size
+    direct = product.columns.y == unit or n == 1
+    groups = panels = -(-needed // vectors)
+    if narrow and not is_near:
+        groups = -(-panels // max(_PRODUCTS.near_bytes // (2 * terms * vectors * vector_bytes()), 1))
+        groups = min(max(groups, -(-_PRODUCTS.parts // (product.count * -(-m // _PRODUCTS.enough_rows)))), panels)
+    chunk = m
+    if groups * product.count < _PRODUCTS.parts and product.volume > _PRODUCTS.part_volume:
+        chunk = max(_PRODUCTS.least_rows, -(-m // -(-_PRODUCTS.parts // (groups * product.count))))
+        chunk = min(m, -(-chunk // rows) * rows)
+    # A copy pays where it is read by many rows; sooner where it is converted on the way, or brings far rows together.
+    is_far = wide != product.dtype or any(abs(axis.y) >= _PRODUCTS.displacing_bytes for axis in product.depth)
+    many = chunk > rows if narrow else m >= 48 if is_far else chunk >= _PRODUCTS.packed_rows
+    rounds_twice = wide != product.dtype and product.k > _PRODUCTS.panel_terms and not finished
+    packed = not direct or (product.k * n * unit > 1 << 17 and many and not rounds_twice)
+    if packed and rounds_twice:
+        return None
+    tile = Tile(product.dtype, wide, lanes, rows, vectors, packed)
+    group = -(-panels // groups) if packed else 1
+    if finished and packed and product.k > _PRODUCTS.panel_terms:
+        room = _PRODUCTS.sum_bytes // tile.row_bytes
+        chunk, group = min(chunk, max(room // rows, 1) * rows), 1
+    is_even = product.columns.out == unit and (packed or product.columns.y == unit)
+    is_large = (
+        product.volume * product.count >= _PRODUCTS.shared_volume
+        and rows * tile.width * product.k > _PRODUCTS.shared_tile
+    )
+    return Shape(tile, chunk, group, is_even and is_large)
+
+
+def _as_it_lies(axes: Sequence[Axis]) -> list[Terms]:
+    """The terms of operands that are not packed."""
+    return [Terms(axis.size, axis.x, axis.y) for axis in axes]
+
+
+def _cut(sizes: Sequence[Bound]) -> Cut | None:
+    """The cut of the terms of a tile that are not packed. Where they would fill a few panels, they go in pieces as long as a
+    panel's: to put the sums of a tile aside takes as long as 8 terms.
+    """
+    few = 8 * _PRODUCTS.panel_terms
+    return cut_of(sizes, _PRODUCTS.summands, few) or cut_of(sizes, _PRODUCTS.panel_terms, _PRODUCTS.panel_terms)
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish | None = None) -> None:
+    """The whole product: parts of some panels and some rows, which threads share."""
+    tile, full_width = shape.tile, shape.group * shape.tile.width
+    groups = -(-product.columns.size // full_width)
+    chunks = -(-product.rows.size // shape.chunk)
+    total = product.count * groups * chunks
+    volume = product.volume * product.count // total
+    grain = max(1, _PRODUCTS.part_volume // max(volume, 1))
+    tensors = (*product.operands, "%out0", *(finish.pointers if finish is not None else ()))
+
+    def body(code: Code, begin: Bound, end: Bound) -> None:
+        buffer = code.room(shape.group * shape.panel_bytes(product)) if tile.packed else ""
+        sums = _room_for_sums(code, product, shape) if finish is not None else None
+        with code.loop(begin, end) as part:
+            rest, group = split(code, part, groups)
+            rest, chunk = split(code, rest, chunks)
+            pointers = advance(code, product.loops, rest, tensors)
+            pointers = _moved(code, pointers, product.columns, times(code, group, full_width))
+            pointers = _moved(code, pointers, product.rows, times(code, chunk, shape.chunk))
+            last_rows = product.rows.size - (chunks - 1) * shape.chunk
+            last_width = product.columns.size - (groups - 1) * full_width
+            for width in _sizes(code, group, groups, full_width, last_width, any_size=_FREE_MASKS):
+                for rows in _sizes(code, chunk, chunks, shape.chunk, last_rows, any_size=shape.has_any_rows(product)):
+                    _Part(printer, code, product, shape, pointers, buffer, rows, width, finish, sums).print()
+
+    printer.parts(total, grain, body)
+
+
+def _moved(code: Code, pointers: Sequence[str], axis: Axis, index: Bound) -> list[str]:
+    """The pointers further along an axis."""
+    return [code.offset(at, times(code, index, step)) for at, step in zip(pointers, axis.strides, strict=True)]
+
+
+def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_size: bool) -> Iterator[Bound]:
+    """The sizes of parts, the last of which is smaller: where code takes `any_size`, a size known at run time; else each size,
+    for code of its own.
+    """
+    if count == 1 or full == last:
+        yield last
+        return
+    is_last = code.compare("eq", code.integer(number), code.integer(count - 1))
+    if any_size:
+        yield code.select(is_last, code.integer(last), code.integer(full))
+        return
+    for size, here in ((full, code.not_(is_last)), (last, is_last)):
+        with code.when(here):
+            yield size
+
+
+def _room_for_sums(code: Code, product: Product, shape: Shape) -> Target:
+    """Memory for the sums that an epilogue reads: of a tile, or of a whole part where panels follow one another."""
+    tile = shape.tile
+    rows = shape.chunk if shape.is_long(product) else tile.rows
+    return Target(code.room(rows * tile.row_bytes), tile.row_bytes, tile.wide.itemsize, tile.wide)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some panels, together `width` columns, and some rows, at these pointers: to the operands, the result and the tensors that
+    `finish` goes through. `sums` is where `finish` finds the sums.
+    """
+
+    printer: Printer
+    code: Code
+    product: Product
+    shape: Shape
+    pointers: Sequence[str]
+    buffer: str
+    rows: Bound
+    width: Bound
+    finish: Finish | None
+    sums: Target | None
+
+    def print(self) -> None:
+        """Prints the part: all terms at once, or some at a time."""
+        code, product, tile = self.code, self.product, self.shape.tile
+        x, y = self.pointers[:2]
+        if not tile.packed:
+            self._tiles(x, y, _as_it_lies(product.depth), more=False)
+            return
+        if not self.shape.is_long(product):
+            self._block(x, y, product.depth, more=False)
+            return
+        self._zeros()
+        *outer, inner = product.depth
+        with ExitStack() as stack:
+            for axis in outer:
+                i = stack.enter_context(code.loop(0, axis.size))
+                x, y = code.offset(x, times(code, i, axis.x)), code.offset(y, times(code, i, axis.y))
+
+            def block(first: Bound, terms: int) -> None:
+                a, b = code.offset(x, times(code, first, inner.x)), code.offset(y, times(code, first, inner.y))
+                self._block(a, b, [replace(inner, size=terms)], more=True)
+
+            whole = inner.size // _PRODUCTS.panel_terms * _PRODUCTS.panel_terms
+            if whole:
+                with code.loop(0, whole, _PRODUCTS.panel_terms) as first:
+                    block(first, _PRODUCTS.panel_terms)
+            if inner.size % _PRODUCTS.panel_terms:
+                block(whole, inner.size % _PRODUCTS.panel_terms)
+        if self.finish is not None and self.sums is not None:
+            self._end(self.finish, self.sums, self.pointers[3:], 0, self.rows)
+
+    def _block(self, x: str, y: str, axes: Sequence[Axis], *, more: bool) -> None:
+        """Multiplies all tiles for these terms. The first one packs them for the others as it reads them; operands to be turned are
+        packed before.
+        """
+        tile, column = self.shape.tile, self.product.columns.y
+        step, depth = tile.row_bytes, list[Terms]()
+        for axis in reversed(axes):
+            depth.insert(0, Terms(axis.size, axis.x, step))
+            step *= axis.size
+        is_direct, done = column == tile.dtype.itemsize, 0
+        if is_direct:
+            done = min(tile.rows, self.rows) if isinstance(self.rows, int) else tile.rows
+        with self._each_panel(y, tile.width * column) as (part, at):
+            if is_direct:
+                part._tile(x, at, _as_it_lies(axes), 0, done, done, more=more, packs=True)
+            else:
+                part._pack(at, axes)
+        self._tiles(x, self.buffer, depth, more=more, begin=done)
+
+    @contextmanager
+    def _each_panel(self, y: str, step: int) -> Iterator[tuple[_Part, str]]:
+        """Runs the block for each panel: yields the part of the panel alone, and the address of its terms, `step` bytes from panel
+        to panel.
+        """
+        code, tile, product = self.code, self.shape.tile, self.product
+        if self.shape.group == 1:
+            yield self, y
+            return
+        left = code.add(code.integer(self.width), code.integer(tile.width - 1))
+        with code.loop(0, code.div(left, code.integer(tile.width))) as panel:
+            column = times(code, panel, tile.width)
+            width: Bound = tile.width
+            if product.columns.size % tile.width:
+                width = code.intrinsic("smin", code.integer(width), code.integer(minus(code, self.width, column)))
+            yield (
+                replace(
+                    self,
+                    shape=replace(self.shape, group=1),
+                    pointers=_moved(code, self.pointers, product.columns, column),
+                    buffer=code.offset(self.buffer, times(code, panel, self.shape.panel_bytes(product))),
+                    width=width,
+                ),
+                code.offset(y, times(code, panel, step)),
+            )
+
+    @property
+    def masks(self) -> list[Value | None]:
+        """Returns masks of the lanes of the panel's vectors that are columns."""
+        return self.shape.tile.masks(self.code, self.width)
+
+    @property
+    def target(self) -> Target:
+        """The memory that sums are written to."""
+        rows, columns = self.product.rows, self.product.columns
+        return self.sums or Target(self.pointers[2], rows.out, columns.out, self.product.dtype)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether each vector of the panel is full of columns."""
+        return self.width == self.shape.tile.width
+
+    def _tiles(self, x: str, y: str, depth: Sequence[Terms], *, more: bool, begin: int = 0) -> None:
+        """All tiles below each other from the row `begin` on; `more`: the result has the sums of earlier terms."""
+        code, step = self.code, self.shape.panel_bytes(self.product)
+        is_one_call = self.shape.shared and self.shape.group == 1 and (self.finish is None or more)
+
+        def tile(at: Bound, high: int, rows: Bound, done: Bound = 0) -> None:
+            with self._each_panel(y, step) as (part, place):
+                part._tile(x, place, depth, at, high, rows, more=more, done=done)
+
+        for first, rows, high in self._runs(begin, over=not more):
+            if rows == high or is_one_call:
+                tile(first, high, rows)
+            elif isinstance(rows, int) and rows % high == 0:
+                with code.loop(first, first + rows, high) as i:
+                    tile(i, high, high)
+            else:
+                count = code.div(code.add(code.integer(rows), code.integer(high - 1)), code.integer(high))
+                with code.loop(0, count) as i:
+                    wanted = code.add(code.integer(first), code.mul(i, code.integer(high)))
+                    last = code.sub(code.add(code.integer(first), code.integer(rows)), code.integer(high))
+                    at = code.intrinsic("smin", wanted, last)
+                    tile(at, high, high, code.sub(wanted, at))
+
+    def _runs(self, begin: int, *, over: bool) -> list[tuple[int, Bound, int]]:
+        """The first row, the number of rows and the rows of a tile, of tiles with equally many, from the row `begin` on; where they
+        do not divide the number of rows, the last one lies `over` its neighbour, and writes the same once more, if it may.
+        """
+        most = self.shape.tile.rows
+        if not isinstance(self.rows, int):
+            return [(begin, self.code.sub(self.rows, self.code.integer(begin)), most)]
+        rows = self.rows - begin
+        if not rows:
+            return []
+        if over and self.rows > most:
+            return [(begin, rows, most)]
+        high = min(rows, most)
+        rest = rows % high
+        return [(begin, rows - rest, high), *([(begin + rows - rest, rest, rest)] if rest else [])]
+
+    def _tile(
+        self, x: str, y: str, depth: Sequence[Terms], at: Bound, high: int, rows: Bound, *,
+        more: bool, done: Bound = 0, packs: bool = False,
+    ) -> None:  # fmt: skip
+        """The `rows` from `at` on in tiles of `high`; the first `done` are finished. `packs`: the panel is packed as it is read."""
+        code, target, finish = self.code, self.target, self.finish
+        x = code.offset(x, times(code, at, self.product.rows.x))
+        if finish is None or more:
+            target = replace(target, pointer=code.offset(target.pointer, times(code, at, target.row)))
+            self._sums(x, y, target, depth, high, rows, more=more, packs=packs)
+            return
+        steps = self.product.rows.more
+        moved = [code.offset(p, times(code, at, k)) for p, k in zip(self.pointers[3:], steps, strict=True)]
+        finish.fetch(code, moved, high, self.width if isinstance(self.width, int) else self.shape.tile.width)
+        self._sums(x, y, target, depth, high, rows, more=more, packs=packs)
+        self._end(finish, target, moved, done, high)
+
+    def _end(self, finish: Finish, sums: Target, pointers: Sequence[str], first: Bound, end: Bound) -> None:
+        """Finishes rows, in a kernel of its own where tiles are: the text around it is light."""
+        if not self.shape.shared:
+            finish.rows(self.code, sums, pointers, first, end, self.masks)
+            return
+        tile, names = self.shape.tile, [f"more{k}" for k in range(len(pointers))]
+        code = Code("KERNEL", [*(("ptr", name) for name in ("sums", *names)), *(("i64", n) for n in _NUMBERS)])
+        start, stop, width = (Value(f"%{name}", dtypes.int64) for name in _NUMBERS)
+        masks = tile.masks(code, tile.width if self.is_full else width)
+        finish.rows(code, replace(sums, pointer="%sums"), [f"%{name}" for name in names], start, stop, masks)
+        self.printer.call(self.code, alone(code), sums.pointer, *pointers, first, end, self.width)
+
+    def _sums(
+        self, x: str, y: str, target: Target, depth: Sequence[Terms], high: int, rows: Bound, *, more: bool, packs: bool
+    ) -> None:
+        code, product = self.code, self.product
+        tile = replace(self.shape.tile, rows=high, packed=self.shape.tile.packed and not packs)
+        cut = _cut([terms.size for terms in depth]) if dtypes.is_float(tile.wide) else None
+        if self.shape.shared:
+            if self.is_full and tile.dtype == tile.wide:  # a panel is read like any matrix
+                tile = replace(tile, packed=False)
+            turned, masked = product.rows.x == tile.dtype.itemsize, not self.is_full
+            kind = tile, target.dtype, len(depth)
+            function = shared_sums(*kind, masked=masked, more=more, packs=packs, turned=turned, cut=cut)
+            sizes = [rows, self.width, product.rows.x, target.row, *(number for terms in depth for number in terms)]
+            self.printer.call(code, function, x, y, target.pointer, self.buffer if packs else "null", *sizes)
+        else:
+            factors = Factors(x, y, product.rows.x, product.columns.y)
+            panel = self.buffer if packs else None
+            print_sums(code, tile, factors, target, depth, self.masks, more=more, panel=panel, cut=cut)
+
+    def _pack(self, y: str, depth: Sequence[Axis]) -> None:
+        """Writes the panel of these terms."""
+        code, tile, column = self.code, self.shape.tile, self.product.columns.y
+        *outer, inner = depth
+        buffer, unit, whole = self.buffer, tile.dtype.itemsize, inner.size % tile.lanes == 0
+        with ExitStack() as stack:
+            step = tile.row_bytes * inner.size
+            for axis in reversed(outer):
+                i = stack.enter_context(code.loop(0, axis.size))
+                y, buffer = code.offset(y, times(code, i, axis.y)), code.offset(buffer, times(code, i, step))
+                step *= axis.size
+            if self.shape.shared:
+                known = [unit if n == unit else None for n in (inner.y, column)]
+                function = shared_panel(tile, *known, masked=not self.is_full, whole=whole)
+                self.printer.call(code, function, y, buffer, inner.size, inner.y, column, self.width)
+            else:
+                print_panel(code, tile, y, buffer, Terms(inner.size, 0, inner.y), column, self.width, whole=whole)
+
+    def _zeros(self) -> None:
+        code, lanes = self.code, self.shape.tile.lanes
+        with self._each_panel(self.buffer, 0) as (part, _), code.loop(0, self.rows) as i:
+            target = part.target
+            row = code.offset(target.pointer, times(code, i, target.row))
+            for v, mask in enumerate(part.masks):
+                zero = code.constant(0, target.dtype, lanes)
+                write_row(code, row, v * lanes, target.column, zero, mask, target.dtype.itemsize)

@@ -1,0 +1,1 @@
+"""Printed sorts, top_k and searches."""

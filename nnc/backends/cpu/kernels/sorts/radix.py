@@ -1,0 +1,165 @@
+"""Prints a radix sort of long rows: stable, from the lowest digit to the highest, in threads.
+
+A row is cut into parts. In each pass every part counts its digits, the counts are summed over digits and parts, and every part
+moves its elements to their places. Digits that are the same in all keys are left out. (Knuth, volume 3, 5.2.5; Zagha and
+Blelloch, 1991.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from nnc.backends.cpu.kernels.printer import Printer, looping
+from nnc.backends.cpu.kernels.sorts.order import Layout
+from nnc.backends.cpu.kernels.sorts.shared import Shared
+from nnc.base import dtypes
+from nnc.device.targets import cpu_target
+from nnc.lower.kernels.builder import Code, Value
+
+_SORTING = cpu_target().sorting
+
+_DIGITS = 1 << _SORTING.digit_bits
+_LIMIT = 1 << 31  # counts and positions have 32 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Radix:
+    """The radix sort of rows of `n` elements, of whose keys the bits from `low` on count."""
+
+    layout: Layout
+    n: int
+    low: int
+
+    @property
+    def shared(self) -> Shared:
+        """The numbers and pointers that parts share."""
+        return Shared(self.n)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that a row needs: both arrays, and counts."""
+        return 2 * sum(self._arrays) + 4 * _DIGITS * self.shared.parts
+
+    @property
+    def _arrays(self) -> list[int]:
+        """Bytes of each array, up to whole cache lines."""
+        return [-(-kind.itemsize * self.n // 64) * 64 for kind in self.layout.kinds]
+
+    def print(
+        self,
+        printer: Printer,
+        code: Code,
+        work: str,
+        pointers: dict[str, str],
+        fill: Filler,
+        finish: Filler,
+    ) -> str:
+        """Sorts one row. Returns the shared fields.
+
+        Args:
+            fill: makes elements of a range of positions.
+            finish: writes their results.
+        """
+        shared = self.shared
+        args = shared.begin(code, pointers | self._places(code, work))
+        self._run(code, printer, "fill", args, fill)
+        vary = code.bitcast(shared.integer(code, args, "vary"), dtypes.uint64)
+        count, spread, sums = self._functions(printer)
+        with self._digits(code, vary) as shift:
+            code.store(shared.field(code, args, "shift"), shift)
+            shared.call(code, count, args)
+            code.line(f"call void @{sums}(ptr {args})")
+            shared.call(code, spread, args)
+            for k in range(len(self.layout.kinds)):
+                a, b = shared.pointer(code, args, f"from{k}"), shared.pointer(code, args, f"to{k}")
+                code.line(f"store ptr {b}, ptr {shared.field(code, args, f'from{k}')}")
+                code.line(f"store ptr {a}, ptr {shared.field(code, args, f'to{k}')}")
+        self._run(code, printer, "finish", args, finish)
+        return args
+
+    def _places(self, code: Code, work: str) -> dict[str, str]:
+        """The offsets of all parts in the memory of a row."""
+        sizes = {f"{name}{k}": nbytes for k, nbytes in enumerate(self._arrays) for name in ("from", "to")}
+        sizes["counts"] = 4 * _DIGITS * self.shared.parts
+        places, at = {}, 0
+        for name, nbytes in sizes.items():
+            places[name] = code.offset(work, at)
+            at += nbytes
+        return places
+
+    @contextmanager
+    def _digits(self, code: Code, vary: Value) -> Iterator[Value]:
+        """Loops over the digits, lowest first, in which keys differ; yields the lowest bit."""
+        top, step = code.integer(8 * self.layout.kinds[0].itemsize), code.integer(_SORTING.digit_bits)
+        with looping(
+            code, code.integer(self.low), lambda s: code.compare("lt", s, top), lambda s: code.add(s, step)
+        ) as shift:
+            digit = code.and_(code.shr(vary, code.bitcast(shift, dtypes.uint64)), code.like(vary, _DIGITS - 1))
+            with code.when(code.compare("ne", digit, code.like(digit, 0))):
+                yield shift
+
+    def _run(self, code: Code, printer: Printer, name: str, args: str, body: Filler) -> None:
+        with self.shared.part(printer, name) as (inner, _, begin, end):
+            body(inner, "%args", begin, end)
+        self.shared.call(code, f"KERNEL.{name}", args)
+
+    def _functions(self, printer: Printer) -> tuple[str, str, str]:
+        keys, kinds = self.layout.kinds[0], self.layout.kinds
+
+        def digit(code: Code, key: Value, shift: Value) -> Value:
+            moved = code.shr(key, shift)
+            return code.convert(code.and_(moved, code.like(moved, _DIGITS - 1)), dtypes.int64)
+
+        def table(code: Code, number: Value) -> str:
+            counts = self.shared.pointer(code, "%args", "counts")
+            return code.offset(counts, code.mul(number, code.integer(4 * _DIGITS)))
+
+        def at(code: Code, array: str, i: Value, size: int) -> str:
+            return code.offset(array, code.mul(i, code.integer(size)))
+
+        with self.shared.part(printer, "count") as (code, number, begin, end):
+            counts, source = table(code, number), self.shared.pointer(code, "%args", "from0")
+            shift = code.convert(self.shared.integer(code, "%args", "shift"), keys)
+            code.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+            code.line(f"call void @llvm.memset.p0.i64(ptr {counts}, i8 0, i64 {4 * _DIGITS}, i1 false)")
+            with code.loop(begin, end) as i:
+                d = digit(code, code.load(at(code, source, i, keys.itemsize), keys), shift)
+                place = at(code, counts, d, 4)
+                code.store(place, code.add(code.load(place, dtypes.int32), code.constant(1, dtypes.int32)))
+        with self.shared.part(printer, "spread") as (code, number, begin, end):
+            counts = table(code, number)
+            shift = code.convert(self.shared.integer(code, "%args", "shift"), keys)
+            sources = [self.shared.pointer(code, "%args", f"from{k}") for k in range(len(kinds))]
+            targets = [self.shared.pointer(code, "%args", f"to{k}") for k in range(len(kinds))]
+            with code.loop(begin, end) as i:
+                element = [
+                    code.load(at(code, s, i, kind.itemsize), kind) for s, kind in zip(sources, kinds, strict=True)
+                ]
+                place = at(code, counts, digit(code, element[0], shift), 4)
+                to = code.load(place, dtypes.uint32)
+                code.store(place, code.add(to, code.like(to, 1)))
+                wide = code.convert(to, dtypes.int64)
+                for target, kind, value in zip(targets, kinds, element, strict=True):
+                    code.store(at(code, target, wide, kind.itemsize), value)
+        code = Code("KERNEL.sums", [("ptr", "args")], "internal void")
+        counts, total = self.shared.pointer(code, "%args", "counts"), code.slot(code.constant(0, dtypes.int32))
+        with code.loop(0, _DIGITS) as d:
+            first = at(code, counts, d, 4)
+            with code.loop(0, self.shared.parts) as number:
+                place = at(code, first, number, 4 * _DIGITS)
+                before = code.read(total)
+                code.write(total, code.add(before, code.load(place, dtypes.int32)))
+                code.store(place, before)
+        code.ret()
+        printer.add(code)
+        return "KERNEL.count", "KERNEL.spread", "KERNEL.sums"
+
+
+Filler = Callable[[Code, str, Value, Value], None]  # (code, shared fields, first position, the one after the last)
+
+
+def can_sort(n: int) -> bool:
+    """Whether a row of n elements can be sorted here."""
+    return n < _LIMIT

@@ -1,0 +1,78 @@
+"""Native kernel of searchsorted: halvings without branches, for eight values at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from nnc.backends.cpu.kernels.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
+from nnc.base import dtypes
+from nnc.device.targets import cpu_target
+from nnc.graph import TensorSpec
+from nnc.lower.kernels.axes import Axes
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.keys import has_keys, key_of
+from nnc.lower.kernels.native import Native
+from nnc.lower.plan.stages import Step
+
+_SORTING = cpu_target().sorting
+
+_LANES = 8
+
+
+def _searchsorted(step: Step) -> Native | None:
+    (steps, values), (out,) = step.inputs, step.outputs
+    batch = steps.spec.ndim - 1
+    n, stride, kind = steps.spec.shape[-1], steps.strides[-1], steps.spec.dtype
+    inner = tuple(0 for _ in values.spec.shape[batch:])
+    axes = Axes(values.spec.shape, ((*steps.strides[:-1], *inner), values.strides, out.strides)).merged()
+    printer = Printer(step)
+    chosen, last = longest(axes.shape), len(axes.shape) - 1
+    count = axes.shape[chosen] if chosen >= 0 else 1
+    dense = last >= 0 and [s[last] for s in axes.strides] == [0, kind.itemsize, 8]
+    comes_after = "lt" if step.params["side"] == "left" else "le"
+
+    def find(code: Code, row: str, value: Value) -> Value:
+        """Counts the elements of a row that come before the place of a value."""
+        wanted = key_of(code, value, False)
+        place, left = code.constant(0, dtypes.int64, value.lanes), n
+
+        def skip(count: int) -> Value:
+            """The place behind the next `count` elements, where the last of them comes before the value."""
+            last = code.mul(code.add(place, code.like(place, count - 1)), code.like(place, stride))
+            found = code.gather(row, last, kind) if value.lanes else code.load(code.offset(row, last), kind)
+            before = code.compare(comes_after, key_of(code, found, False), wanted)
+            return code.select(before, code.add(place, code.like(place, count)), place)
+
+        while left:
+            half = max(left // 2, 1)
+            place = skip(half)
+            left = left - half if left > 1 else 0
+        return place
+
+    def body(code: Code, begin: Bound, end: Bound) -> None:
+        part = (chosen, begin, end)
+        names = ["%in0", "%in1", "%out0"]
+        if not dense:
+            with over(code, axes, names, part) as (row, value, target):
+                code.store(target, find(code, row, code.load(value, kind)))
+            return
+        bounds = part[1:] if chosen == last else (0, axes.shape[last])
+        with over(code, axes.without(last), names, part) as (row, first, target):
+
+            def block(i: Value, lanes: int) -> None:
+                value = code.load(code.offset(first, code.mul(i, code.integer(kind.itemsize))), kind, lanes)
+                code.store(code.offset(target, code.mul(i, code.integer(8))), find(code, row, value))
+
+            in_blocks(code, bounds[0], bounds[1], _LANES, block)
+
+    printer.parts(count if axes.size else 0, grain_of(count, math.prod(axes.shape) * _SORTING.searched_bytes), body)
+    return printer.native()
+
+
+def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    return has_keys(specs[0].dtype)
+
+
+add_native("searchsorted", _searchsorted, _supports)

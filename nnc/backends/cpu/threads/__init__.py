@@ -1,0 +1,1 @@
+"""Threads that share the parts of a kernel."""

@@ -1,0 +1,1 @@
+"""Turns LLVM's text into PTX and machine code of GPUs."""

@@ -1,0 +1,1 @@
+"""Printed kernels for NVIDIA's GPUs."""

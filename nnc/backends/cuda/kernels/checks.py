@@ -1,0 +1,43 @@
+"""Checks indices where no element is read or written, so that one out of range is refused all the same."""
+
+from __future__ import annotations
+
+import math
+
+from nnc.backends.cuda.kernels.code import GpuCode
+from nnc.backends.cuda.kernels.units import places_of, unit_of
+from nnc.base import dtypes
+from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.lower.kernels.axes import Axes
+from nnc.lower.kernels.indexed import Indexed
+from nnc.lower.kernels.launch import DeviceKernel, Launch
+from nnc.lower.plan.stages import Step
+
+_THREADS = GPU_GRIDS.threads
+
+
+def check_indices(step: Step, box: Indexed, is_update: bool = False) -> DeviceKernel:
+    """Prints the kernel of a step that only refuses indices: a thread looks at one place.
+
+    Args:
+        step: of which the indices are the last inputs.
+        box: its geometry; where an indexed axis is empty, each place is out of range.
+        is_update: whether the result lies where the operand does, and stays as it is.
+    """
+    inputs, count = len(step.inputs), math.prod(box.outer)
+    operands = tuple(range(inputs + len(step.outputs) + 1))
+    code = GpuCode("KERNEL_check", [*["noalias readonly"] * inputs, *[""] * (len(operands) - inputs)], _THREADS)
+    unit, status = unit_of(code, count, _THREADS), f"%p{operands[-1]}"
+    with code.when(code.compare("lt", unit, code.like(unit, count))):
+        if box.is_out_of_reach:
+            code.refuse(status, code.constant(True, dtypes.bool_))
+        else:
+            places = places_of(code, Axes(box.outer, tuple(index.strides for index in box.indices)), unit)
+            first = inputs - len(box.indices)
+            _, inside = box.find(code, [code.offset(f"%p{first + k}", at) for k, at in enumerate(places)], box.x)
+            if inside is not None:
+                code.refuse(status, code.not_(inside))
+    code.ret()
+    kept = (inputs,) if is_update else ()
+    launch = Launch(f"@{code.name}", (-(-count // _THREADS), 1, 1), (_THREADS, 1, 1), operands, updates=kept)
+    return DeviceKernel(code.module(), (launch,), may_fail=True)

@@ -1,0 +1,60 @@
+"""Commands on empty operands for CUDA: nothing is launched for an empty result, and a reduction of no elements fills its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from nnc.backends.cuda.kernels.nests import print_nest
+from nnc.backends.cuda.kernels.registry import Print
+from nnc.backends.numpy_ref import reference_kernel
+from nnc.base import dtypes
+from nnc.commands.constants import full
+from nnc.commands.rules import expansion, reduction, scalar
+from nnc.device import CUDA
+from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
+from nnc.lower.kernels.builder import has_code
+from nnc.lower.kernels.launch import DeviceKernel
+from nnc.lower.plan.stages import Step
+
+_BACKEND = "nothing"
+_PRIORITY = 2  # behind kernels that take operands of any size, and before references on arrays of CuPy
+
+
+def _native(step: Step) -> DeviceKernel | None:
+    return None if any(out.spec.size for out in step.outputs) else DeviceKernel("", ())
+
+
+def _identity(step: Step) -> DeviceKernel | None:
+    """The result of a reduction of no elements: the identity everywhere."""
+    out = step.outputs[0]
+    if not out.spec.size or not has_code(out.spec.dtype):
+        return _native(step)
+    value = reduction[step.command].identity(dtypes.accumulator(out.spec.dtype))
+    params = {
+        "shape": out.spec.shape,
+        "dtype": out.spec.dtype,
+        "value": value or 0,
+    }  # the sum of no elements is 0, not -0
+    symbol = Symbol(out.spec)
+    printed = print_nest(Graph((), (symbol,), (Node(full, (), (symbol,), params),)), (), (out,))
+    launches = tuple(replace(each, operands=tuple(i + 1 for i in each.operands)) for each in printed.launches)
+    return DeviceKernel(printed.text, launches)
+
+
+def _is_empty(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    return any(spec.size == 0 for spec in specs)
+
+
+def _add(target: Command, native: Print) -> None:
+    def run(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
+        reference_kernel(target, (), params).run(inputs, outputs, params)
+
+    add_kernel(target, Kernel(_BACKEND, run, _is_empty, _PRIORITY, native=native, device=CUDA))
+
+
+scalar.follow(partial(_add, native=_native))
+expansion.follow(partial(_add, native=_native))
+reduction.follow(partial(_add, native=_identity))

@@ -1,0 +1,60 @@
+"""Tensors of one value for CUDA, and complex numbers as two tensors of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nnc.backends.cuda.kernels.nests import print_nest
+from nnc.backends.cuda.kernels.registry import add_printed
+from nnc.backends.cuda.kernels.series import Series
+from nnc.base import dtypes
+from nnc.base.dtypes import TAPE
+from nnc.commands.constants import full
+from nnc.graph import Graph, Node, Symbol, TensorSpec
+from nnc.lower.kernels.launch import DeviceKernel
+from nnc.lower.plan.stages import Step, View
+
+
+def fill(series: Series, out: View, value: Any, number: int) -> None:
+    """Adds the launches that write one value to all elements, to both parts of complex numbers.
+
+    Args:
+        series: takes them.
+        out: is written.
+        value: of its dtype.
+        number: of `out` among the operands of the step.
+    """
+    parts = [(out, value)]
+    if dtypes.is_complex(out.spec.dtype):
+        parts = [(view, each) for view, each in zip(parts_of(out), (value.real, value.imag), strict=True)]
+    for view, each in parts:
+        result = Symbol(view.spec)
+        given = {"shape": view.spec.shape, "dtype": view.spec.dtype, "value": each}
+        graph = Graph((), (result,), (Node(full, (), (result,), given),))
+        series.add(print_nest(graph, (), (view,), (view.offset - out.offset,)), (number,))
+
+
+def parts_of(view: View) -> tuple[View, View]:
+    """The real and the imaginary parts of complex numbers.
+
+    Args:
+        view: holds them.
+    """
+    spec = view.spec.update(dtype=dtypes.real_dtype(view.spec.dtype))
+    real, imaginary = (view.show(spec, view.offset + at, view.strides) for at in (0, spec.dtype.itemsize))
+    return real, imaginary
+
+
+def _full(step: Step) -> DeviceKernel:
+    """A tensor of one value is the smallest graph that there is."""
+    series, out = Series(), step.outputs[0]
+    fill(series, out, out.spec.dtype.type(step.params["value"]), 0)
+    return series.kernel()
+
+
+def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    return params["dtype"] != TAPE and 0 not in params["shape"]
+
+
+add_printed(full, _full, _supports)

@@ -1,0 +1,105 @@
+"""gather and dynamic_slice for CUDA, where they stand alone: nests of one node.
+
+A slice whose start is known only at run time is a row of a table, that of all boxes of its sizes: one begins at each place, and
+they overlap in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnc.backends.cuda.kernels.checks import check_indices
+from nnc.backends.cuda.kernels.fills import fill, parts_of
+from nnc.backends.cuda.kernels.moves import Copies
+from nnc.backends.cuda.kernels.nests import print_nest
+from nnc.backends.cuda.kernels.registry import add_printed
+from nnc.backends.cuda.kernels.series import Series
+from nnc.base import dtypes
+from nnc.base.dtypes import TAPE
+from nnc.commands.index import fill_value, gather
+from nnc.graph import Graph, Node, Symbol, TensorSpec
+from nnc.lower.kernels.axes import in_words, word_of
+from nnc.lower.kernels.indexed import Indexed
+from nnc.lower.kernels.launch import DeviceKernel
+from nnc.lower.plan.stages import Step, View
+
+Shape = tuple[int, ...]
+
+
+def boxes(x: View, sizes: Sequence[int], count: int) -> View:
+    """All boxes of so many elements within a tensor, by their first elements: axes of starts, then axes of a box.
+
+    An axis that a box takes whole has one start, of stride 0, so that vectors along other axes stay aligned.
+
+    Args:
+        x: the tensor.
+        sizes: of a box along each axis.
+        count: of the axes that have a start; others are taken whole.
+    """
+    starts = tuple(n - size + 1 for n, size in zip(x.spec.shape, sizes, strict=True))[:count]
+    strides = tuple(by if n > 1 else 0 for n, by in zip(starts, x.strides, strict=False))
+    return x.show(x.spec.update(shape=(*starts, *sizes)), x.offset, (*strides, *x.strides))
+
+
+def _read(step: Step, x: View, indices: Sequence[View], params: Mapping[str, Any]) -> DeviceKernel:
+    """Elements of a tensor at computed places; where none is read, indices may be refused all the same."""
+    out, mode, dtype = step.outputs[0], params["mode"], x.spec.dtype
+    is_empty = any(x.spec.shape[axis] == 0 for axis in params["axes"])
+    series, operands = Series(), range(len(indices) + 3)  # with the status word
+    outside = fill_value(dtype) if mode == "fill" else 0
+    if is_empty:
+        fill(series, out, dtype.type(outside), len(indices) + 1)
+    elif not dtypes.is_complex(dtype):
+        series.add(_nest(x, indices, out, params), operands)
+    elif mode != "fill":
+        series.add(_nest(_words(x), indices, _words(out), params), operands)
+    else:
+        for part, source, target in zip(("fill", "drop"), parts_of(x), parts_of(out), strict=True):
+            shift = source.offset - x.offset
+            shifts = (shift, *(0 for _ in indices), shift)
+            series.add(_nest(source, indices, target, {**params, "mode": part}, shifts), operands)
+    box = Indexed(x, tuple(indices), params["axes"], params["batch"], mode)
+    if math.prod(box.outer) and box.refuses and (is_empty or not out.spec.size):
+        series.add(check_indices(step, box), operands)
+    return series.kernel()
+
+
+def _nest(
+    x: View, indices: Sequence[View], out: View, params: Mapping[str, Any], shifts: Sequence[int] = ()
+) -> DeviceKernel:
+    """One gather as a nest."""
+    inputs = tuple(Symbol(view.spec) for view in (x, *indices))
+    result = Symbol(out.spec)
+    graph = Graph(inputs, (result,), (Node(gather, inputs, (result,), dict(params)),))
+    return print_nest(graph, (x, *indices), (out,), shifts)
+
+
+def _words(view: View) -> View:
+    """A tensor of complex numbers as the words by which they are moved."""
+    shape, (strides,) = in_words(view.spec, view.strides)
+    return view.show(TensorSpec(shape, word_of(view.spec.dtype)), view.offset, strides)
+
+
+def _gather(step: Step) -> DeviceKernel:
+    x, *indices = step.inputs
+    return _read(step, x, indices, step.params)
+
+
+def _dynamic_slice(step: Step) -> DeviceKernel:
+    (x, *starts), (out,) = step.inputs, step.outputs
+    if not starts:
+        series = Series()
+        Copies(step, series).add(0, x, out)
+        return series.kernel()
+    params = {"axes": tuple(range(len(starts))), "batch": 0, "mode": step.params["mode"]}
+    return _read(step, boxes(x, step.params["sizes"], len(starts)), starts, params)
+
+
+def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    return specs[0].dtype != TAPE
+
+
+add_printed("gather", _gather, _supports)
+add_printed("dynamic_slice", _dynamic_slice, _supports)

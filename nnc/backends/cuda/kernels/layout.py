@@ -1,0 +1,130 @@
+"""How a block of threads is dealt out to the rows of a nest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from nnc.backends.cuda.kernels.operands import Operands
+from nnc.base.dtypes import accumulator
+from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.lower.kernels.domain import is_reduction
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The threads of a block, as so many rows that each have so many threads.
+
+    Attributes:
+        across: whether neighbouring threads take neighbouring rows (columns of memory) instead of parts of one row.
+        width: elements that a thread takes at once, along the vector loop.
+        members: threads of one row; a power of two.
+        rows: rows of a block, or vectors of neighbouring rows; a power of two.
+        count: vectors, or elements, of a row.
+        units: rows, or vectors of neighbouring rows, of the nest.
+        kept: vectors of a row that each thread keeps in registers; 0: it reads them anew in each phase.
+        parts: parts into which each row is cut, for blocks of their own.
+    """
+
+    across: bool
+    width: int
+    members: int
+    rows: int
+    count: int
+    units: int
+    kept: int
+    parts: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.members * self.rows
+
+    @property
+    def blocks(self) -> int:
+        """Blocks for all rows, for each of their parts."""
+        return -(-self.units // self.rows)
+
+    @property
+    def length(self) -> int:
+        """Vectors of a part of a row."""
+        return -(-self.count // self.parts)
+
+
+def choose_layout(operands: Operands, parts: int) -> Layout:
+    """Chooses how threads traverse the rows of a nest.
+
+    Args:
+        operands: of a nest with a row.
+        parts: into which rows are cut.
+    """
+    nest = operands.nest
+    return _along(operands, parts) if nest.in_row else _across(operands, parts)
+
+
+def _along(operands: Operands, parts: int) -> Layout:
+    """The layout where rows lie along memory."""
+    width = operands.lanes()
+    units, row = _sizes(operands)
+    count = row // width
+    members, kept = _members_along(operands, width, units, -(-count // parts))
+    rows = max(min(GPU_GRIDS.threads // members, _at_least(units)), GPU_GRIDS.lanes // members, 1)
+    return Layout(False, width, members, rows, count, units, kept if parts == 1 else 0, parts)
+
+
+def _across(operands: Operands, parts: int) -> Layout:
+    """The layout where rows lie across memory: the sums of all threads of a block must have room in its shared memory."""
+    width = operands.lanes()
+    columns, count = _sizes(operands)
+    members = _members_across(columns // width, -(-count // parts))
+    sums = [accumulator(node.inputs[0].dtype).itemsize for node in operands.graph.nodes if is_reduction(node)]
+    while members > 1 and GPU_GRIDS.threads * width * sum(sums) > GPU_GRIDS.shared_bytes:
+        width, members = (width // 2, members) if width > 1 else (width, members // 2)
+    units = columns // width
+    rows = max(min(GPU_GRIDS.threads // members, _at_least(units)), GPU_GRIDS.lanes // members, 1)
+    return Layout(True, width, members, rows, count, units, 0, parts)
+
+
+def _sizes(operands: Operands) -> tuple[int, int]:
+    """The number of rows of a nest, and the elements of each."""
+    nest = operands.nest
+    rows, row = (math.prod(nest.sizes[loop] for loop in loops) for loops in (nest.outer, nest.row))
+    return rows, row
+
+
+def _at_least(count: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << max(count - 1, 0).bit_length()
+
+
+def _members_along(operands: Operands, width: int, rows: int, length: int) -> tuple[int, int]:
+    """Threads of a row along memory, and how many vectors each of them keeps."""
+    most, members = _most_kept(operands, width), 1
+    while members < GPU_GRIDS.most_threads and -(-length // members) > most:
+        members *= 2
+    if -(-length // members) > (most if members < GPU_GRIDS.most_threads else max(most // 2, 1)):
+        return GPU_GRIDS.most_threads // 2, 0
+    while (
+        members < GPU_GRIDS.most_threads
+        and rows * members < GPU_GRIDS.busy_threads
+        and 2 * members <= _at_least(length)
+    ):
+        members *= 2
+    return members, -(-length // members)
+
+
+def _most_kept(operands: Operands, width: int) -> int:
+    """Vectors of a row for which a thread has registers."""
+    nest = operands.nest
+    values = [symbol for symbol in nest.operands if nest.phases.varies.get(symbol)]
+    words = sum(max(accumulator(symbol.dtype).itemsize // 4, 1) for symbol in values) * width
+    return max(min(GPU_GRIDS.kept_words // max(words, 1), GPU_GRIDS.kept_vectors), 1)
+
+
+def _members_across(units: int, length: int) -> int:
+    """Threads that share a row across memory, beside neighbours for whole sectors."""
+    columns = min(_at_least(units), GPU_GRIDS.lanes)
+    members = 1
+    while members * columns < GPU_GRIDS.threads and 4 * members <= length:
+        members *= 2
+    return members

@@ -1,0 +1,60 @@
+"""Fused graphs as kernels of a GPU: chooses the form in which a nest is printed.
+
+| nest | form |
+| --- | --- |
+| nothing is reduced | `elements`: a thread takes one vector |
+| some operands lie in transposed order | `transposes`: tiles are turned in shared memory |
+| rows along memory | `rows`: a few threads, a warp or a block take a row, which they keep in registers where it fits |
+| rows across memory | `rows`, across: neighbouring threads take neighbouring columns |
+| few long rows | `split`: parts of a row in blocks of their own, a launch a phase |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nnc.backends.cuda.kernels.elements import print_elements
+from nnc.backends.cuda.kernels.layout import choose_layout
+from nnc.backends.cuda.kernels.operands import Operands
+from nnc.backends.cuda.kernels.rows import print_rows
+from nnc.backends.cuda.kernels.split import choose_parts, print_parts, sum_bytes
+from nnc.backends.cuda.kernels.transposes import find_tiles, print_tiles
+from nnc.graph import Graph, TensorSpec
+from nnc.lower.kernels.launch import DeviceKernel
+from nnc.lower.plan.stages import View
+
+
+def print_nest(
+    graph: Graph, inputs: Sequence[View], outputs: Sequence[View], shifts: Sequence[int] = ()
+) -> DeviceKernel:
+    """Prints the kernel that computes a fused graph on operands that lie in these views.
+
+    An output may lie where an input does, if `nnc.lower.kernels.domain.overwrites` lists the two; views of one buffer whose extents
+    meet are taken for such operands. Tensors in different buffers never share memory.
+
+    Args:
+        graph: that fits one nest.
+        inputs: of the graph.
+        outputs: of the graph, and behind them the workspace; without it rows stay whole.
+        shifts: bytes from the pointers that the kernel is given to the views, where these lie within larger ones.
+    """
+    if not any(spec.size for spec in graph.output_specs):
+        return DeviceKernel("", ())
+    operands = Operands.of(graph, inputs, outputs, shifts)
+    if not operands.nest.row:
+        tiles = find_tiles(operands)
+        return print_elements(operands) if tiles is None else print_tiles(operands, tiles)
+    parts = choose_parts(graph, [view.spec for view in inputs]) if operands.has_workspace else 1
+    layout = choose_layout(operands, parts)
+    return print_rows(operands, layout) if parts == 1 else print_parts(operands, layout)
+
+
+def workspace_bytes(graph: Graph, specs: Sequence[TensorSpec]) -> int:
+    """Returns the bytes of the workspace that `print_nest` wants behind the outputs: an array of uint8; 0: none.
+
+    Args:
+        graph: that fits one nest.
+        specs: of its inputs.
+    """
+    parts = choose_parts(graph, specs)
+    return sum_bytes(graph, parts) if parts > 1 else 0

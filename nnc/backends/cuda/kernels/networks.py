@@ -1,0 +1,109 @@
+"""Bitonic networks (Batcher, 1968) that sort the words of a tile, which the threads of a row hold in registers.
+
+Thread t of m holds words t, t + m, t + 2m …. Words m or more apart are compared in registers, those of one warp by shuffles, and
+the others by shared memory, of which two parts take turns, so that each comparison takes one barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nnc.backends.cuda.kernels.code import GpuCode
+from nnc.backends.cuda.kernels.words import Word, Words
+from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.lower.kernels.builder import Value
+
+_WARP = GPU_GRIDS.lanes
+
+
+@dataclass
+class Network:
+    """Prints the network of one kernel.
+
+    Args:
+        code: of the thread.
+        words: that are sorted.
+        members: threads of a row; a power of two.
+        rows: of a block.
+        row: number of the thread's row in the block.
+        member: number of the thread in its row.
+    """
+
+    code: GpuCode
+    words: Words
+    members: int
+    rows: int
+    row: Value
+    member: Value
+    _rooms: list[list[str]] = field(default_factory=list)
+    _turn: int = 0
+
+    def sort(self, held: Sequence[Word]) -> list[Word]:
+        """Sorts the words of a row.
+
+        Args:
+            held: the thread's words; a power of two of them.
+        """
+        result, count = list(held), len(held) * self.members
+        size = 2
+        while size <= count:
+            distance = size // 2
+            while distance:
+                result = self._compare(result, size, distance)
+                distance //= 2
+            size *= 2
+        return result
+
+    def _compare(self, held: list[Word], size: int, distance: int) -> list[Word]:
+        """Compares words e and e ^ distance; runs of `size` words are ascending and descending in turns."""
+        if distance >= self.members:
+            return self._in_registers(held, size, distance // self.members)
+        others = self._by_shuffles(held, distance) if distance < _WARP else self._by_memory(held, distance)
+        return [
+            self._better(number, *pair, size, distance) for number, pair in enumerate(zip(held, others, strict=True))
+        ]
+
+    def _in_registers(self, held: list[Word], size: int, apart: int) -> list[Word]:
+        code, result = self.code, list(held)
+        for i, a in enumerate(held):
+            if not i & apart:
+                b = held[i | apart]
+                in_order = self.words.less(code, a, b)
+                pair = self.words.select(code, in_order, a, b), self.words.select(code, in_order, b, a)
+                descends = i * self.members & size
+                result[i], result[i | apart] = reversed(pair) if descends else pair
+        return result
+
+    def _better(self, number: int, mine: Word, other: Word, size: int, distance: int) -> Word:
+        """The one of two words that this thread goes on with: the greater one where one of two bits is set."""
+        code = self.code
+        greater = self._bit(distance)
+        if size < self.members:
+            greater = code.xor(greater, self._bit(size))
+        elif number * self.members & size:
+            greater = code.not_(greater)
+        return self.words.select(code, code.xor(self.words.less(code, mine, other), greater), mine, other)
+
+    def _bit(self, bit: int) -> Value:
+        """Whether a bit of the thread's number is set."""
+        code = self.code
+        return code.compare("ne", code.and_(self.member, code.integer(bit)), code.integer(0))
+
+    def _by_shuffles(self, held: list[Word], distance: int) -> list[Word]:
+        return [tuple(self.code.exchange("bfly", part, distance) for part in word) for word in held]
+
+    def _by_memory(self, held: list[Word], distance: int) -> list[Word]:
+        code, count = self.code, len(held) * self.members * self.rows
+        if not self._rooms:
+            rooms = [code.shared(count * self.words.nbytes) for _ in range(2)]
+            self._rooms = [self.words.arrays(code, room, count) for room in rooms]
+        room, self._turn = self._rooms[self._turn], 1 - self._turn
+        begin = code.mul(self.row, code.integer(len(held) * self.members))
+        for i, word in enumerate(held):
+            self.words.store(code, room, code.add(begin, code.add(self.member, code.integer(i * self.members))), word)
+        code.barrier()
+        partner = code.add(begin, code.xor(self.member, code.integer(distance)))
+        return [
+            self.words.load(code, room, code.add(partner, code.integer(i * self.members))) for i in range(len(held))
+        ]

@@ -1,0 +1,44 @@
+"""Several printed kernels as one kernel of a step, done one after the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nnc.backends.cuda.compiler.assembling import join
+from nnc.lower.kernels.launch import DeviceKernel
+
+_STEM = re.compile("KERNEL_")
+
+
+class Series:
+    """Kernels of one step, in the order of their launches."""
+
+    def __init__(self) -> None:
+        self._kernels = list[DeviceKernel]()
+
+    def add(self, kernel: DeviceKernel, operands: Sequence[int]) -> None:
+        """Adds a kernel under names of its own.
+
+        Args:
+            kernel: to be launched behind the others.
+            operands: for each of its operands the position among those of the step.
+        """
+        stem = f"KERNEL{len(self._kernels)}_"
+        launches = tuple(
+            replace(
+                launch,
+                function=_STEM.sub(stem, launch.function),
+                operands=tuple(operands[i] for i in launch.operands),
+                updates=tuple(operands[i] for i in launch.updates),
+            )
+            for launch in kernel.launches
+        )
+        self._kernels.append(DeviceKernel(_STEM.sub(stem, kernel.text), launches, kernel.may_fail))
+
+    def kernel(self) -> DeviceKernel:
+        """All of them as one."""
+        launches = tuple(launch for each in self._kernels for launch in each.launches)
+        may_fail = any(each.may_fail for each in self._kernels)
+        return DeviceKernel(join([each.text for each in self._kernels]), launches, may_fail)

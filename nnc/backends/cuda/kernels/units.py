@@ -1,0 +1,107 @@
+"""Boxes of elements of which each thread takes one, or a vector of neighbours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from nnc.backends.cuda.kernels.code import GpuCode
+from nnc.base import dtypes
+from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.lower.kernels.axes import Axes
+from nnc.lower.kernels.builder import Value
+
+_SHORT = 1 << 31  # units that 32 bits count; GPUs divide 64 bits slowly
+
+
+def unit_of(code: GpuCode, count: int, threads: int) -> Value:
+    """The number of a thread in its grid, in 32 bits where they count all.
+
+    Args:
+        code: of the thread.
+        count: units that there are.
+        threads: of a block.
+    """
+    kind = dtypes.uint32 if count + threads <= _SHORT else dtypes.uint64
+    block, thread = (code.convert(code.special(name), kind) for name in ("ctaid.x", "tid.x"))
+    return code.add(code.mul(block, code.like(block, threads)), thread)
+
+
+def unsigned(code: GpuCode, n: Value, count: int) -> Value:
+    """A number below `count` in 32 bits where they count all.
+
+    Args:
+        code: of the thread.
+        n: the number, an int64.
+        count: numbers that there are.
+    """
+    return code.convert(n, dtypes.uint32 if count < _SHORT else dtypes.uint64)
+
+
+def places_of(code: GpuCode, axes: Axes, unit: Value) -> list[Value]:
+    """The bytes from the first element of a box to one of them, for each operand.
+
+    Args:
+        code: of the thread.
+        axes: the box.
+        unit: the element's number in row-major order, unsigned.
+    """
+    places = [code.integer(0)] * len(axes.strides)
+    for axis in reversed(range(len(axes.shape))):
+        size = code.like(unit, axes.shape[axis])
+        i = code.convert(code.rem(unit, size) if axis else unit, dtypes.int64)
+        unit = code.div(unit, size)
+        steps = (code.mul(i, code.integer(strides[axis])) for strides in axes.strides)
+        places = [code.add(place, step) for place, step in zip(places, steps, strict=True)]
+    return places
+
+
+def in_vectors(axes: Axes, item: int, moving: Sequence[int], alignment: int) -> tuple[Axes, int]:
+    """The box with vectors of neighbours along its last axis as elements, and the lanes of a vector.
+
+    Args:
+        axes: the box.
+        item: bytes of an element.
+        moving: operands that are read or written in vectors; the others have one element for all of a vector.
+        alignment: bytes that divide the other places that are added to those of the moving operands.
+    """
+    last = len(axes.shape) - 1
+    lanes = GPU_GRIDS.vector_bytes // item
+    if last < 0 or any(by[last] != (item if k in moving else 0) for k, by in enumerate(axes.strides)):
+        return axes, 1
+    steps = [step for k in moving for step in axes.strides[k][:last]]
+    while axes.shape[last] % lanes or math.gcd(alignment, *steps) % (lanes * item):
+        lanes //= 2
+    shape = (*axes.shape[:last], axes.shape[last] // lanes)
+    return Axes(shape, tuple((*by[:last], by[last] * lanes) for by in axes.strides)), lanes
+
+
+def either(code: GpuCode, condition: Value, make: Callable[[], Value], other: Value) -> Value:
+    """A value that is made where a condition holds, and another one elsewhere."""
+    before = code.block
+    with code.when(condition):
+        found = make()
+        inside = code.block
+    name = code.fresh()
+    code.line(f"{name} = phi {found.type} [{found.text}, %{inside}], [{other.text}, %{before}]")
+    return Value(name, found.dtype, found.lanes)
+
+
+def count_below(code: GpuCode, load: Callable[[Value], Value], size: Value, most: int, key: Value) -> Value:
+    """Counts the numbers that are smaller than a key, among rising ones, by halving: an int64.
+
+    Args:
+        code: of the thread.
+        load: reads the number at an index.
+        size: the count of numbers, an int64.
+        most: a bound of `size`.
+        key: an unsigned number.
+    """
+    found, step = code.integer(0), 1 << most.bit_length() >> 1
+    while step:
+        further = code.add(found, code.integer(step))
+        last = code.add(further, code.integer(-1))
+        x = either(code, code.compare("le", further, size), lambda last=last: load(last), key)  # type: ignore[misc]
+        found = code.select(code.compare("lt", x, key), further, found)
+        step //= 2
+    return found

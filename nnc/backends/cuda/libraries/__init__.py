@@ -1,0 +1,1 @@
+"""NVIDIA's libraries: cuBLASLt, NCCL, and those behind CuPy."""

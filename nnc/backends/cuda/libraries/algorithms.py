@@ -1,0 +1,84 @@
+"""The choice among the algorithms of cuBLASLt: measured once for each product of some size, and kept on disk.
+
+The library's own order comes from a model of the device. Of a product of 4096² matrices in tf32 its third algorithm was a fifth
+faster than its first (measured on an H100). Algorithms add in other orders, so a choice is kept for later processes, which give the
+same bits then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from nnc.backends.cuda.libraries.cublaslt import CublasLt, Problem, Product
+from nnc.base.options import Options
+from nnc.run.store.cache import Cache, Entry
+
+_KIND = "cublaslt"  # of entries on disk
+_LARGE = 1 << 24  # operations of a product that takes longer than its launch
+_GAIN = 0.97  # of the first algorithm's time: another one must take less, as times vary by so much
+
+
+class Algorithms:
+    """The products that one device computes by cuBLASLt.
+
+    Args:
+        device: of CUDA.
+        library: cuBLASLt on this device.
+    """
+
+    def __init__(self, device: Any, library: CublasLt) -> None:
+        self._device, self.library = device, library
+        folder = Options.from_environment().cache_folder
+        self._cache = None if folder is None else Cache(folder)
+        self._known: dict[tuple[Problem, tuple[int, ...]], Product | None] = {}
+
+    def find(self, problem: Problem, alignments: tuple[int, ...]) -> Product | None:
+        """The product by an algorithm that was chosen before.
+
+        Args:
+            problem: the product.
+            alignments: of the addresses of a, b and d, in bytes.
+        """
+        return self._known.get((problem, alignments))
+
+    def choose(
+        self, problem: Problem, alignments: tuple[int, ...], run: Callable[[Product, int], None], stream: int
+    ) -> Product | None:
+        """The product by the fastest algorithm; None where the library has none.
+
+        Args:
+            problem: the product.
+            alignments: of the addresses of a, b and d, in bytes.
+            run: queues a product in the stream of a handle; it may be called any number of times.
+            stream: the handle of the stream behind whose work it may do so.
+        """
+        key = problem, alignments
+        if key not in self._known:
+            plans = self.library.plans(problem, alignments)
+            if len(plans) > 1 and problem.operations >= _LARGE:
+                self._known[key] = plans[self._place(key, plans, run, stream)]
+            else:
+                self._known[key] = plans[0] if plans else None
+        return self._known[key]
+
+    def _place(self, key: Any, plans: Sequence[Product], run: Callable[[Product, int], None], stream: int) -> int:
+        """The place of the fastest plan, as it was measured before, also by another process."""
+        entry = self._entry(key)
+        found = None if entry is None else entry.read()
+        if isinstance(found, int) and 0 <= found < len(plans):
+            return found
+        times = [self._device.time(partial(run, plan), stream) for plan in plans]
+        best = min(range(len(plans)), key=times.__getitem__)
+        place = best if times[best] < _GAIN * times[0] else 0
+        if entry is not None:
+            entry.write(place)
+        return place
+
+    def _entry(self, key: Any) -> Entry | None:
+        if self._cache is None:
+            return None
+        return Entry(
+            self._cache, _KIND, {"device": self._device.model, "cuBLASLt": self.library.version, "product": repr(key)}
+        )

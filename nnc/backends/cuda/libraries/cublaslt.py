@@ -1,0 +1,287 @@
+"""NVIDIA's library of matrix products cuBLASLt, called by its C functions: CuPy has no binding of it.
+
+Source: cuBLAS documentation, chapter "Using the cuBLASLt API"; numbers are those of cublasLt.h, cublas_api.h and library_types.h,
+which have been the same since CUDA 11.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import importlib
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from nnc.base import dtypes
+from nnc.device.cuda import LibraryCall, Operand
+from nnc.errors import DeviceError, user_error
+
+_NAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
+_LOADERS = ("cupy_backends.cuda.libs.cublas",)  # importing it loads cuBLAS from the packages that CuPy depends on
+
+_TYPES: Mapping[Any, int] = MappingProxyType(  # cudaDataType_t
+    {dtypes.float32: 0, dtypes.float64: 1, dtypes.float16: 2, dtypes.bfloat16: 14}
+)
+_SUMS: Mapping[str, int] = MappingProxyType(  # cublasComputeType_t of products of float32, by precision
+    {"float32": 68, "tf32": 77, "bfloat16": 75}
+)
+_SUM_DOUBLE = 70  # CUBLAS_COMPUTE_64F
+_TRANSPOSED_LEFT, _TRANSPOSED_RIGHT = 3, 4  # cublasLtMatmulDescAttributes_t, as the next two
+_BATCH_COUNT, _BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
+_EPILOGUE, _BIAS = 7, 8
+_MOST_WORKSPACE, _ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t: of A, B, C and D
+_TRANSPOSE = 1  # CUBLAS_OP_T
+_MOST_PLANS = 8  # algorithms that are asked for: of 4096³ in tf32 the third was a fifth faster than the first
+_ADD_BIAS, _GELU = 4, 32  # bits of cublasLtEpilogue_t
+
+
+class _Heuristic(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t."""
+
+    _fields_ = (
+        ("algo", ctypes.c_uint64 * 8), ("workspace", ctypes.c_size_t), ("state", ctypes.c_int), ("waves", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A matrix as it lies: columns one after the other.
+
+    Attributes:
+        rows: as it lies.
+        columns: as it lies.
+        leading: elements from column to column.
+        batch: elements from matrix to matrix; 0 where all are the same.
+        transposed: whether the product takes its transpose.
+    """
+
+    rows: int
+    columns: int
+    leading: int
+    batch: int = 0
+    transposed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A product, d = a · b, or d = gelu(a · b + bias), or with one of the two.
+
+    A bias has one element for each row of d as it lies, one after the other, in the dtype of the matrices.
+
+    Attributes:
+        dtype: of the matrices.
+        precision: in which products of float32 are computed.
+        count: how many products.
+        a: the left matrix.
+        b: the right matrix.
+        d: the result, which is not transposed.
+        workspace: bytes that the library may use meanwhile.
+        has_bias: whether a bias is added.
+        gelu: whether the gelu of the sum is computed, by tanh.
+    """
+
+    dtype: Any
+    precision: str
+    count: int
+    a: Stored
+    b: Stored
+    d: Stored
+    workspace: int
+    has_bias: bool = False
+    gelu: bool = False
+
+    @property
+    def operations(self) -> int:
+        """Additions and multiplications."""
+        terms = self.a.rows if self.a.transposed else self.a.columns
+        return 2 * self.count * self.d.rows * self.d.columns * terms
+
+
+class CublasLt:
+    """cuBLASLt on one device, which is the present one in each call.
+
+    Args:
+        library: its C functions.
+
+    Attributes:
+        version: of the library.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library, self._handle = library, ctypes.c_void_p()
+        self._call("cublasLtCreate", ctypes.byref(self._handle))
+        self.version = int(library.cublasLtGetVersion())
+
+    def plans(self, problem: Problem, alignments: Sequence[int]) -> list[Product]:
+        """The ways to compute products, those first that the library takes for the fastest; none where it has none.
+
+        Args:
+            problem: the product.
+            alignments: of the addresses of a, b and d, in bytes.
+        """
+        first = Product(self, problem)
+        preference = self._new("cublasLtMatmulPreference")
+        try:
+            self._set("cublasLtMatmulPreference", preference, _MOST_WORKSPACE, ctypes.c_uint64(problem.workspace))
+            left, right, result = alignments
+            for number, alignment in zip(_ALIGNMENTS, (left, right, result, result), strict=True):
+                self._set("cublasLtMatmulPreference", preference, number, ctypes.c_uint32(alignment))
+            found, count = (_Heuristic * _MOST_PLANS)(), ctypes.c_int()
+            code = self._library.cublasLtMatmulAlgoGetHeuristic(
+                self._handle, first.operation, *first.layouts, first.layouts[2], preference, _MOST_PLANS, found, ctypes.byref(count)
+            )  # fmt: skip
+        finally:
+            self._call("cublasLtMatmulPreferenceDestroy", preference)
+        return [] if code else [first.by(each.algo) for each in found[: count.value] if not each.state]
+
+    def run(self, product: Product, addresses: Sequence[int], workspace: int, stream: int, adds: bool = False) -> None:
+        """Queues products.
+
+        Args:
+            product: of this library.
+            addresses: of a, b and d, and of the bias where there is one.
+            workspace: the address of so many bytes as the problem says.
+            stream: its handle.
+            adds: whether the products are added to d.
+        """
+        a, b, d, *bias = addresses
+        for each in bias:
+            self._set("cublasLtMatmulDesc", product.operation, _BIAS, ctypes.c_void_p(each))
+        self._call("cublasLtMatmul", *map(ctypes.c_void_p, self._arguments(product, a, b, d, workspace, stream, adds)))
+
+    def call(
+        self, product: Product, a: int, b: int, d: int, workspace: int | None, alignments: Sequence[int]
+    ) -> LibraryCall:
+        """The C call that queues a product with the bias that was given last.
+
+        Args:
+            product: of this library.
+            a: the number of the operand that is the left matrix, as next.
+            b: of the right matrix.
+            d: of the result.
+            workspace: of the workspace; None where the product has none.
+            alignments: of all operands, as a call has them.
+        """
+        room = 0 if workspace is None else Operand(workspace)
+        given = self._arguments(product, Operand(a), Operand(b), Operand(d), room, Operand(len(alignments)))
+        function = ctypes.cast(self._library.cublasLtMatmul, ctypes.c_void_p).value or 0
+        return LibraryCall(function, given, alignments, product)
+
+    def _arguments(
+        self, product: Product, a: Any, b: Any, d: Any, workspace: Any, stream: Any, adds: bool = False
+    ) -> list[Any]:
+        """The arguments of cublasLtMatmul: C is D."""
+        one, zero = map(ctypes.addressof, product.factors)
+        left, right, result = (layout.value for layout in product.layouts)
+        return [
+            self._handle.value, product.operation.value, one, a, left, b, right, one if adds else zero, d, result, d, result,
+            ctypes.addressof(product.algorithm), workspace, product.problem.workspace, stream,
+        ]  # fmt: skip
+
+    def new_operation(self, problem: Problem) -> ctypes.c_void_p:
+        """A description of the operation."""
+        double = problem.dtype == dtypes.float64
+        sums = _SUM_DOUBLE if double else _SUMS[problem.precision if problem.dtype == dtypes.float32 else "float32"]
+        found = self._new("cublasLtMatmulDesc", sums, _TYPES[dtypes.float64 if double else dtypes.float32])
+        for number, matrix in ((_TRANSPOSED_LEFT, problem.a), (_TRANSPOSED_RIGHT, problem.b)):
+            if matrix.transposed:
+                self._set("cublasLtMatmulDesc", found, number, ctypes.c_int32(_TRANSPOSE))
+        epilogue = _ADD_BIAS * problem.has_bias + _GELU * problem.gelu
+        if epilogue:
+            self._set("cublasLtMatmulDesc", found, _EPILOGUE, ctypes.c_uint32(epilogue))
+        return found
+
+    def forget_operation(self, operation: ctypes.c_void_p) -> None:
+        """Frees a description of an operation.
+
+        Args:
+            operation: no product uses it any more.
+        """
+        self._call("cublasLtMatmulDescDestroy", operation)
+
+    def new_layout(self, problem: Problem, matrix: Stored) -> ctypes.c_void_p:
+        """A description of a matrix."""
+        rows, columns, leading = (
+            ctypes.c_uint64(matrix.rows),
+            ctypes.c_uint64(matrix.columns),
+            ctypes.c_int64(matrix.leading),
+        )
+        found = self._new("cublasLtMatrixLayout", _TYPES[problem.dtype], rows, columns, leading)
+        if problem.count > 1:
+            self._set("cublasLtMatrixLayout", found, _BATCH_COUNT, ctypes.c_int32(problem.count))
+            self._set("cublasLtMatrixLayout", found, _BATCH_STRIDE, ctypes.c_int64(matrix.batch))
+        return found
+
+    def _new(self, kind: str, *arguments: Any) -> ctypes.c_void_p:
+        made = ctypes.c_void_p()
+        self._call(f"{kind}Create", ctypes.byref(made), *arguments)
+        return made
+
+    def _set(self, kind: str, described: ctypes.c_void_p, number: int, value: Any) -> None:
+        size = ctypes.c_size_t(ctypes.sizeof(value))
+        self._call(f"{kind}SetAttribute", described, number, ctypes.byref(value), size)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        code = getattr(self._library, name)(*arguments)
+        if code:
+            raise user_error(
+                DeviceError, "dot", f"{name} of cuBLASLt reports status {code}.",
+                fix="look at nvidia-smi for other programs on the device; set CUBLASLT_LOG_LEVEL=5 for the library's own words.",
+            )  # fmt: skip
+
+
+class Product:
+    """A planned product.
+
+    Args:
+        library: plans it.
+        problem: the product.
+    """
+
+    def __init__(self, library: CublasLt, problem: Problem) -> None:
+        self._library, self.problem = library, problem
+        self.operation = library.new_operation(problem)
+        self.layouts = [library.new_layout(problem, matrix) for matrix in (problem.a, problem.b, problem.d)]
+        kind = ctypes.c_double if problem.dtype == dtypes.float64 else ctypes.c_float
+        self.factors = kind(1), kind(0)
+        self.algorithm: Any = None
+
+    def by(self, algorithm: Any) -> Product:
+        """The product by one of the library's algorithms."""
+        twin = copy.copy(self)
+        twin.algorithm = algorithm
+        return twin
+
+    def apart(self) -> Product:
+        """The product with a description of its own, which holds the address of its bias: other threads change theirs meanwhile."""
+        twin = copy.copy(self)
+        twin.operation = self._library.new_operation(self.problem)
+        weakref.finalize(twin, self._library.forget_operation, twin.operation)
+        return twin
+
+
+def takes(dtype: Any) -> bool:
+    """Whether products of a dtype are the library's.
+
+    Args:
+        dtype: of both operands.
+    """
+    return dtype in _TYPES
+
+
+@cache
+def load_library() -> Any:
+    """The library's C functions; None where it is not installed."""
+    for name in _LOADERS:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    for name in _NAMES:
+        with suppress(OSError):
+            return ctypes.CDLL(name)
+    return None

@@ -1,0 +1,266 @@
+"""Specialised calls: the commands of a pure function for operands of given specs, and given settings, found once.
+
+A function of nnc.numpy reads dtypes, shapes and settings, says which are wrong, and calls a few commands. Equal specs and
+settings lead to equal commands. So a call that was met before does not run the function: its commands, traced once on abstract
+operands, run eagerly, are recorded by the ambient trace, or both in a dynamic graph. The traced graph is closed, so it can depend
+on nothing but operands and settings (nnc.trace.core.specialised makes it, one layer up, where functions can be traced).
+
+The key of a call holds specs and weakness of its operands and all of its settings, exactly. Where a mode is on that looks at each
+command, functions run as they are. nnc.base.bounded states the rule for all memories of calls.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from math import inf
+from types import NoneType
+from typing import Any, Protocol, TypeVar, cast
+
+import numpy as np
+
+from nnc.base import dtypes
+from nnc.base.bounded import BoundedCache
+from nnc.base.context import AT_REST, get_context, observes_commands, where_arguments_are
+from nnc.errors import NncError
+from nnc.errors.tracebacks import cut_traceback, leave
+from nnc.graph.registry import REGISTRY
+from nnc.graph.spec import TensorSpec
+
+F = TypeVar("F", bound=Callable[..., Any])
+Function = Callable[..., Any]
+Key = tuple[Any, ...]
+
+THRESHOLD = (
+    2  # eager calls before one is specialised, which takes as long as fifty calls of the function (x + y, measured)
+)
+KEYS_PER_CALL = 8  # one more call for so many keys: a loop over x[i], each i twice, would gain nothing
+BOUND = 4096  # keys of one function; 2 MB of small calls
+_NUMBERS = frozenset((bool, int, float, complex))
+_EXACT = frozenset((int, str, NoneType, type, type(...)))
+
+
+class SpecialisedCall(Protocol):
+    """The commands of a call. Values are its operands, in the order of the arguments."""
+
+    @property
+    def run(self) -> Callable[[Sequence[Any]], Any]:
+        """From arrays and numbers to the result of the function."""
+
+
+@dataclass(slots=True)
+class CallTable:
+    """The specialised eager calls of one function by key, and how often keys without one were met (inf: they have none)."""
+
+    version: int = 0
+    calls: BoundedCache[Key, SpecialisedCall] = field(default_factory=lambda: BoundedCache(BOUND))
+    counts: dict[Key, float] = field(default_factory=dict)
+
+    def is_due(self, key: Key, threshold: int) -> bool:
+        """Counts a call; whether more than `threshold` were alike, so that it is to be specialised."""
+        if self.version != REGISTRY.version:
+            self.calls.clear()
+            self.version, self.counts = REGISTRY.version, {}
+        if len(self.counts) >= BOUND:
+            self.counts = {}
+        count = self.counts[key] = self.counts.get(key, 0) + 1
+        return threshold + (len(self.counts) // KEYS_PER_CALL if threshold else 0) < count < inf
+
+    def keep(self, key: Key, call: SpecialisedCall | None) -> SpecialisedCall | None:
+        """Keeps a call, or that there is none, and returns it."""
+        self.counts[key] = inf
+        return None if call is None else self.calls.keep(key, call)
+
+
+@dataclass(slots=True)
+class _Layers:
+    """Types and functions of the layers above: arrays, variables of dynamic graphs, tracing."""
+
+    array: Any = NoneType
+    variable: Any = object  # its `owner.follow(call, values)` runs a call on variables and records it
+    device_array: Any = object  # likewise, on a device
+    specialise: Callable[[Function, tuple[Any, ...], dict[str, Any], Sequence[int]], SpecialisedCall | None] = (
+        lambda function, args, kwargs, places: None
+    )
+    record: Callable[[Function, bool, tuple[Any, ...], dict[str, Any]], Any] = (
+        lambda function, may_capture, args, kwargs: function(*args, **kwargs)
+    )
+
+
+_LAYERS = _Layers()
+
+
+def set_layers(**layers: Any) -> None:
+    """Installs the types of arrays and variables, the specialiser of calls, and the recorder of calls while something is staged."""
+    for name, layer in layers.items():
+        setattr(_LAYERS, name, layer)
+
+
+def specialised(operands: int) -> Callable[[F], F]:
+    """Lets calls of a function be answered by specialised calls.
+
+    The function must be pure, one of the specs of its arrays and of its settings alone, and return one array.
+
+    Args:
+        operands: how many arguments, from the first, are arrays, numbers or lists of arrays; others are arrays or settings.
+
+    Example:
+        >>> @specialised(1)
+        ... def double(x, /):
+        ...     return x + x
+        >>> [double(nnp.ones(2) * n).sum().item() for n in range(4)]
+        [0.0, 4.0, 8.0, 12.0]
+    """
+
+    def decorate(function: F) -> F:
+        table = CallTable()
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                context, device = get_context(), None
+                if context is not AT_REST:
+                    device = context.device
+                    if context.staging is not None:
+                        return _LAYERS.record(function, False, args, kwargs)
+                    if context.modes and observes_commands(context):
+                        with where_arguments_are(args, kwargs):
+                            return function(*args, **kwargs)
+                key: list[Any] = []
+                values, array, left, owner = [], _LAYERS.array, operands, None
+                for arg in args:
+                    kind = type(arg)
+                    if kind is array:
+                        key.append(arg.spec)
+                        if arg.weak:
+                            key += (_WEAK, arg.weak)  # True alone would equal a setting of 1
+                        values.append(arg)
+                    elif (kind is _LAYERS.variable or kind is _LAYERS.device_array) and _leads(
+                        found := arg.owner, owner
+                    ):
+                        owner = found
+                        key.append(arg.spec)
+                        if arg.weak:
+                            key += (_WEAK, arg.weak)
+                        values.append(arg)
+                    elif left > 0:
+                        if kind in _NUMBERS:
+                            values.append(arg)
+                            key.append(kind)
+                        elif kind is np.ndarray and dtypes.is_known(arg.dtype):
+                            values.append(array(arg))
+                            key.append(TensorSpec(arg.shape, arg.dtype))
+                        elif kind is np.float64 or kind is np.complex128:
+                            return call(*[_weak_array(x) if i < operands else x for i, x in enumerate(args)], **kwargs)
+                        elif kind is list and all(type(x) is array and not x.weak for x in arg):
+                            values += arg
+                            key.append(tuple([x.spec for x in arg]))
+                        else:
+                            with where_arguments_are(args, kwargs):
+                                return function(*args, **kwargs)
+                    else:
+                        key.append(exact_setting(arg))
+                    left -= 1
+                if kwargs:
+                    if kwargs.get("device") is not None:
+                        return function(*args, **kwargs)
+                    key += (_NAMED, exact_setting(tuple(kwargs.items())))
+                form = tuple(key)
+                try:
+                    known = table.calls.glance(form)
+                except TypeError:  # a setting without a hash
+                    with where_arguments_are(args, kwargs):
+                        return function(*args, **kwargs)
+                if table.version != REGISTRY.version:
+                    known = None
+                if device is not None and device != owner:
+                    with where_arguments_are(args, kwargs):
+                        return function(*args, **kwargs)
+                if known is None and owner is not None and owner.specialises_at_once and table.is_due(form, 0):
+                    known = table.keep(form, _specialise(function, args, kwargs, operands))
+                if known is not None:
+                    try:
+                        result = known.run(values) if owner is None else owner.follow(known, values)
+                    except Exception:  # after any error the function itself does as it should, or words the mistake
+                        result = NotImplemented
+                    if result is not NotImplemented:
+                        return result
+                with nullcontext() if owner is None else where_arguments_are(args, kwargs):
+                    result = function(*args, **kwargs)
+                if known is None and table.is_due(form, THRESHOLD):
+                    table.keep(form, _specialise(function, args, kwargs, operands))
+                return result
+            except BaseException as error:
+                other = leave(error, function, function.__name__, args, kwargs)
+                if other is None:
+                    raise
+                try:
+                    raise other from None
+                except NncError as worded:
+                    cut_traceback(worded)
+                    raise
+
+        return cast(F, call)
+
+    return decorate
+
+
+def specialised_in_traces(function: F, *, may_capture: bool = False) -> F:
+    """`function`, whose calls are answered by specialised ones while something is staged, and only then.
+
+    It must be pure, and one of the specs of its arrays and of its settings alone. It returns a value, None, or a tuple of these.
+
+    Args:
+        may_capture: it is a function that is made anew for each use within a trace, and may close over values of the trace.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if get_context().staging is not None:
+            return _LAYERS.record(function, may_capture, args, kwargs)
+        return function(*args, **kwargs)
+
+    return cast(F, call)
+
+
+def _leads(found: Any, owner: Any) -> bool:
+    """Whether an operand's owner, `found`, can follow a call: that of all operands, `owner`, where there is one already."""
+    return found is not None and owner in (None, found) and found.follows_calls
+
+
+def _specialise(
+    function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], operands: int
+) -> SpecialisedCall | None:
+    arrays = _LAYERS.array, _LAYERS.variable, _LAYERS.device_array
+    places = [i for i, arg in enumerate(args) if i < operands or type(arg) in arrays]
+    return _LAYERS.specialise(function, args, kwargs, places)
+
+
+def _weak_array(x: Any) -> Any:
+    """`x`; a NumPy scalar whose type is a Python type, too, as a weak array."""
+    return _LAYERS.array(np.asarray(x), weak=True) if isinstance(x, (np.float64, np.complex128)) else x
+
+
+def exact_setting(value: Any) -> Any:
+    """A setting as part of a key: equal only to settings that no function can tell apart (so 1, 1.0 and True differ, and 0.0 and
+    -0.0).
+    """
+    kind = type(value)
+    if kind in _EXACT:
+        return value
+    if kind is tuple:
+        return tuple([exact_setting(x) for x in value])
+    if kind is slice:
+        return slice, exact_setting(value.start), exact_setting(value.stop), exact_setting(value.step)
+    if kind is float or kind is complex or isinstance(value, np.generic):
+        return kind, repr(value)
+    if kind is bool or isinstance(value, (np.dtype, dtypes.NamedDType)):
+        return kind, value
+    return _UNKNOWN
+
+
+_NAMED = object()  # the next entries of a key are passed by name
+_WEAK = object()  # the entry before it is the spec of a weak array, the next one its weakness
+_UNKNOWN: list[Any] = []  # has no hash, so that calls with such a setting have no key

@@ -1,0 +1,1 @@
+"""Compiled functions: the one room that joins tracing, lowering, running and devices."""

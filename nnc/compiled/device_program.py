@@ -1,0 +1,158 @@
+"""Runs compiled programs on devices: host arguments are sent there, results stay there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nnc.array.array import Array, as_value, asarray
+from nnc.array.device_array import DeviceArray, new_device_array
+from nnc.base.dtypes import is_scalar
+from nnc.base.fork import new_rlock
+from nnc.base.options import Options, waits_in_each_call
+from nnc.base.references import IN_VARIABLE
+from nnc.commands.promote import astype
+from nnc.compiled.bindings import Inputs, Outputs
+from nnc.compiled.pipeline import lower
+from nnc.compiled.toolchain import toolchain
+from nnc.device import Accelerator
+from nnc.device.kinds import KINDS
+from nnc.device.memory import DeviceMemory
+from nnc.graph import Graph, TensorSpec
+from nnc.lower.plan.liveness import walk
+from nnc.lower.plan.schedule.accesses import has_effect
+from nnc.run.device_frame import DeviceFrame
+from nnc.run.program import Program
+from nnc.trace.core.on_device import DeviceInterpreter
+
+
+class QueuedProgram:
+    """A program on a device, for values of the inputs of its graph.
+
+    Args:
+        name: of the function, for messages.
+        program: was lowered for the device.
+        interpreter: of the device.
+    """
+
+    def __init__(self, name: str, program: Program, interpreter: Any) -> None:
+        self._name, self._program, self._interpreter = name, program, interpreter
+        self._device: Accelerator = interpreter.device
+        self._frame: DeviceFrame | None = None
+        self._lock = new_rlock()
+        self._has_effects = any(map(has_effect, walk(program.bound.steps)))
+        self._specs = [TensorSpec(view.spec.shape, view.spec.dtype) for view in program.bound.outputs]
+
+    def run_arrays(self, arrays: Sequence[Any]) -> list[DeviceArray]:
+        """Queues the program, and returns its outputs. Arrays of the CPU are sent.
+
+        Args:
+            arrays: for all inputs, or their elements; they stay as they are.
+
+        Raises:
+            OutOfMemoryError: the device has no memory for the results.
+        """
+        interpreter = self._interpreter
+        with self._lock:
+            memory = [
+                x.memory if type(x) is DeviceArray and x.owner is interpreter else interpreter.put(asarray(x)).memory
+                for x in arrays
+            ]
+            for place in self._program.outside.donated:
+                memory[place] = interpreter.copy(memory[place])
+            outputs = self._queue(memory)
+        return _ready([*map(new_device_array, outputs, self._specs)])
+
+    def _queue(self, inputs: Sequence[DeviceMemory]) -> list[DeviceMemory]:
+        """Queues the program, and waits for one that does more than compute its outputs."""
+        frame = self._frame or self._load()
+        outputs = frame.queue(inputs)
+        if self._has_effects:
+            frame.wait()  # before the next call forgets the error
+        return outputs
+
+    def _load(self) -> DeviceFrame:
+        load = KINDS[self._device.name.partition(":")[0]].program
+        assert load is not None, f"{self._device.name}: its kind runs no programs"
+        self._frame = DeviceFrame(self._program, self._device, load())
+        return self._frame
+
+
+class DeviceProgram(QueuedProgram):
+    """A compiled function on a device.
+
+    Args:
+        name: of the function, for messages.
+        program: was lowered for the device.
+        inputs: how its inputs are found in a call.
+        outputs: how its outputs become the function's result.
+        interpreter: of the device.
+    """
+
+    def __init__(self, name: str, program: Program, inputs: Inputs, outputs: Outputs, interpreter: Any) -> None:
+        super().__init__(name, program, interpreter)
+        self._inputs, self._outputs = inputs, outputs
+        self._captured: list[DeviceMemory] | None = None
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """The result for dynamic leaves that are known to fit. It is queued, and need not be computed yet.
+
+        Args:
+            leaves: arrays of the device, arrays of the CPU, NumPy arrays and numbers; callers refuse arrays of other devices.
+
+        Raises:
+            OutOfMemoryError: the device has no memory for the results.
+        """
+        with self._lock:
+            if self._captured is None:
+                self._captured = [self._place(value, value.spec) for value in self._inputs.captured]
+            memory = [self._place(leaves[i], spec) for i, spec in self._inputs.reads]
+            for place in self._inputs.written:
+                memory[place] = self._own(leaves[self._inputs.reads[place][0]], memory, place)
+            outputs = self._queue([*memory, *self._captured])
+        for i in self._inputs.spared:
+            if isinstance(leaves[i], Array):
+                leaves[i].delete()
+        arrays = [
+            new_device_array(*each) for each in zip(outputs, self._outputs.specs, self._outputs.weak, strict=True)
+        ]
+        _ready(arrays)
+        return arrays[0] if self._outputs.is_array else self._outputs.tree.build(arrays)
+
+    def _place(self, leaf: Any, spec: TensorSpec) -> DeviceMemory:
+        """The memory of an argument on the device."""
+        if type(leaf) is DeviceArray and leaf.owner is self._interpreter:
+            return leaf.alive()
+        value = as_value(astype(leaf, spec.dtype, "argument") if is_scalar(leaf) else leaf)
+        put = self._interpreter.put if isinstance(value, DeviceArray) else self._interpreter.take
+        memory: DeviceMemory = put(value).memory
+        return memory
+
+    def _own(self, leaf: Any, memory: list[Any], place: int) -> DeviceMemory:
+        """The memory of a donated argument, which the program may write over: a copy where somebody else sees it."""
+        own: DeviceMemory = memory[place]
+        if not isinstance(leaf, DeviceArray):
+            return self._interpreter.copy(own) if own.is_shared else own  # was sent for this call
+        memory[place] = None
+        leaf.delete()
+        if own.is_shared or sys.getrefcount(own) > IN_VARIABLE:
+            own = self._interpreter.copy(own)
+        own.forget()
+        return own
+
+
+def program_of(graph: Graph, interpreter: DeviceInterpreter) -> Callable[[Sequence[Array]], Sequence[Array]]:
+    """The commands of an eager call as a program of a device."""
+    options = Options.from_environment().update(device=interpreter.device.name, cache_folder=None)  # it is a few steps
+    tools = toolchain(options.device)
+    program = lower(graph, options, tools.choose_kernel, tools.compiler() if options.native else None)
+    return QueuedProgram(graph.name, program, interpreter).run_arrays
+
+
+def _ready(arrays: list[DeviceArray]) -> list[DeviceArray]:
+    """The results of a call, for which the host waits if the user wants that."""
+    if waits_in_each_call():
+        for array in arrays:
+            array.block_until_ready()
+    return arrays

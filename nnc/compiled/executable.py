@@ -1,0 +1,463 @@
+"""The results of a trace: a graph that is lowered, and a program that runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
+from nnc.array.array import Array, as_value, new_array
+from nnc.base.context import activity, get_context, set_context
+from nnc.base.dtypes import Weakness
+from nnc.base.garbage import collection_paused
+from nnc.base.html import show_text
+from nnc.base.machine import LARGE
+from nnc.base.options import Options
+from nnc.commands.pack import packable
+from nnc.commands.promote import astype, is_weak
+from nnc.compiled.bindings import Inputs, Outputs
+from nnc.compiled.device_program import DeviceProgram, QueuedProgram
+from nnc.compiled.pipeline import lower
+from nnc.compiled.retraces import difference
+from nnc.compiled.signature import Call, CallPattern, Key, Signature, device_of, leaf_keys
+from nnc.compiled.toolchain import toolchain
+from nnc.device import CPU, CUDA, find_device, interpreter_of, kind_of
+from nnc.errors import ArgumentTypeError, DeviceError, NncError, OutOfMemoryError, TraceError, user_error
+from nnc.errors.tracebacks import api_boundary, is_users
+from nnc.graph import Graph, TensorSpec, run_passes
+from nnc.lower.plan.liveness import walk
+from nnc.lower.plan.schedule.report import ScheduleReport, Watch, make_schedule_report
+from nnc.lower.plan.stages import Loop, Step
+from nnc.lower.text import format_bytes
+from nnc.run.background import in_background
+from nnc.run.direct import ArrayLayout, Direct, load_direct
+from nnc.run.frame import NoRoomError
+from nnc.run.packed_weights import PackedWeights, is_alone
+from nnc.run.prefetch import Prefetch
+from nnc.run.program import Program
+from nnc.run.report import Cost, MemoryPlan, MemoryRow
+from nnc.run.store.autotune import Tuner
+from nnc.run.store.cache import Cache, Entry
+from nnc.run.timings import Timings
+from nnc.trace.core.captures import Snapshot, take_snapshot
+from nnc.trace.core.flat import FlatTree, definition_of, name_of
+from nnc.trace.core.staging import Staged, stage
+
+Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A traced function: its graph, not yet lowered, in spite of the name, which is JAX's; `compile` lowers it."""
+
+    _signature: Signature
+    _key: Key
+    _staged: Staged
+    _snapshot: Snapshot
+    _options: Options
+    _out: FlatTree
+    _weak: tuple[Weakness, ...]
+    _donated: frozenset[int]
+    _lasting: frozenset[int]  # leaves whose packed forms can be kept between calls
+    _seconds: float  # of tracing
+
+    @classmethod
+    def of(cls, call: Call, options: Options) -> Lowered:
+        """Traces the function for a call; nothing of the call's arrays is kept."""
+        fun, flat, specs = call.signature.fun, call.flat_function(), call.key.specs()
+        name, start = name_of(fun), perf_counter()
+        if options.native:
+            toolchain(options.device).compiler()  # the compiler starts up meanwhile
+        with collection_paused():
+            with set_context(program=options, call=call), activity(f"tracing {name} for compile"):
+                staged = stage(flat, [spec for spec, _ in specs], weak=[weak for _, weak in specs], name=name)
+            hidden = [value.data for value in staged.captured if type(value) is Array]
+            snapshot = take_snapshot(fun, call.objects(), hidden)
+        weak_results = tuple(map(is_weak, flat.result.dynamic))
+        donated = call.donated_leaves() if call.signature.donates else frozenset()
+        leaves = call.arguments.dynamic
+        lasting = frozenset(i for i, x in enumerate(leaves) if i not in donated and _may_last(x))
+        seconds = perf_counter() - start
+        out = flat.result.skeleton()
+        return cls(call.signature, call.key, staged, snapshot, options, out, weak_results, donated, lasting, seconds)
+
+    @property
+    def captures_tracers(self) -> bool:
+        """Whether the function captures values of an enclosing trace, so that it can only run as a part of that trace."""
+        return not all(isinstance(value, Array) for value in self._staged.captured)
+
+    @property
+    def graph(self) -> Graph:
+        """The symbolic graph. Its last inputs are the arrays that the function captures."""
+        return self._staged.graph
+
+    def as_text(self) -> str:
+        """The graph as text."""
+        return str(self._staged.graph)
+
+    def __repr__(self) -> str:
+        return f"<Lowered for {self._options.device}: {self.graph!r}>"
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    def _repr_html_(self) -> str:
+        return show_text(repr(self), str(self))
+
+    @api_boundary
+    def compile(self, prefetch: Prefetch | None = None) -> Executable:
+        """Plans memory and binds kernels.
+
+        Args:
+            prefetch: prefetches the memory of the first call meanwhile.
+
+        Raises:
+            MemoryBudgetError: the plan does not fit.
+            TraceError: the function captures values of an enclosing trace.
+        """
+        if self.captures_tracers:
+            raise user_error(
+                TraceError, name_of(self._signature.fun), "it captures a value of an enclosing trace.",
+                fix="pass the value as an argument.",
+            )  # fmt: skip
+        _check_places(self._staged.captured, self._options.device, name_of(self._signature.fun))
+        clock = {"tracing": self._seconds}
+        with set_context(clock=clock), collection_paused():
+            graph, program, used = self._make_program(prefetch)
+            if prefetch is not None and prefetch.room is not None:
+                program.make_ready(prefetch.room)
+        explicit, specs = self._staged.num_explicit, self._staged.graph.input_specs
+        outside, reads = program.outside, tuple((i, specs[i]) for i in used if i < explicit)
+        inputs = Inputs(
+            reads=reads,
+            reads_all=len(reads) == explicit,
+            captured=tuple(self._staged.captured[i - explicit] for i in used if i >= explicit),
+            donated=self._donated,
+            written=outside.donated,
+            spared=tuple(self._donated.difference(reads[place][0] for place in outside.donated)),
+        )
+        outputs = Outputs.of(self._out, graph.output_specs, self._weak)
+        name, interpreter = name_of(self._signature.fun), interpreter_of(find_device(self._options.device, "compile"))
+        elsewhere = DeviceProgram(name, program, inputs, outputs, interpreter) if interpreter is not None else None
+        return Executable(
+            graph=graph,
+            snapshot=self._snapshot,
+            timings=Timings(tuple(clock.items())),
+            options=self._options,
+            _signature=self._signature,
+            _key=self._key,
+            _program=program,
+            _inputs=inputs,
+            _outputs=outputs,
+            _elsewhere=elsewhere,
+            _kept=PackedWeights(outside, toolchain(self._options.device).choose_kernel) if outside.kept else None,
+        )
+
+    def _make_program(self, prefetch: Prefetch | None) -> tuple[Graph, Program, list[int]]:
+        """Makes the graph of the wanted outputs and its program; returns them, and which inputs they read."""
+        wanted = ("dce", "check_finite") if self._options.check_finite else ("dce",)
+        graph = run_passes(self._staged.graph, wanted, self._options, verify=self._options.verify_passes)
+        read = graph.reads
+        used = [i for i, symbol in enumerate(graph.inputs) if symbol in read]  # the program never sees the others
+        graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))
+        explicit = self._staged.num_explicit
+        donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
+        options = self._options.update(donated=donated)
+        if options.device == CPU and any(node.command in packable for node in graph.walk()):
+            last = self._lasting.union(i + explicit for i, x in enumerate(self._staged.captured) if _may_last(x))
+            options = options.update(keeps=tuple(place for place, i in enumerate(used) if i in last))
+        tools = toolchain(options.device)
+        choose = Tuner(tools.candidate_kernels, options) if options.autotune else tools.choose_kernel
+        compiler, expect = (
+            tools.compiler() if options.native else None,
+            prefetch.expect if prefetch is not None else None,
+        )
+        program = lower(graph, options, choose, compiler, expect)
+        if compiler is not None and program.needs_no_python:
+            in_background(partial(load_direct, compiler))  # the third call can use it
+        return graph, program, used
+
+
+def _check_places(captured: Sequence[Any], device: str, name: str) -> None:
+    """Raises DeviceError where a function captures an array of another device than the one that it runs on."""
+    for value in captured:
+        if isinstance(value, Array) and value.device not in (device, CPU):
+            raise user_error(
+                DeviceError, name, f"it runs on {device} and captures an array on {value.device}.",
+                operands={"array": value.spec}, fix=f"pass the array as an argument, or compile with device={value.device!r}.",
+            )  # fmt: skip
+
+
+def prefetching(call: Call, options: Options) -> AbstractContextManager[Prefetch | None]:
+    """Opens a block that makes the program of a call and prefetches memory meanwhile: at once the donated arrays, and an arena as
+    large as the last call of the function with such arguments needed.
+    """
+    compiler = toolchain(options.device).compiler() if options.native else None
+    if compiler is None or options.device != CPU:
+        return nullcontext()
+    prefetch = compiler.prefetch()
+    if options.cache_folder is not None:
+        prefetch.recall(_arena_entry(call, options, options.cache_folder))
+    if call.signature.donates:
+        given = (call.arguments.dynamic[i] for i in call.donated_leaves())
+        prefetch.prefetch_donated([leaf for leaf in given if isinstance(leaf, Array)])
+    return prefetch
+
+
+def _arena_entry(call: Call, options: Options, folder: Path) -> Entry:
+    """The cache entry of the size of arena that calls like this one need. The place is found before the function is traced, so
+    that it knows the function by where it is defined, and arguments by how many there are of each spec.
+    """
+    fun, counts = call.signature.fun, Counter(spec for spec, _ in call.key.specs())
+    arguments = {str(spec): count for spec, count in counts.items()}
+    key = {"function": f"{name_of(fun)} {definition_of(fun)}", "arguments": arguments, "options": repr(options)}
+    return Entry(Cache(folder), "arenas", key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executable:
+    """A program ready to run, with its graph, memory plan, schedule and costs.
+
+    Attributes:
+        graph: the graph of the wanted outputs.
+        snapshot: captured Python values, which must stay as they were.
+        timings: seconds of each part of the compilation.
+        options: options of the compilation.
+    """
+
+    graph: Graph
+    snapshot: Snapshot
+    timings: Timings
+    options: Options
+    _signature: Signature
+    _key: Key
+    _program: Program
+    _inputs: Inputs
+    _outputs: Outputs
+    _kept: PackedWeights | None  # packed forms of inputs that last from call to call
+    _elsewhere: DeviceProgram | None  # runs it, where that is no task of the CPU's
+
+    @property
+    def memory_plan(self) -> MemoryPlan:
+        """The address of each tensor, and the bytes that a call takes."""
+        return self._program.memory_plan
+
+    @property
+    def cost(self) -> Cost:
+        """Floating-point operations and bytes, node by node."""
+        return self._program.cost
+
+    @property
+    def schedule(self) -> ScheduleReport:
+        """The times and streams of all steps, by estimates; `print` shows it, `save("trace.json")` writes it for Perfetto."""
+        return self._report(self._program)
+
+    def _report(self, program: Program, watch: Watch | None = None) -> ScheduleReport:
+        def backend(step: Step) -> str:
+            return program.kernel_of(step).backend
+
+        return make_schedule_report(
+            program.bound, program.schedule, backend, watch.spans if watch is not None else None
+        )
+
+    @property
+    def unprinted(self) -> dict[str, Counter[str]]:
+        """The commands for which the device has no printed kernel, and how many steps they are, by where they run instead; none on
+        devices that run the CPU's kernels.
+        """
+        program, found = self._program, dict[str, Counter[str]]()
+        if kind_of(self.options.device) == CPU:
+            return found
+        has_libraries = self.options.device.startswith(CUDA)  # the interpreter of PTX has none
+        for step in walk(program.bound.steps):
+            if step.region is None and id(step) not in program.printed:
+                kernel = program.kernel_of(step)
+                where = (
+                    f"by {kernel.backend}"
+                    if has_libraries and kernel.queue is not None
+                    else "by their references on the host"
+                )
+                found.setdefault(where, Counter())[step.command.name] += 1
+        return found
+
+    def as_text(self) -> str:
+        """The program as text: steps with their kernels and buffers."""
+        return self._program.as_text()
+
+    def __repr__(self) -> str:
+        return f"<Executable for {self.options.device}: {self.graph!r}>"
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    def _repr_html_(self) -> str:
+        return show_text(repr(self), str(self))
+
+    @api_boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the program on arguments of the lowered structure, shapes and dtypes, without static arguments.
+
+        Raises:
+            ArgumentTypeError: structure, shapes or dtypes differ.
+            TraceError: a captured Python value changed since the trace.
+        """
+        fun, key = self._signature.fun, self._key
+        name = name_of(fun)
+        arguments = FlatTree(self._signature.by_position(args, kwargs, key.positions), fun, key.positions)
+        leaves = leaf_keys(arguments, name)
+        given = Key(
+            arguments.treedef, leaves, key.static, key.positions, device_of(arguments.dynamic, name, key.device)
+        )
+        if not given.is_served_by(key):
+            raise user_error(
+                ArgumentTypeError, name, f"it was lowered for other arguments: {difference(fun, key, given)}.",
+                fix="lower it again for these arguments; static ones are left out of the call.",
+            )  # fmt: skip
+        if not self.snapshot.unchanged():
+            raise user_error(
+                TraceError, name, f"{'; '.join(self.snapshot.changes())}, after it was lowered.",
+                fix="lower it again, or pass the value as an argument.",
+            )  # fmt: skip
+        specs = zip(arguments.dynamic, given.specs(), key.specs(), strict=True)
+        return self.run([x if own == spec else astype(as_value(x), spec.dtype) for x, (own, _), (spec, _) in specs])
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """Runs the program on dynamic leaves that are known to fit, and returns the function's result."""
+        if self._elsewhere is not None:
+            return self._elsewhere.run(leaves)
+        if get_context().device is not None:  # which steps in Python would run on
+            with set_context(device=None):
+                return self.run(leaves)
+        memory = self._inputs.memory(leaves, self._kept)
+        try:
+            outputs = self._program.run(memory)
+        except MemoryError as error:
+            if is_users(error) or isinstance(error, NncError):
+                raise
+            if isinstance(error, NoRoomError):
+                self._inputs.give_back(leaves, memory)
+            raise self._out_of_memory(str(error)) from None
+        return self._outputs.result(self._inputs.end(leaves, outputs))
+
+    def runner(self, pattern: CallPattern) -> Run:
+        """Makes the fast path of one pattern of calls: a function that returns NotImplemented for other calls, and where a
+        captured value changed.
+        """
+        unchanged, direct = self.snapshot.unchanged, self._direct(pattern)
+
+        def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            leaves = pattern.leaves_of(args, kwargs)
+            return self.run(leaves) if leaves is not None and unchanged() else NotImplemented
+
+        if direct is None:
+            return run
+        order = self._program.outside.order
+        idle, bind, build = direct.idle, direct.bind, self._outputs.builder(order)
+        is_flat, is_pure, captured = pattern.take is None, self.snapshot.is_empty, self._inputs.captured
+
+        def run_directly(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            leaves = [*args] if is_flat and not kwargs else pattern.taken(args, kwargs)
+            if leaves is None or not (is_pure or unchanged()):
+                return NotImplemented
+            leaves += captured
+            try:
+                frame = idle.pop()
+            except IndexError:  # other threads have taken all of them
+                return run(args, kwargs)
+            try:
+                result = (frame.direct or bind(frame))(leaves)
+            finally:
+                idle.append(frame)
+            if result is NotImplemented:
+                return run(args, kwargs)
+            return result if build is None else build(result)
+
+        return run_directly
+
+    def _direct(self, pattern: CallPattern) -> Direct | None:
+        """The function that calls the program on the dynamic leaves of calls without Python in between; None where that cannot
+        be.
+        """
+        if self._elsewhere is not None:
+            return None
+        compiler, boxes, arrays = toolchain(self.options.device).compiler(), _boxes(), pattern.arrays
+        order = self._program.outside.order
+        is_special = self._kept is not None or not self._inputs.is_plain or self.memory_plan.output_bytes >= LARGE
+        if compiler is None or boxes is None or arrays is None or order is None or is_special:
+            return None
+        arrays += tuple((value.spec, value.weak) for value in self._inputs.captured)
+        return Direct.of(self._program, compiler, boxes, arrays, self._outputs.in_order(order))
+
+    def _out_of_memory(self, reason: str) -> OutOfMemoryError:
+        """Builds the error for a call that the system has no memory for."""
+        plan = self.memory_plan
+        largest = {f"largest {i + 1}:": _row_text(row) for i, row in enumerate(plan.largest[:3])}
+        loops = [step for step in self._program.bound.steps if isinstance(step.region, Loop)]
+        for i, step in enumerate(loops[:3]):
+            made = "" if step.source is None else f" at {step.source.describe()}"
+            largest[f"loop {i + 1}:"] = f"{step.command.name}{made}"
+        fix = (
+            "work on fewer elements at a time, or pass memory_budget=... to nnc.compile, so that values are computed again "
+            "rather than kept."
+        )
+        if loops:
+            few = "which keeps the residuals of few iterations for its reverse pass"
+            fix = f'pass checkpoint="sqrt" to the loop (a scan or a while_loop), {few}; {fix}'
+        return user_error(
+            OutOfMemoryError, name_of(self._signature.fun),
+            f"the system does not give the {format_bytes(plan.peak)} that a call needs: {format_bytes(plan.arena_bytes)} "
+            f"for values within it, {format_bytes(plan.output_bytes)} for its results{f' ({reason})' if reason else ''}.",
+            operands=largest, fix=fix,
+        )  # fmt: skip
+
+    def profile(self, leaves: Sequence[Any]) -> ScheduleReport:
+        """The begin and end of each step of one run on these dynamic leaves, which are known to fit."""
+        watch = Watch(len(self._program.bound.steps))
+        watched = replace(self, _program=self._program.watched(watch))
+        watched.run(leaves)
+        return self._report(self._program, watch)
+
+    @property
+    def queued(self) -> QueuedProgram | None:
+        """The program, where it runs on a device other than the CPU."""
+        return self._elsewhere
+
+    def run_arrays(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """Runs the program on inputs of the graph, and returns its outputs."""
+        made = self._kept.arrays(arrays) if self._kept is not None else ()
+        return self._program.run([*arrays, *made])
+
+    def operands(self, leaves: Sequence[Any]) -> list[Any]:
+        """Returns values for the inputs of the graph, for another trace: dynamic leaves that it reads, and captured arrays."""
+        return self._inputs.operands(leaves)
+
+    def build(self, outputs: Sequence[Any]) -> Any:
+        """Builds the function's result from values of the outputs of the graph."""
+        return self._outputs.build(outputs)
+
+
+def _row_text(row: MemoryRow) -> str:
+    made = f", made at {row.source.describe()}" if row.source is not None else ""
+    return f"{row.spec} ({format_bytes(row.size)}{made})"
+
+
+@cache
+def _boxes() -> ArrayLayout | None:
+    """The layout of `Array` objects; None where it is not known."""
+    data = np.zeros(1, np.float32)
+    return ArrayLayout.like(new_array(data, TensorSpec(data.shape, data.dtype), weak=True))
+
+
+def _may_last(leaf: Any) -> bool:
+    """Whether packed forms of an argument like this one can be kept for the next call: of arrays, unless others can write to their
+    memory, and of arguments that only have a spec, since nothing is known against them.
+    """
+    return is_alone(leaf) or (hasattr(leaf, "spec") and not isinstance(leaf, Array))

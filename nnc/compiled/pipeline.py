@@ -1,0 +1,239 @@
+"""Lowering: from a symbolic graph to a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import nnc.lower.passes  # noqa: F401  (registers the passes of the pipeline)
+from nnc.base.context import set_context, timed
+from nnc.base.dtypes import TAPE
+from nnc.base.options import Options
+from nnc.device import CPU, kind_of
+from nnc.errors import InternalError
+from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
+from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
+from nnc.lower.kernels.native import Compiler
+from nnc.lower.kernels.references import RunProgram, sub_graph_kernel, tape_program
+from nnc.lower.passes.memory.remat import Remat, frugal
+from nnc.lower.phases import (
+    DELAY,
+    FUSE,
+    JOIN,
+    LAYOUT,
+    PLACING,
+    READY_TO_FUSE,
+    READY_TO_JOIN,
+    SETTLING,
+    facts_after,
+    run_phases,
+)
+from nnc.lower.plan.bind import bind_buffers, emit, no_workspace
+from nnc.lower.plan.emit import Workspace
+from nnc.lower.plan.schedule.make import concurrent_lives, make_schedule
+from nnc.lower.plan.schedule.races import check_schedule
+from nnc.lower.plan.schedule.reduction import check_signals
+from nnc.lower.plan.stages import Bound, Kind, Planned, Step
+from nnc.run.background import in_background
+from nnc.run.kernel_queue import KernelQueue
+from nnc.run.native_program import ProgramAbi
+from nnc.run.program import Program
+from nnc.run.report import check_addresses, check_budget
+from nnc.run.store.stored import find_place
+
+ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Kernel]
+
+
+def lower(
+    graph: Graph,
+    options: Options,
+    choose_kernel: ChooseKernel,
+    compiler: Compiler | None = None,
+    expect: Callable[[ProgramAbi], None] | None = None,
+) -> Program:
+    """The program that computes `graph`.
+
+    Args:
+        graph: any graph; its inputs are the program's.
+        options: see Options.
+        choose_kernel: the kernel for a command on inputs of these specs.
+        compiler: of kernels and programs; without one, steps run from Python.
+        expect: is told the memory needs of calls before code is compiled or loaded.
+
+    Raises:
+        MemoryBudgetError: a call would allocate more than `options.memory_budget`.
+    """
+    compiler = compiler if options.native else None
+    lowering = _Lowering(options, choose_kernel, compiler)
+    expect_kernels({node.command for node in graph.walk()}, lowering.device)
+    place = find_place(graph, options, native=compiler is not None, choice=_name_of(choose_kernel))
+    known = place.read() if place is not None else None
+    if expect is not None and known is not None and known.outside is not None:
+        expect(known.outside)
+    made = known.program(lowering.step_kernel, compiler) if known is not None else None
+    if made is not None and options.device != CPU:
+        made = made.queued()
+    if made is not None:
+        made.load()
+        return made
+    made = lowering.new_program(graph, expect if known is None else None)
+    made.load()
+    if place is not None and (compiler is None or compiler.works()):
+        in_background(partial(place.keep, made))
+    return made
+
+
+def _name_of(choose_kernel: ChooseKernel) -> str:
+    """Returns the name of the function that chooses kernels, or of the class of the object that does."""
+    named = choose_kernel if hasattr(choose_kernel, "__qualname__") else type(choose_kernel)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+class _Lowering:
+    """Makes the program of a graph, and the programs of sub-graphs that its steps run.
+
+    Args:
+        options: of the graph that is lowered.
+        choose_kernel: the kernel for a command on inputs of these specs.
+        compiler: of kernels and programs; None: steps run from Python.
+    """
+
+    def __init__(self, options: Options, choose_kernel: ChooseKernel, compiler: Compiler | None) -> None:
+        self.options, self.compiler, self.device = options, compiler, kind_of(options.device)
+        self._choose_kernel = choose_kernel
+        self._inner = options.update(
+            memory_budget=None, donated=(), streams=1, device=CPU, native=options.native and self.device == CPU
+        )  # programs that references run, on arrays that the host reads
+
+    def new_program(self, graph: Graph, expect: Callable[[ProgramAbi], None] | None) -> Program:
+        """The program of the graph; `expect` is told the memory needs of calls once memory is planned."""
+        queue = self._queue(self.options)
+        queue.begin()
+        planned = plan(graph, self.options, self.workspace, queue)
+        check_budget(planned, self.options.memory_budget)
+        if expect is not None:
+            expect(ProgramAbi.of(planned))
+        return self._program(planned, self.options, queue)
+
+    def workspace(self, node: Node) -> int:
+        """Bytes that the kernel of a node needs while it runs."""
+        specs = tuple(symbol.spec for symbol in node.inputs)
+        if node.graphs:
+            params = {**node.params, "graphs": node.graphs}
+            printed = find_kernel(node.command, specs, params, self.device)
+            return printed.workspace(specs, params) if printed is not None else 0
+        with set_context(source=node.source):
+            return self._choose_kernel(node.command, specs, node.params).workspace(specs, node.params)
+
+    def step_kernel(self, step: Step) -> Kernel:
+        """Returns the kernel of a step. Sub-graphs without a kernel become programs of their own."""
+        if not step.graphs:
+            with set_context(source=step.source):
+                return self._choose_kernel(step.command, step.input_specs, step.params)
+        printed = find_kernel(step.command, step.input_specs, {**step.params, "graphs": step.graphs}, self.device)
+        if printed is None:
+            return sub_graph_kernel(step, self._inner_program)
+        one_by_one = self._inner.update(native=False, guard=False)
+        return replace(printed, run=sub_graph_kernel(step, partial(self._sub_program, options=one_by_one)).run)
+
+    def _inner_program(self, graph: Graph) -> RunProgram:
+        if any(s.dtype == TAPE for s in (*graph.inputs, *graph.outputs)):
+            return tape_program(graph, self._inner_program)
+        return self._sub_program(graph, self._inner)
+
+    def _sub_program(self, graph: Graph, options: Options) -> RunProgram:
+        planned = _plan_rewritten(graph, options, self.workspace, KernelQueue())
+        return self._program(planned, options, self._queue(options)).run
+
+    def _queue(self, options: Options) -> KernelQueue:
+        return KernelQueue(self.compiler if options.native else None, self.step_kernel, self.workspace, self.device)
+
+    def _program(self, planned: Planned, options: Options, queue: KernelQueue) -> Program:
+        """Makes the program of a memory plan; `queue` may hold some of its compiled kernels."""
+        with timed("scheduling"):
+            schedule = make_schedule(planned, options)
+        if options.verify_passes:
+            check_schedule(planned, schedule)
+            check_signals(planned.bound.name, schedule)
+        with timed("choosing kernels"):
+            program = Program.of(planned, schedule, self.step_kernel)
+        return replace(program.compiled(queue, options.device != CPU), guard=options.guard, idle=[])
+
+
+def plan(
+    graph: Graph, options: Options, workspace: Workspace = no_workspace, queue: KernelQueue | None = None
+) -> Planned:
+    """The memory plan of `graph`, for which neither kernels nor memory are needed.
+
+    Where the plan exceeds `options.memory_budget`, values are rematerialised; where that does not help, the smallest plan found is
+    returned.
+
+    Args:
+        workspace: bytes that the kernel of a node needs while it runs.
+        queue: prints kernels meanwhile.
+    """
+    queue, silent = queue or KernelQueue(), KernelQueue()
+    rewritten = run_phases(graph, SETTLING, options)
+    queue.after(LAYOUT, rewritten)
+    rewritten = run_phases(rewritten, PLACING, options, facts_after(SETTLING))
+    budget = options.memory_budget
+    planned = _plan_rewritten(rewritten, options, workspace, queue)
+    if budget is None or planned.peak <= budget:
+        return planned
+    compact = options.update(compact=True)
+    rewritten = run_phases(rewritten, (DELAY,), compact, READY_TO_FUSE)
+    planned = _plan_rewritten(rewritten, compact, workspace, silent)
+    if planned.peak <= budget:
+        return planned
+    kernels = run_phases(rewritten, (FUSE,), compact, READY_TO_FUSE)
+    forms = kernels, rewritten, frugal(rewritten, compact)
+    remat = Remat(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace, silent))
+    return remat.fit(planned, budget)
+
+
+def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace, queue: KernelQueue) -> Planned:
+    """Plans a graph that has been through the earlier phases; sub-graphs are rewritten with their graph."""
+    kept = graph.attrs.get("kept", ())
+    graph = run_phases(graph, (FUSE,), options, READY_TO_FUSE)
+    queue.after(FUSE, graph)
+    graph = run_phases(graph, (JOIN,), options, READY_TO_JOIN)
+    with timed("binding buffers"):
+        emitted = emit(graph, workspace)
+    queue.add(emitted)
+
+    def place(join: bool) -> Planned:
+        with timed("binding buffers"):
+            bound = bind_buffers(graph, options, emitted=emitted, join=join, kept=kept)
+        with timed("planning memory"):
+            return plan_memory(bound, options)
+
+    joined = place(join=True)
+    if not joined.bound.joins:
+        return joined
+    apart = place(join=False)
+    return joined if joined.arena_bytes <= apart.arena_bytes else apart
+
+
+def plan_memory(bound: Bound, options: Options) -> Planned:
+    """Gives each buffer of the arena its offset."""
+    check_addresses(bound)
+    inside = [i for i, buffer in enumerate(bound.buffers) if buffer.kind is Kind.ARENA]
+    lives = concurrent_lives(bound, options)
+    blocks = [Block(bound.buffers[i].nbytes, lives[i]) for i in inside]
+    arena = plan_blocks(blocks, algorithm=options.allocator, native=options.native)
+    if options.verify_passes:
+        clash = find_block_overlap(blocks, arena.offsets)
+        if clash is not None:
+            raise InternalError(f"{bound.name}: arena buffers {clash[0]} and {clash[1]} overlap in the memory plan")
+    offsets: dict[int, int] = dict(zip(inside, arena.offsets, strict=True))
+    placed = tuple(map(offsets.get, range(len(bound.buffers))))
+    return Planned(
+        bound,
+        placed,
+        arena.peak,
+        arena.lower_bound,
+        flush_denormals=options.flush_denormals,
+        precision=options.precision,
+    )

@@ -1,0 +1,57 @@
+"""Finds the toolchain of a device: its kernels and its compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from nnc.base.garbage import collection_paused
+from nnc.compiled.pipeline import ChooseKernel
+from nnc.compiled.targets import expected_cpu_compiler
+from nnc.device import kind_of, load_kernels
+from nnc.run.entry import common
+from nnc.run.prefetch import ProgramCompiler
+from nnc.run.store.autotune import Candidates
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """The kernels and the compiler of one kind of devices.
+
+    Attributes:
+        choose_kernel: gives the kernel for a command on inputs of some specs.
+        candidate_kernels: gives all such kernels, the chosen one first.
+        compiler: gives the compiler, which may have to be waited for; None where there is none.
+    """
+
+    choose_kernel: ChooseKernel
+    candidate_kernels: Candidates
+    compiler: Callable[[], ProgramCompiler | None]
+
+
+def start_compiler() -> None:
+    """Begins to compile the functions that all programs call, where no files hold them: another process loads LLVM and compiles,
+    while this one imports kernels.
+    """
+    compiler = expected_cpu_compiler()
+    if compiler is not None:
+        for native in common():
+            compiler.expect(native)
+
+
+def toolchain(device: str) -> Toolchain:
+    """The toolchain for a device.
+
+    Args:
+        device: its name, as in `Options.device`.
+    """
+    return _toolchain(kind_of(device))
+
+
+@cache
+def _toolchain(kind: str) -> Toolchain:
+    """The toolchain for a kind of devices, which is imported when it is first asked for."""
+    with collection_paused():
+        module = load_kernels(kind)
+    return Toolchain(module.choose_kernel, module.candidate_kernels, module.expected_compiler)

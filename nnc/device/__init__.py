@@ -1,0 +1,39 @@
+"""Devices: the protocol that each implements, and the ones that there are."""
+
+from nnc.base.options import CPU
+from nnc.device.kinds import DeviceKind, kind_of, load_kernels, register_kind
+from nnc.device.known import check_program, devices, find_device, interpreter_of
+from nnc.device.protocol import (
+    CUDA,
+    Accelerator,
+    Block,
+    Device,
+    Elements,
+    Event,
+    Pool,
+    SharingDevice,
+    Stream,
+    Transfer,
+)
+
+__all__ = [
+    "CPU",
+    "CUDA",
+    "Accelerator",
+    "Block",
+    "Device",
+    "DeviceKind",
+    "Elements",
+    "Event",
+    "Pool",
+    "SharingDevice",
+    "Stream",
+    "Transfer",
+    "check_program",
+    "devices",
+    "find_device",
+    "interpreter_of",
+    "kind_of",
+    "load_kernels",
+    "register_kind",
+]

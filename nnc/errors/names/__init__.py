@@ -1,0 +1,29 @@
+"""Names of other libraries and nnc's: tables, and the errors that are made of them."""
+
+from nnc.errors.names.lookup import (
+    MissingAttribute,
+    MissingMethod,
+    add_missing,
+    find_row,
+    missing_name,
+    module_getattr,
+    names_without_missing,
+)
+from nnc.errors.names.rows import Row, Rows, code_of, note_of
+from nnc.errors.names.tables import SOURCES, TABLES
+
+__all__ = [
+    "SOURCES",
+    "TABLES",
+    "MissingAttribute",
+    "MissingMethod",
+    "Row",
+    "Rows",
+    "add_missing",
+    "code_of",
+    "find_row",
+    "missing_name",
+    "module_getattr",
+    "names_without_missing",
+    "note_of",
+]

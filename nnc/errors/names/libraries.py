@@ -1,0 +1,197 @@
+"""Names of Equinox, Flax and Optax, and nnc's."""
+
+from __future__ import annotations
+
+from nnc.errors.names.rows import Rows, words
+
+_RANKS = {1: "'NCH'", 2: "'NCHW'", 3: "'NCDHW'"}
+
+EQUINOX: Rows = {
+    "Module": "nnc.nn.Module",
+    "field": "nnc.nn.field(static=True)",
+    "static_field": "nnc.nn.field(static=True)",
+    "filter_jit": ("nnc.compile(f)", "leaves that are no arrays are static by themselves"),
+    "filter_grad": ("nnc.grad(f)", "leaves that are no floats are passed by; `nnc.nn.partition` selects others"),
+    "filter_value_and_grad": "nnc.value_and_grad(f)",
+    "filter_vmap": "nnc.vmap(f)",
+    "filter_jvp": "nnc.jvp(f, primals, tangents)",
+    "filter_vjp": "nnc.vjp(f, x)",
+    "filter_linearize": "nnc.linearize(f, x)",
+    "filter_hessian": "nnc.hessian(f)",
+    "filter_jacrev": "nnc.jacrev(f)",
+    "filter_jacfwd": "nnc.jacfwd(f)",
+    "filter_checkpoint": "nnc.checkpoint(f)",
+    "filter_custom_vjp": "nnc.custom_vjp(f)",
+    "filter_custom_jvp": "nnc.custom_jvp(f)",
+    "filter_eval_shape": "nnc.eval_shape(f, x)",
+    "filter_make_jaxpr": "nnc.make_graph(f)",
+    "filter_pure_callback": "nnc.pure_callback(f, shapes, x)",
+    "filter_closure_convert": "nnc.custom_vjp(f)",
+    "filter": "nnc.nn.partition(model)[0]",
+    "is_array": "nnc.tree.is_array(x)",
+    "is_array_like": "nnc.tree.is_array(x)",
+    "is_inexact_array": "nnc.nn.parameters(model)",
+    "partition": ("nnc.nn.partition(model, where)", "by patterns, predicates or a tree of bools"),
+    "combine": "nnc.nn.combine(params, rest)",
+    "tree_at": "nnc.tree.at(where, tree, replace=x)",
+    "tree_pformat": ("print(model)", "and `nnc.nn.summary(model, x)`"),
+    "tree_pprint": "print(model)",
+    "tree_equal": ("nnc.tree.map(nnc.numpy.array_equal, tree, other)", "then `all(nnc.tree.leaves(...))`"),
+    "tree_inference": "nnc.nn.inference_mode(model)",
+    "tree_serialise_leaves": "nnc.io.save(path, tree)",
+    "tree_deserialise_leaves": "nnc.io.load(path, like=tree)",
+    "tree_check": ("nnc.nn.tie(model, {'head.weight': 'embed.weight'})", "an array in two places is two leaves"),
+    "tree_flatten_one_level": "nnc.tree.flatten(tree, is_leaf)",
+    "apply_updates": "nnc.optim.apply_updates(params, updates)",
+    "error_if": "nnc.debug.callback(f, x)",
+    "debug": "nnc.debug",
+    "internal": ("nnc.while_loop(cond_fun, body_fun, init, max_steps=n)", "loops of unknown length have gradients"),
+    "bounded_while_loop": "nnc.while_loop(cond_fun, body_fun, init, max_steps=n)",
+    "while_loop": "nnc.while_loop(cond_fun, body_fun, init)",
+    "StateIndex": "nnc.nn.field(state=True)",
+    "State": ("nnc.nn.field(state=True)", "a call of a stateful module returns (output, new self)"),
+    "Shared": "nnc.nn.tie(model, {'head.weight': 'embed.weight'})",
+    "AbstractVar": ("nnc.nn.Module", "with a field of that name in each subclass"),
+    "make_with_state": ("nnc.nn.is_stateful(model)", "state stands in the module itself"),
+    "nn": "nnc.nn",
+}
+
+EQUINOX_NN: Rows = {
+    **{
+        f"{name}{n}d": (f"nnc.nn.{name}(3, 8, 3, key=key, layout={at})", "takes a batch")
+        for name in ("Conv", "ConvTranspose")
+        for n, at in _RANKS.items()
+    },
+    **{
+        f"{name}Pool{n}d": (f"nnc.nn.{name}Pool(2, stride=1, layout={at})", "takes a batch")
+        for name in ("Max", "Avg")
+        for n, at in _RANKS.items()
+    },
+    "MultiheadAttention": "nnc.nn.MultiHeadAttention(features, heads, key=key)",
+    "RotaryPositionalEmbedding": "nnc.nn.RotaryEmbedding(features)",
+    "StatefulLayer": "nnc.nn.field(state=True)",
+    "inference_mode": "nnc.nn.inference_mode(model)",
+    "make_with_state": ("nnc.nn.is_stateful(model)", "state stands in the module itself"),
+    "Lambda": "nnc.nn.Lambda(f)",
+}
+
+FLAX: Rows = {
+    "Dense": "nnc.nn.Linear(3, 8, key=key)",
+    "DenseGeneral": "nnc.nn.Linear(3, 8, key=key)",
+    "Einsum": "nnc.numpy.einsum('bi,ij->bj', x, w)",
+    "Embed": "nnc.nn.Embedding(n, features, key=key)",
+    "MultiHeadDotProductAttention": "nnc.nn.MultiHeadAttention(features, heads, key=key)",
+    "SelfAttention": "nnc.nn.MultiHeadAttention(features, heads, key=key)",
+    "dot_product_attention_weights": "nnc.nn.dot_product_attention(q, k, v)",
+    "make_causal_mask": ("nnc.nn.dot_product_attention(q, k, v, is_causal=True)", "masks are bools"),
+    "make_attention_mask": ("nnc.nn.dot_product_attention(q, k, v, mask=mask)", "masks are bools"),
+    "combine_masks": "mask & other",
+    "OptimizedLSTMCell": "nnc.nn.LSTMCell(3, 8, key=key)",
+    "SimpleCell": "nnc.nn.RNNCell(3, 8, key=key)",
+    "Bidirectional": "nnc.nn.LSTM(3, 8, key=key, bidirectional=True)",
+    "ConvLocal": "nnc.nn.Conv(3, 8, 3, key=key)",
+    "compact": ("nnc.nn.Module", "layers are fields, which `__init__` makes"),
+    "nowrap": "nnc.nn.Module",
+    "remat": "nnc.nn.Checkpoint(layer)",
+    "jit": "nnc.compile(f)",
+    "scan": ("nnc.scan(f, init, xs)", "over a stack of layers: `nnc.vmap` makes it"),
+    "tabulate": "nnc.nn.summary(model, x)",
+    "avg_pool": ("nnc.nn.avg_pool(x, 2, stride=1, layout='NHWC')", "in nnc the stride is by default the window"),
+    "pool": ("nnc.nn.max_pool(x, 2)", "or `nnc.nn.avg_pool`, `nnc.nn.lp_pool`"),
+    "hard_swish": "nnc.nn.hard_silu(x)",
+    "swish": "nnc.nn.silu(x)",
+    "PReLU": "nnc.nn.PReLU()",
+    "param": "nnc.nn.Module",
+    "variable": "nnc.nn.field(state=True)",
+    "Param": ("nnc.nn.Module", "fields that are arrays are its parameters"),
+    "BatchStat": "nnc.nn.field(state=True)",
+    "Variable": "nnc.nn.field(state=True)",
+    "Rngs": ("nnc.random.split(key, n)", "layers take `key=`"),
+    "state": "nnc.nn.parameters(model)",
+    "split": "nnc.nn.partition(model)",
+    "merge": "nnc.nn.combine(params, rest)",
+    "update": "nnc.nn.assign(model, {'head.bias': b})",
+    "Optimizer": ("nnc.optim.adam(1e-3)", "its state is a value beside the model"),
+    "value_and_grad": "nnc.value_and_grad(f)",
+    "LoRA": ("nnc.nn.trainable(model, only='*.lora_?')", "examples/lora.py has the layer"),
+    "LoRALinear": ("nnc.nn.trainable(model, only='*.lora_?')", "examples/lora.py has the layer"),
+    "WeightNorm": "nnc.nn.WeightNorm(layer)",
+    "TrainState": ("nnc.io.save(path, tree)", "a dataclass of your own is a pytree"),
+    "nnx": "nnc.nn",
+    "linen": "nnc.nn",
+    "All": "nnc.nn.trainable(model, only=['a', 'b'])",
+    "Not": "nnc.nn.trainable(model, only='!head')",
+    "PathContains": "nnc.nn.trainable(model, only='*.bias')",
+    "display": "nnc.view(f, x)",
+    "train": "nnc.nn.inference_mode(model, False)",
+    "eval": "nnc.nn.inference_mode(model)",
+    "struct": ("nnc.nn.Module", "dataclasses are pytrees"),
+    "serialization": "nnc.io.save(path, tree)",
+    "traverse_util": "nnc.nn.parameters(model)",
+}
+
+_LOSSES = words(  # of Optax, which nnc.nn has under their names
+    "log_cosh cosine_distance cosine_similarity softmax_cross_entropy sigmoid_focal_loss smooth_labels ntxent "
+    "generalized_kl_divergence poly_loss_cross_entropy ranking_softmax_loss perceptron_loss sparsemax_loss multiclass_hinge_loss "
+    "multiclass_perceptron_loss multiclass_sparsemax_loss make_fenchel_young_loss dice_loss binary_dice_loss "
+    "multiclass_generalized_dice_loss"
+)
+
+OPTAX: Rows = {
+    **{name: f"nnc.nn.{name}" for name in _LOSSES},
+    "convex_kl_divergence": "nnc.nn.generalized_kl_divergence",
+    "focal_loss": "nnc.nn.sigmoid_focal_loss(logits, labels)",
+    "projections": ("nnc.optim.projection_simplex(tree)", "and the other projections of `nnc.optim`"),
+    "contrib": ("nnc.optim", "which has its optimizers"),
+    "softmax_cross_entropy_with_integer_labels": "nnc.nn.softmax_cross_entropy(logits, labels)",
+    "safe_softmax_cross_entropy": "nnc.nn.softmax_cross_entropy(logits, labels)",
+    "sigmoid_binary_cross_entropy": "nnc.nn.sigmoid_cross_entropy(logits, labels)",
+    "l2_loss": ("nnc.nn.mse(x, y, reduction='none') / 2", "`l2_loss` is the half of the square"),
+    "squared_error": "nnc.nn.mse(x, y, reduction='none')",
+    "huber_loss": "nnc.nn.huber(x, y, reduction='none')",
+    "hinge_loss": "nnc.nn.hinge(x, y)",
+    "ctc_loss": ("nnc.nn.ctc(logits, labels, logit_lengths, label_lengths)", "lengths instead of paddings"),
+    "kl_divergence": "nnc.nn.kl_div(x, y)",
+    "kl_divergence_with_log_targets": "nnc.nn.kl_div(x, y, log_targets=True)",
+    "triplet_margin_loss": "nnc.nn.triplet_margin(anchors, positives, negatives)",
+    "losses": "nnc.nn",
+    "partition": "nnc.optim.multi_transform(optimizers, labels)",
+    "polyak_averaging": ("nnc.optim.incremental_update(new, old, 0.01)", "or `nnc.optim.ema`"),
+    "tree_map_params": "nnc.tree.map(f, tree)",
+    "tree": ("nnc.optim.tree_utils", "its functions begin with `tree_`; `nnc.tree` has `map`, `leaves` and others"),
+    "bias_correction": "nnc.optim.tree_utils.tree_bias_correction(moment, 0.9, count)",
+    "update_moment": "nnc.optim.tree_utils.tree_update_moment(updates, moment, 0.9, 1)",
+    "update_moment_per_elem_norm": "nnc.optim.tree_utils.tree_update_moment_per_elem_norm(updates, moment, 0.9, 2)",
+    "update_infinity_moment": "nnc.optim.tree_utils.tree_update_infinity_moment(updates, moment, 0.9, 1e-8)",
+    "safe_norm": "nnc.numpy.linalg.norm(x)",
+    "safe_increment": "nnc.numpy.minimum(x, limit - 1) + 1",
+    "safe_int32_increment": "nnc.numpy.minimum(x, limit - 1) + 1",
+    "scale_gradient": "nnc.stop_gradient(x) * (1 - s) + x * s",
+    "init_empty_state": "nnc.optim.EmptyState()",
+    "inject_stateful_hyperparams": "nnc.optim.inject_hyperparams(f)",
+    "power_iteration": "nnc.numpy.linalg.norm(x, 2)",
+    "safe_root_mean_squares": "nnc.numpy.sqrt(nnc.numpy.mean(x * x))",
+    "matrix_inverse_pth_root": (
+        "nnc.scipy.linalg.funm(x, f)",
+        "or powers of the eigenvalues of `nnc.numpy.linalg.eigh(x)`",
+    ),
+    "ctc_loss_with_forward_probs": "nnc.nn.ctc(logits, labels)",
+    "multi_normal": "nnc.random.multivariate_normal(key, mean, cov)",
+    "WrappedSchedule": ("nnc.optim.inject_hyperparams(f)", "takes plain schedules and ones with a state"),
+    "StatefulSchedule": ("nnc.optim.inject_hyperparams(f)", "takes any object with `init`, `update` and `__call__`"),
+    "tree_dtype": "nnc.numpy.result_type(*nnc.tree.leaves(tree))",
+    "OptState": "object",
+    "Updates": "object",
+    "ScalarOrSchedule": "float",
+    **dict.fromkeys(
+        words(
+            "AdaptiveGradClipState ClipByGlobalNormState ClipState NonNegativeParamsState ScaleByTrustRatioState ScaleState"
+        ),
+        "nnc.optim.EmptyState()",
+    ),
+    "schedules": "nnc.optim",
+    "Params": "object",
+    "Schedule": "nnc.optim.constant_schedule(0.1)",
+    "TransformInitFn": "nnc.optim.GradientTransformation",
+    "TransformUpdateFn": "nnc.optim.GradientTransformation",
+}

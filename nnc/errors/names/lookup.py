@@ -1,0 +1,214 @@
+"""Errors for names that a module or an array does not have: they name nnc's for the names of other libraries."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from inspect import getattr_static
+from typing import Any, NoReturn
+
+from nnc.errors import MissingNameError, NncError, user_error
+from nnc.errors.names.rows import Row, code_of, note_of
+from nnc.errors.names.tables import SOURCES, TABLES
+from nnc.errors.tracebacks import cut_traceback
+
+PUBLIC = (
+    "nnc", "nnc.numpy", "nnc.nn", "nnc.optim", "nnc.random", "nnc.tree", "nnc.numpy.linalg", "nnc.numpy.fft", "nnc.scipy.special",
+    "nnc.scipy.linalg", "nnc.scipy.stats", "nnc.scipy.signal", "nnc.scipy.integrate", "nnc.scipy.optimize",
+    "nnc.nn.initializers", "nnc.debug", "nnc.io", "nnc.data", "nnc.distributed", "nnc.testing",
+)  # fmt: skip
+
+
+def find_row(where: str, name: str) -> Row | None:
+    """The row for a name that `where`, a module of nnc or nnc.Array, does not have.
+
+    Tables of the libraries with a module of that kind come first.
+
+    Args:
+        where: name of the module, or "nnc.Array".
+        name: the name that was asked for.
+
+    Example:
+        >>> code_of(find_row("nnc", "jit"))
+        'nnc.compile(f)'
+    """
+    first = SOURCES.get(where, ())
+    for source in (*first, *(other for other in TABLES if other not in first)):
+        row = TABLES[source].get(name)
+        if row is not None and code_of(row) != f"{where}.{name}":  # a name that nnc no longer has
+            return row
+    return None
+
+
+def missing_name(where: str, name: str, known: Iterable[str] = (), shown: str = "") -> MissingNameError:
+    """Builds the error for a name that a module, or an array, does not have.
+
+    Args:
+        where: the module of nnc, or a class in SOURCES.
+        name: the name that was asked for.
+        known: names of the module.
+        shown: the name of the object in the message; by default `where`.
+
+    Example:
+        >>> error = missing_name("nnc", "jit")
+        >>> str(error).splitlines()[0]
+        "nnc: it has no 'jit'."
+    """
+    row = find_row(where, name)
+    if row is not None:
+        note = note_of(row)
+        fix = f"use {code_of(row)}{f': {note}' if note else ''}."
+    elif (elsewhere := _elsewhere(where, name)) is not None:
+        fix = f"use {elsewhere}.{name}."
+    else:
+        near = get_close_matches(name, known, 1)
+        fix = f"use {where}.{near[0]}, or see dir({where})." if near else f"see dir({where}) for its names."
+    return user_error(MissingNameError, shown or where, f"it has no {name!r}.", fix=fix)
+
+
+def _elsewhere(where: str, name: str) -> str | None:
+    """The first public module of nnc, other than `where`, that has this name."""
+    for other in PUBLIC:
+        if other != where and name in importlib.import_module(other).__all__:
+            return other
+    return None
+
+
+def module_getattr(where: str) -> Callable[[str], NoReturn]:
+    """The function `__getattr__` of a module, which raises MissingNameError.
+
+    Args:
+        where: name of the module.
+
+    Example:
+        >>> callable(module_getattr("nnc"))
+        True
+    """
+
+    def __getattr__(name: str) -> NoReturn:  # noqa: N807  (Python's name)
+        is_asked_by_programs = name.startswith("__") or (find_row(where, name) is None and _is_submodule(where, name))
+        if is_asked_by_programs:  # `from nnc.base import dtypes` asks before it imports
+            raise AttributeError(f"module {where!r} has no attribute {name!r}")
+        try:
+            raise missing_name(where, name, importlib.import_module(where).__all__)
+        except NncError as error:
+            cut_traceback(error)
+            raise
+
+    return __getattr__
+
+
+def _is_submodule(where: str, name: str) -> bool:
+    return hasattr(sys.modules.get(where), "__path__") and importlib.util.find_spec(f"{where}.{name}") is not None
+
+
+class MissingMethod:
+    """A method of other libraries' arrays: to ask an array for it, or to set it, raises MissingNameError.
+
+    Args:
+        name: of the method.
+
+    Example:
+        >>> class Vector:
+        ...     detach = MissingMethod("detach")
+        >>> Vector().detach
+        Traceback (most recent call last):
+        ...
+        nnc.errors.MissingNameError: nnc.Array: it has no 'detach'.
+        ...
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> MissingMethod:
+        if instance is None:  # programs that look through a class
+            return self
+        try:
+            raise missing_name("nnc.Array", self.name)
+        except MissingNameError as error:
+            cut_traceback(error)
+            raise
+
+    def __set__(self, instance: Any, value: Any) -> NoReturn:
+        try:
+            raise missing_name("nnc.Array", self.name)
+        except MissingNameError as error:
+            cut_traceback(error)
+            raise
+
+
+class MissingAttribute:
+    """A name of other libraries' objects: to ask an instance or the class for it raises MissingNameError.
+
+    Fields and methods of this name go before it, for it is no data descriptor. `dataclass` sees no default, since the class does
+    not have the name either.
+
+    Args:
+        name: of the attribute.
+        where: the class, a key of SOURCES.
+
+    Example:
+        >>> class Layer:
+        ...     parameters = MissingAttribute("parameters", "nnc.nn.Module")
+        >>> Layer().parameters
+        Traceback (most recent call last):
+        ...
+        nnc.errors.MissingNameError: Layer: it has no 'parameters'.
+        ...
+    """
+
+    __slots__ = ("name", "where")
+
+    def __init__(self, name: str, where: str) -> None:
+        self.name = name
+        self.where = where
+
+    def __get__(self, instance: Any, owner: type) -> NoReturn:
+        try:
+            raise missing_name(self.where, self.name, shown=owner.__name__)
+        except MissingNameError as error:
+            cut_traceback(error)
+            raise
+
+
+def add_missing(cls: type, where: str) -> None:
+    """Adds to a class a MissingAttribute for each name in its tables that it does not have.
+
+    Args:
+        cls: the class.
+        where: its key in SOURCES.
+
+    Example:
+        >>> class Layer:
+        ...     train = True
+        >>> add_missing(Layer, "nnc.nn.Module")
+        >>> Layer.train, hasattr(Layer, "eval")
+        (True, False)
+    """
+    for source in SOURCES[where]:
+        for name in TABLES[source]:
+            if name not in dir(cls):
+                setattr(cls, name, MissingAttribute(name, where))
+
+
+def names_without_missing(cls: type, names: Iterable[str]) -> list[str]:
+    """The names that are no MissingMethod and no MissingAttribute of a class, for `__dir__`.
+
+    Args:
+        cls: the class.
+        names: of its attributes and those of an instance.
+
+    Example:
+        >>> class Layer:
+        ...     parameters = MissingAttribute("parameters", "nnc.nn.Module")
+        >>> names_without_missing(Layer, ["parameters", "weight"])
+        ['weight']
+    """
+    kinds = (MissingMethod, MissingAttribute)
+    return [name for name in names if not isinstance(getattr_static(cls, name, None), kinds)]

@@ -1,0 +1,45 @@
+"""The protocol of blocks that prefetch the memory of a first call while its program is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol
+
+from nnc.array.array import Array
+from nnc.lower.kernels.native import Compiler
+from nnc.run.native_frame import CallMemory
+from nnc.run.native_program import ProgramAbi
+from nnc.run.store.cache import Entry
+
+
+class Prefetch(Protocol):
+    """A block within which a program is made: memory that its first call will write to is made ready meanwhile."""
+
+    room: CallMemory | None  # the memory of the first call, once the program is known
+
+    def __enter__(self) -> Prefetch: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def recall(self, entry: Entry) -> None:
+        """Names the entry of a cache that tells how large an arena the last call like this one needed, and is to tell the next."""
+        ...
+
+    def prefetch_donated(self, arrays: Sequence[Array]) -> None:
+        """Prefetches donated arrays, which the call may overwrite."""
+        ...
+
+    def expect(self, outside: ProgramAbi) -> None:
+        """Makes the memory of the first call."""
+        ...
+
+
+class ProgramCompiler(Compiler, Protocol):
+    """A compiler that makes programs, too."""
+
+    def prefetch(self) -> Prefetch:
+        """Returns a new block."""
+        ...

@@ -1,0 +1,207 @@
+"""The lowered program: buffers with offsets, and steps with kernels, which it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from nnc.base.garbage import collection_paused
+from nnc.device.cpu import aligned_bytes
+from nnc.graph import Kernel
+from nnc.lower.kernels.launch import DeviceKernel
+from nnc.lower.kernels.native import Function, Native
+from nnc.lower.plan.liveness import walk
+from nnc.lower.plan.schedule.types import Around, Schedule
+from nnc.lower.plan.stages import Bound, NDArray, Planned, Step
+from nnc.run.executor import Executor
+from nnc.run.frame import Frame, NoRoomError, PythonFrame
+from nnc.run.guard import GuardedExecutor
+from nnc.run.kernel_queue import KernelQueue
+from nnc.run.native_frame import CallMemory, NativeFrame
+from nnc.run.native_program import NativeCode, ProgramAbi, ProgramParts
+from nnc.run.queued_code import QueuedCode
+from nnc.run.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Steps on planned memory, ready to run. Any number of threads may call it at once.
+
+    Each call borrows an arena, one of the `idle` ones if there are any. Inputs are read where they are, unless they are not
+    contiguous; outputs are fresh arrays (or the memory of donated inputs). `around` wraps each step (see `watched`).
+    With `code`, compiled kernels run without Python in between; without, all steps run from Python. `parts` gives the graph, plan
+    and steps of the program, which a stored program need not read to run. `guard`: calls run on guarded memory
+    (nnc.run.guard).
+    """
+
+    parts: Callable[[], ProgramParts]
+    is_concurrent: bool  # whether it has several streams
+    around: Around | None = None
+    code: NativeCode | None = None
+    guard: bool = False
+    idle: list[Frame] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def of(cls, planned: Planned, schedule: Schedule, choose: Callable[[Step], Kernel]) -> Program:
+        """The program of a plan and a schedule; `choose` gives the kernel of a step."""
+        kernels = {id(step): choose(step) for step in walk(planned.bound.steps) if step.region is None}
+        parts = ProgramParts(planned, schedule, kernels, {})
+        return cls(lambda: parts, len(schedule.streams) > 1)
+
+    def compiled(self, queue: KernelQueue, queued: bool = False) -> Program:
+        """Returns the program as machine code, if it has compiled kernels and the compiler works; compilation begins.
+
+        Args:
+            queue: prints the kernels.
+            queued: whether the steps are to be queued on a device, rather than called.
+        """
+        found, compiler = self.parts(), queue.compiler
+        known = queue.of(found.planned, found.kernels)
+        if compiler is None or not compiler.works() or not (known or queued):
+            return self
+        natives = {key: each for key, each in known.items() if isinstance(each, Native)}
+        printed = {key: each for key, each in known.items() if isinstance(each, DeviceKernel)}
+        parts = replace(found, natives=natives, printed=printed)
+        code = (QueuedCode if queued else NativeCode)(ProgramAbi.of(found.planned), lambda: parts, compiler)
+        code.expect(self._is_apart)
+        return self.with_code(code)
+
+    def queued(self) -> Program:
+        """Returns the program in the form that is queued on a device."""
+        code = self.code
+        return self if code is None else self.with_code(QueuedCode(code.outside, code.parts, code.compiler))
+
+    def with_code(self, code: NativeCode) -> Program:
+        """Returns the program with this machine code."""
+        return replace(self, parts=code.parts, code=code, idle=[])
+
+    def load(self) -> None:
+        """Waits for the machine code, if the program has any.
+
+        Raises:
+            InternalError: the compiler does not take a text.
+        """
+        if self.code is not None:
+            self.code.load(self._is_apart)
+
+    def watched(self, around: Around) -> Program:
+        """Returns the program with a wrapper around each step of a run: for measurements, and for tests."""
+        return replace(self, around=around, guard=False, idle=[])
+
+    @property
+    def outside(self) -> ProgramAbi:
+        """The interface of the program, enough to call it."""
+        return self.code.outside if self.code is not None else ProgramAbi.of(self.planned)
+
+    @property
+    def planned(self) -> Planned:
+        """The steps on buffers, and the offsets of buffers."""
+        return self.parts().planned
+
+    @property
+    def schedule(self) -> Schedule:
+        """The steps of each stream."""
+        return self.parts().schedule
+
+    @property
+    def kernels(self) -> Mapping[int, Kernel]:
+        """The kernels of steps, by identity."""
+        return self.parts().kernels
+
+    @property
+    def bound(self) -> Bound:
+        """Steps on buffers."""
+        return self.planned.bound
+
+    @property
+    def offsets(self) -> tuple[int | None, ...]:
+        """The offset of each buffer in the arena."""
+        return self.planned.offsets
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arena."""
+        return self.planned.arena_bytes
+
+    @property
+    def natives(self) -> Mapping[int, Native]:
+        """The compiled kernels of steps, by identity."""
+        return self.code.natives if self.code is not None else {}
+
+    @property
+    def printed(self) -> Mapping[int, DeviceKernel]:
+        """The kernels of steps that are printed for a device, by identity."""
+        return self.code.parts().printed if self.code is not None else {}
+
+    def functions(self) -> Mapping[int, Function]:
+        """The compiled kernels of steps, each as a function of its own, by identity."""
+        return self.code.functions() if self.code is not None else {}
+
+    def kernel_of(self, step: Step) -> Kernel:
+        """Returns the kernel that runs a step."""
+        return self.kernels[id(step)]
+
+    @property
+    def needs_no_python(self) -> bool:
+        """Whether a call is one call of compiled code that overwrites no input and returns fresh arrays."""
+        if self.code is None or self._is_apart or self.guard or isinstance(self.code, QueuedCode):
+            return False
+        outside = self.outside
+        is_plain = outside.order is not None and not (outside.donated or outside.kept or outside.loops)
+        return is_plain and not self.code.entry(False).blocks
+
+    def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
+        """The outputs for `inputs`, arrays of the specs that the program was lowered for.
+
+        Raises:
+            ArgumentError: another number of inputs.
+            ShapeError, DTypeError: an input has another spec.
+        """
+        try:
+            frame = self.idle.pop()
+        except IndexError:
+            frame = self._make_frame()
+        try:
+            return frame.run(inputs)
+        finally:
+            self.idle.append(frame)
+
+    def make_ready(self, room: CallMemory) -> None:
+        """Gives this memory to the first call of compiled code, if the size is right."""
+        if self.code is not None and not self.guard and room.fits(self.code.outside):
+            self.idle.append(self._make_frame(room))
+
+    def _make_frame(self, room: CallMemory | None = None) -> Frame:
+        """Makes a frame: the memory of one call at a time."""
+        with collection_paused():
+            try:
+                if self.guard:
+                    return PythonFrame(GuardedExecutor(self))
+                if self.code is None:
+                    executor = Executor(self.outside, self.parts, aligned_bytes(self.arena_bytes))
+                    return PythonFrame(executor, self.schedule, self.around)
+                return NativeFrame(self.code.entry(self._is_apart), self.around, room)
+            except MemoryError as error:
+                raise NoRoomError(str(error)) from None
+
+    @property
+    def _is_apart(self) -> bool:
+        """Whether compiled code calls steps one by one."""
+        return self.is_concurrent or self.around is not None
+
+    @property
+    def memory_plan(self) -> MemoryPlan:
+        """The address of each tensor, and the bytes in total; it is known before anything runs."""
+        return make_memory_plan(self.planned)
+
+    @property
+    def cost(self) -> Cost:
+        """Floating-point operations and bytes of each step."""
+        return make_cost(self.bound)
+
+    def as_text(self) -> str:
+        """The readable form: buffers with their places, steps with their kernels."""
+        return program_text(self.planned, lambda step: self.kernel_of(step).backend)
+
+    def __str__(self) -> str:
+        return self.as_text()

@@ -1,0 +1,1 @@
+"""Files that outlive a process: compiled programs, machine code, and measured choices."""

@@ -1,0 +1,84 @@
+"""The CPU as a device: every promise of the protocol, and names of devices in arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.device import CPU, Device, find_device, kind_of
+from nnc.device.cpu import ALIGNMENT
+from nnc.errors import RegistryError, UnsupportedError
+from nnc.graph import Kernel, TensorSpec, add_kernel, command, find_kernel, register, structural_hash
+
+CPU_DEVICE: Device = find_device(CPU, "test")
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 1 << 20])
+def test_a_block_is_aligned_and_as_long_as_asked(nbytes: int) -> None:
+    block = CPU_DEVICE.pool.allocate(nbytes, CPU_DEVICE.stream)
+    assert block.nbytes == nbytes and block.address % ALIGNMENT == 0
+    CPU_DEVICE.pool.free(block, CPU_DEVICE.stream)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex128"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (5, 3)])
+def test_elements_come_back_as_they_went(dtype: str, shape: tuple[int, ...]) -> None:
+    x = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    block = CPU_DEVICE.pool.allocate(x.nbytes + 8, CPU_DEVICE.stream)
+    block.owner[x.nbytes :] = 7
+    found = np.zeros_like(x)
+    assert CPU_DEVICE.transfer.to_device(x, block, CPU_DEVICE.stream).is_done()
+    assert CPU_DEVICE.transfer.to_host(block, found, CPU_DEVICE.stream).is_done()
+    assert found.tobytes() == x.tobytes() and (block.owner[x.nbytes :] == 7).all()
+
+
+def test_work_is_done_when_it_was_queued() -> None:
+    event = CPU_DEVICE.stream.record()
+    assert event.is_done()
+    event.wait()
+    CPU_DEVICE.stream.wait_for(event)
+    CPU_DEVICE.stream.synchronize()
+
+
+def test_kinds_are_names_without_numbers() -> None:
+    assert [kind_of(name) for name in ("cpu", "cuda:0", "cuda:13", "sim:0")] == ["cpu", "cuda", "cuda", "cpu"]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: nnc.compile(lambda x: x, device="cuda:7"),
+        lambda: nnp.zeros(2, device="cuda:7"),
+        lambda: nnc.asarray(1.0, device="cuda:7"),
+        lambda: nnc.asarray(1.0).to_device("cuda:7"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused_with_those_that_are(ask: Any) -> None:
+    with pytest.raises(UnsupportedError, match=r"no device 'cuda:7'[\s\S]*'cpu'"):
+        ask()
+
+
+def test_a_kernel_is_found_for_its_kind_of_devices_alone() -> None:
+    def run(inputs: Any, outputs: Any, params: Any) -> None:
+        outputs[0][...] = inputs[0]
+
+    register("same_for_devices", 1, infer=lambda x: x)
+    add_kernel("same_for_devices", Kernel("here", run))
+    add_kernel("same_for_devices", Kernel("here", run, device="elsewhere"))
+    spec = TensorSpec((2,), "float32")
+    for kind in ("cpu", "elsewhere"):
+        found = find_kernel(command("same_for_devices"), (spec,), {}, kind)
+        assert found is not None and found.device == kind
+    with pytest.raises(RegistryError, match="has a kernel of priority"):
+        add_kernel("same_for_devices", Kernel("here", run, device="elsewhere"))
+    assert nnc.compile(command("same_for_devices"))(np.ones(2)).tolist() == [1.0, 1.0]
+
+
+def test_a_graph_knows_no_device() -> None:
+    graph = nnc.make_graph(lambda x: nnp.zeros(2, device=CPU) + x)(np.ones(2))
+    assert structural_hash(graph) == structural_hash(nnc.make_graph(lambda x: nnp.zeros(2) + x)(np.ones(2)))
+    assert not any(hasattr(symbol.spec, "device") for symbol in graph.symbols())
