@@ -29,6 +29,8 @@ def joint_dtype(values: Any) -> dtypes.DType:
 def shared(value: Scalar, params: Any) -> Array:
     """A number as a 0-d array, in the dtype that all trainable leaves share."""
     dtype = joint_dtype(params)
+    if isinstance(value, (int, float)):
+        return asarray(np.full((), value, dtype))  # on the device of the parameters, as no number alone is
     return with_weakness(astype(scalar(value), dtype), False)
 
 
