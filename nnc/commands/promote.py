@@ -204,7 +204,7 @@ def with_weakness(x: Value, weak: dtypes.Weakness) -> Value:
         weak = True
     if isinstance(x, (np.generic, np.ndarray)):
         return np.asarray(x).view(WeakNumber if weak is dtypes.NUMBER else WeakScalar) if weak else x
-    return x if x.weak is weak else x.as_weak(weak)
+    return x if getattr(x, "weak", weak) is weak else x.as_weak(weak)  # symbols of graphs have none
 
 
 def dtype_of(x: Operand) -> dtypes.DType:

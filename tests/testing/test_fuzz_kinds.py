@@ -234,3 +234,10 @@ def test_a_finding_within_named_axes_is_made_small_and_printed_as_a_test_that_fa
     exec(test, names)
     with pytest.raises(AssertionError):
         names["test_eager_gives_what_references_give"]()
+
+
+def test_results_of_a_stored_graph_have_the_dtypes_that_numbers_have_in_memory() -> None:
+    step = Step("y", "nnp.arccosh", (Ref("n"),))
+    whole = Subject.of(Program((number(2.0, 3.0, 7.0),), Block(("n",), (step,), ("y", "n"))))
+    assert whole is not None and whole.results[0].dtype.name == "float32"
+    assert check(whole, mode("json")) is None
