@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -171,12 +172,8 @@ def _silence(subject: Subject, mode: Mode, refused: str) -> Finding | None:
     body = subject.program.body
     read = replace(body, steps=without_unread(body.steps, tuple(names_of(body.results))))
     pruned = replace(subject, program=replace(subject.program, body=read))
-    try:
-        with by_reference():
-            execute(pruned.source((mode.plain or mode.source)(pruned)), mode.namespaces[0])
-    except NncError:
-        pass
-    else:
+    with suppress(NncError), by_reference():
+        execute(pruned.source((mode.plain or mode.source)(pruned)), mode.namespaces[0])
         return None  # nothing reads it: programs leave it out
     try:
         execute(subject.source(mode.source(subject)))
