@@ -157,3 +157,86 @@ def test_branches_hold_collectives_where_all_places_take_the_same(run: Callable[
         nnc.psum(1, "i") - 2, [lambda x: nnc.psum(x, "i"), lambda x: nnc.pmin(x, "i"), lambda x: x], x
     )
     np.testing.assert_array_equal(run(lambda x: over("i", pick, x))(X), [1, 1, 1])
+
+
+def backwards(fun: Callable[..., Any], forward: Callable[..., Any], backward: Callable[..., Any]) -> Any:
+    made = nnc.custom_vjp(fun)
+    made.defvjp(forward, backward)
+    return made
+
+
+@RUN
+def test_outputs_vary_each_by_itself_and_constants_of_rules_over_no_axis(run: Callable[..., Any]) -> None:
+    both = lambda w: (w, w * nnc.axis_index("k"))
+    spread = lambda pick, f: lambda w: nnp.sum(over("k", lambda _: pick(f(w)), X))
+    first, second = (lambda pair: pair[0]), (lambda pair: pair[1])
+    w = nnp.asarray(2.0)
+    for scaled in (
+        lambda r, ct: r * 1.5 * ct,
+        lambda r, ct: r * ct * nnp.float32(1.5),
+        lambda r, ct: nnp.where(ct == ct, r * ct, 0.0) * 1.5,
+        lambda r, ct: nnc.cond(True, lambda c: c * 1.5, lambda c: c, r * ct),
+        lambda r, ct: nnc.scan(lambda c, s: (c * s, None), r * ct, nnp.asarray([0.5, 3.0]))[0],
+        lambda r, ct: nnc.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, c[1] * 1.5), (0, r * ct))[1],
+        nnc.checkpoint(lambda r, ct: nnp.exp(nnp.log(1.5)) * r * ct),
+    ):
+        f = backwards(both, lambda w: (both(w), w), lambda r, ct, s=scaled: (s(r, ct[0]),))
+        np.testing.assert_allclose(run(nnc.grad(spread(first, f)))(w), 9, rtol=1e-6)
+        np.testing.assert_allclose(run(nnc.grad(spread(second, f)))(w), 0)
+        np.testing.assert_allclose(run(nnc.grad(spread(sum, f)))(w), 9, rtol=1e-6)
+        g = backwards(both, lambda w: (both(w), w), lambda r, ct, s=scaled: (s(r, ct[1]),))
+        np.testing.assert_allclose(run(nnc.grad(spread(second, g)))(w), 9, rtol=1e-6)
+    named = lambda w: {"a": w, "b": [w * nnc.axis_index("i") + nnc.axis_index("k")]}
+    tree = backwards(named, lambda w: (named(w), (w, 3.0)), lambda r, ct: (0.5 * r[0] * r[1] * ct["a"],))
+    nested = lambda w: over("i", lambda x: over("k", lambda y: tree(w)["a"] * x * y, nnp.ones(2)), X).sum()
+    assert run(nnc.grad(nested))(w) == 3 * 2 * 7
+    moved = nnc.custom_jvp(both)
+    moved.defjvp(lambda p, t: (both(*p), (t[0] * p[0] * 1.5, t[0] * nnc.axis_index("k"))))
+    assert run(nnc.grad(spread(first, moved)))(w) == 9
+    assert run(nnc.grad(spread(second, moved)))(w) == 3
+    assert run(nnc.grad(nnc.grad(spread(first, moved))))(w) == 4.5
+
+
+@RUN
+def test_a_number_beside_a_collective_leaves_its_result_the_same_everywhere(run: Callable[..., Any]) -> None:
+    each = lambda f: nnc.grad(lambda x: nnp.sum(over("i", f, x)))
+    for fun, slope in (
+        (lambda x: nnc.pmean(x, "i"), 1.0),
+        (lambda x: nnc.psum(x, "i") * 0.5, 1.0),
+        (lambda x: nnc.psum(x, "i"), 1.0),
+        (lambda x: nnc.pmax(x, "i") + 1, 2.0),
+    ):
+        f = backwards(fun, lambda x, f=fun: (f(x), None), lambda _, ct, s=slope: (s * ct,))
+        np.testing.assert_array_equal(run(each(f))(X), np.full(3, 3 * slope))
+        whole = lambda x, f=f: nnc.vmap(f, out_axes=None, axis_name="i")(x)
+        np.testing.assert_array_equal(run(nnc.grad(whole))(X), np.full(3, slope))
+
+
+@RUN
+def test_outputs_vary_where_the_derivatives_of_rules_do(run: Callable[..., Any]) -> None:
+    place, w, weights = (lambda: nnc.axis_index("i")), nnp.asarray(2.0), X  # places 0, 1, 2 with weights 1, 2, 4
+
+    def check(f: Any, wanted: float, pick: Callable[..., Any] = lambda y: y) -> None:
+        outside = nnc.grad(lambda w: over("i", lambda x: pick(f(w)) * x, weights).sum())
+        inside = lambda w: over("i", lambda x: nnc.grad(lambda w: pick(f(w)) * x)(w), weights)
+        assert run(outside)(w) == wanted
+        np.testing.assert_array_equal(run(inside)(w), np.full(3, wanted))
+
+    twice, pair = (lambda w: w * 2), (lambda w: (w, w * place()))
+    first, second = (lambda y: y[0]), (lambda y: y[1])
+    tangent = nnc.custom_jvp(twice)
+    tangent.defjvp(lambda p, t: (tangent(*p), t[0] * p[0] * place()))
+    check(tangent, 2 * 10)
+    assert run(nnc.grad(nnc.grad(lambda w: over("i", lambda x: tangent(w) * x, weights).sum())))(w) == 10
+    check(backwards(twice, lambda w: (twice(w), w), lambda w, ct: (ct * w * place(),)), 2 * 10)
+    check(backwards(twice, lambda w: (twice(w), w * place()), lambda r, ct: (ct * r,)), 2 * 10)
+    mixed = backwards(pair, lambda w: (pair(w), w), lambda w, ct: (ct[0] * w + ct[1] * 3,))
+    check(mixed, 2 * 7, first)
+    check(mixed, 3 * 7, second)
+    check(mixed, 5 * 7, sum)
+    summed = backwards(pair, lambda w: (pair(w), w), lambda w, ct: (ct[0] * w + nnc.psum(ct[1] * 3, "i"),))
+    check(summed, 5 * 7, sum)  # the rule sums by itself
+    scaled = nnc.custom_jvp(pair)
+    scaled.defjvp(lambda p, t: (scaled(*p), (t[0] * place(), t[0])))
+    check(scaled, 10, first)
+    check(scaled, 7, second)

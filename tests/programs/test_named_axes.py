@@ -18,6 +18,8 @@ WHAT = (
     "unary",
     "placed",
     "placed",
+    "pair",
+    "pair",
     "binary",
     "constant",
     "psum",
@@ -55,6 +57,28 @@ def _placed(kind: str, place: Callable[..., Value]) -> Callable[..., Value]:
     return other
 
 
+def _pair(kind: str, place: Callable[..., Value], uses: str, scale: float) -> Callable[..., tuple[Value, Value]]:
+    """A function of two outputs, of which the second varies as `place` does. Its rules read, by `uses`, one
+    of the cotangents, or both, with the place or without.
+    """
+    both = lambda v, *rest: (nnp.sin(v) + v, v * place(*rest))
+    first = lambda v, *rest: scale * nnp.cos(v) * v * (1 + place(*rest) if "placed" in uses else 1.5)
+    second = lambda v, *rest: nnp.sin(v) * (1 + place(*rest)) if "both" in uses else 0.0
+    if kind == "vjp":
+        one = nnc.custom_vjp(both)
+
+        def pull(kept: Value, cts: Value) -> Value:
+            values, slope = kept
+            found = cts[0] * slope
+            return (found + cts[1] * second(*values) if "both" in uses else found, *(None for _ in values[1:]))
+
+        one.defvjp(lambda *values: (both(*values), (values, first(*values))), pull)
+        return one
+    other = nnc.custom_jvp(both)
+    other.defjvp(lambda p, t: (other(*p), (t[0] * first(*p), t[0] * second(*p))))
+    return other
+
+
 def _binary(kind: str) -> Callable[[Value, Value], Value]:
     if kind == "vjp":
         one = nnc.custom_vjp(lambda a, b: a * b)
@@ -85,6 +109,9 @@ class Named:
     def placed(self, kind: str, name: str, value: Value) -> Value:
         return _placed(kind, lambda: nnc.axis_index(name).astype("float64"))(value)
 
+    def pair(self, kind: str, name: str, uses: str, scale: float, value: Value) -> Value:
+        return _pair(kind, lambda: nnc.axis_index(name).astype("float64"), uses, scale)(value)
+
     def psum(self, value: Value, name: str) -> Value:
         return nnc.psum(value, name)
 
@@ -103,6 +130,11 @@ class Rows:
     def placed(self, kind: str, name: str, value: Value) -> Value:
         index = np.arange(SIZES[name], dtype=np.float64)
         return self(_placed(kind, lambda index: index), value, index[:, None] if name == "i" else index)
+
+    def pair(self, kind: str, name: str, uses: str, scale: float, value: Value) -> Value:
+        index = np.arange(SIZES[name], dtype=np.float64)
+        index = index[:, None] if name == "i" else index
+        return self(_pair(kind, lambda index: index, uses, scale), value, index)
 
     def psum(self, value: Value, name: str) -> Value:
         whole = nnp.broadcast_to(nnp.asarray(value), self.shape)
@@ -134,6 +166,10 @@ def program(seed: int) -> Callable[[Any, Value, Value, Value], Value]:
                 found = how(unary, a)
             elif what == "placed":
                 found = how.placed(kind, name, a)
+            elif what == "pair":
+                uses = ("one", "both", "placed", "placed both")[pick[2] % 4]
+                pair = how.pair(kind, name, uses, scale, a)
+                found = pair[pick[2] // 4 % 2] if pick[1] % 3 else how(lambda a, b: a + b, *pair)
             elif what == "binary":
                 found = how(binary, a, b)
             elif what == "constant":

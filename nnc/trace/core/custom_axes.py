@@ -16,7 +16,8 @@ from nnc.base.context import get_context, new_level, set_context
 from nnc.base.dtypes import Weakness
 from nnc.commands.collective import INDEX
 from nnc.commands.promote import is_weak
-from nnc.trace.core.axes import NOWHERE, Axes, NamedAxis, axes_within, matched, union, varying_over
+from nnc.commands.rules import is_differentiable
+from nnc.trace.core.axes import NOWHERE, Axes, NamedAxis, axes_within, matched, union, vary, varying_over
 from nnc.trace.core.flat import name_of
 from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import NamedStagingTrace, Staged
@@ -57,12 +58,12 @@ class Place:
 
     def trace(
         self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, settle: Settle = list,
-        is_rule: bool = True,
+        is_rule: bool = True, entry: Axes = NOWHERE, probes: bool = False,
     ) -> Traced:  # fmt: skip
         """Traces `fun` for one place.
 
         A result that is made of constants alone varies over the axes over which the arguments do, as it would if each place ran its
-        own program: it is the same at all places if a collective makes it so.
+        own program. A constant that meets another value says nothing of the result.
 
         Args:
             fun: takes and returns flat sequences of values.
@@ -70,11 +71,17 @@ class Place:
             over: the axes over which each argument varies.
             settle: says over which axes the results are to vary. Over others they are summed.
             is_rule: whether `fun` runs a rule of the function.
+            entry: axes over which `fun` gets its arguments varying, besides their own.
+            probes: whether only the axes of the results are asked for. If the rule calls the function, that does not ask again.
         """
-        staged, found, weak = self._trace(
-            lambda _, *values: fun(*values), operands, over, union(over) or NOWHERE, is_rule
-        )
-        wanted = settle(found)
+
+        def given(present: Present, *values: Any) -> Sequence[Any]:
+            more = _in_terms_of(present, entry)
+            return fun(*(vary(x, more) if is_differentiable(x.spec) else x for x in values))
+
+        staged, found, weak = self._trace(given, operands, over, is_rule, probes)
+        whole = union([*over, entry])
+        wanted = settle([whole if alone else axes for axes, alone in zip(found, _constants(staged), strict=True)])
         if wanted != self._of_graph(staged, over):
             graph, captured = staged.graph, staged.captured
 
@@ -83,18 +90,18 @@ class Place:
                 results = map(as_value, graph.evaluate([*indices, *values, *captured]))
                 return matched(list(results), [_in_terms_of(present, axes) for axes in wanted])
 
-            staged, _, _ = self._trace(again, operands, over, NOWHERE, is_rule)
+            staged, _, _ = self._trace(again, operands, over, is_rule, probes)
         return Traced(staged, wanted, weak)
 
     def _trace(
-        self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, entry: Axes, is_rule: bool
+        self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying, is_rule: bool, probes: bool
     ) -> tuple[Staged, list[Axes | None], list[Weakness]]:
         """The graph of `fun(axes, *values)`, which gets the axes as they are bound within; over which axes its results vary; and
         which of them are weak.
         """
         count, name = len(self.axes), name_of(self.function)
         trace = NamedStagingTrace(f"rule of {name}" if is_rule else name)
-        trace.rule_of = self.function if is_rule else None
+        trace.probes = self.function if probes else None
         present: Present = {}
         try:
             with set_context(staging=trace, level=trace.level, source=None):
@@ -103,7 +110,6 @@ class Place:
                     is_bound = axis.index is index  # else all places run together, or another trace's
                     present[axis] = axis if is_bound else replace(axis, index=here, level=new_level())
                     trace.note_axes(here, frozenset((present[axis],)))
-                trace.enter(_in_terms_of(present, entry) or NOWHERE)
                 inputs = [
                     trace.named_input(argument_spec(x), is_weak(x), _in_terms_of(present, axes))
                     for x, axes in zip(operands[count:], over, strict=True)
@@ -125,22 +131,39 @@ class Place:
         found = axes_within(staged.graph, dict(known))
         return [found.get(s, NOWHERE) for s in staged.graph.outputs]
 
-    def may_vary_more(self, over: Varying, outputs: Varying) -> bool:
-        """Whether a rule has to be asked over which axes its results vary: some outputs vary over less than the arguments."""
-        target = union(over)
-        return any(axes != target for axes in outputs) and not self.is_within_rule()
+    def results_vary_over(
+        self, fun: Callable[..., Sequence[Any]], operands: Sequence[Any], over: Varying
+    ) -> Axes | None:
+        """The axes over which some result of a rule varies; `operands` may be shapes."""
+        return union(self._trace(lambda _, *values: fun(*values), operands, over, True, True)[1])
 
-    def is_within_rule(self) -> bool:
-        """Whether a rule of the function is being traced, which calls it."""
+    def lacking(self, outputs: Varying) -> Axes:
+        """The axes over which a rule may find that outputs vary, though some here do not. None within a rule that is asked."""
+        if any(axes is None for axes in outputs) or self.is_probed():
+            return NOWHERE
+        return frozenset(axis for axis in self.axes if any(axis not in axes for axes in outputs if axes is not None))
+
+    def is_probed(self) -> bool:
+        """Whether a rule of the function, which calls it, is asked for the axes of its results."""
         trace = get_context().staging
         while trace is not None:
-            if getattr(trace, "rule_of", None) is self.function:
+            if getattr(trace, "probes", None) is self.function:
                 return True
             trace = getattr(trace, "outer", None)
         return False
 
 
 Present = dict[NamedAxis, NamedAxis]  # axes by those that were bound at the call
+
+
+def _constants(staged: Staged) -> list[bool]:
+    """Which results are differentiable and depend on no argument and on no number of the place."""
+    graph = staged.graph
+    reached = set(graph.inputs[: staged.num_explicit])
+    for node in graph.nodes:
+        if not reached.isdisjoint(node.inputs):
+            reached.update(node.outputs)
+    return [s not in reached and is_differentiable(s.spec) for s in graph.outputs]
 
 
 def _in_terms_of(present: Present, axes: Axes | None) -> Axes | None:

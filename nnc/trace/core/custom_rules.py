@@ -13,7 +13,7 @@ from nnc.trace.core.axes import NOWHERE, Axes, union
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.custom_axes import Place, Traced, Varying
 from nnc.trace.core.pulls import apply_pull_only
-from nnc.trace.core.specs import argument_spec
+from nnc.trace.core.specs import argument_spec, outline
 from nnc.trace.core.subgraphs import one_row
 
 Push = Callable[
@@ -81,16 +81,18 @@ class JvpRule:
 
     def settled(self, place: Place, operands: Sequence[Any], over: Varying, found: Varying) -> list[Axes | None]:
         """The axes over which outputs vary, where those of the function itself vary over `found`: a tangent may vary over more."""
-        if not place.may_vary_more(over, found):
+        if not place.lacking(found):
             return list(found)
         arguments = operands[len(place.axes) :]
         active = [is_differentiable(argument_spec(x)) for x in arguments]
-        traced, count, _ = self._trace(place, [*operands, *compress(arguments, active)], over, active, found)
+        given = [*operands, *compress(arguments, active)]
+        traced, count, _ = self._trace(place, given, over, active, found, probes=True)
         return traced.axes[:count]
 
     def _trace(
-        self, place: Place, operands: Sequence[Any], over: Varying, active: Sequence[bool], outputs: Varying
-    ) -> tuple[Traced, int, list[bool]]:
+        self, place: Place, operands: Sequence[Any], over: Varying, active: Sequence[bool], outputs: Varying,
+        probes: bool = False,
+    ) -> tuple[Traced, int, list[bool]]:  # fmt: skip
         """The rule for one place, the number of outputs, and which of them have tangents.
 
         Operands are the numbers of the place, the arguments and the tangents of those that are `active`. An output and its tangent
@@ -114,7 +116,7 @@ class JvpRule:
             ]
             return [*wanted, *compress(wanted, moving)]
 
-        traced = place.trace(run, operands, [*over, *compress(over, active)], settle)
+        traced = place.trace(run, operands, [*over, *compress(over, active)], settle, probes=probes)
         return traced, *box
 
     def batched(self, size: int, flags: Sequence[bool], same: Sequence[bool]) -> JvpRule:
@@ -190,12 +192,14 @@ class VjpRule:
 
     def settled(self, place: Place, operands: Sequence[Any], over: Varying, found: Varying) -> list[Axes | None]:
         """The axes over which outputs vary, where those of the function itself vary over `found`: the rule's may vary over more."""
-        if not place.may_vary_more(over, found):
+        if not place.lacking(found):
             return list(found)
-        traced, count, _ = self._trace(place, operands, over, found)
+        traced, count, _ = self._trace(place, operands, over, found, probes=True)
         return traced.axes[:count]
 
-    def _trace(self, place: Place, primals: Sequence[Any], over: Varying, outputs: Varying) -> tuple[Traced, int, Pull]:
+    def _trace(
+        self, place: Place, primals: Sequence[Any], over: Varying, outputs: Varying, probes: bool = False
+    ) -> tuple[Traced, int, Pull]:
         """The forward part for one place, the number of outputs, and the function for the cotangents."""
         box: list[Any] = []
 
@@ -208,7 +212,31 @@ class VjpRule:
             known = outputs or [NOWHERE] * box[0]
             return [*(union(pair) for pair in zip(found, known, strict=False)), *found[box[0] :]]
 
-        return place.trace(run, primals, over, settle), *box
+        traced = place.trace(run, primals, over, settle, probes=probes)
+        summed = self._summed(place, primals, over, traced, *box)
+        if summed:
+            traced = place.trace(run, primals, over, settle, entry=summed, probes=probes)
+        return traced, *box
+
+    def _summed(
+        self, place: Place, primals: Sequence[Any], over: Varying, traced: Traced, count: int, pull: Pull
+    ) -> Axes:
+        """The axes over which cotangents of arguments would be summed though some output has but one cotangent for all places.
+
+        Then the outputs have to vary over these, so that each place has a cotangent of its own.
+        """
+        specs = [s.spec for s in traced.staged.graph.outputs]
+        moved = [i for i in range(count) if is_differentiable(specs[i])]
+        target, missing = union(over), place.lacking([traced.axes[i] for i in moved])
+        if target is None or not missing - target:
+            return NOWHERE
+        kept = range(count, len(specs))
+        given = [outline(specs[i], traced.weak[i]) for i in (*kept, *moved)]
+        run = lambda *values: pull(values[: len(kept)], values[len(kept) :])
+        found = place.results_vary_over(
+            run, [*primals[: len(place.axes)], *given], [traced.axes[i] for i in (*kept, *moved)]
+        )
+        return NOWHERE if found is None else found & missing - target
 
     def batched(self, size: int, flags: Sequence[bool], same: Sequence[bool]) -> VjpRule:
         """The rule for all rows. Arguments with `flags` have the batch axis, and so have their cotangents. Outputs that are the

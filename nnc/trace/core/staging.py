@@ -178,16 +178,12 @@ class NamedStagingTrace(StagingTrace):
         super().__init__(name)
         context = get_context()
         self.outer, self.outer_level = context.staging, context.level
-        self.rule_of: Any = None  # the custom function whose rule is traced (nnc.trace.core.custom_axes)
-        self.enter(entry)
+        self.probes: Any = None  # the custom function whose rule is asked for axes (nnc.trace.core.custom_axes)
+        self.entry = entry
+        self.constant_axes: Axes = entry | getattr(self.outer, "constant_axes", NOWHERE)
         self._axes: dict[Symbol, Axes | None] = {}
         self._varied: dict[tuple[int, Axes], tuple[Any, Any]] = {}  # captured values and the ones that vary
         self._broadcasts: dict[Symbol, tuple[Any, dict[str, Any]]] = {}  # operands and parameters by results
-
-    def enter(self, entry: Axes) -> None:
-        """Makes captured values and constants vary over these axes from here on."""
-        self.entry = entry
-        self.constant_axes: Axes = entry | getattr(self.outer, "constant_axes", NOWHERE)
 
     def named_input(self, spec: TensorSpec, weak: dtypes.Weakness, axes: Axes | None) -> StagedTracer:
         """A new explicit input that varies over these axes."""
