@@ -419,6 +419,7 @@ def specialised_of_small(function: F) -> F:
     """
     known = specialised(1)(function)
 
+    @api_boundary
     @functools.wraps(function)
     def call(x: Any, /, *args: Any, **kwargs: Any) -> Any:
         is_large = type(x) in (Array, np.ndarray) and x.size >= _LARGE

@@ -95,7 +95,7 @@ def _check(
             fixed = direction
             _check(lambda *xs: jvp(f, xs, fixed)[1], args, order - 1, modes, eps, bounds, rng, following)
         if "rev" in modes:
-            ct = tree.map(lambda x: _random(x, rng), f(*args))
+            ct = tree.map(lambda x: _random(x, rng), vjp(f, *args)[0])  # with the dtypes that it has in a trace
             _check(lambda *xs: vjp(f, *xs)[1](ct), args, order - 1, modes, eps, bounds, rng, following)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nnc.base import dtypes
 from nnc.commands.facts import is_sum, is_view, multiplies, view_axes
 from nnc.commands.rules import quotient, terms
 from nnc.graph import Node, Symbol
@@ -74,4 +75,5 @@ class Centred:
         node = self.writers.get(symbol)
         source = node.inputs[0] if node is not None and is_view(node) else symbol
         value = self.constants.get(source)
-        return float(value.reshape(-1)[0]) if value is not None and value.size == 1 else None
+        is_number = value is not None and value.size == 1 and not dtypes.is_complex(value.dtype)
+        return float(value.reshape(-1)[0]) if is_number else None
