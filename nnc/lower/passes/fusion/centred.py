@@ -75,5 +75,6 @@ class Centred:
         node = self.writers.get(symbol)
         source = node.inputs[0] if node is not None and is_view(node) else symbol
         value = self.constants.get(source)
-        is_number = value is not None and value.size == 1 and not dtypes.is_complex(value.dtype)
-        return float(value.reshape(-1)[0]) if is_number else None
+        if value is None or value.size != 1 or dtypes.is_complex(value.dtype):
+            return None
+        return float(value.reshape(-1)[0])
