@@ -129,15 +129,17 @@ def clip_by_block_rms(threshold: Scalar) -> GradientTransformation:
     return _clip_each("clip_by_block_rms", threshold, rms)
 
 
-def _shrink(u: Array, size: Array, bound: Any) -> Array:
-    """u · bound / max(size, bound), which is u itself where the bound is infinite.
+# Below it a factor may be no normal number of float32. It is a power of two, so that products with it are exact.
+_TINY = 2.0**-100
 
-    The size may be of a dtype with more range. The factor's root is a normal number of float32 also where the factor is none, and
-    one number that is read twice lets the update of a parameter wait for nothing else.
-    """
+
+def _shrink(u: Array, size: Array, bound: Any) -> Array:
+    """u · bound / max(size, bound), which is u itself where the bound is infinite; the size may be of a dtype with more range."""
     within = size <= bound
-    root = number(nnp.sqrt(nnp.where(within, 1, bound / nnp.where(within, 1, size))), u.dtype)
-    return u * root * root
+    factor = nnp.where(within, 1, bound / nnp.where(within, 1, size))
+    first = number(nnp.where(factor < _TINY, _TINY, 1), u.dtype)
+    then = number(nnp.where(factor < _TINY, factor / _TINY, factor), u.dtype)
+    return u * then * first  # the later number first, so that both products are one step
 
 
 def _clip_each(where: str, bound: Scalar, size: Callable[[Array], Array]) -> GradientTransformation:
