@@ -156,7 +156,7 @@ def logm(A: ArrayLike) -> Array:  # noqa: N803
     one = identity_like(x.spec)
 
     def far(x: Array) -> Array:
-        """By roots of the norms of powers, which bound the error of the quadrature more closely than the norm does where x is far
+        """Compares roots of the norms of powers, which bound the quadrature's error more closely than the norm does where x is far
         from normal (Al-Mohy and Higham, 2012).
         """
         apart = x - one
