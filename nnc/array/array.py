@@ -7,6 +7,7 @@ Over 600 lines, since operators, methods and conversions of one class stand toge
 from __future__ import annotations
 
 import copy
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -394,6 +395,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "right_shift": _binary(ew.shift_right)[0],
 }  # fmt: skip
 _NAMESPACE: dict[str, Any] = {}
+_LARGE = 1 << 13  # elements, over which a pass takes longer than a function does to choose its commands
 _API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
@@ -402,6 +404,28 @@ def array_method(function: F) -> F:
     method = specialised(1)(function)
     setattr(ArrayMethods, function.__name__, method)
     return method
+
+
+def array_method_by_value(function: F) -> F:
+    """Like `array_method`, of a function that looks at numbers that are known: calls of large arrays are not specialised."""
+    method = specialised_of_small(function)
+    setattr(ArrayMethods, function.__name__, method)
+    return method
+
+
+def specialised_of_small(function: F) -> F:
+    """`function`, whose calls are answered by specialised ones; but it looks itself at large arrays on the host, whose numbers may
+    save it work that is much beside the call.
+    """
+    known = specialised(1)(function)
+
+    @api_boundary
+    @functools.wraps(function)
+    def call(x: Any, /, *args: Any, **kwargs: Any) -> Any:
+        is_large = type(x) in (Array, np.ndarray) and x.size >= _LARGE
+        return (function if is_large else known)(x, *args, **kwargs)
+
+    return cast(F, call)
 
 
 def name_foreign_methods(names: Iterable[str]) -> None:

@@ -252,14 +252,14 @@ def joint_weakness(values: Iterable[tuple[DType, Weakness]]) -> Weakness:
     """The weakness of a value that is one of several, by their dtypes in memory: a branch's result, a carry.
 
     Example:
-        >>> joint_weakness([(float64, NUMBER), (int64, True)]) is NUMBER, joint_weakness([(float64, True), (float64, NUMBER)])
+        >>> joint_weakness([(float64, NUMBER), (float32, True)]) is NUMBER, joint_weakness([(float64, True), (float64, NUMBER)])
         (True, True)
     """
     kinds = list(values)
     if not all(weak for _, weak in kinds):
         return False
-    floats = [weak for dtype, weak in kinds if is_inexact(dtype)]
-    return NUMBER if floats and all(weak is NUMBER for weak in floats) else True
+    wide = [weak for dtype, weak in kinds if dtype in (float64, complex128)]
+    return NUMBER if wide and all(weak is NUMBER for weak in wide) else True
 
 
 def shown_dtype(dtype: DType, weak: Weakness) -> DType:

@@ -302,6 +302,11 @@ with_square: Command = elementwise(
     derivative=Derivative(lambda primals, tangents, outputs: (tangents[0],)), root_of=(2, lambda primals, tangents: tangents[1]),
 )  # fmt: skip
 """x, of which y is the square: derivatives of its powers are made of those of y."""
+with_slope: Command = elementwise(
+    "with_slope", lambda x, y: np.array(x), "x", arity=2, accepts=NUMERIC, flops=0, identity=True, weight=2,
+    derivative=Derivative(lambda primals, tangents, outputs: (tangents[1],)),
+)  # fmt: skip
+"""x with the derivatives of y, another form of the same value, which compiled programs do not compute for this."""
 cbrt: Command = elementwise(
     "cbrt", np.cbrt, "cbrt(x)", accepts=FLOAT, singular=True, partials=(lambda x, out: square(reciprocal(out)) * (1 / 3),),
     root_of=(3, lambda primals, tangents: tangents[0]),

@@ -25,6 +25,7 @@ from nnc.commands.promote import (
     broadcast_to_shape,
     dtype_of,
     is_weak,
+    with_weakness,
 )
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import flip, reshape, slice_, transpose
@@ -116,7 +117,8 @@ def _write_box(x: Value, part: Value, start: Shape, limit: Shape, stride: Shape)
                 x, move_axis(inner, axis, 0), rows, axes=(axis,), batch=0, mode="error", op="set", unique=True
             )
     if np.shape(part) == whole:
-        return part if hasattr(part, "spec") else copy(part)
+        part = part if hasattr(part, "spec") else copy(part)
+        return part if is_weak(x) else with_weakness(part, False)
     return dynamic_update_slice_command(x, part, *(np.asarray(a) for a in start), mode="error")
 
 

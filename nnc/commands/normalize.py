@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from nnc.base import dtypes
@@ -111,10 +112,9 @@ def _logsumexp_jvp(
     primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Axes
 ) -> Tangents:
     x, (t,) = primals[0], tangents
-    at = ew.convert(ew.equal(x, constants.full_like(x, np.inf)), dtype=x.spec.dtype)  # these have the whole share
-    of_infinite = at / expand(reduce_sum(at, axes=axes), x.spec, axes)
-    is_infinite = ew.equal(expand(outputs[0], x.spec, axes), constants.full_like(x, np.inf))
-    return (reduce_sum(t * ew.select(is_infinite, of_infinite, softmax(x, axes=axes)), axes=axes),)
+    largest = float(ml_dtypes.finfo(x.spec.dtype).max)  # type: ignore[no-untyped-call]
+    bounded = ew.minimum(x, constants.full_like(x, largest))  # infinite elements share the whole
+    return (reduce_sum(t * softmax(bounded, axes=axes), axes=axes),)
 
 
 def _cost(x: TensorSpec, *, axes: Axes) -> int:

@@ -204,7 +204,7 @@ def with_weakness(x: Value, weak: dtypes.Weakness) -> Value:
         weak = True
     if isinstance(x, (np.generic, np.ndarray)):
         return np.asarray(x).view(WeakNumber if weak is dtypes.NUMBER else WeakScalar) if weak else x
-    return x if x.weak is weak else x.as_weak(weak)
+    return x if getattr(x, "weak", weak) is weak else x.as_weak(weak)  # symbols of graphs have none
 
 
 def dtype_of(x: Operand) -> dtypes.DType:
@@ -214,6 +214,11 @@ def dtype_of(x: Operand) -> dtypes.DType:
     if getattr(x, "weak", False) is dtypes.NUMBER:
         return dtypes.shown_dtype(_memory_dtype(x), dtypes.NUMBER)
     return _memory_dtype(x)
+
+
+def as_shown(x: Operand) -> Operand:
+    """An operand for Python code outside of traces, which sees a weak value in the dtype that it shows; others as they are."""
+    return astype(x, dtype_of(x)) if is_weak(x) else x
 
 
 def _memory_dtype(x: Operand) -> dtypes.DType:

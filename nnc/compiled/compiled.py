@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, Self, TypedDict, Unpack, overload
 
 from nnc.array.array import as_value
@@ -16,6 +16,7 @@ from nnc.base.fork import new_rlock
 from nnc.base.options import Options, Precision, parse_bytes
 from nnc.commands.promotion import promotion_watch
 from nnc.compiled.executable import Executable, Lowered, Run, prefetching
+from nnc.compiled.freed_numbers import FreedNumbers
 from nnc.compiled.retraces import (
     Change,
     captured_changes,
@@ -210,7 +211,9 @@ class Compiled(Generic[P, R_co]):
         self._fast_path: FastPath | None = (
             None  # of the last call, if that reused a program; the next call tries it first
         )
-        self._last_key: Key | None = None
+        self._freed = FreedNumbers()
+        self._last_key: Key | None = None  # of the last call, as it was given
+        self._last: Executable | None = None
         self._reason = "it has not been called yet"
         self._hits = self._misses = 0
         self._origin: Any = None  # set while the function was called only once (nnc.compiled.retraces)
@@ -241,13 +244,14 @@ class Compiled(Generic[P, R_co]):
             else:
                 is_first = call.key not in self._entries
                 with deferring() if is_first else nullcontext():
-                    executable = self._find(call)
+                    executable, found = self._find(call)
                     if executable is not None:
                         if is_first and self._misses == 1:
                             self._origin = note_first_trace(name_of(self.fun), self.fun)
-                        if self._reason is _REUSED and not context.modes:  # the first call may also be the last one
+                        is_usual = found is call and not context.modes
+                        if self._reason is _REUSED and is_usual:  # the first call may also be the last one
                             self._note_usual(call, executable)
-                        return executable.run(call.arguments.dynamic)
+                        return executable.run(found.arguments.dynamic)
             return call_function(self.fun, args, kwargs)
         except BaseException as error:
             other = leave(error, self.fun, name_of(self.fun), args, kwargs)
@@ -263,8 +267,8 @@ class Compiled(Generic[P, R_co]):
         """Returns the program for these arguments, and their dynamic leaves; None in place of the program where the function
         captures values of an enclosing trace.
         """
-        call = self._signature.take_apart(args, kwargs, self._device)
-        return self._find(call), call.arguments.dynamic
+        executable, call = self._find(self._signature.take_apart(args, kwargs, self._device))
+        return executable, call.arguments.dynamic
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Self: ...
@@ -302,12 +306,13 @@ class Compiled(Generic[P, R_co]):
             self._alike.clear()
             self._fast_path = None
             self._hits = self._misses = 0
-            self._last_key, self._reason = None, "its cache was cleared"
+            self._freed.clear()
+            self._last_key, self._last, self._reason = None, None, "its cache was cleared"
 
     def explain(self) -> str:
         """Explains why the last call traced, or why it did not, and which of its commands a device has no kernels for."""
         with self._lock:
-            entry = self._entries.get(self._last_key) if self._last_key is not None else None
+            entry = self._last
         text = f"{name_of(self._signature.fun)}: {self._reason}"
         if entry is None or not entry.unprinted:
             return text
@@ -327,26 +332,30 @@ class Compiled(Generic[P, R_co]):
             found = getattr(found, part, None)
         return name if found is self else (Compiled, (self._signature, self._options, self._max_traces, self._device))
 
-    def _find(self, call: Call) -> Executable | None:
-        """Returns the program for a call, made where there is none; None where the function captures values of an enclosing
-        trace.
+    def _find(self, given: Call) -> tuple[Executable | None, Call]:
+        """Returns the program for a call, made where there is none, and the call as the program takes it: with other operands
+        where numbers in fields have changed. There is no program where the function captures values of an enclosing trace.
         """
+        call = given
         checks, watch = "check_finite" in get_context().modes, promotion_watch()
         entries = self._checked if checks else self._entries
         with self._lock:
             self._fast_path = None
             entry = entries.get(call.key)
+            if entry is None or not entry.snapshot.unchanged():
+                call = self._freed.free(given, self._device)
+                entry = entries.get(call.key, entry)
             if entry is not None and entry.snapshot.unchanged():
                 self._hits += 1
-                self._reason, self._last_key = _REUSED, call.key
+                self._reason, self._last_key, self._last = _REUSED, given.key, entry
                 if self._origin is not None:
                     note_reuse(self._origin)
                     self._origin = None
                 if watch is not None and (self, call.key) not in watch.traced:
                     Lowered.of(call, self._options)  # traced again, which names the lines that widen
                     watch.traced.add((self, call.key))
-                return entry
-            changes = self._why(call.key, entry)
+                return entry, call
+            changes = self._why(given.key, entry)
             if self._max_traces is not None and self._misses >= self._max_traces and not checks:
                 raise user_error(
                     TraceError, name_of(self._signature.fun),
@@ -355,9 +364,9 @@ class Compiled(Generic[P, R_co]):
                 )  # fmt: skip
             options = self._options.update(check_finite=checks, device=call.key.device)
             with deferring(), prefetching(call, options) as prefetch:
-                lowered = Lowered.of(call, options)
+                call, lowered = self._freed.trace(given, self._device, partial(Lowered.of, options=options))
                 if lowered.captures_tracers:
-                    return None
+                    return None, given
                 executable = lowered.compile(prefetch)
             if watch is not None:
                 watch.traced.add((self, call.key))
@@ -367,10 +376,11 @@ class Compiled(Generic[P, R_co]):
             else:
                 nearby = []
             entries[call.key] = executable
-            self._reason, self._last_key = f"the last call traced, because {describe(changes)}", call.key
+            self._reason, self._last_key = f"the last call traced, because {describe(changes)}", given.key
+            self._last = executable
         if nearby:
             warn_of_traces(name_of(self._signature.fun), self._misses, self._hits + self._misses, nearby)
-        return executable
+        return executable, call
 
     def _why(self, key: Key, entry: Executable | None) -> list[Change]:
         if entry is not None:

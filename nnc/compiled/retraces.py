@@ -46,8 +46,8 @@ _STRUCTURE = "give it the same containers, keys and lengths in each call"
 _SETTING = "pass it as an array or a number if it stands for one, since each other setting is traced anew"
 _STATIC = "pass it as an array or a number: leave it out of static_argnums and static_argnames"
 _FIELD = (
-    "make the field an array if it changes, for example nnp.asarray({}): numbers in fields of a Module, and in fields declared "
-    "static, are settings, each of which is traced anew"
+    "make the field an array if it changes, for example nnp.asarray({}): a number in a field that decides a shape or a branch, "
+    "or that is declared static, is a setting, and each setting is traced anew"
 )
 _NO_NUMBER = "keep it the same in each call: it is a setting, and each setting is traced anew"
 _OBJECT = (

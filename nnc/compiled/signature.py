@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
@@ -73,11 +73,6 @@ class Key:
         """The path of each leaf, from the names of the function's parameters: `params["w"]`."""
         return argument_paths(self.treedef, partial(parameter_name, fun, left_out=self.positions))
 
-    def is_field(self, place: int) -> bool:
-        """Whether a leaf is a field of a dataclass."""
-        around = tuple(tree.paths(self.treedef)[place][:-1])
-        return any(x.path == around and is_dataclass(x.kind) for x in tree.containers(self.treedef))
-
     def path(self, path: Sequence[str], fun: Fun) -> str:
         """A path within the arguments, from the names of the function's parameters."""
         return argument_path(path, partial(parameter_name, fun, left_out=self.positions))
@@ -85,13 +80,19 @@ class Key:
 
 @dataclass(slots=True)
 class Call:
-    """One call: its arrays, and its other arguments."""
+    """One call: its arrays, and its other arguments.
+
+    `has_freed_numbers` says that numbers in fields of dataclasses are operands (nnc.compiled.freed_numbers), `is_running` that the
+    function is being traced with them.
+    """
 
     key: Key
     signature: Signature
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     arguments: FlatTree
+    has_freed_numbers: bool = False
+    is_running: bool = False
 
     def flat_function(self) -> FlatFunction:
         """The function of the call's dynamic leaves, with its static arguments filled in."""
@@ -101,7 +102,11 @@ class Call:
         def part(*values: Any, **named: Any) -> Any:
             rest = iter(values)
             given = [x if i in positions else next(rest) for i, x in enumerate(args)]
-            return call_function(fun, given, {**named, **settings})
+            self.is_running = True
+            try:
+                return call_function(fun, given, {**named, **settings})
+            finally:
+                self.is_running = False
 
         part.__name__ = name_of(fun)
         return FlatFunction(part, self.arguments)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from nnc.array.array import Array
-from nnc.base import dtypes
 from nnc.commands.debug import callback as callback_command
+from nnc.commands.promote import as_shown
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.trace.core.flat import FlatTree, call_function
@@ -50,7 +50,7 @@ def callback(callback: Callable[..., object], *args: Any, ordered: bool = True, 
         values, named = skeleton.build([Array(x) for x in arrays])
         call_function(callback, values, named, where="nnc.debug.callback")
 
-    callback_command(*[_operand(leaf) for leaf in flat.dynamic], function=run)
+    callback_command(*map(as_shown, flat.dynamic), function=run)
 
 
 @api_boundary
@@ -76,10 +76,6 @@ def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
     """
     _check_format(fmt, args, kwargs)
     callback(lambda *values, **named: builtins.print(fmt.format(*values, **named)), *args, **kwargs)
-
-
-def _operand(leaf: Any) -> Any:
-    return dtypes.scalar_dtype(leaf).type(leaf) if dtypes.is_scalar(leaf) else leaf
 
 
 def _check_format(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -43,8 +43,8 @@ def tape_memory() -> Iterator[TapeMemory]:
         >>> loop = lambda x: nnc.while_loop(lambda c: c[0] < 100, lambda c: (c[0] + 1, nnp.sin(c[1])), (0, x))[1]
         >>> with nnc.debug.tape_memory() as memory:
         ...     g = nnc.grad(loop)(1.0)
-        >>> memory.peak  # 100 numbers of 4 bytes, in memory that doubles when it is full
-        512
+        >>> memory.peak  # 100 numbers of 8 bytes, in memory that doubles when it is full
+        1024
     """
     meter = TapeMemory()
     with set_context(meter=meter):

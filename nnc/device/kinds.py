@@ -34,6 +34,11 @@ class DeviceKind:
             None where those of another kind are used.
         count: how many devices of it there are.
         advice: the fix in the error where there is none.
+
+    Example:
+        >>> from nnc.device.cpu import Cpu
+        >>> DeviceKind(name="toy", backend="cpu", make=lambda name: Cpu()).count()
+        1
     """
 
     name: str

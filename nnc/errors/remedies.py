@@ -69,10 +69,6 @@ def _static(tracer: Any) -> tuple[str, str]:
         return "declare arguments that are no arrays with static_argnums", ""
     place = call.arguments.where[[*inputs].index(symbol)] if len(inputs) <= len(call.arguments.where) else -1
     name = call.key.paths(call.signature.fun)[place] if place >= 0 else ""
-    if place >= 0 and isinstance(call.arguments.leaves[place], int) and call.key.is_field(place):
-        name = name.rpartition(".")[2]
-        kind = type(call.arguments.leaves[place]).__name__
-        return f"declare the field static, with `{name}: {kind} = nnc.nn.field(static=True)`", name
     if not name.isidentifier() or not isinstance(call.arguments.leaves[place], int):
         return "declare arguments that are no arrays with static_argnums", ""
     return f"declare {name} static, with nnc.compile(..., static_argnames={name!r})", name

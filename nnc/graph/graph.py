@@ -42,7 +42,7 @@ class Symbol(_UnfinishedSymbol):
         name: in the readable form.
 
     Example:
-        >>> graph = make_graph(nnp.sin)(1.0)
+        >>> graph = make_graph(nnp.sin)(nnp.ones(()))
         >>> graph.inputs[0].spec
         TensorSpec(shape=(), dtype=dtype('float32'), layout='strided')
     """

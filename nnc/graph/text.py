@@ -61,7 +61,7 @@ def node_texts(graph: Graph) -> Mapping[Node, str]:
         graph: any graph.
 
     Example:
-        >>> list(node_texts(make_graph(nnp.sin)(1.0)).values())
+        >>> list(node_texts(make_graph(nnp.sin)(nnp.ones(()))).values())
         ['%1: float32[] = sin(%0)']
     """
     numbers = _Numbers()

@@ -13,7 +13,7 @@ from nnc.calls.spelling import spelled
 from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
-from nnc.commands.promote import apply, dtype_of, promote
+from nnc.commands.promote import apply, as_operand, dtype_of, promote
 from nnc.commands.rules import check_axis
 from nnc.commands.special import erfc
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
@@ -295,6 +295,8 @@ def soft_sign(x: ArrayLike) -> Array:
         >>> nnc.nn.soft_sign(nnp.asarray([-1.0, 3.0]))
         Array([-0.5 ,  0.75], dtype=float32)
     """
+    if dtypes.is_complex(dtype_of(as_operand(x, "soft_sign"))):
+        return x / (1 + nnp.abs(x))
     return apply(ew.soft_sign, x, where="soft_sign", to=dtypes.to_float)
 
 

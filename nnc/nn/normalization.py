@@ -19,7 +19,7 @@ from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import to_values
-from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
+from nnc.numpy.scaling import factor_for_squares, scaled_sum_of_squares
 from nnc.numpy.weak import keeps_weakness
 from nnc.trace.core.collectives import axis_size, pmean
 from nnc.typing import ArrayLike
@@ -161,10 +161,12 @@ def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, *, axis: int = -1, ep
     """
     wide, dtype = _wide(x, "rms_norm")
     axis = check_axis("rms_norm", axis, wide.ndim)
-    total = sum_of_sizes(wide, (axis,))
-    factor = factor_for_squares(nnp.maximum(total, nnp.sqrt(nnp.asarray(eps, total.dtype))))
+    some, kept = ew.stop_gradient(wide), tuple(1 if i == axis else n for i, n in enumerate(wide.shape))
+    least = eps * wide.shape[axis] if isinstance(eps, (int, float)) else 0
+    total, factor = (reshape(values, shape=kept) for values in scaled_sum_of_squares(some, (axis,), least))
     wide = wide * factor
-    size = nnp.sum(nnp.square(wide), axis=axis, keepdims=True) * (1 / max(1, wide.shape[axis]))
+    total = ew.with_slope(total, nnp.sum(nnp.square(wide), axis=axis, keepdims=True))
+    size = total * (1 / max(1, wide.shape[axis]))
     normal = wide * ew.rsqrt(size + eps * factor * factor)
     return _affine("rms_norm", normal, scale, None, (axis,)).astype(dtype)
 

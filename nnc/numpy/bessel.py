@@ -57,7 +57,7 @@ def i0(x: ArrayLike, /) -> Array:
 
     Example:
         >>> i0(1.0)
-        Array(1.266066, dtype=float32)
+        Array(1.2660658, dtype=float32)
     """
     return in_float64("i0", lambda x: _modified(0, x), x)
 
@@ -71,7 +71,7 @@ def i1(x: ArrayLike, /) -> Array:
 
     Example:
         >>> i1(nnp.asarray([0.0, 1.0]))
-        Array([0.        , 0.56515914], dtype=float32)
+        Array([0.       , 0.5651591], dtype=float32)
     """
     return in_float64("i1", lambda x: _modified(1, x), x)
 

@@ -133,7 +133,7 @@ def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Array:
     x = to_value(x, where)
     wanted = x.spec.dtype if dtype is None else to_dtype(dtype, where)
     result = full(x.spec.shape if shape is None else shape, fill_value, wanted)
-    return with_weakness(result, x.weak) if dtype is None and is_weak(fill_value) else result
+    return with_weakness(result, is_weak(x)) if dtype is None and is_weak(fill_value) else result
 
 
 @specialised(1)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.array.array import Array, array_method
+from nnc.array.array import Array, array_method_by_value
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
@@ -19,7 +19,7 @@ from nnc.commands.shape import reshape
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import Axis, Shape, to_axes, to_value
 from nnc.numpy.reductions import apply_reduction, mask_of
-from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
+from nnc.numpy.scaling import SAFE_SQUARES, factor_for_squares, sum_of_sizes, usual
 from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike, DTypeLike
 
@@ -68,7 +68,7 @@ class _Rows:
         return 2.0 ** -math.ceil(math.log2(max(self.most(), 1)))
 
 
-@array_method
+@array_method_by_value
 @spelled
 def mean(
     x: ArrayLike,
@@ -100,16 +100,17 @@ def mean(
 
 
 def _mean(rows: _Rows, x: Array) -> Array:
-    """The mean by sums that do not overflow: in a wider dtype, or, where a sum in float64 does, of small parts of the terms."""
-    wide = with_range(x.spec.dtype)
-    if wide != x.spec.dtype or not dtypes.is_inexact(wide):
-        return rows.sum(astype(x, wide)) / rows.count()
-    total, share = rows.sum(x), rows.share()
-    careful = rows.sum(x * share) / rows.count() / share
-    return el.where(el.isfinite(total), total / rows.count(), careful)
+    """The total by the count, or, where the total overflows, that of small parts of the terms. Slopes are those of the first."""
+    total, count = rows.sum(x), rows.count()
+    plain = total / count
+    if not dtypes.is_inexact(x.spec.dtype) or usual(total, 0, math.inf):
+        return plain
+    share = rows.share()
+    careful = rows.sum(ew.stop_gradient(x) * share) / count / share
+    return ew.with_slope(el.where(el.isfinite(total), plain, careful), plain)
 
 
-@array_method
+@array_method_by_value
 @spelled
 @keeps_weakness
 def var(
@@ -182,19 +183,38 @@ def _variance_in_range(rows: _Rows) -> tuple[Array, Array]:
     Squares of differences from a number near the mean may be summed before their own mean is known (Chan, Golub and LeVeque, 1983).
     """
     some, share, count = ew.stop_gradient(rows.x), rows.share(), rows.count(True)
-    factor = factor_for_squares(sum_of_sizes(_chosen(rows, some), rows.axes))
-    near = rows.sum(some * share, True) / count / share
-    apart = rows.x * factor - near * factor
-    rest = rows.sum(apart, True) / count
-    variance = rows.sum(_squares(apart), True) / count - _squares(rest)
-    variance = el.where(variance < 0, 0, variance)  # maximum would halve the derivative of a variance of 0
+    variance, factor = _usual_variance(rows, count)
+    if variance is None:
+        factor = factor_for_squares(sum_of_sizes(_chosen(rows, some), rows.axes))
+        near = rows.sum(some * share, True) / count / share
+        variance = _variance_about(rows, near * factor, rows.x * factor, count)
     if rows.keepdims:
         return variance, factor
     kept = tuple(n for i, n in enumerate(rows.x.spec.shape) if i not in rows.axes)
     return reshape(variance, shape=kept), reshape(factor, shape=kept)
 
 
-@array_method
+def _variance_about(rows: _Rows, near: Array, x: Array, count: Any) -> Array:
+    """The variance over the number of elements, of numbers near others."""
+    apart = x - near
+    rest = rows.sum(apart, True) / count
+    variance = rows.sum(_squares(apart), True) / count - _squares(rest)
+    return el.where(variance < 0, 0, variance)  # maximum would halve the derivative of a variance of 0
+
+
+def _usual_variance(rows: _Rows, count: Any) -> tuple[Array | None, Any]:
+    """The variance and a factor of 1, where numbers are known and their squares stay in range; the first is None elsewhere."""
+    if type(rows.x) is not Array or not rows.most():
+        return None, 1
+    near = rows.sum(rows.x, True) / count
+    low, high = SAFE_SQUARES[dtypes.real_dtype(rows.x.spec.dtype)]
+    if not usual(near, 0, high):
+        return None, 1
+    variance = _variance_about(rows, near, rows.x, count)
+    return (variance, constants.full_like(variance, 1)) if usual(variance, low, high / rows.most()) else (None, 1)
+
+
+@array_method_by_value
 @spelled
 @keeps_weakness
 def std(

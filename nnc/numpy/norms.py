@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array.array import Array
+from nnc.array.array import Array, specialised_of_small
 from nnc.base import dtypes
-from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
@@ -24,7 +23,7 @@ from nnc.errors import ArgumentError, user_error
 from nnc.numpy import manipulation
 from nnc.numpy import reductions as re
 from nnc.numpy.operands import Axis, Shape, keep, to_axes, to_value
-from nnc.numpy.scaling import binary_exponent, factor_for_squares, largest_part, sum_of_sizes
+from nnc.numpy.scaling import binary_exponent, largest_part, scaled_sum_of_squares, squared_sizes
 from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
@@ -48,11 +47,6 @@ def _largest(sizes: Array, axes: Shape) -> Array:
     """The largest of sizes, which is 0 where there are none."""
     empty = 0 in [sizes.spec.shape[axis] for axis in axes]
     return reduce_sum(sizes, axes=axes) if empty else reduce_max(sizes, axes=axes)
-
-
-def squared_sizes(x: Array) -> Array:
-    """|x|², smooth also at 0."""
-    return ew.real(x * ew.conj(x)) if dtypes.is_complex(x.spec.dtype) else ew.square(x)
 
 
 def _vector_norm(where: str, x: Array, axes: Shape, order: Any) -> Array:
@@ -98,18 +92,21 @@ def _without(shape: Shape, axes: Shape) -> Shape:
 
 def euclidean(x: Array, axes: Shape) -> Array:
     """The root of the sum of squares, also where squares overflow or underflow."""
-    result = astype(wide_euclidean(x, axes), dtypes.real_dtype(x.spec.dtype))
     trace = getattr(x, "owner", None)
     if trace is None or not trace.differentiates:
-        return result
-    return ew.with_square(result, reduce_sum(squared_sizes(x), axes=axes))  # so that it knows itself in a product
+        total, factor = scaled_sum_of_squares(x, axes)
+        return ew.length(total) / factor
+    total, factor = scaled_sum_of_squares(ew.stop_gradient(x), axes)
+    spread = broadcast_to_shape(keep(factor, x.spec, axes, True), x.spec.shape)
+    total = ew.with_slope(total, reduce_sum(squared_sizes(x * spread), axes=axes))
+    square = reduce_sum(squared_sizes(x), axes=axes)  # by which the norm knows itself in a product
+    return ew.with_square(ew.length(total) / factor, square)
 
 
 def wide_euclidean(x: Array, axes: Shape) -> Array:
     """The root of the sum of squares, in float64, which holds it also where float32 does not."""
-    factor = factor_for_squares(sum_of_sizes(x, axes))
-    root = ew.length(reduce_sum(squared_sizes(x * broadcast_to_shape(factor, x.spec.shape)), axes=axes))
-    return astype(root, dtypes.float64) / astype(reshape(factor, shape=root.spec.shape), dtypes.float64)
+    total, factor = scaled_sum_of_squares(x, axes)
+    return astype(ew.length(total), dtypes.float64) / astype(factor, dtypes.float64)
 
 
 def _matrix_norm(where: str, x: Array, rows: int, columns: int, order: Any) -> Array:
@@ -131,7 +128,7 @@ def _matrix_norm(where: str, x: Array, rows: int, columns: int, order: Any) -> A
     return _largest(s, (s.spec.ndim - 1,)) if order > 0 else re.min(s, axis=-1)
 
 
-@specialised(1)
+@specialised_of_small
 @spelled
 @keeps_weakness
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: ArrayLike = 2) -> Array:
@@ -155,7 +152,7 @@ def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, o
     return back(keep(_vector_norm("vector_norm", x, axes, ord), x.spec, axes, keepdims))
 
 
-@specialised(1)
+@specialised_of_small
 @spelled
 @keeps_weakness
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
@@ -180,7 +177,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | N
     return back(keep(_matrix_norm("matrix_norm", x, *axes, ord), x.spec, axes, keepdims))
 
 
-@specialised(1)
+@specialised_of_small
 @spelled
 @keeps_weakness
 def norm(x: ArrayLike, /, ord: ArrayLike | None = None, axis: Axis = None, keepdims: bool = False) -> Array:

@@ -31,7 +31,7 @@ from nnc.graph import TensorSpec
 
 STATIC = (
     "take sizes from x.shape, which is known while tracing; or pass a Python integer, declared with static_argnums if it is "
-    "an argument of the traced function, with nnc.nn.field(static=True) if it is a field of a dataclass."
+    "an argument of the traced function."
 )
 SIZED = (
     "pass size=n, how many elements to return, so that the shape is known; or leave this out of the traced function."

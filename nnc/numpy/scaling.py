@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from nnc.array.array import Array
 from nnc.base import dtypes
 from nnc.commands import constants
@@ -49,6 +51,51 @@ def factor_for_squares(sizes: Array) -> Array:
     zero, one = (constants.full_like(sizes, value) for value in (0, 1))
     below = ew.select(ew.less(sizes, low), ew.select(ew.greater(sizes, zero), grow, one), one)
     return ew.select(ew.greater(sizes, high), shrink, below)
+
+
+# Sums of squares, below and above which squares may have lost digits or overflown; there the factors do for all of them.
+SAFE_SQUARES: Mapping[Any, tuple[float, float]] = MappingProxyType(
+    {dtypes.float32: (2.0**-64, 2.0**126), dtypes.float64: (2.0**-512, 2.0**1022)}
+)
+
+
+def scaled_sum_of_squares(x: Array, axes: Shape, least: float = 0) -> tuple[Array, Array]:
+    """The sum of |x · factor|² over axes, and the factor: a power of two by which no square leaves the range, mostly 1.
+
+    The sums for all factors that come into question are made in one pass over x, from which that of the right one is chosen.
+
+    Args:
+        x: real or complex, of an accumulator's dtype.
+        axes: axes to remove.
+        least: a number that is added to the sum, beside which smaller squares need no digits.
+    """
+    _, _, grow, shrink = _SAFE[dtypes.real_dtype(x.spec.dtype)]
+    low, high = SAFE_SQUARES[dtypes.real_dtype(x.spec.dtype)]
+    total = reduce_sum(squared_sizes(x), axes=axes)
+    factor = constants.full_like(total, 1)
+    if usual(total, low, high):
+        return total, factor
+    cases = [(ew.greater(total, constants.full_like(total, high)), shrink)]
+    if least < low:
+        cases.append((ew.less(total, constants.full_like(total, low)), grow))
+    for is_case, scale in cases:
+        scaled = reduce_sum(squared_sizes(x * scale), axes=axes)
+        total = ew.select(is_case, scaled, total)
+        factor = ew.select(is_case, constants.full_like(factor, scale), factor)
+    return total, factor
+
+
+def squared_sizes(x: Array) -> Array:
+    """|x|², smooth also at 0."""
+    return ew.real(x * ew.conj(x)) if dtypes.is_complex(x.spec.dtype) else ew.square(x)
+
+
+def usual(numbers: Array, low: float, high: float) -> bool:
+    """Whether numbers are known, on the host, whose sizes lie from `low` to below `high`: then no other way need be gone."""
+    if type(numbers) is not Array:
+        return False
+    sizes = np.abs(numbers.data)
+    return bool(np.all((low <= sizes) & (sizes < high)))
 
 
 def binary_exponent(sizes: Array) -> Array:

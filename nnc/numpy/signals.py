@@ -356,7 +356,7 @@ def kaiser(M: int, beta: ArrayLike) -> Array:  # noqa: N803
 
     Example:
         >>> kaiser(3, 14.0)
-        Array([7.726866e-06, 1.000000e+00, 7.726866e-06], dtype=float32)
+        Array([7.726867e-06, 1.000000e+00, 7.726867e-06], dtype=float32)
     """
     (n,) = to_shape(static_int(M, "kaiser", "M"), "kaiser")
     (beta,) = promote(beta, where="kaiser", to=dtypes.to_float)

@@ -11,7 +11,7 @@ from nnc import tree
 from nnc.array.array import Array, asarray
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import as_operand, astype
+from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.optim.accumulate import ema
 from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, is_trainable
@@ -171,7 +171,7 @@ def scale_by_param_block_rms(min_scale: Scalar = 1e-3) -> GradientTransformation
 
     def multiply(u: Array, p: Any) -> Array:
         wide = widen(u)
-        size = rms(astype(as_operand(p), wide.dtype))
+        size = rms(astype(asarray(p), wide.dtype))
         return astype(wide * nnp.maximum(size, number(min_scale, size.dtype)), u.dtype)
 
     def update(updates: Any, params: Any) -> Any:

@@ -11,9 +11,11 @@ from nnc import tree
 from nnc.array.array import Array, asarray
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.promote import astype, result_dtype
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import astype, promote, result_dtype
 from nnc.errors import ShapeError, user_error
 from nnc.numpy.norms import wide_euclidean
+from nnc.numpy.scaling import scaled_sum_of_squares
 from nnc.optim.arguments import Scalar, check_params, check_scalar, is_trainable
 from nnc.optim.base import GradientTransformation, map_trainable, number, stateless, widen
 from nnc.typing import ArrayLike
@@ -53,8 +55,10 @@ def _norm_of_leaves(updates: Any) -> tuple[dtypes.DType, Array]:
     if not leaves:
         return dtypes.float32, asarray(0.0)
     dtype = dtypes.real_dtype(result_dtype(*leaves, where="global_norm"))
-    norms = [astype(_wide_norm(x), dtypes.float64) for x in leaves]
-    return dtype, norms[0] if len(norms) == 1 else nnp.linalg.vector_norm(nnp.stack(norms))
+    parts = [scaled_sum_of_squares(x, tuple(range(x.ndim))) for x in leaves]
+    roots, factors = (nnp.stack(promote(*values, where="global_norm")) for values in zip(*parts, strict=True))
+    norms = astype(ew.length(roots), dtypes.float64) / astype(factors, dtypes.float64)
+    return dtype, norms[0] if len(leaves) == 1 else nnp.linalg.vector_norm(norms)
 
 
 def _wide_norm(x: Array) -> Array:
@@ -125,17 +129,17 @@ def clip_by_block_rms(threshold: Scalar) -> GradientTransformation:
     return _clip_each("clip_by_block_rms", threshold, rms)
 
 
-_VAST = (
-    2.0**100
-)  # beyond it a factor may have no normal number in float32; a power of two, by which divisions are exact
+# Below it a factor may be no normal number of float32. It is a power of two, so that products with it are exact.
+_TINY = 2.0**-100
 
 
 def _shrink(u: Array, size: Array, bound: Any) -> Array:
     """u · bound / max(size, bound), which is u itself where the bound is infinite; the size may be of a dtype with more range."""
     within = size <= bound
-    first = nnp.where(within | (size < _VAST), 1, 1 / _VAST)
-    factor = nnp.where(within, 1, bound / nnp.where(within, 1, size * first))
-    return u * number(first, u.dtype) * number(factor, u.dtype)
+    factor = nnp.where(within, 1, bound / nnp.where(within, 1, size))
+    first = number(nnp.where(factor < _TINY, _TINY, 1), u.dtype)
+    then = number(nnp.where(factor < _TINY, factor / _TINY, factor), u.dtype)
+    return u * then * first  # the later number first, so that both products are one step
 
 
 def _clip_each(where: str, bound: Scalar, size: Callable[[Array], Array]) -> GradientTransformation:

@@ -11,7 +11,7 @@ import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import Array, asarray
 from nnc.base import dtypes
-from nnc.commands.promote import as_operand, astype, result_dtype, with_weakness
+from nnc.commands.promote import as_operand, astype, result_dtype
 from nnc.optim.arguments import Scalar, is_trainable
 from nnc.optim.base import make_state, map_trainable, number, scalar, widen
 from nnc.optim.clipping import squared_magnitude
@@ -28,8 +28,7 @@ def joint_dtype(values: Any) -> dtypes.DType:
 
 def shared(value: Scalar, params: Any) -> Array:
     """A number as a 0-d array, in the dtype that all trainable leaves share."""
-    dtype = joint_dtype(params)
-    return with_weakness(astype(scalar(value), dtype), False)
+    return asarray(value, joint_dtype(params))
 
 
 def total(where: str, function: Callable[..., Array], name: str, first: Any, **others: Any) -> Array:

@@ -11,7 +11,7 @@ from nnc import tree
 from nnc.array.array import Array, as_value
 from nnc.base import dtypes
 from nnc.base.context import get_context
-from nnc.commands.promote import dtype_of
+from nnc.commands.promote import dtype_of, is_weak
 from nnc.device import CPU
 from nnc.errors import ArgumentError, user_error
 from nnc.trace.core.differentiate import jvp, vjp
@@ -95,7 +95,7 @@ def _check(
             fixed = direction
             _check(lambda *xs: jvp(f, xs, fixed)[1], args, order - 1, modes, eps, bounds, rng, following)
         if "rev" in modes:
-            ct = tree.map(lambda x: _random(x, rng), f(*args))
+            ct = tree.map(lambda x: _random(x, rng), vjp(f, *args)[0])  # with the dtypes that it has in a trace
             _check(lambda *xs: vjp(f, *xs)[1](ct), args, order - 1, modes, eps, bounds, rng, following)
 
 
@@ -106,20 +106,20 @@ def _moves(x: Any) -> bool:
 def _random(x: Any, rng: np.random.Generator) -> Any:
     if not tree.is_array(x):
         return x
-    value = as_value(x)
-    if not dtypes.is_inexact(value.dtype):
-        return _beside(x, np.zeros(value.shape, value.dtype))
-    noise = rng.standard_normal(value.shape)
-    if dtypes.is_complex(value.dtype):
-        noise = noise + 1j * rng.standard_normal(value.shape)
-    return _beside(x, np.asarray(noise).astype(value.dtype))
+    spec = as_value(x).spec
+    if not dtypes.is_inexact(spec.dtype):
+        return _beside(x, np.zeros(spec.shape, spec.dtype))
+    noise = rng.standard_normal(spec.shape)
+    if dtypes.is_complex(spec.dtype):
+        noise = noise + 1j * rng.standard_normal(spec.shape)
+    return _beside(x, np.asarray(noise).astype(spec.dtype))
 
 
 def _beside(x: Any, elements: NDArray) -> Any:
-    """An array on the device of `x`, or where host arrays are sent."""
+    """An array on the device of `x`, or where host arrays are sent; weak as `x` is."""
     ambient = get_context().device
     default = CPU if ambient is None else ambient.device.name
-    return device_put(Array(elements), x.device if isinstance(x, Array) else default)
+    return device_put(Array(elements, weak=is_weak(x)), x.device if isinstance(x, Array) else default)
 
 
 def central_difference(f: Fun, args: tuple[Any, ...], direction: tuple[Any, ...], eps: float) -> Any:
@@ -157,7 +157,7 @@ def _step(x: Any, t: Any, step: float) -> Any:
     if not _moves(x):
         return x
     value = as_value(x)
-    return _beside(x, np.asarray(value.concrete("x") + value.dtype.type(step) * t.concrete("t")))
+    return _beside(x, np.asarray(value.concrete("x") + value.spec.dtype.type(step) * t.concrete("t")))
 
 
 def inner_product(a: Any, b: Any) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -76,12 +75,11 @@ def register(
 
 
 def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
-    """Makes a dataclass a pytree. Its arrays and numbers are leaves; strings, functions, and fields declared with
-    `nnc.nn.field(static=True)`, are settings.
+    """Makes a dataclass a pytree; `static_scalars` makes fields that hold Python floats and complex numbers settings, too.
 
     Args:
         cls: the dataclass.
-        static_scalars: fields that hold Python numbers are settings, too.
+        static_scalars: fields that hold Python floats and complex numbers are settings, too.
 
     Returns:
         the class.
@@ -92,8 +90,8 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
         ...     first: object
         ...     second: object
         >>> Pair = register_dataclass(Pair)
-        >>> nnc.tree.leaves(Pair(1, "two"))
-        [1]
+        >>> nnc.tree.leaves(Pair(1, 2))
+        []
     """
     names = [field.name for field in dataclasses.fields(cls)]
     static = {field.name for field in dataclasses.fields(cls) if field.metadata.get("static")}
@@ -112,11 +110,11 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
         if types not in splits:
             pairs = zip(names, types, strict=True)
             known = [None if kind is _NO_TYPE else name in static or role_of(kind) for name, kind in pairs]
-            splits[types] = None if None in known else _Split.of(names, known)
+            splits[types] = None if None in known else _Split.of(names, known, types)
         split = splits[types]
         if split is not None and (not mapped or mapped == split.entries):
             return split
-        return _Split.of(names, [is_setting(name, x, mapped) for name, x in zip(names, values, strict=True)])
+        return _Split.of(names, [is_setting(name, x, mapped) for name, x in zip(names, values, strict=True)], types)
 
     def role_of(kind: type) -> bool | None:
         if kind not in roles:
@@ -139,6 +137,8 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
             values = tuple([getattr(x, name, _ABSENT) for name in names])
         split = split_of(values, mapped)
         settings = tuple(zip(split.settings, compress(values, split.are_settings), strict=True))
+        for i in split.checked:
+            values[i].check_field(static_scalars)
         return list(compress(values, split.are_children)), (split.entries, Settings(settings, unsaved)), split.entries
 
     def unflatten_fields(metadata: Any, children: Iterable[Any]) -> Any:
@@ -164,25 +164,29 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Split:
-    """The fields of a dataclass, split into children (the entries) and settings: their names, and a mask of all fields."""
+    """The fields of a dataclass, split into children (the entries) and settings: their names, and a mask of all fields.
+
+    `checked` are the positions of fields whose values are asked whether they may be children (`check_field`).
+    """
 
     entries: tuple[str, ...]
     are_children: tuple[bool, ...]
     settings: tuple[str, ...]
     are_settings: tuple[bool, ...]
+    checked: tuple[int, ...]
 
     @classmethod
-    def of(cls, names: Sequence[str], are_settings: Sequence[bool | None]) -> _Split:
-        """The split of fields with these names; None stands for a field without a value."""
+    def of(cls, names: Sequence[str], are_settings: Sequence[bool | None], types: Sequence[type]) -> _Split:
+        """The split of fields with these names and types of values; None stands for a field without a value."""
+        checked = tuple([i for i, kind in enumerate(types) if hasattr(kind, "check_field")])
         children = tuple([is_setting is False for is_setting in are_settings])
         settings = tuple([is_setting is True for is_setting in are_settings])
-        return cls(tuple(compress(names, children)), children, tuple(compress(names, settings)), settings)
+        return cls(tuple(compress(names, children)), children, tuple(compress(names, settings)), settings, checked)
 
 
 def _role_of(kind: type, static_scalars: bool) -> bool | None:
     """Whether all values of a type are settings, or none; None where each must be looked at."""
-    numbers = (bool, int, float, complex) if static_scalars else ()
-    if issubclass(kind, (str, bytes, enum.Enum, *numbers)):
+    if issubclass(kind, (str, bytes, bool, int)) or (static_scalars and issubclass(kind, (float, complex))):
         return True
     return False if kind in CONTAINERS or is_array_type(kind) or dataclasses.is_dataclass(kind) else None
 

@@ -121,6 +121,29 @@ def test_nested_branches_are_traced_once_each(transform: str, varies: bool, loop
         assert steps[1] == steps[0]
 
 
+@pytest.mark.parametrize("transform", ["vmap of jvp", "jvp of vmap", "vmap of grad", "grad of vmap"])
+@pytest.mark.parametrize("kind", ["while", "scan", "branch"])
+def test_nested_loops_ask_a_rule_as_often_at_every_depth(transform: str, kind: str) -> None:
+    asked: list[int] = []
+    inner = nnc.custom_jvp(lambda x: x * 0.5)
+    inner.defjvp(lambda p, t: (asked.append(1), (p[0] * 0.5, t[0] * 0.5))[1])
+
+    def run(x: Any, depth: int) -> Any:
+        if depth == 0:
+            return inner(x)
+        if kind == "scan":
+            return nnc.scan(lambda c, _: (run(c, depth - 1), None), x, None, 2)[0]
+        loop = lambda x: nnc.while_loop(lambda c: c > 0.3, lambda c: run(c, depth - 1), x)
+        return loop(x) if kind == "while" else nnc.cond(True, loop, lambda x: x, x)
+
+    counts = []
+    for depth in (2, 4, 6):
+        asked.clear()
+        nnc.make_graph(TRANSFORMS[transform](lambda x, d=depth: run(x, d)))(nnp.ones(2))
+        counts.append(len(asked))
+    assert counts[0] == counts[1] == counts[2] < 4
+
+
 def test_one_predicate_for_all_rows_stays_a_branch_at_every_depth() -> None:
     graph = nnc.make_graph(nnc.vmap(nested(lambda _: nnp.asarray(True), lambda x: x * 1.1, 14)))(nnp.ones(2))
     names = [node.command.name for node in graph.walk()]

@@ -12,7 +12,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, RetraceWarning, ShapeError, TraceError, TreeError
+from nnc.errors import ArgumentError, RetraceWarning, ShapeError, TreeError
 from nnc.scipy.integrate import solve_ivp
 
 UNROLL = pytest.mark.parametrize("unroll", [1, 2, 3, True])
@@ -69,38 +69,75 @@ class Model(nnc.nn.Module):
     step: int = 0
 
 
-def test_a_counter_in_a_dataclass_is_traced_once() -> None:
-    traced: list[int] = []
+def test_a_counter_in_a_dataclass_is_traced_twice() -> None:
+    kinds: tuple[Any, ...] = Training, Model
+    for make in kinds:
+        train = nnc.compile(lambda s: dataclasses.replace(s, w=s.w * 2 + s.step, step=s.step + 1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            state, expected = make(nnp.zeros(2)), 0.0
+            for i in range(20):
+                state, expected = train(state), expected * 2 + i
+            assert train.cache_info().misses == 2 and state.step == 20 and state.step.dtype == "int64"
+            np.testing.assert_allclose(state.w, expected)
+            for i in range(20):
+                assert train(make(nnp.zeros(2), i)).step == i + 1
+        assert train.cache_info().misses == 2
+        assert (train(make(nnp.ones(2, "float16"), 3)).w.dtype) == "float16", "the array is weak, as the number is"
 
-    @nnc.compile
-    def train(state: Any) -> Any:
-        traced.append(1)
-        return dataclasses.replace(state, w=state.w + nnp.ones(state.width), step=state.step + 1)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for i in range(20):
-            assert train(Training(nnp.zeros(2), i)).step == i + 1
-    assert len(traced) == 1
-    assert train(Training(nnp.zeros(3), width=3)).width == 3
-    state, steps = nnc.scan(lambda s, _: (train(s), s.step), Training(nnp.zeros(2)), None, 3)
-    assert state.step == 3 and list(map(int, steps)) == [0, 1, 2]
+def test_a_number_that_decides_a_shape_is_a_setting_undeclared() -> None:
+    @dataclasses.dataclass
+    class Heads:
+        w: Any
+        heads: int
+        scale: int = 1
+
+    f = nnc.compile(lambda m: m.w.reshape(m.heads, -1) * m.scale)
+    for i in range(12):
+        heads = (1, 2, 3, 6)[i % 4]
+        found = f(Heads(nnp.arange(6.0), heads, i))
+        np.testing.assert_array_equal(found, np.arange(6.0).reshape(heads, -1) * i)
+    assert f.cache_info().misses == 5, "one for each shape, and the first"
+    whole = Heads(nnp.arange(6.0), 2)
+    split = lambda m: m.w.reshape(m.heads, -1).sum(0)
+    for run in (nnc.checkpoint(split), nnc.compile(split), lambda m: nnc.cond(m.w[1] > 0, split, split, m)):
+        np.testing.assert_array_equal(run(whole), [3, 5, 7])
+    batch = dataclasses.replace(whole, w=nnp.ones((4, 6)))
+    assert nnc.vmap(split)(batch).shape == (4, 3)
+    last, rows = nnc.scan(lambda m, _: (m, split(m)), whole, None, 2)
+    assert last.heads == 2 and rows.shape == (2, 3)
 
 
 def test_a_setting_that_changes_is_named_with_both_values() -> None:
-    f = nnc.compile(lambda models: models["m"][0].w * models["m"][0].step)
-    for i in range(7):
-        f({"m": [Model(nnp.ones(2), i)]})
-    with pytest.warns(RetraceWarning) as found:
-        f({"m": [Model(nnp.ones(2), 7)]})
-    text = str(found[0].message)
-    assert 'argument models["m"][0].step changed from 6 to 7' in text and "nnp.asarray(7)" in text
-    assert "PyTreeSpec" not in text
+    def traced_anew(f: Any, make: Callable[[int], Any]) -> str:
+        for i in range(7):
+            f(make(i))
+        with pytest.warns(RetraceWarning) as found:
+            f(make(7))
+        assert f.cache_info().misses == 8
+        assert "PyTreeSpec" not in str(found[0].message)
+        return str(found[0].message)
+
+    text = traced_anew(nnc.compile(lambda d: d["m"][0].w[: d["m"][0].step]), lambda i: {"m": [Model(nnp.ones(9), i)]})
+    assert 'argument d["m"][0].step changed from 6 to 7' in text and "nnp.asarray(7)" in text
+    text = traced_anew(nnc.compile(lambda s: s.w * s.width), lambda i: Training(nnp.ones(2), 0, i))
+    assert "argument s.width changed from 6 to 7" in text
     with pytest.raises(TreeError, match=r"\.step: 0 on the left, 1 on the right"):
         nnc.scan(lambda m, _: (m.replace(step=m.step + 1), None), Model(nnp.ones(2)), None, 3)
 
 
-def test_a_field_that_decides_in_python_says_how_it_is_declared() -> None:
-    for decides in (lambda s: s.w if s.step else 0, lambda s: [s.w for _ in range(s.step)]):
-        with pytest.raises(TraceError, match=r"step: int = nnc.nn.field\(static=True\)"):
-            nnc.compile(decides)(Training(nnp.ones(2), 1))
+def test_numbers_that_are_settings_are_no_leaves_within_a_compiled_function() -> None:
+    class Scaled(nnc.nn.Module):
+        w: Any
+        rate: float
+
+    slope = nnc.compile(lambda m: nnc.grad(lambda m: (m.w * m.rate).sum())(m))
+    mapped = nnc.compile(lambda s: nnc.tree.map(lambda x: x * 2, s))
+    kept = nnc.compile(lambda m: m.replace(w=m.w * m.rate))
+    for i in range(1, 5):
+        found = slope(Scaled(nnp.ones(2), i / 2))
+        assert found.rate == i / 2 and len(nnc.tree.leaves(found)) == 1
+        np.testing.assert_array_equal(found.w, [i / 2, i / 2])
+        assert mapped(Training(nnp.ones(2), i)).step == i and mapped(Model(nnp.ones(2), i)).step == i
+        assert len(nnc.tree.leaves(kept(Scaled(nnp.ones(2), i / 2)))) == 1, "a rate is no parameter of the result"

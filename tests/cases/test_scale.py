@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import nnc
 import nnc.numpy as nnp
+import nnc.scipy.linalg as sl
 from nnc import nn, optim
 from nnc.scipy.sparse import linalg as sparse
 
@@ -190,3 +193,12 @@ def test_log1p_of_small_complex_numbers_keeps_the_real_part() -> None:
     np.testing.assert_allclose([float(x.real), float(x.imag)], 1e-20, rtol=1e-6)
     z = np.array([-1 + 1e-5j, 2 - 3j])
     np.testing.assert_allclose(np.asarray(nnp.log1p(z)).real, [-11.512925464970229, 0.5 * np.log(18)], rtol=1e-14)
+
+
+@pytest.mark.parametrize("function", [sl.logm, nnc.compile(sl.logm)], ids=["eager", "compiled"])
+def test_logarithms_of_matrices_far_from_normal_are_exact(function: Any) -> None:
+    np.testing.assert_array_equal(function(np.asarray([[1.0, 1e8], [0.0, 1.0]])), [[0, 1e8], [0, 0]])
+    x = np.diag([1.0, 2.0, 3.0, 1.5]) + np.triu(np.random.default_rng(0).normal(size=(4, 4)) * 1e4, 1)
+    with warnings.catch_warnings(action="ignore"):  # SciPy's own check by the exponential loses the digits
+        want = scipy.linalg.logm(x)
+    np.testing.assert_allclose(function(x), want, rtol=0, atol=1e-12 * np.abs(want).max())

@@ -42,7 +42,9 @@ _PARAMS: dict[str, list[dict[str, object]]] = {
 
 # Operands to differentiate in, where the derivative is not the function's (zero by definition) or does not exist.
 _DIFFERENTIABLE: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(("stop_gradient", "floor", "ceil", "trunc", "round", "floor_divide", "exponent", "sign"), ()),
+    **dict.fromkeys(
+        ("stop_gradient", "with_slope", "floor", "ceil", "trunc", "round", "floor_divide", "exponent", "sign"), ()
+    ),
     "ldexp": (0,),
 }
 

@@ -35,7 +35,7 @@ def test_the_first_command_and_line_are_named(wrap: Any) -> None:
     with nnc.debug.check_finite(), pytest.raises(NotFiniteError, match=r"log: 1 of 1 elements") as caught:
         wrap(bad)(-1.0)
     text = str(caught.value)
-    assert "the culprit" in text and "NaN" in text and "input 0 float32[] from -1 to -1" in text
+    assert "the culprit" in text and "NaN" in text and "input 0 float64[] from -1 to -1" in text
     assert isinstance(caught.value, FloatingPointError)
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[2]
-_SIMULATED = "import nnc.testing.devices, runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+_SIMULATED = """
+import os, runpy, sys
+import nnc.testing.devices
+del sys.argv[0]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def run(name: str, out: Path, *options: str, check: bool = True) -> subprocess.CompletedProcess[str]:

@@ -201,14 +201,16 @@ def test_numbers_and_strings_in_dataclasses_are_saved(tmp_path: Path) -> None:
     assert plain["step"] == 5 and plain["params"][1]["step"] == 7 and "depth" not in plain
     with pytest.raises(TreeError, match=r"name: 'run' in the file, 'other' in `like`"):
         load(tmp_path / "x", like=Progress([nnp.zeros(2), Progress(0.0)], 0, "other"))
-    safetensors.numpy.save_file({"params": np.ones(2), "step": np.asarray(3)}, tmp_path / "y")
-    found = load(tmp_path / "y", like=Progress(np.zeros(2), 0, "kept"))
-    assert (found.step, found.name) == (3, "kept"), "files of other libraries hold no settings"
+    safetensors.numpy.save_file({"params": np.ones(2)}, tmp_path / "y")
+    assert load(tmp_path / "y", like=Progress(np.zeros(2), 3)).step == 3
 
 
 def test_numbers_come_back_as_like_has_them(tmp_path: Path) -> None:
     following = nnc.compile(lambda s: Progress(s.params * 2, s.step + 1))
-    save(tmp_path / "x", following(Progress(1.5, 7)))
+    following(Progress(1.5, 6))
+    made = following(Progress(1.5, 7))
+    assert made.step.dtype == "int64"
+    save(tmp_path / "x", made)
     back = load(tmp_path / "x", like=Progress(0.0))
     assert (back.step, back.params) == (8, 3.0) and (type(back.step), type(back.params)) == (int, float)
     save(tmp_path / "y", back)

@@ -161,6 +161,20 @@ def test_a_list_of_numbers_is_a_new_array() -> None:
         assert found.dtype == nnp.float32 and not found.weak
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, nnc.compile])
+def test_an_array_that_is_written_whole_stays_strong(wrap: Any) -> None:
+    for dtype in ("float32", "float64"):
+        found = wrap(lambda x, n: x.at[:1].set(n))(nnp.ones(1, dtype), 0.1)
+        assert found.dtype.name == dtype and not found.weak
+
+
+def test_a_weak_value_of_a_dynamic_graph_shows_float32() -> None:
+    x = nnc.DynamicGraph().variable(nnp.ones(1))
+    number, _ = nnc.fori_loop(0, 2, lambda i, c: (c[0] * 2, c[1]), (nnp.log(2.0), x))
+    assert type(number) is not nnc.Array and np.asarray(number).dtype == number.dtype == np.float32
+    assert np.asarray(number, "float64") == 4 * np.log(2.0)
+
+
 def test_weak_values_keep_their_weakness_in_dynamic_graphs() -> None:
     graph = nnc.DynamicGraph()
 

@@ -120,7 +120,9 @@ def test_a_million_rounds_run_without_python() -> None:
     with calls() as found:
         count, x = program.run([ONE])
     assert (count, x) == (10**6, 2)
-    assert found[:3] == ["run", "run", "_execute"] and len(found) == 5  # of program and frame; the end of the block
+    assert (
+        found[:4] == ["run", "run", "check_memory", "_execute"] and len(found) == 6
+    )  # of program and frame; the end of the block
 
 
 def test_python_knows_the_round_after_a_loop_within_it() -> None:

@@ -125,6 +125,19 @@ def test_a_number_that_does_not_fit_must_be_refused() -> None:
     assert "raise AssertionError" in as_test(whole, mode("eager"), found, "here")
 
 
+@pytest.mark.parametrize("read", ["a", "b"])
+def test_a_number_that_does_not_fit_may_pass_where_nothing_reads_the_result(read: str) -> None:
+    inner = Block(("u",), (Step("w", "nnp.full_like", (Ref("u"), Ref("n"))),), ("u", "w"))
+    step = Step(("a", "b"), "nnc.vmap({0})({1})", (Function(0), Ref("x")), (), (inner,))
+    inputs = (Input("x", (2,), "uint8", "grid", 1), number(3, 300, 5))
+    whole = Subject.of(Program(inputs, Block(("x", "n"), (step,), (read,))))
+    assert whole is not None
+    silent = Mode("compiled", lambda s: "return [inputs(k)[0] for k in (0, 1, 2, 0)]", mode("compiled").source)
+    found = check(whole, silent)
+    assert (found is None) if read == "a" else (found is not None and found.kind == "silence")
+    assert check(whole, mode("compiled")) is None
+
+
 def test_a_number_that_loses_digits_is_found() -> None:
     whole = subject(
         (Input("x", (2,), "float64", "grid", 1), number(0.1, 0.3, 0.7)), Step("y", "{0} * {1}", (Ref("x"), Ref("n")))
@@ -147,6 +160,15 @@ def test_a_weak_array_that_becomes_strong_is_found(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(nnp, "flip", lambda x: right(x).astype(x.dtype))
     found = check(whole, weak)
     assert found is not None and found.kind == "form" and "float64" in found.text
+
+
+@pytest.mark.parametrize("call", ["nnp.digamma({n})", "nnp.copy({n})", "nnc.vmap(lambda x: nnp.rint({n}))({x})"])
+def test_references_of_commands_keep_numbers_weak(call: str) -> None:
+    step = Step("y", call.format(n="{1}", x="{0}"), (Ref("x"), Ref("n")))
+    whole = subject((Input("x", (2,), "float16", "grid", 1), number(0.1, 0.3, 0.7)), step)
+    assert whole.results[0].dtype.name == "float32"
+    for name in ("eager", "compiled", "compiled vmap"):
+        assert check(whole, mode(name)) is None
 
 
 def test_a_stale_result_for_arrays_of_another_size_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,3 +234,10 @@ def test_a_finding_within_named_axes_is_made_small_and_printed_as_a_test_that_fa
     exec(test, names)
     with pytest.raises(AssertionError):
         names["test_eager_gives_what_references_give"]()
+
+
+def test_results_of_a_stored_graph_have_the_dtypes_that_numbers_have_in_memory() -> None:
+    step = Step("y", "nnp.arccosh", (Ref("n"),))
+    whole = Subject.of(Program((number(2.0, 3.0, 7.0),), Block(("n",), (step,), ("y", "n"))))
+    assert whole is not None and whole.results[0].dtype.name == "float32"
+    assert check(whole, mode("json")) is None

@@ -79,7 +79,12 @@ class Nest:
     @cached_property
     def work(self) -> int:
         """Instructions for one element, by estimate."""
-        return sum(map(instructions, self.graph.nodes)) + len(self.operands)
+        return sum(map(instructions, self._of_elements)) + len(self.operands)
+
+    @cached_property
+    def _of_elements(self) -> list[Node]:
+        """The nodes that compute something for each element; the others do so for each row."""
+        return [node for node in self.graph.nodes if any(map(self.is_full, (*node.inputs, *node.outputs)))]
 
     def is_full(self, symbol: Symbol) -> bool:
         """Whether an output has an element for each iteration of all loops rather than one for each row."""
@@ -91,8 +96,8 @@ class Nest:
 
     @property
     def widest(self) -> int:
-        """Bytes of the widest value in the computation."""
-        symbols = (*self.operands, *(node.outputs[0] for node in self.graph.nodes if not is_view(node)))
+        """Bytes of the widest value of an element, or of a sum of them."""
+        symbols = (*self.operands, *(node.outputs[0] for node in self._of_elements if not is_view(node)))
         return max((accumulator(symbol.dtype).itemsize for symbol in symbols), default=1)
 
     @property

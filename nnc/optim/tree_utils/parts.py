@@ -82,7 +82,7 @@ def tree_get(tree: Any, key: str, default: Any = None, filtering: Filter | None 
     Example:
         >>> state = nnc.optim.inject_hyperparams(nnc.optim.sgd)(learning_rate=0.5).init(nnp.ones(1))
         >>> tree_get(state, "learning_rate")
-        Array(0.5, dtype=float64)
+        Array(0.5, dtype=float32)
     """
     found = tree_get_all_with_path(tree, key, filtering)
     if len(found) > 1:

@@ -121,7 +121,7 @@ def sqrtm(A: ArrayLike) -> Array:  # noqa: N803
     return _root(to_matrix("sqrtm", A, name="A"))
 
 
-_ROOTS = 12  # of logm; a logarithm of norm 2000 needs as many, and eigenvalues of float64 have logarithms below 750
+_ROOTS = 30  # of logm; a logarithm of norm 2000 needs 12, one whose part above the diagonal is large some more
 _NEAR = 0.7  # norm of A − 1, within which the quadrature is exact in float64
 _NODES, _WEIGHTS = (x.tolist() for x in np.polynomial.legendre.leggauss(16))  # for −1 to 1
 
@@ -156,7 +156,14 @@ def logm(A: ArrayLike) -> Array:  # noqa: N803
     one = identity_like(x.spec)
 
     def far(x: Array) -> Array:
-        return la.matrix_norm(x - one, ord=1, keepdims=True) > _NEAR
+        """Compares roots of the norms of powers, which bound the quadrature's error more closely than the norm does where x is far
+        from normal (Al-Mohy and Higham, 2012).
+        """
+        apart = x - one
+        square = la.matmul(apart, apart)
+        cube = la.matmul(square, apart)
+        second, third = (la.matrix_norm(power, ord=1, keepdims=True) for power in (square, cube))
+        return el.maximum(el.sqrt(second), el.cbrt(third)) > _NEAR
 
     def halve(carry: tuple[Array, Array], _: Any) -> tuple[tuple[Array, Array], None]:
         x, factor = carry

@@ -53,7 +53,7 @@ class BoundInterpreter(ReferenceInterpreter):
     ) -> Sequence[Any]:
         """Runs a command, and notes its results' bounds."""
         values = [as_value(arg) for arg in args]
-        results = super().process(command, values, params, graphs)
+        results = super().process(command, args, params, graphs)
         arrays = [value.data for value in values]
         found = [result.data for result in results]
         with np.errstate(all="ignore"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from nnc.commands.loop import case_of
 from nnc.errors import DTypeError, LinAlgError, NncError, UnsupportedError
 from nnc.testing.fuzz.bounds import with_bounds
 from nnc.testing.fuzz.modes import FORWARD, Mode
+from nnc.testing.fuzz.program import names_of, without_unread
 from nnc.testing.fuzz.reference import by_reference, epsilon, is_inexact, largest, smallest, smallest_normal
 from nnc.testing.fuzz.subject import NDArray, Subject, execute, run_leaves
 
@@ -166,7 +168,13 @@ def _expected(subject: Subject, mode: Mode, seen: set[str] | None) -> list[NDArr
 
 
 def _silence(subject: Subject, mode: Mode, refused: str) -> Finding | None:
-    """The finding that a mode computes with a number that references refuse."""
+    """The finding that a mode computes with a number that references refuse, and that results depend on."""
+    body = subject.program.body
+    read = replace(body, steps=without_unread(body.steps, tuple(names_of(body.results))))
+    pruned = replace(subject, program=replace(subject.program, body=read))
+    with suppress(NncError), by_reference():
+        execute(pruned.source((mode.plain or mode.source)(pruned)), mode.namespaces[0])
+        return None  # nothing reads it: programs leave it out
     try:
         execute(subject.source(mode.source(subject)))
     except (NncError, OverflowError):

@@ -14,6 +14,7 @@ import numpy as np
 import nnc
 import nnc.numpy as nnp
 from nnc import tree
+from nnc.array.array import as_value
 from nnc.base import dtypes
 from nnc.commands.promote import is_weak
 from nnc.graph import command, find_interpreter
@@ -195,4 +196,4 @@ def _chosen(branches: Sequence[Fun], index: int, operands: Sequence[Any]) -> Any
 
 def stacked(rows: Sequence[Any]) -> Any:
     """Trees of arrays as one tree of stacks."""
-    return tree.map(lambda *xs: nnp.stack([nnp.asarray(x) for x in xs]), *rows)
+    return tree.map(lambda *xs: nnp.stack([as_value(x) for x in xs]), *rows)

@@ -21,6 +21,7 @@ from nnc.base.context import with_mode
 from nnc.commands.elementwise import stop_gradient
 from nnc.commands.loop import run_graph
 from nnc.commands.rules import alias, cost, freedom, scalar
+from nnc.commands.weakness import with_inherited_weakness
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
 from nnc.graph.dispatch import replaced_eager
@@ -86,7 +87,8 @@ class ReferenceInterpreter:
         self.cancels = self.cancels or (command.name in ("add", "sub") and _has_new_nans(arrays, listed))
         if self.rng is not None and not graphs:
             listed = disturbed(self.rng, command, arrays, params, listed)
-        return [new_array(x, spec) for x, spec in zip(listed, outputs, strict=True)]
+        found = [new_array(x, spec) for x, spec in zip(listed, outputs, strict=True)]
+        return with_inherited_weakness(command, args, graphs, found)
 
 
 class FrozenInterpreter(ReferenceInterpreter):

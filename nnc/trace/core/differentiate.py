@@ -121,7 +121,7 @@ def grad(
 
     Example:
         >>> nnc.grad(lambda x: x**2 + nnp.log(1 / x))(0.84)
-        Array(0.48952365, dtype=float32)
+        Array(0.4895238, dtype=float32)
     """
     both = _differentiate("nnc.grad", fun, argnums, has_aux, argnames, holomorphic, allow_int)
 

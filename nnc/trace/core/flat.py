@@ -236,6 +236,8 @@ def argument_path(path: Sequence[str], names: Callable[[int], str]) -> str:
         path: entry by entry.
         names: the name of the parameter that takes the argument at a position.
     """
+    if len(path) < 2:  # of all arguments by position, or of all by name
+        return "**kwargs" if [*path] == ["[1]"] else "*args"
     which, first, *rest = path
     inner = first[1:-1]  # [0] or ["name"]
     return "".join([names(int(inner)) if which == "[0]" else inner.strip('"'), *rest])

@@ -7,12 +7,11 @@ from typing import Any, overload
 
 from nnc import tree
 from nnc.array.array import Array
-from nnc.base import dtypes
 from nnc.base.context import get_context
 from nnc.base.source import SourceLine, user_source
 from nnc.commands.host import METHODS, WHERE, NDArray, Specs, checked_result
 from nnc.commands.host import pure_callback as command
-from nnc.commands.promote import to_dtype
+from nnc.commands.promote import as_shown, to_dtype
 from nnc.errors import ArgumentTypeError, TreeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.errors.tracebacks import api_boundary
@@ -95,8 +94,7 @@ def pure_callback(
             checked_result(x, spec, name, path, source) for x, spec, path in zip(leaves, wanted, paths, strict=True)
         ]
 
-    operands = [dtypes.scalar_dtype(x).type(x) if dtypes.is_scalar(x) else x for x in flat.dynamic]
-    found = command(*operands, function=run, results=results, method=vmap_method, name=name)
+    found = command(*map(as_shown, flat.dynamic), function=run, results=results, method=vmap_method, name=name)
     return announced.build(found if isinstance(found, tuple) else (found,))
 
 

@@ -68,6 +68,7 @@ class DeviceInterpreter:
 
     level = -1  # below dynamic graphs and all traces
     alive = True
+    differentiates = False
     specialises_at_once = True  # a program of all commands is made sooner than one of each
 
     def __init__(self, device: Accelerator) -> None:

@@ -17,6 +17,7 @@ from nnc.commands.promote import WeakScalar, astype
 from nnc.commands.rules import is_differentiable
 from nnc.commands.shape import broadcast_to
 from nnc.commands.weakness import with_inherited_weakness
+from nnc.errors import TraceError
 from nnc.graph import Command, Graph, GraphBuilder, InlineGraph, Symbol, TensorSpec, spec_of
 from nnc.trace.core.axes import NOWHERE, Axes, align, axes_of_results, entered, outer_axes, union, vary, varying_over
 from nnc.trace.core.tracer import Tracer
@@ -38,6 +39,21 @@ class StagedTracer(Tracer):
         """The axes over which it varies, as its trace knows them."""
         trace = cast("StagingTrace", self.owner)
         return union((trace.varying_over(self.symbol), entered(self, trace.level)))
+
+    def check_field(self, is_module: bool) -> None:
+        """Called where a dataclass is taken apart that has this value in a field. Where numbers are operands
+        (nnc.compiled.freed_numbers), it may stand for a number, which is a setting otherwise: derivatives, maps and loops that take
+        the dataclass would treat it as another array. It may be a part of the result, but no parameter of a module.
+
+        Raises:
+            TraceError: the function has to be traced for each number.
+        """
+        call = get_context().call
+        if call is None or not call.has_freed_numbers or self.spec.shape:
+            return
+        may_be_number = bool(self.weak) or dtypes.is_bool(self.spec.dtype)
+        if may_be_number and (call.is_running or (is_module and dtypes.is_inexact(self.spec.dtype))):
+            raise TraceError("a number in a field of a dataclass is a setting here")
 
 
 class StagingTrace:

@@ -10,6 +10,7 @@ import numpy as np
 from nnc.array.array import Array, ArrayMethods, concrete_error, numpy_error
 from nnc.base import dtypes
 from nnc.base.context import get_context
+from nnc.base.silence import silently
 from nnc.base.source import SourceLine, user_source
 from nnc.device import CPU
 from nnc.errors import TraceError, user_error
@@ -96,6 +97,8 @@ class Tracer(ArrayMethods):
         if self.owner.alive and self.owner.differentiates and dtypes.is_inexact(self.dtype):
             raise numpy_error(self)
         value = self.concrete("conversion to a NumPy array")
+        if dtype is None and self.weak is dtypes.NUMBER:
+            value = silently(value.astype, self.dtype)  # a number too large for a float is infinite
         return np.array(value, dtype=dtype) if copy else np.asarray(value, dtype=dtype)
 
     @api_boundary

@@ -29,7 +29,6 @@ from nnc.commands.shape import broadcast_to, transpose
 from nnc.commands.tape import Handles, merge_tapes, spread_tape, sum_tape, tape_handles
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
 from nnc.trace.core.backward import push_graph
-from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_linearize
 from nnc.trace.core.staging import Staged, stage
 
@@ -128,22 +127,27 @@ def moving_carries(part: Iteration, xs: Flags, carries: Flags, captured: Flags) 
 
 def linearize_iteration(part: Iteration, xs: Flags, carries: Flags, captured: Flags) -> Linearization:
     """Linearises an iteration in the inputs that are marked."""
-    moving = Moving(xs, *moving_carries(part, xs, carries, captured), captured)
     box: list[tuple[int, Flags, Graph]] = []
 
     def run(*values: Any) -> list[Any]:
-        outputs, linear = run_linearize(part.run, values, moving.inputs)
+        outputs, linear = run_linearize(part.run, values, (False, *xs, *carries, *captured))
         at = [i for i, kept in enumerate(linear.nonzero) if kept]
         graph = prune(linear.staged.graph, [k for k, i in enumerate(at) if i >= part.first])
         reads = graph.reads
         hidden = zip(graph.inputs[len(linear.input_specs) :], linear.staged.captured, strict=True)
         residuals = [(s, v) for s, v in hidden if s in reads]
         inputs = (*graph.inputs[: len(linear.input_specs)], *(s for s, _ in residuals))
-        box.append((part.mark(), linear.nonzero[part.first :], graph.update(inputs=inputs)))
+        box[:] = [(part.mark(), linear.nonzero[part.first :], graph.update(inputs=inputs))]
         return [*outputs, *(v for _, v in residuals)]
 
-    staged = stage(run, part.specs, name="iteration")
-    before, nonzero, linear = box[0]
+    while True:  # until no carried value is found to have a tangent, mostly once: nested loops are linearised each time
+        staged = stage(run, part.specs, name="iteration")
+        before, nonzero, linear = box[0]
+        following = tuple(a or b for a, b in zip(carries, nonzero[: part.carries], strict=True))
+        if following == carries:
+            break
+        carries = following
+    moving = Moving(xs, carries, nonzero[part.carries :], captured)
     count = part.first + len(nonzero)
     residuals = staged.graph.outputs[count:]
     forward = staged.graph.update(outputs=staged.graph.outputs[:count])
@@ -172,11 +176,6 @@ class Moving:
     carries: Flags
     rows: Flags
     captured: Flags
-
-    @property
-    def inputs(self) -> Flags:
-        """The flags of all inputs, the iteration's number first."""
-        return (False, *self.xs, *self.carries, *self.captured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,26 +300,6 @@ def fill_zeros(outputs: Sequence[Any], moved: Sequence[Any], flags: Flags) -> li
 
 
 # -- batches of iterations -------------------------------------------------------------------------------------------------
-
-
-def batched_carries(
-    run: Flat, size: int, specs: Sequence[TensorSpec], xs: Flags, carries: Flags, captured: Flags
-) -> Flags:
-    """Returns which carried values have the batch axis in some iteration: the least fixed point."""
-    while True:
-        every = (False, *xs, *carries, *captured)
-        found: list[Flags] = []
-
-        def probe(*values: Any, every: Flags = every, found: list[Flags] = found) -> list[Any]:
-            outputs, flags = run_batched(run, size, values, every)
-            found.append(tuple(flags))
-            return outputs
-
-        stage(probe, [s.update(shape=(size, *s.shape)) if on else s for s, on in zip(specs, every, strict=True)])
-        following = tuple(a or b for a, b in zip(carries, found[0], strict=False))
-        if following == carries:
-            return carries
-        carries = following
 
 
 def batched_handles(size: int, handles: Handles, batched: Sequence[bool]) -> Handles:

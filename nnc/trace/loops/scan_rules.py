@@ -43,7 +43,6 @@ from nnc.trace.loops.iterations import (
     Flags,
     Iteration,
     Linearization,
-    batched_carries,
     batched_handles,
     both,
     choose_rows,
@@ -234,22 +233,28 @@ def _scan_push(
     x, t = ScanOperands.of(primals, xs, carries, length), ScanOperands.of(tangents, xs, carries, length)
     part = _scan_iteration(graph, xs, carries)
     flags = flags_of(t.xs), flags_of(t.carries), flags_of(t.captured)
-    moving, rows = moving_carries(part, *flags)
-    kinds = (flags[0], moving, flags[2])
+    moving, counts = flags[1], (xs, carries, part.captures)
+    box: list[Flags] = []
 
     def run(step: Any, *values: Any) -> list[Any]:
-        outputs, moved = run_jvp(part.run, *interleave(step, values, (xs, carries, part.captures), kinds))
+        outputs, moved = run_jvp(part.run, *interleave(step, values, counts, (flags[0], moving, flags[2])))
+        box[:] = [flags_of(moved)]
         filled = fill_zeros(outputs[:carries], moved[:carries], moving)
-        wanted = [v for v, on in zip(moved[carries:], rows, strict=True) if on]
-        return [*outputs[:carries], *filled, *outputs[carries:], *wanted]
+        return [*outputs[:carries], *filled, *outputs[carries:], *(v for v in moved[carries:] if v is not None)]
 
+    while True:  # as linearize_iteration does
+        specs = doubled_specs(graph.input_specs, counts, (flags[0], moving, flags[2]))
+        staged = stage(run, [ITERATION, *specs], name=graph.name)
+        following = tuple(a or b for a, b in zip(moving, box[0][:carries], strict=True))
+        if following == moving:
+            break
+        moving = following
+    rows = box[0][carries:]
     given = (
         [v for v in t.xs if v is not None],
         seeds_for(x.carries, t.carries, moving),
         [v for v in t.captured if v is not None],
     )
-    specs = doubled_specs(graph.input_specs, (xs, carries, part.captures), kinds)
-    staged = stage(run, [ITERATION, *specs], name=graph.name)
     operands = [*x.length, *x.xs, *given[0], *x.carries, *given[1], *x.captured, *given[2], *staged.captured]
     own_handles = handles or ((),) * len(rows)
     params: dict[str, Any] = {
@@ -364,14 +369,6 @@ def _scan_batch(
     per_row = length is None and bool(b.length[0])
     counts = [x.length[0]] if per_row else []
     flags = tuple(bool(f) or per_row for f in b.carries)
-    flags = batched_carries(
-        lambda *v: graph.evaluate(v),
-        size,
-        graph.input_specs,
-        tuple(map(bool, b.xs)),
-        flags,
-        tuple(map(bool, b.captured)),
-    )
     box: list[Flags] = []
 
     def run(step: Any, *values: Any) -> list[Any]:
@@ -384,7 +381,7 @@ def _scan_batch(
         outputs, found = run_batched(lambda *v: graph.evaluate(v), size, given, every)
         carried = [lead(size, y, f) if on else y for y, f, on in zip(outputs[:carries], found, flags, strict=False)]
         rows = [lead(size, y, f) if per_row else y for y, f in zip(outputs[carries:], found[carries:], strict=True)]
-        box.append(tuple(f or per_row for f in found[carries:]))
+        box[:] = [tuple(f or per_row for f in found[carries:]), tuple(found[:carries])]
         if per_row:
             carried = [choose_rows(running, new, old) for new, old in zip(carried, own[xs : xs + carries], strict=True)]
             rows = [choose_rows(running, row, full_like(row, 0)) for row in rows]
@@ -393,13 +390,20 @@ def _scan_batch(
     def row_spec(spec: TensorSpec, on: bool) -> TensorSpec:
         return spec.update(shape=(size, *spec.shape)) if on else spec
 
-    every = (False, *map(bool, b.xs), *flags, *map(bool, b.captured))
-    specs = [row_spec(s, on) for s, on in zip(graph.input_specs, every, strict=True)]
-    staged = stage(run, [*specs, *(TensorSpec((size,), dtypes.int64) for _ in counts)], name=graph.name)
+    while (
+        True
+    ):  # until no carried value is found to have the batch axis, mostly once: nested loops are traced each time
+        every = (False, *map(bool, b.xs), *flags, *map(bool, b.captured))
+        specs = [row_spec(s, on) for s, on in zip(graph.input_specs, every, strict=True)]
+        staged = stage(run, [*specs, *(TensorSpec((size,), dtypes.int64) for _ in counts)], name=graph.name)
+        following = tuple(a or b for a, b in zip(flags, box[1], strict=True))
+        if following == flags:
+            break
+        flags = following
     sequences = [rows_first(v) if on and length is not None else v for v, on in zip(x.xs, b.xs, strict=True)]
     carried = [lead(size, v, bool(o)) if on else v for v, o, on in zip(x.carries, b.carries, flags, strict=True)]
     longest = [reduce_max(counts[0], axes=(0,)) if per_row else x.length[0]] if length is None else []
-    row_flags = box[-1]
+    row_flags = box[0]
     params: dict[str, Any] = {
         "xs": xs,
         "carries": carries,

@@ -25,7 +25,6 @@ from nnc.trace.core.staging import stage
 from nnc.trace.loops.iterations import (
     Flags,
     Iteration,
-    batched_carries,
     batched_handles,
     choose_rows,
     doubled_specs,
@@ -37,7 +36,6 @@ from nnc.trace.loops.iterations import (
     interleave,
     is_for_own_rows,
     linearize_iteration,
-    moving_carries,
     nodes_so_far,
     run_rows,
     seeds_for,
@@ -149,22 +147,30 @@ def _while_push(
     parts = _WhileParts.of(graphs[0], carries, before, tapes)
     flags = flags_of(tangents[:carries]), flags_of(tangents[carries:])
     part = parts.iteration(False)
-    moving, rows = moving_carries(part, (), *flags)
-    kinds, counts = (moving, flags[1]), (carries, part.captures)
+    moving, counts = flags[0], (carries, part.captures)
     box: list[Any] = []
 
     def run(step: Any, *values: Any) -> list[Any]:
-        points, directions = interleave(step, values, counts, kinds)
+        points, directions = interleave(step, values, counts, (moving, flags[1]))
         known, t_known = run_jvp(lambda *v: parts.head.evaluate(v), points, directions)
-        box[:] = [nodes_so_far(), [t is not None for t in t_known[1 : 1 + parts.exits]]]
+        at = nodes_so_far()
         first = 1 + parts.exits
         handed = [*points, *known[first:]], [*directions, *t_known[first:]]
         outputs, moved = run_jvp(lambda *v: parts.tail.evaluate(v), *handed)
         filled = fill_zeros(outputs[:carries], moved[:carries], moving)
         exits = [*known[1 : 1 + parts.exits], *(t for t in t_known[1 : 1 + parts.exits] if t is not None)]
-        return [known[0], *outputs[:carries], *filled, *exits, *outputs[carries:], *compress(moved[carries:], rows)]
+        box[:] = [at, flags_of(t_known[1 : 1 + parts.exits]), flags_of(moved)]
+        rows = (t for t in moved[carries:] if t is not None)
+        return [known[0], *outputs[:carries], *filled, *exits, *outputs[carries:], *rows]
 
-    staged = stage(run, [ITERATION, *doubled_specs(graphs[0].input_specs, counts, kinds)], name=graphs[0].name)
+    while True:  # as linearize_iteration does
+        specs = doubled_specs(graphs[0].input_specs, counts, (moving, flags[1]))
+        staged = stage(run, [ITERATION, *specs], name=graphs[0].name)
+        following = tuple(a or b for a, b in zip(moving, box[2][:carries], strict=True))
+        if following == moving:
+            break
+        moving = following
+    rows = box[2][carries:]
     seeds = seeds_for(primals[:carries], tangents[:carries], moving)
     t_captured = [t for t in tangents[carries:] if t is not None]
     operands = [*primals[:carries], *seeds, *primals[carries:], *t_captured, *staged.captured]
@@ -189,12 +195,7 @@ def _while_batch(
     """
     parts, own = _WhileParts.of(graphs[0], carries, before, tapes), graphs[0]
     flags, captured = tuple(batched[:carries]), tuple(batched[carries:])
-    per_row = False
-    while True:
-        flags = batched_carries(lambda *v: own.evaluate(v)[1 : 1 + carries], size, own.input_specs, (), flags, captured)
-        if per_row or not _condition_is_batched(parts, size, (False, *flags, *captured)):
-            break
-        per_row, flags = True, (True,) * carries
+    per_row = _condition_is_batched(parts, size, (False, *flags, *captured))
     box: list[Any] = []
 
     def run(step: Any, *values: Any) -> list[Any]:
@@ -215,15 +216,25 @@ def _while_batch(
             following = [choose_rows(known[0], new, old) for new, old in zip(following, carried, strict=True)]
             following.append(add(counts[0], convert(known[0], dtype=dtypes.int64)))
         rows = [lead(size, y, f) if per_row else y for y, f in zip(outputs[carries:], out_flags[carries:], strict=True)]
-        box[:] = [at, [per_row or f for f in out_flags[carries:]]]
+        box[:] = [at, [per_row or f for f in out_flags[carries:]], tuple(out_flags[:carries]), found[0]]
         return [condition, *following, *exits, *rows]
 
     def row_spec(spec: TensorSpec, on: bool) -> TensorSpec:
         return spec.update(shape=(size, *spec.shape)) if on else spec
 
     counter = TensorSpec((size,), dtypes.int64)
-    specs = [row_spec(s, on) for s, on in zip(own.input_specs, (False, *flags, *captured), strict=True)]
-    staged = stage(run, [*specs[: 1 + carries], *([counter] if per_row else []), *specs[1 + carries :]], name=own.name)
+    while (
+        True
+    ):  # until no carried value is found to have the batch axis, mostly once: nested loops are traced each time
+        flags = (True,) * carries if per_row else flags
+        specs = [row_spec(s, on) for s, on in zip(own.input_specs, (False, *flags, *captured), strict=True)]
+        staged = stage(
+            run, [*specs[: 1 + carries], *([counter] if per_row else []), *specs[1 + carries :]], name=own.name
+        )
+        found = tuple(a or b for a, b in zip(flags, box[2], strict=True))
+        if found == flags and per_row == box[3]:
+            break
+        per_row, flags = box[3], found
     carried = [lead(size, v, o) if on else v for v, o, on in zip(operands[:carries], batched, flags, strict=False)]
     start = [*carried, *([zeros(counter)] if per_row else [])]
     params = {

@@ -26,7 +26,9 @@ from tests.device.test_ptx import check_close
 
 PRINTED = {command.name for column in (scalar, reduction, cumulative) for command in column}  # but for complex numbers
 NAMES = {command.name for command in any_arrays} - PRINTED
-COMPLEX = sorted({command.name for command in any_arrays} & PRINTED - {"reduce_sum"})  # which is printed for them, too
+COMPLEX = sorted(
+    {command.name for command in any_arrays} & PRINTED - {"reduce_sum", "length"}
+)  # the sum is printed for them, too; a length is real
 PARTED = {command.name for command in decomposition}  # by which others are computed, if operands have elements
 
 

@@ -287,3 +287,20 @@ def test_it_runs_on_devices_other_than_the_cpu(wrap: Any) -> None:
     found = wrap(lambda x: call(x * 2) + 1)(x)
     assert found.device == "sim:0"
     np.testing.assert_allclose(nnc.device_put(found, "cpu"), np.sin(2 * X) * 2 + 1, rtol=1e-6)
+
+
+@each_mode
+def test_weak_numbers_have_the_dtype_that_they_show(wrap: Any) -> None:
+    seen: list[Any] = []
+
+    def note(x: Any) -> Any:
+        seen.append(x.dtype)
+        return x
+
+    def fun(x: Any) -> Any:
+        nnc.debug.callback(note, x)
+        return nnc.pure_callback(note, nnc.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    for x, dtype in ((nnp.log(2.0), "float32"), (nnp.log(2j), "complex64"), (nnp.asarray(3), "int64")):
+        assert wrap(fun)(x).dtype == dtype
+        assert seen[-2:] == [np.dtype(dtype)] * 2

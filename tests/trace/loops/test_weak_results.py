@@ -90,3 +90,16 @@ def test_a_weak_value_that_is_made_of_a_strong_one_is_strong_after_enough_iterat
         assert [int(value) for value in found] == [int(value) for value in want]
         kinds = [(nnp.int32(0) + value).dtype.name for value in found]
         assert kinds == [(nnp.int32(0) + value).dtype.name for value in want] == ["int64"] * size + ["int32"]
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, nnc.compile])
+def test_a_weak_float32_that_turns_into_a_number_shows_float32(wrap: Any) -> None:
+    x = nnp.asarray(0.25).as_weak()
+    cases: list[Callable[[Any], Any]] = [
+        lambda x: nnc.while_loop(lambda c: c < 3, lambda c: c + 1.5, x),
+        lambda x: nnc.fori_loop(0, 2, lambda i, c: c + 1.5, x),
+        lambda x: nnc.cond(x > 0, lambda x: x * 2, lambda x: x, x),
+    ]
+    for case in cases:
+        found = wrap(case)(x)
+        assert found.weak and np.asarray(found).dtype == found.dtype == np.float32

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nnc.base import dtypes
 from nnc.commands.facts import is_sum, is_view, multiplies, view_axes
 from nnc.commands.rules import quotient, terms
 from nnc.graph import Node, Symbol
@@ -28,11 +29,13 @@ class Centred:
             return None
         x, mean = node.inputs
         found, at = self._under_views(mean, tuple(range(x.spec.ndim)))
+        if found is not None and self._is_finite_choice(found):
+            found, at = self._under_views(found.inputs[1], at)
         count = math.prod(x.shape[axis] for axis in axes)
         divides = found is not None and quotient.get(found.command, False)
         if found is None or not (divides or multiplies(found)):
             return None
-        factor = self._number(found.inputs[1])
+        factor = self.number(found.inputs[1])
         total, at = self._under_views(found.inputs[0], at)
         wanted = count if divides else 1 / count
         if factor is None or total is None or not math.isclose(factor, wanted, rel_tol=1e-6):
@@ -43,6 +46,11 @@ class Centred:
         place = dict(zip(kept, range(len(kept)), strict=True))
         is_mean = all(at[axis] == place.get(axis) for axis in range(x.spec.ndim) if x.shape[axis] != 1)
         return total if is_mean else None
+
+    def _is_finite_choice(self, node: Node) -> bool:
+        """Whether a node takes a mean unless the sum overflows, and else one that is found in another way."""
+        condition = self.writers.get(node.inputs[0]) if node.command.name == "select" else None
+        return condition is not None and condition.command.name == "isfinite"
 
     def _under_views(self, symbol: Symbol, at: Axes) -> tuple[Node | None, Axes]:
         """Finds the node whose numbers a tensor shows in another form, and which of its axes those of the tensor are.
@@ -62,9 +70,11 @@ class Centred:
             node = self.writers.get(node.inputs[0])
         return node, at
 
-    def _number(self, symbol: Symbol) -> float | None:
+    def number(self, symbol: Symbol) -> float | None:
         """Returns the number that a tensor holds everywhere; None if it is not known."""
         node = self.writers.get(symbol)
         source = node.inputs[0] if node is not None and is_view(node) else symbol
         value = self.constants.get(source)
-        return float(value.reshape(-1)[0]) if value is not None and value.size == 1 else None
+        if value is None or value.size != 1 or dtypes.is_complex(value.dtype):
+            return None
+        return float(value.reshape(-1)[0])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from nnc.base import dtypes
 from nnc.base.options import Options
-from nnc.commands.facts import is_sum, squared
+from nnc.commands.facts import is_sum, multiplies, squared
 from nnc.device import kind_of
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
@@ -26,7 +27,8 @@ def moments_in_blocks(graph: Graph, options: Options) -> Graph:
 
     With the mean m_b and the sum q_b of centred squares of each block of n elements, the sum of all is
     sum(q_b) + n · sum((m_b - m)²) (Chan, Golub, LeVeque, 1983). All terms are positive, so nothing cancels. Rounded means leave
-    small sums of centred values, whose squares are subtracted. Rows that a kernel goes through twice for nothing stay as they are,
+    small sums of centred values, whose squares are subtracted. Sums of terms times a number, by which means stay in range, and sums
+    of squares times one are found along with the others. Rows that a kernel goes through twice for nothing stay as they are,
     and so do results of elementwise commands, and rows whose length has no divisor for blocks.
 
     Requires: the layout is the one that will run; `fuse` follows.
@@ -59,10 +61,10 @@ class _Moments(Remake):
         super().__init__(passes, graph)
         writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
         centred = Centred(writers, graph.constants)
-        self.total_of: dict[
-            Symbol, Symbol
-        ] = {}  # of sums of squares: the sum of the squared operand, before it was centred
-        self.moments: dict[Symbol, Symbol] = {}  # of totals: the sums of squares
+        # of sums of squares: the sum of the squared operand, before it was centred
+        self.total_of: dict[Symbol, Symbol] = {}
+        self.sums: dict[tuple[Symbol, float], Symbol] = {}  # of totals, and factors of terms: the sums of these
+        self.moments: dict[tuple[Symbol, float], Symbol] = {}  # of totals, and factors of squares: the sums of these
         for node in graph.nodes:
             base = _squared(node, writers)
             total = centred.total(base, node.params["axes"]) if base is not None else None
@@ -70,49 +72,89 @@ class _Moments(Remake):
             if total is not None and _blocks(total) and (made is None or not can_fuse(made, passes.device)):
                 self.total_of[node.outputs[0]] = total.outputs[0]
         self.totals = set(self.total_of.values())
+        sums = [node for node in graph.nodes if is_sum(node.command)]
+        in_blocks = {
+            (node.inputs[0], node.params["axes"]): node
+            for node in sums
+            if node.outputs[0] in self.totals or node.outputs[0] in self.total_of
+        }
+        # of sums of the same terms times a number: the sum of the terms, and the number
+        self.scaled: dict[Symbol, tuple[Node, float]] = {}
+        for node in sums:
+            product = writers.get(node.inputs[0])
+            if product is not None and multiplies(product):
+                other = in_blocks.get((product.inputs[0], node.params["axes"]))
+                factor = centred.number(product.inputs[1])
+                if other is not None and factor is not None:
+                    self.scaled[node.outputs[0]] = other, factor
 
     def new_form(self, node: Node) -> Symbol | None:
         """See the base."""
         (out,) = node.outputs if len(node.outputs) == 1 else (None,)
-        if out in self.totals:
-            return self._sums(node)
-        return self.moments[self.total_of[out]] if out in self.total_of else None
+        if out is None:
+            return None
+        base, factor = self.scaled.get(out, (node, 1.0))
+        (found,) = base.outputs
+        if found in self.totals:
+            if (found, factor) not in self.sums:
+                self._sums(base)
+            return self.sums[found, factor]
+        return self.moments[self.total_of[found], factor] if found in self.total_of else None
 
-    def _sums(self, node: Node) -> Symbol:
-        """Makes the sum that a node computes; the sum of squares is kept for its node."""
+    def _over_blocks(self, parts: Symbol, inner: tuple[int, ...], outer: tuple[int, ...]) -> Symbol:
+        """Sums results of blocks."""
+        return self.make("reduce_sum", parts, axes=tuple(axis - sum(i < axis for i in inner) for axis in outer))
+
+    def _sums(self, node: Node) -> None:
+        """Makes the sums of terms, once and times numbers, that a node and others compute, and those of squares."""
         (x,), (out,) = node.inputs, node.outputs
         blocks = _blocks(node)
         assert blocks is not None
         shape, inner, outer = blocks
-        x = self.reshape(x, shape)
+        x = self.reshape(self.renamed.get(x, x), shape)
         count, parts = (math.prod(shape[axis] for axis in axes) for axes in (inner, outer))
-        sums = self.make("reduce_sum", x, axes=inner)
+        of_terms = {factor: self._times(x, factor) for factor in self._factors(out, lambda base: base)}
+        of_terms = {factor: self.make("reduce_sum", terms, axes=inner) for factor, terms in of_terms.items()}
+        sums = of_terms[1.0]
         means = self._times(sums, 1 / count)
-        within, left = self._squares(x, means, inner)
+        factors = self._factors(out, self.total_of.get)
+        within, left = self._squares(x, means, inner, factors)
         axes = tuple(axis - sum(i < axis for i in inner) for axis in outer)
-        whole = self.make("reduce_sum", sums, axes=axes)
-        mean = self._times(whole, 1 / (count * parts))
-        between, _ = self._squares(means, mean, axes, self._times(left, 1 / count))
-        within = self.make("reduce_sum", within, axes=axes)
-        self.moments[out] = self.make("add", within, self._times(between, count))
-        return whole
+        for factor, of_blocks in of_terms.items():
+            self.sums[out, factor] = self._over_blocks(of_blocks, inner, outer)
+        mean = self._times(self.sums[out, 1.0], 1 / (count * parts))
+        between, _ = self._squares(means, mean, axes, factors, self._times(left, 1 / count))
+        for factor, of_blocks, of_means in zip(factors, within, between, strict=True):
+            total = self._over_blocks(of_blocks, inner, outer)
+            self.moments[out, factor] = self.make("add", total, self._times(of_means, count))
+
+    def _factors(self, total: Symbol, total_of: Callable[[Symbol], Symbol | None]) -> tuple[float, ...]:
+        """1, and the other numbers by which terms or squares of a total are multiplied."""
+        scaled = (factor for base, factor in self.scaled.values() if total_of(base.outputs[0]) is total)
+        return tuple(dict.fromkeys((1.0, *scaled)))
 
     def _squares(
-        self, x: Symbol, means: Symbol, axes: tuple[int, ...], more: Symbol | None = None
-    ) -> tuple[Symbol, Symbol]:
-        """Sums over axes the squares of x + more less its mean, and x less its rounded mean, which corrects the squares."""
+        self, x: Symbol, means: Symbol, axes: tuple[int, ...], factors: tuple[float, ...], more: Symbol | None = None
+    ) -> tuple[list[Symbol], Symbol]:
+        """Sums over axes the squares of x + more less its mean, times each factor, and x less its rounded mean, which corrects the
+        squares.
+        """
         kept = tuple(1 if axis in axes else n for axis, n in enumerate(x.shape))
         centred = self.make("sub", x, self.make("broadcast_to", self.reshape(means, kept), shape=x.shape))
         if more is not None:
             centred = self.make("add", centred, more)
         left = self.make("reduce_sum", centred, axes=axes)
-        squares = self.make("reduce_sum", self.make("square", centred), axes=axes)
-        share = self._times(self.make("square", left), 1 / math.prod(x.shape[axis] for axis in axes))
-        rest = self.make("sub", squares, share)
-        return self.make("maximum", rest, self.number(0, rest, rest.shape)), left
+        squares, share = (self.make("square", values) for values in (centred, left))
+        found: list[Symbol] = []
+        for factor in factors:
+            terms = self._times(squares, factor)
+            less = self._times(share, factor / math.prod(x.shape[axis] for axis in axes))
+            rest = self.make("sub", self.make("reduce_sum", terms, axes=axes), less)
+            found.append(self.make("maximum", rest, self.number(0, rest, rest.shape)))
+        return found, left
 
     def _times(self, x: Symbol, factor: float) -> Symbol:
-        return self.make("mul", x, self.number(factor, x, x.shape))
+        return x if factor == 1 else self.make("mul", x, self.number(factor, x, x.shape))
 
 
 def _squared(node: Node, writers: dict[Symbol, Node]) -> Symbol | None:

@@ -82,8 +82,10 @@ class Peak:
         """Returns the graph that rematerialises values after the peak where that is possible; None where it is not."""
         early, late = self._early(), {base for _, read in self._late() for base in read}
         wanted = {s for s in early if s in late and s.spec.nbytes * _MINOR >= self.nbytes}
-        wanted -= {self.views[s].base for s in self.graph.outputs}
-        at_hand = {*self.graph.inputs, *self.graph.constants, *late.intersection(early)}
+        outputs = {self.views[s].base for s in self.graph.outputs}
+        wanted -= outputs
+        kept = {*self.graph.inputs, *self.graph.constants, *outputs, *late.intersection(early)} - wanted
+        at_hand = kept | wanted | self._cheapest(wanted, kept)
         recipes: dict[Symbol, list[Node]] = {}
         for symbol in early:
             if symbol in wanted:

@@ -258,6 +258,11 @@ def without_square(x: Value, y: Value) -> Any:
     return ew.with_square(x, y), x
 
 
+@rewrite_rule(samples=_samples(*FLOATS, variables=2))
+def without_slope(x: Value, y: Value) -> Any:
+    return ew.with_slope(x, y), x
+
+
 @rewrite_rule(samples=_samples(*ANY))
 def without_copy(x: Value) -> Any:
     return ew.copy(x), x

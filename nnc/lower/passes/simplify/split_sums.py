@@ -59,6 +59,7 @@ class _Split:
         self.summed: set[Symbol] = set()  # symbols that depend on a sum
         self.nodes: list[Node] = []
         self.made: list[Node] = []  # for the sum at hand
+        self.unscaled: dict[Symbol, Symbol] = {}  # tensors times a number, and the tensors
 
     def result(self) -> Graph:
         """The graph itself where nothing changes."""
@@ -75,7 +76,7 @@ class _Split:
     def _parts(self, node: Node) -> list[Node] | None:
         """The nodes that stand for a sum; None where it stays."""
         (whole,), (out,) = node.inputs, node.outputs
-        if self.readers[whole] < 2 or not dtypes.is_float(out.dtype) or whole.spec.size < _LEAST * out.spec.size:
+        if not self._is_read_again(whole) or not dtypes.is_float(out.dtype) or whole.spec.size < _LEAST * out.spec.size:
             return None
         self.made = []
         terms = self._terms(whole, node.params["axes"], out)
@@ -85,7 +86,7 @@ class _Split:
             return None
         total: Symbol | None = None
         for term in terms:
-            if self.centred.total(term.base, node.params["axes"]) is not None:
+            if self.centred.total(self.unscaled.get(term.base, term.base), node.params["axes"]) is not None:
                 continue
             part = self._make("reduce_sum", (term.base,), out.spec, dict(node.params))
             for product, factor in term.factors:
@@ -95,6 +96,16 @@ class _Split:
             return None
         *others, last = self.made
         return [*(n.update(source=node.source) for n in others), last.update(outputs=(out,), source=node.source)]
+
+    def _is_read_again(self, whole: Symbol) -> bool:
+        """Whether something else reads a tensor, or, of one times a number, that one."""
+        node = self.writer.get(whole)
+        while self.readers[whole] < 2 and node is not None and multiplies(node):
+            if self.centred.number(node.inputs[1]) is None:
+                return False
+            whole = node.inputs[0]
+            node = self.writer.get(whole)
+        return self.readers[whole] >= 2
 
     def _make(
         self, name: Command | str, inputs: tuple[Symbol, ...], spec: TensorSpec, params: dict[str, object] | None = None
@@ -108,6 +119,10 @@ class _Split:
         node = self.writer.get(symbol)
         if node is not None and is_addition(node.command):
             return [term for part in node.inputs for term in self._terms(part, axes, out)]
+        if node is not None and multiplies(node) and self.centred.number(node.inputs[1]) is not None:
+            terms = self._terms(node.inputs[0], axes, out)
+            if len(terms) > 1:
+                return [self._times(term, node) for term in terms]
         factors: list[tuple[Command, Symbol]] = []
         while node is not None and multiplies(node):
             rows = [self._row(part, axes, out) for part in node.inputs]
@@ -118,6 +133,12 @@ class _Split:
             factors.append((node.command, row))
             node = self.writer.get(symbol)
         return [_Term(symbol, tuple(factors))]
+
+    def _times(self, term: _Term, product: Node) -> _Term:
+        """A term times the number of a product. The number comes first, as it may keep the sum in range."""
+        base = self._make(product.command, (term.base, product.inputs[1]), term.base.spec)
+        self.unscaled[base] = term.base
+        return term._replace(base=base)
 
     def _row(self, symbol: Symbol, axes: tuple[int, ...], out: Symbol) -> Symbol | None:
         """A tensor that is the same along the axes, without them; None where it is not known to be."""

@@ -77,7 +77,8 @@ def training_step(optimizer: Any, layers: int = 4) -> tuple[Graph, list[Any]]:
 # -- nodes that are a unit ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+# The clipped update multiplies by two numbers, one after the other, and so waits for one more before its second product.
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS.keys() - {"clipped"}))
 def test_the_update_of_each_parameter_is_one_node(name: str) -> None:
     graph, args = training_step(OPTIMIZERS[name]())
     after = verify(run(graph, "prefuse"))

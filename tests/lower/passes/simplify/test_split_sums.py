@@ -40,7 +40,7 @@ def _waiting(graph: Graph) -> int:
 def test_a_sum_of_products_with_sums_does_not_wait_for_them() -> None:
     before = run(nnc.make_graph(_rows)(X, W), "inline_calls", "fold", "simplify", "cse", "dce")
     after = run(before, "split_sums", "cse", "dce")
-    assert _waiting(before) == 1 and _waiting(after) == 0
+    assert _waiting(before) == 2 and _waiting(after) == 0  # a mean is found in two ways, of which one does not overflow
     np.testing.assert_allclose(nnc.compile(_rows)(X, W), _rows(X, W), rtol=2e-4, atol=2e-3)
 
 
@@ -48,7 +48,9 @@ def test_the_sum_of_centred_values_is_not_taken() -> None:
     f = lambda x, w: _rows(x - nnp.mean(x, axis=0), w)
     graph = run(nnc.make_graph(f)(X, W), *names_of(SIMPLIFYING))
     sums = [node for node in graph.nodes if node.command.name == "reduce_sum"]
-    assert len(sums) == 3  # of x for its mean, of products, of w
+    assert (
+        len(sums) == 5
+    )  # of x for its mean, of products, of w; of x and w times a number, by which means stay in range
     np.testing.assert_allclose(nnc.compile(f)(X, W), f(X, W), rtol=2e-4, atol=2e-3)
 
 

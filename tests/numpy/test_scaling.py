@@ -1,0 +1,76 @@
+"""Sums of squares and means in one pass: the same bits as plain sums where these stay in range, and right numbers elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc import nn
+from nnc.commands.elementwise import with_slope
+
+RNG = np.random.default_rng(3)
+SMALL, LARGE = (RNG.normal(size=(4, n)).astype(np.float32) for n in (7, 5000))
+
+
+def numbers(x: Any) -> Any:
+    return np.asarray(x).astype(np.float64)
+
+
+@pytest.mark.parametrize("x", [SMALL, LARGE])
+@pytest.mark.parametrize("function", [nnp.mean, nnp.var, nnp.std, nnp.linalg.norm])
+def test_large_arrays_whose_numbers_are_looked_at_give_the_values_of_traces(function: Any, x: Any) -> None:
+    for scale in (1, 1e-25, 1e25):
+        values = nnp.asarray(x * np.float32(scale))
+        np.testing.assert_allclose(numbers(function(values)), numbers(nnc.compile(function)(values)), rtol=1e-5)
+        if function is not nnp.var:
+            np.testing.assert_allclose(numbers(function(values)) / scale, numbers(function(x)), rtol=1e-5)
+
+
+def test_scaling_changes_no_bits_of_ordinary_numbers() -> None:
+    plain = nnc.compile(lambda x: nnp.sqrt(nnp.sum(x * x, axis=0)))
+    assert np.array_equal(plain(LARGE), nnc.compile(lambda x: nnp.linalg.norm(x, axis=0))(LARGE))
+    assert np.array_equal(
+        nnc.compile(lambda x: nnp.sum(x, axis=0) / 4)(LARGE), nnc.compile(lambda x: nnp.mean(x, axis=0))(LARGE)
+    )
+
+
+@pytest.mark.parametrize("scale", [1, 1e-18, 1e18])
+@pytest.mark.parametrize("way", [lambda f: f, nnc.compile])
+def test_second_derivatives_of_norms_are_right(way: Any, scale: float) -> None:
+    x = np.array([3.0, -4.0, 12.0])
+    unit = x / 13
+    want = (np.eye(3) - np.outer(unit, unit)) / 13
+    hessian = way(nnc.hessian(nnp.linalg.norm))(nnp.asarray(x * scale, "float32"))
+    np.testing.assert_allclose(numbers(hessian) * scale, want, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("way", [lambda f: f, nnc.compile])
+def test_means_that_overflow_keep_their_derivatives_and_infinities(way: Any) -> None:
+    x = nnp.full((20000,), 3e38)
+    mean, slopes = way(nnc.value_and_grad(nnp.mean))(x)
+    np.testing.assert_allclose(float(mean), 3e38, rtol=1e-5)  # of 20000 rounded sums
+    assert np.array_equal(slopes, np.full(20000, np.float32(1 / 20000)))
+    assert float(way(nnp.mean)(x.at[3].set(np.inf))) == np.inf
+    assert np.isnan(float(way(nnp.mean)(x.at[3].set(np.nan))))
+    assert float(way(nnp.mean)(nnp.full((3,), 2e-38))) == np.float32(2e-38)
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-30, 1.0])
+def test_rms_norms_of_rows_of_all_sizes(eps: float) -> None:
+    for scale in (1e-30, 1e-12, 1.0, 1e25):
+        x = (SMALL * np.float32(scale)).astype(np.float64)
+        want = x / np.sqrt((x * x).mean(1, keepdims=True) + eps)
+        got = nnc.compile(lambda x: nn.rms_norm(x, eps=eps))(x.astype(np.float32))
+        np.testing.assert_allclose(numbers(got), want, rtol=1e-5)
+
+
+def test_a_value_with_the_slope_of_another_has_that_slope() -> None:
+    f = lambda x: nnp.sum(with_slope(nnp.exp(x), x * x * x))
+    x = nnp.asarray([1.0, 2.0])
+    assert np.array_equal(nnc.grad(f)(x), [3, 12])
+    assert np.array_equal(nnc.compile(nnc.hessian(f))(x), [[6, 0], [0, 12]])
+    assert float(f(x)) == float(nnp.sum(nnp.exp(x)))
