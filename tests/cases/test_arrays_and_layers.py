@@ -148,3 +148,11 @@ def test_lazy_conjugates_and_negatives_of_pytorch_are_read_as_their_values() -> 
     conjugate = torch.tensor([1 + 2j]).conj()
     assert nnp.asarray(conjugate).tolist() == [1 - 2j] and nnp.asarray(conjugate.imag).tolist() == [-2]
     assert nnp.from_dlpack(conjugate.imag).tolist() == [-2]
+
+
+@pytest.mark.parametrize("norm", [nn.layer_norm, lambda x, axis: nnp.var(x, axis, keepdims=True)])
+def test_variances_over_no_elements_compile(norm: Any) -> None:
+    x = nnp.zeros((2, 0, 3))
+    eager, compiled = norm(x, axis=1), nnc.compile(lambda x: norm(x, axis=1))(x)
+    assert compiled.shape == eager.shape
+    np.testing.assert_array_equal(compiled, eager)

@@ -33,7 +33,7 @@ class Centred:
             found, at = self._under_views(found.inputs[1], at)
         count = math.prod(x.shape[axis] for axis in axes)
         divides = found is not None and quotient.get(found.command, False)
-        if found is None or not (divides or multiplies(found)):
+        if found is None or not (divides or multiplies(found)) or not count:
             return None
         factor = self.number(found.inputs[1])
         total, at = self._under_views(found.inputs[0], at)
