@@ -53,8 +53,8 @@ def find_device(name: Any, where: str) -> Device:
     first, _, number = str(name).partition(":")
     kind = KINDS.get(first)
     if kind is None or not (number == "" if first == CPU else _NUMBER.fullmatch(number)) or kind.count() == 0:
-        advice = "" if kind is None or kind.count() else kind.advice()
-        if first in ("sim", "ptx") and kind is None:
+        advice = kind.advice() if kind is not None and kind.count() == 0 else ""
+        if kind is None and first in ("sim", "ptx"):  # these names are well known, but their records come later
             advice = "; simulated devices are there after `import nnc.testing.devices`"
         raise user_error(
             UnsupportedError, where, f"there is no device {name!r}.",
