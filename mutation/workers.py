@@ -21,7 +21,7 @@ COLLECTING = 0.5  # seconds that a file of tests costs, beside its tests
 FIRST = 6.0  # seconds of the tests that run first, in a process of their own: most mutants fall there, and few files are read
 SLOWER = 5.0  # times the expected duration after which a test is taken to hang
 FEW = 40  # tests; where fewer enter a function, tests of its file are chosen as well: a function behind a cache is entered once
-WHOLE = ("tests/test_public_signatures.py", "tests/golden/")  # look at all of nnc, in other processes or without a call
+WHOLE = ("tests/test_public_signatures.py", "tests/test_frozen.py", "tests/golden/")  # look at all of nnc, in other processes or without a call
 TAIL = 400  # characters of the tests' output that a report shows
 
 
@@ -114,6 +114,8 @@ def run_tests(folder: Path, tests: Sequence[str], limit: float) -> tuple[bool, s
             "mutation.chosen",
             "-p",
             "no:cacheprovider",
+            "-p",
+            "no:xdist",
             "-x",
             "-q",
             *files,
