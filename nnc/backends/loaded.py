@@ -1,4 +1,4 @@
-"""What a program needs of the CPU's backends: their choice of kernels and their compiler. `nnc/compiled/targets.py` lists kernels."""
+"""The choice among the CPU's kernels, and its compiler. `nnc/compiled/targets.py` lists the modules with kernels."""
 
 import nnc.lower.plan.views  # noqa: F401  (registers columns of commands that have kernels)
 from nnc.backends.cpu.compiler.functions import load_function

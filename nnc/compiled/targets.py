@@ -12,9 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from nnc.commands.rules import scalar
 from nnc.device import CPU, CUDA, DeviceKind, register_kind
 from nnc.device.cpu import Cpu
-from nnc.graph import attribute, kernel
+from nnc.graph import Command, attribute, kernel
 
 
 def _find(module: str, name: str) -> Any:
@@ -94,6 +95,12 @@ def _advice() -> str:
     return "; NVIDIA's driver (libcuda.so.1), which CUDA's devices need, finds no graphics processor"
 
 
+def _check_scalar(command: Command, expression: str) -> None:
+    """Checks a scalar expression; the checker is imported when the first one comes from outside."""
+    _find("nnc.lower.kernels.scalar_checks", "check_scalar")(command, expression)
+
+
+scalar.check_with(_check_scalar)
 register_kind(
     DeviceKind(
         name=CPU,
