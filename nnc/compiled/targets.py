@@ -32,6 +32,11 @@ def within(module: str, name: str) -> Callable[[], Any]:
     return partial(_find, module, name)
 
 
+# Classes for programs on devices other than the CPU.
+device_program = within("nnc.compiled.device_program", "DeviceProgram")
+queued_code = within("nnc.run.queued_code", "QueuedCode")
+
+
 def expected_cpu_compiler() -> Any:
     """The CPU's compiler, which may still be starting in another process, without the kernels; None where there is none."""
     return _find("nnc.backends.cpu.compiler.jit", "expected_compiler")()
