@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from nnc.base.context import LOCATORS
 from nnc.commands.rules import scalar
 from nnc.device import CPU, CUDA, DeviceKind, register_kind
 from nnc.device.cpu import Cpu
@@ -114,6 +115,8 @@ register_kind(
         kernels=_cpu_kernels,
     )
 )
+if importlib.util.find_spec("cupy") is not None:  # then the first array on a device may be another library's
+    LOCATORS[:] = [lambda args, kwargs: _find("nnc.trace.core.on_device", "located")(args, kwargs)]
 register_kind(
     DeviceKind(
         name=CUDA,

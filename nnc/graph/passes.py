@@ -14,8 +14,9 @@ from typing import Any, Literal, get_args
 
 from nnc.base.context import activity, note_seconds
 from nnc.errors import ArgumentTypeError, GraphError, RegistryError, user_error
+from nnc.graph.dispatch import Command
 from nnc.graph.graph import Graph, Node
-from nnc.graph.registry import Attribute, Command
+from nnc.graph.registry import Attribute
 from nnc.graph.serialize import storable
 from nnc.graph.verify import verify as verify_graph
 

@@ -10,12 +10,12 @@ until it is consumed, and producers make a new one for each call, so nothing els
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from nnc.base.dtypes import bfloat16
+from nnc.device.known import find_device, interpreter_of
 from nnc.errors import ArgumentTypeError, NncError, UnsupportedError, user_error
 
 NDArray = np.ndarray[Any, Any]
@@ -119,21 +119,6 @@ def load(array: Any, where: str = "from_dlpack", name: str = "x") -> Any:
     return data.view(bfloat16) if relay.is_bfloat16 else data
 
 
-_RECEIVERS: list[
-    Callable[[Any, str], Any]
-] = []  # one: makes an array of another library's on a device, given by its name
-
-
-def set_receiver(receiver: Callable[[Any, str], Any]) -> None:
-    """Says how an array of another library on a device becomes one of nnc.
-
-    Args:
-        receiver: from the array and the name of the device to the array of nnc. It raises an UnsupportedError where there is no
-            such device.
-    """
-    _RECEIVERS[:] = [receiver]
-
-
 def read(x: Any, where: str = "asarray", name: str = "x") -> Any:
     """The elements of another library's array, without a copy where they are of one dtype.
 
@@ -203,9 +188,9 @@ def _receive(x: Any, kind: int, number: int, where: str, name: str) -> Any:
             does not hand it out.
     """
     device = f"{DEVICES.get(kind, f'device kind {kind}')}:{number}"
-    if kind == CUDA and _RECEIVERS:
+    if kind == CUDA:
         try:
-            return _RECEIVERS[0](_resolved(x), device)
+            return interpreter_of(find_device(device, "asarray")).receive(_resolved(x))
         except UnsupportedError:
             pass
         except NncError:
