@@ -11,7 +11,7 @@ import nnc.lower.passes  # noqa: F401  (registers the passes of the pipeline)
 from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
-from nnc.compiled.targets import queued_code
+from nnc.compiled.targets import check_schedule, check_signals, queued_code
 from nnc.device import CPU, kind_of
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
@@ -34,8 +34,6 @@ from nnc.lower.phases import (
 from nnc.lower.plan.bind import bind_buffers, emit, no_workspace
 from nnc.lower.plan.emit import Workspace
 from nnc.lower.plan.schedule.make import concurrent_lives, make_schedule
-from nnc.lower.plan.schedule.races import check_schedule
-from nnc.lower.plan.schedule.reduction import check_signals
 from nnc.lower.plan.stages import Bound, Kind, Planned, Step
 from nnc.run.background import in_background
 from nnc.run.kernel_queue import KernelQueue
