@@ -38,7 +38,6 @@ from nnc.run.background import deferring
 from nnc.run.store.stored import prepare
 from nnc.trace.core.flat import call_function, check_callable, name_of
 from nnc.trace.core.tracer import Tracer
-from nnc.trace.dynamic.interpreter import Recorder
 from nnc.typing import P, Q, R, R_co, S
 
 Fun = Callable[..., Any]
@@ -401,7 +400,7 @@ def recorder_of(leaves: Iterable[Any]) -> Any:
     """The dynamic graph whose variables are among `leaves`, if they hold no other traced values."""
     owners = {id(leaf.owner): leaf.owner for leaf in leaves if isinstance(leaf, Tracer)}
     owner = next(iter(owners.values())) if len(owners) == 1 else None
-    return owner if isinstance(owner, Recorder) else None
+    return owner if getattr(owner, "is_recorder", False) else None
 
 
 class BoundMethod(Generic[P, R_co]):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,10 +24,10 @@ from nnc.base.options import Options
 from nnc.commands.pack import packable
 from nnc.commands.promote import astype, is_weak
 from nnc.compiled.bindings import Inputs, Outputs
-from nnc.compiled.device_program import DeviceProgram, QueuedProgram
 from nnc.compiled.pipeline import lower
 from nnc.compiled.retraces import difference
 from nnc.compiled.signature import Call, CallPattern, Key, Signature, device_of, leaf_keys
+from nnc.compiled.targets import device_program
 from nnc.compiled.toolchain import toolchain
 from nnc.device import CPU, CUDA, find_device, interpreter_of, kind_of
 from nnc.errors import ArgumentTypeError, DeviceError, NncError, OutOfMemoryError, TraceError, user_error
@@ -50,6 +50,9 @@ from nnc.run.timings import Timings
 from nnc.trace.core.captures import Snapshot, take_snapshot
 from nnc.trace.core.flat import FlatTree, definition_of, name_of
 from nnc.trace.core.staging import Staged, stage
+
+if TYPE_CHECKING:
+    from nnc.compiled.device_program import DeviceProgram, QueuedProgram
 
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments
 
@@ -144,7 +147,7 @@ class Lowered:
         )
         outputs = Outputs.of(self._out, graph.output_specs, self._weak)
         name, interpreter = name_of(self._signature.fun), interpreter_of(find_device(self._options.device, "compile"))
-        elsewhere = DeviceProgram(name, program, inputs, outputs, interpreter) if interpreter is not None else None
+        elsewhere = device_program()(name, program, inputs, outputs, interpreter) if interpreter is not None else None
         return Executable(
             graph=graph,
             snapshot=self._snapshot,

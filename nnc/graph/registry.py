@@ -329,7 +329,7 @@ def add_kernel(target: Command | str, new: Kernel) -> None:
         'mine'
     """
     name = command(target)
-    kernels = kernel.get(name, ())
+    kernels = kernel.so_far(name)
     for old in kernels:
         if _has_place_of(old, new) and old.priority >= new.priority:
             problem = f"backend {new.backend!r} has a kernel of priority {old.priority} already."
@@ -344,10 +344,41 @@ def _has_place_of(old: Kernel, new: Kernel) -> bool:
 
 
 class _KernelColumn(Attribute[tuple[Kernel, ...]]):
-    """The kernel column: a cell holds one kernel for each backend, so it grows instead of being overruled."""
+    """The kernel column: a cell holds one kernel for each backend, so it grows instead of being overruled. Modules with kernels are
+    imported when somebody asks for the kernels of a command that they serve.
+    """
+
+    def __init__(self, name: str, doc: str) -> None:
+        super().__init__(name, doc)
+        self._promised: dict[Command, list[Callable[[], object]]] = {}
+
+    def promise(self, target: Command | str, load: Callable[[], object]) -> None:
+        """Has `load`, which adds kernels of a command, called before they are first asked for."""
+        self._promised.setdefault(command(target), []).append(load)
+
+    def get(self, target: Command, default: Any = None) -> Any:
+        """The kernels of a command, best first; the default where it has none."""
+        promised = self._promised.get(target)
+        if promised is not None:
+            for load in promised:
+                load()
+            self._promised.pop(target, None)  # only now, so that other threads wait for the imports
+        return super().get(target, default)
+
+    def so_far(self, target: Command) -> tuple[Kernel, ...]:
+        """The kernels of a command that are there already."""
+        return super().get(target, ())
+
+    def __getitem__(self, target: Command) -> tuple[Kernel, ...]:
+        found: tuple[Kernel, ...] | None = self.get(target)
+        return super().__getitem__(target) if found is None else found
 
     def replace_cell(self, target: Command, kernels: tuple[Kernel, ...]) -> None:
+        """Fills a cell anew. Nobody has concluded anything from kernels that are still promised."""
+        version = REGISTRY.version
         self._fill(target, kernels, 0)
+        if target in self._promised:
+            REGISTRY.version = version
 
 
 infer: Attribute[Callable[..., Any]] = Attribute(
