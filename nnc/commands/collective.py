@@ -141,7 +141,6 @@ pvary: Command = register(
     "pvary", 2, infer=_same("pvary"), reference=lambda x, index, **params: np.array(x),
     derivative=_linear(lambda *x, **p: pvary(*x, **p), lambda *x, **p: psum(*x, **p)),
     batch=_pvary_batch, cannot_fail=True, cost=lambda x, index, **params: 0,
-    example=lambda rng: ((np.ones((2, 3), np.float32), np.int32(0)), {"size": 1, "axis_name": "i"}),
 )  # fmt: skip
 
 # -- extrema -----------------------------------------------------------------------------------------------------------

@@ -192,22 +192,10 @@ effect: Attribute[str] = Attribute(
 )
 SILENT_EFFECTS = ("random",)  # of nodes that do no more than compute their results
 REMOVABLE_EFFECTS = ("random", "host")  # of nodes that are removed where nothing reads their results
-example: Attribute[Callable[[np.random.Generator], tuple[Sequence[Any], dict[str, Any]]]] = Attribute(
-    "example",
-    "(random generator) -> operands and params on which the command is defined: an array where its elements matter, else a spec. "
-    "Generated programs (nnc.testing.fuzz) take it; a command without one is tried on the values at hand",
-)
 root_of: Attribute[tuple[int, Callable[[tuple[Value, ...], Tangents], Value | None]]] = Attribute(
     "root_of",
     "(n, rule) for commands such as sqrt and abs, whose result has a power that is smoother than itself: "
     "rule(primals, tangents) is the tangent of the n-th power",
-)
-surrogate: Attribute[bool] = Attribute(
-    "surrogate", "True where the derivative is by definition not that of the values: differences do not approximate it"
-)
-freedom: Attribute[Callable[..., Sequence[np.ndarray[Any, Any]]]] = Attribute(
-    "freedom",
-    "(random generator, results, **params) -> results that are as right: eigenvectors of another sign, for example",
 )
 refuses: Attribute[bool | Callable[..., bool]] = Attribute(
     "refuses", "(*specs, **params) -> whether the command raises on some values of its operands"
