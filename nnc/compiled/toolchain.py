@@ -12,9 +12,9 @@ from nnc.compiled.pipeline import ChooseKernel
 from nnc.compiled.targets import expected_cpu_compiler
 from nnc.device import kind_of, load_kernels
 from nnc.run.entry import common
-from nnc.run.prefetch import ProgramCompiler
 
 if TYPE_CHECKING:
+    from nnc.run.prefetch import ProgramCompiler
     from nnc.run.store.autotune import Candidates
 
 

@@ -126,10 +126,9 @@ def __array_namespace__(self: Any, *, api_version: str | None = None) -> Any:  #
         api_version: of the Array API standard; None: any.
     """
     if api_version not in (None, *_API_VERSIONS):
-        raise user_error(
-            ArgumentError, "__array_namespace__", f"nnc.numpy has no version {api_version!r} of the Array API standard.",
-            fix=f"ask for one of {', '.join(_API_VERSIONS)}, or for none.",
-        )  # fmt: skip
+        problem = f"nnc.numpy has no version {api_version!r} of the Array API standard."
+        fix = f"ask for one of {', '.join(_API_VERSIONS)}, or for none."
+        raise user_error(ArgumentError, "__array_namespace__", problem, fix=fix)
     return nnc.numpy
 
 
