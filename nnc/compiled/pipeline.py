@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import nnc.lower.passes  # noqa: F401  (registers the passes of the pipeline)
 from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
@@ -18,17 +17,13 @@ from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, 
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
 from nnc.lower.kernels.native import Compiler
 from nnc.lower.kernels.references import RunProgram, sub_graph_kernel, tape_program
-from nnc.lower.passes.memory.remat import Remat, frugal
+from nnc.lower.passes.memory.rematerialize_to_budget import Rematerializer, frugal
 from nnc.lower.phases import (
     DELAY,
     FUSE,
     JOIN,
-    LAYOUT,
     PLACING,
-    READY_TO_FUSE,
-    READY_TO_JOIN,
     SETTLING,
-    facts_after,
     run_phases,
 )
 from nnc.lower.plan.bind import bind_buffers, emit, no_workspace
@@ -167,7 +162,7 @@ def plan(
 ) -> Planned:
     """The memory plan of `graph`, for which neither kernels nor memory are needed.
 
-    Where the plan exceeds `options.memory_budget`, values are rematerialised; where that does not help, the smallest plan found is
+    Where the plan exceeds `options.memory_budget`, values are rematerialized; where that does not help, the smallest plan found is
     returned.
 
     Args:
@@ -176,29 +171,29 @@ def plan(
     """
     queue, silent = queue or KernelQueue(), KernelQueue()
     rewritten = run_phases(graph, SETTLING, options)
-    queue.after(LAYOUT, rewritten)
-    rewritten = run_phases(rewritten, PLACING, options, facts_after(SETTLING))
+    queue.after("layout", rewritten)
+    rewritten = run_phases(rewritten, PLACING, options)
     budget = options.memory_budget
     planned = _plan_rewritten(rewritten, options, workspace, queue)
     if budget is None or planned.peak <= budget:
         return planned
     compact = options.update(compact=True)
-    rewritten = run_phases(rewritten, (DELAY,), compact, READY_TO_FUSE)
+    rewritten = run_phases(rewritten, (DELAY,), compact)
     planned = _plan_rewritten(rewritten, compact, workspace, silent)
     if planned.peak <= budget:
         return planned
-    kernels = run_phases(rewritten, (FUSE,), compact, READY_TO_FUSE)
+    kernels = run_phases(rewritten, (FUSE,), compact)
     forms = kernels, rewritten, frugal(rewritten, compact)
-    remat = Remat(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace, silent))
+    remat = Rematerializer(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace, silent))
     return remat.fit(planned, budget)
 
 
 def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace, queue: KernelQueue) -> Planned:
     """Plans a graph that has been through the earlier phases; sub-graphs are rewritten with their graph."""
     kept = graph.attrs.get("kept", ())
-    graph = run_phases(graph, (FUSE,), options, READY_TO_FUSE)
-    queue.after(FUSE, graph)
-    graph = run_phases(graph, (JOIN,), options, READY_TO_JOIN)
+    graph = run_phases(graph, (FUSE,), options)
+    queue.after("fuse", graph)
+    graph = run_phases(graph, (JOIN,), options)
     with timed("binding buffers"):
         emitted = emit(graph, workspace)
     queue.add(emitted)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Literal, get_args
 
 from nnc.base.context import activity, note_seconds
@@ -26,10 +27,31 @@ PhaseName = Literal["simplify", "rewrite", "simplify again", "layout", "order", 
 """Phases of lowering, in their order (nnc/lower/phases.py); passes of other packages say by these names when they run."""
 
 
+class Fact(Enum):
+    """A fact about graphs that holds from the pass that ensures it until a pass invalidates it; its value is its meaning."""
+
+    BARRIERS = "Barriers are calls still, which keep values that are recomputed on purpose apart from the originals."
+    COMMANDS = "Elementwise commands are nodes of their own, where rules find them."
+    INLINED = "No node is a call, but for barriers."
+    FOLDED = "A tensor that holds one number everywhere, as far as this is known, is `broadcast_to` of a 0-d constant."
+    SIMPLIFIED = "Forms that users, derivatives and passes write have been simplified; `pvary` nodes are gone."
+    MERGED = "The traced nodes were simplified, and equal ones are one; rewrites may make new ones that are equal."
+    NO_DEAD = "Each node has an effect or is read, and so is each input and output of a loop's or branch's sub-graph."
+    NO_INVARIANTS = "No loop computes a value that is the same in all its iterations."
+    COMBINED = "Softmax and its like are commands, where users or derivatives wrote them as several."
+    NO_CALLS = "No node is a call, but for those that stay apart until steps are made."
+    LAYOUT = "Each tensor has the layout in which kernels read it."
+    ORDERED = "The order of nodes is the one that runs, up to small moves."
+    LOW_PEAK = "Cheap values that only wait over the peak of memory have been rematerialized behind it."
+    PACKED = "Weights are in the layout that their library's kernels read."
+    KERNELS = "Every command that a printed kernel can run stands in a `fused` node."
+
+
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A registered pass: the attributes it needs and provides, which attributes stay true when it changes nodes, and the commands
-    that it `concerns`, without any of which it changes nothing (none are named: it looks at every graph).
+    """A registered pass: the attributes it needs and provides, which attributes stay true when it changes nodes, the commands
+    that it `concerns`, without any of which it changes nothing (none are named: it looks at every graph), and the facts that say
+    where it stands among the passes of lowering.
 
     Args:
         name: in pipelines.
@@ -40,6 +62,9 @@ class Pass:
         concerns: commands, without any of which it changes nothing, by their names or as those of a column; none are named: it
             looks at every graph.
         phase: the phase of lowering at whose end it runs; None: it runs where a pipeline names it.
+        requires: facts that must hold before it.
+        ensures: facts that hold after it.
+        invalidates: facts that may not hold after it.
 
     Example:
         >>> nnc.graph.find_pass("dce").preserves
@@ -53,6 +78,9 @@ class Pass:
     preserves: tuple[str, ...] = ()
     concerns: Collection[str | Command] = frozenset()
     phase: PhaseName | None = None
+    requires: frozenset[Fact] = frozenset()
+    ensures: frozenset[Fact] = frozenset()
+    invalidates: frozenset[Fact] = frozenset()
 
 
 @storable
@@ -85,7 +113,7 @@ PASSES: dict[str, Pass] = {}
 """All passes by name.
 
 Example:
-    >>> import nnc.lower.passes  # registers them
+    >>> import nnc.lower.phases  # registers them
     >>> PASSES["one_hot"].name
     'one_hot'
 """
@@ -93,7 +121,8 @@ Example:
 
 def register_pass(
     name: str, *, needs: Sequence[str] = (), provides: Sequence[str] = (), preserves: Sequence[str] = (),
-    concerns: Iterable[str] | Attribute[Any] = (), phase: PhaseName | None = None,
+    concerns: Iterable[str] | Attribute[Any] = (), phase: PhaseName | None = None, requires: Iterable[Fact] = (),
+    ensures: Iterable[Fact] = (), invalidates: Iterable[Fact] = (),
 ) -> Callable[[PassFunction], PassFunction]:  # fmt: skip
     """Registers the decorated function as the pass `name`; the function itself is unchanged.
 
@@ -106,6 +135,9 @@ def register_pass(
             too, stays as it is without the pass being asked.
         phase: has every later compilation run the pass at the end of this phase of lowering, whose guarantees it must keep; for
             passes of other packages: those of nnc stand in nnc/lower/phases.py.
+        requires: facts (`nnc.graph.passes.Fact`) that an earlier pass of lowering must ensure, and none in between invalidate.
+        ensures: facts that hold after the pass.
+        invalidates: facts that may not hold after it; all others still hold.
 
     Raises:
         RegistryError: there is a pass of that name, or no such phase.
@@ -130,7 +162,8 @@ def register_pass(
     commands: Collection[str | Command] = concerns if isinstance(concerns, Attribute) else frozenset(concerns)
 
     def add(function: PassFunction) -> PassFunction:
-        PASSES[name] = Pass(name, function, tuple(needs), tuple(provides), tuple(preserves), commands, phase)
+        facts = frozenset(requires), frozenset(ensures), frozenset(invalidates)
+        PASSES[name] = Pass(name, function, tuple(needs), tuple(provides), tuple(preserves), commands, phase, *facts)
         return function
 
     return add

@@ -109,7 +109,7 @@ batch.set(isolated, _isolated_batch)
 def checkpoint(
     fun: Callable[P, R], *, policy: Callable[..., bool] | None = None, static_argnums: Sequence[int] | int = ()
 ) -> Callable[P, R]:
-    """`fun`, recomputed in the backward pass instead of kept: memory for time (rematerialisation).
+    """`fun`, recomputed in the backward pass instead of kept: memory for time (rematerialization).
 
     Within a transform `fun` is traced, so it makes no Python decisions on values.
 

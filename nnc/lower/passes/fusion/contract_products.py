@@ -9,19 +9,19 @@ from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.rules import product, terms
 from nnc.graph import Command, Graph, Node, Symbol, command, register_pass
+from nnc.graph.passes import Fact
 from nnc.lower.passes.once import OncePerGraph
 
 _DTYPES = (dtypes.float32, dtypes.float64)
 
 
-@register_pass("contract_products")
+@register_pass("contract_products", requires=[Fact.COMBINED], invalidates=[Fact.COMMANDS, Fact.KERNELS])
 def contract_products(graph: Graph, options: Options) -> Graph:
     """Joins products with the one sum or difference that reads them, if `options.contract` allows it.
 
     Results differ in the last digit, from eager commands' too.
 
-    Requires: rules that look for sums and products have run; dead code elimination need not follow.
-    Ensures:  no sum of float32 or float64 has an operand that is a product and read nowhere else.
+    Ensures: no sum of float32 or float64 has an operand that is a product and read nowhere else.
 
     Example:
         p = mul(x, y); s = add(p, z)  →  s = multiply_add(x, y, z)

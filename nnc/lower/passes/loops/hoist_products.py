@@ -7,6 +7,7 @@ from nnc.commands.facts import is_view
 from nnc.commands.roles import Loop, Read, roles, take_loop
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
+from nnc.graph.passes import Fact
 from nnc.lower.passes.loops.all_iterations import (
     LEAST_ITERATIONS,
     AllIterations,
@@ -20,7 +21,7 @@ from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
 
 
-@register_pass("hoist_products", concerns=roles)
+@register_pass("hoist_products", concerns=roles, requires=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD])
 def hoist_products(graph: Graph, options: Options) -> Graph:
     """Multiplies whole sequences before a `scan` whose iterations multiply their elements by a captured tensor.
 
@@ -29,8 +30,7 @@ def hoist_products(graph: Graph, options: Options) -> Graph:
     where that takes several times the bytes that the loop reads and yields already, or under a memory budget, the loop stays as it
     is.
 
-    Requires: `licm`, which takes out nodes that are the same in every iteration; dead code elimination must follow.
-    Ensures:  the same values up to the order in which a product of another size sums.
+    Ensures: the same values up to the order in which a product of another size sums.
 
     Example:
         scan(x, w) … {a = dot(x[t], w); c = carried + a}  →  a = dot(x, w); scan(a) … {c = carried + a[t]}

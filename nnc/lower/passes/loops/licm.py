@@ -16,20 +16,20 @@ from nnc.commands.roles import Loop, Read, roles, take_apart, take_loop
 from nnc.commands.rules import cost, effect
 from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
+from nnc.graph.passes import Fact
 from nnc.lower.passes.once import OncePerGraph
 
 CHEAP = 1 << 14  # operations that a loop of no iteration may cost in vain
 
 
-@register_pass("licm", concerns=roles)
+@register_pass("licm", concerns=roles, ensures=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD])
 def licm(graph: Graph, options: Options) -> Graph:
     """Moves nodes of loops that read only captured values and constants before the loop, and captures their results.
 
     A carried value that each iteration passes on unchanged becomes a captured one. Nodes that only show a value in another form
     (views) move along with others, not for their own sake. Draws and effects stay.
 
-    Requires: nothing; equal values are found better after `cse`, and dead code elimination must follow.
-    Ensures:  the loops yield the same values, and raise where they raised.
+    Ensures: the loops yield the same values, and raise where they raised.
 
     Example:
         while … {b = exp(captured); c = carried + b}  →  b = exp(captured); while … {c = carried + b}

@@ -20,6 +20,7 @@ from nnc.commands.normalize import PICK_MODES
 from nnc.commands.rules import scalar
 from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
+from nnc.graph.passes import Fact
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.remake import Remake
 
@@ -35,7 +36,7 @@ _CHECKED = ("gather", "scatter", _PICK.name)
 Check = tuple[tuple[Symbol, ...], tuple[int, ...]]
 
 
-@register_pass("sink_gathers")
+@register_pass("sink_gathers", requires=[Fact.COMMANDS, Fact.COMBINED], invalidates=[Fact.FOLDED, Fact.NO_DEAD])
 def sink_gathers(graph: Graph, options: Options) -> Graph:
     """Moves `gather` up and `scatter` down through elementwise commands and sums, in sub-graphs, too.
 
@@ -45,8 +46,7 @@ def sink_gathers(graph: Graph, options: Options) -> Graph:
     bit for bit, but for the order of sums over axes, the roundings of a softmax and the sign of zero. An index out of range raises
     as before.
 
-    Requires: `combine`, which recognises softmax.
-    Ensures:  no `gather` reads few elements of the result of an elementwise command, or softmax or its logarithm, that has no other
+    Ensures: no `gather` reads few elements of the result of an elementwise command, or softmax or its logarithm, that has no other
         reader.
 
     Example:

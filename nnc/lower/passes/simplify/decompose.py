@@ -6,18 +6,18 @@ from nnc.base.options import Options
 from nnc.commands.rules import decomposition
 from nnc.device import CPU, kind_of
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
+from nnc.graph.passes import Fact
 from nnc.lower.passes.once import OncePerGraph
 
 
-@register_pass("decompose")
+@register_pass("decompose", invalidates=[Fact.SIMPLIFIED, Fact.NO_DEAD])
 def decompose(graph: Graph, options: Options) -> Graph:
     """Computes commands with the column `decomposition` by others on devices other than the CPU, in sub-graphs, too.
 
     There a library's product and printed kernels are launched with all other kernels; the command's reference would run from
     Python. Operands and results without elements stay with the command.
 
-    Requires: nothing; `simplify` and dead code elimination should follow.
-    Ensures:  the same values up to rounding.
+    Ensures: the same values up to rounding.
 
     Example:
         y, l = attention(q, k, v)  →  s = dot(q, k); w = exp(s - max(s)); y = dot(w, v) / sum(w); …
