@@ -27,4 +27,5 @@ def later(module: str, name: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         return find()(*args, **kwargs)
 
+    call.__name__, call.find = name, find  # type: ignore[attr-defined]
     return call

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
 from nnc.array.array import Array, as_value, new_array
 from nnc.base.context import activity, get_context, set_context
 from nnc.base.dtypes import Weakness

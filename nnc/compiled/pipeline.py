@@ -10,14 +10,13 @@ from typing import Any
 from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
-from nnc.compiled.targets import check_schedule, check_signals, queued_code
+from nnc.compiled.targets import check_schedule, check_signals, frugal, queued_code, rematerializer
 from nnc.device import CPU, kind_of
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
 from nnc.lower.kernels.native import Compiler
 from nnc.lower.kernels.references import RunProgram, sub_graph_kernel, tape_program
-from nnc.lower.passes.memory.rematerialize_to_budget import Rematerializer, frugal
 from nnc.lower.phases import (
     DELAY,
     FUSE,
@@ -184,7 +183,7 @@ def plan(
         return planned
     kernels = run_phases(rewritten, (FUSE,), compact)
     forms = kernels, rewritten, frugal(rewritten, compact)
-    remat = Rematerializer(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace, silent))
+    remat = rematerializer(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace, silent))
     return remat.fit(planned, budget)
 
 

@@ -38,9 +38,11 @@ def within(module: str, name: str) -> Callable[[], Any]:
 check_schedule = later("nnc.lower.plan.schedule.races", "check_schedule")
 check_signals = later("nnc.lower.plan.schedule.reduction", "check_signals")
 device_program = later("nnc.compiled.device_program", "DeviceProgram")
+frugal = later("nnc.lower.passes.memory.rematerialize_to_budget", "frugal")
 kernel_tuner = later("nnc.run.store.autotune", "Tuner")
 make_schedule_report = later("nnc.lower.plan.schedule.report", "make_schedule_report")
 queued_code = within("nnc.run.queued_code", "QueuedCode")
+rematerializer = later("nnc.lower.passes.memory.rematerialize_to_budget", "Rematerializer")
 schedule_watch = later("nnc.lower.plan.schedule.report", "Watch")
 
 

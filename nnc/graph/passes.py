@@ -65,6 +65,7 @@ class Pass:
         requires: facts that must hold before it.
         ensures: facts that hold after it.
         invalidates: facts that may not hold after it.
+        when: whether it may change a graph at all, by the options; None: it may.
 
     Example:
         >>> nnc.graph.find_pass("dce").preserves
@@ -81,6 +82,7 @@ class Pass:
     requires: frozenset[Fact] = frozenset()
     ensures: frozenset[Fact] = frozenset()
     invalidates: frozenset[Fact] = frozenset()
+    when: Callable[[Any], bool] | None = None
 
 
 @storable
@@ -122,7 +124,7 @@ Example:
 def register_pass(
     name: str, *, needs: Sequence[str] = (), provides: Sequence[str] = (), preserves: Sequence[str] = (),
     concerns: Iterable[str] | Attribute[Any] = (), phase: PhaseName | None = None, requires: Iterable[Fact] = (),
-    ensures: Iterable[Fact] = (), invalidates: Iterable[Fact] = (),
+    ensures: Iterable[Fact] = (), invalidates: Iterable[Fact] = (), when: Callable[[Any], bool] | None = None,
 ) -> Callable[[PassFunction], PassFunction]:  # fmt: skip
     """Registers the decorated function as the pass `name`; the function itself is unchanged.
 
@@ -138,6 +140,7 @@ def register_pass(
         requires: facts (`nnc.graph.passes.Fact`) that an earlier pass of lowering must ensure, and none in between invalidate.
         ensures: facts that hold after the pass.
         invalidates: facts that may not hold after it; all others still hold.
+        when: (options) -> whether the pass may change a graph at all.
 
     Raises:
         RegistryError: there is a pass of that name, or no such phase.
@@ -163,7 +166,8 @@ def register_pass(
 
     def add(function: PassFunction) -> PassFunction:
         facts = frozenset(requires), frozenset(ensures), frozenset(invalidates)
-        PASSES[name] = Pass(name, function, tuple(needs), tuple(provides), tuple(preserves), commands, phase, *facts)
+        columns = tuple(needs), tuple(provides), tuple(preserves)
+        PASSES[name] = Pass(name, function, *columns, commands, phase, *facts, when)
         return function
 
     return add
@@ -230,7 +234,7 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
         _check_needs(graph, step, lost)
         if step.concerns and graph.nodes is not looked_at:
             looked_at, present = graph.nodes, {node.command for node in graph.walk()}
-        if step.concerns and not _concerns_any(step, present):
+        if (step.when and not step.when(options)) or (step.concerns and not _concerns_any(step, present)):
             step = replace(step, function=_leave)
         with activity(f"running pass {step.name!r}"):
             graph, count = _run(graph, step, options, verify, lost, count)
