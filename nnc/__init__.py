@@ -144,7 +144,7 @@ _LATER = {name: module for module, names in _MODULES.items() for name in names.s
 
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type Any
     __getattr__ = module_getattr("nnc", _LATER)
-    tree.__getattr__ = module_getattr("nnc.tree", {"ravel": "nnc.numpy.ravelling"})  # which computes arrays
+    tree.__getattr__ = module_getattr("nnc.tree", {"at": "nnc.tree.edits", "ravel": "nnc.numpy.ravelling"})
 
 
 def __dir__() -> list[str]:

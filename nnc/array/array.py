@@ -19,8 +19,7 @@ from nnc.array.methods import NamedMethods
 from nnc.base import dtypes, html
 from nnc.base.casting import cast_array, limits
 from nnc.base.context import get_context
-from nnc.base.foreign import is_foreign
-from nnc.base.references import IN_VARIABLE
+from nnc.base.garbage import IN_VARIABLE
 from nnc.base.silence import silently
 from nnc.calls.specialise import specialised
 from nnc.commands import constants
@@ -31,9 +30,18 @@ from nnc.commands.indexing import getitem
 from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak, to_dtype, with_weakness
 from nnc.commands.shape import transpose
 from nnc.device import CPU, check_program, dlpack, find_device, interpreter_of
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, TraceError, user_error
+from nnc.device.dlpack import is_foreign
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    NncError,
+    TraceError,
+    numpy_remedy,
+    remedy,
+    user_error,
+)
 from nnc.errors.names import MissingMethod, names_without_missing
-from nnc.errors.remedies import numpy_remedy, remedy
 from nnc.errors.tracebacks import api_boundary, cut_traceback, leave
 from nnc.graph import Command, TensorSpec, spec_of
 

@@ -10,6 +10,9 @@ until it is consumed, and producers make a new one for each call, so nothing els
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +38,26 @@ _name = ctypes.pythonapi.PyCapsule_GetName
 _name.restype, _name.argtypes = ctypes.c_char_p, [ctypes.py_object]
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+_CLASSES = 4096  # classes of which the answer is kept: more than a program has
+
+
+def _is_foreign(kind: type) -> bool:
+    """Whether objects of a class are arrays of another library: they have `__dlpack__` or `__array__`.
+
+    A dataclass is a container of arrays, even if it has such methods.
+
+    Example:
+        >>> is_foreign(memoryview), is_foreign(np.ndarray)
+        (False, False)
+    """
+    if issubclass(kind, (np.ndarray, np.generic)) or hasattr(kind, "spec") or is_dataclass(kind):
+        return False
+    return hasattr(kind, "__dlpack__") or hasattr(kind, "__array__")
+
+
+is_foreign: Callable[[type], bool] = lru_cache(maxsize=_CLASSES)(_is_foreign)
 
 
 def _code(capsule: Any) -> ctypes.c_uint8:

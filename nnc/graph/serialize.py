@@ -20,9 +20,17 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.source import SourceLine
-from nnc.errors import ArgumentTypeError, GraphError, NncError, RegistryError, user_error
+from nnc.errors import (
+    ArgumentTypeError,
+    GraphError,
+    NncError,
+    RegistryError,
+    access,
+    path_to_read,
+    path_to_write,
+    user_error,
+)
 from nnc.errors.errors import shorten
-from nnc.errors.paths import access, path_to_read, path_to_write
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph.boxes import Box
 from nnc.graph.dispatch import Command

@@ -29,7 +29,6 @@ from nnc.lower.passes.memory.layout import layout
 from nnc.lower.passes.memory.order import order
 from nnc.lower.passes.memory.pack import pack
 from nnc.lower.passes.memory.rematerialize_after_peak import rematerialize_after_peak
-from nnc.lower.passes.simplify.combine import combine
 from nnc.lower.passes.simplify.cse import cse
 from nnc.lower.passes.simplify.dce import dce
 from nnc.lower.passes.simplify.fold import fold
@@ -72,6 +71,14 @@ subpixel = _rare("simplify", "subpixel", concerns=("conv_input_grad",), invalida
 licm = _rare("loops", "licm", concerns=roles, ensures=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD])
 one_hot = _rare(
     "simplify", "one_hot", concerns=("dot", "gather"), requires=[Fact.COMMANDS, Fact.FOLDED], invalidates=[Fact.NO_DEAD]
+)
+combine = _rare(
+    "simplify",
+    "combine",
+    concerns=("dot", "gather", "reduce_sum", "scatter"),
+    requires=[Fact.COMMANDS, Fact.MERGED],
+    ensures=[Fact.COMBINED],
+    invalidates=[Fact.NO_DEAD],
 )
 sink_gathers = _rare(
     "memory",

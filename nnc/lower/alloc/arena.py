@@ -15,10 +15,10 @@ import numpy as np
 from nnc.base.later import later
 from nnc.base.options import Allocator
 from nnc.errors import UnsupportedError, user_error
-from nnc.lower.alloc.core import core_plans
 from nnc.lower.alloc.greedy import FAR, lowest_plan, portfolio
 from nnc.lower.alloc.problem import Block, Ints, Problem, block_rows, make_problem
 
+core_plans = later(f"{__package__}.core", "core_plans")
 plan_groups = later(f"{__package__}.article", "plan_groups")
 improve = later(f"{__package__}.search", "improve")
 

@@ -19,7 +19,6 @@ from nnc.array.device_array import DeviceArray, fresh_memory, new_device_array, 
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import LOCATORS, get_context, set_context
 from nnc.base.dtypes import TAPE
-from nnc.base.foreign import is_foreign
 from nnc.base.options import waits_in_each_call
 from nnc.base.source import user_source
 from nnc.calls.specialise import set_layers
@@ -39,7 +38,7 @@ from nnc.device import (  # fmt: skip
     kind_of,
 )
 from nnc.device.dlpack import CUDA as ON_CUDA
-from nnc.device.dlpack import place_of
+from nnc.device.dlpack import is_foreign, place_of
 from nnc.device.kinds import KINDS
 from nnc.device.memory import DeviceMemory, Staging
 from nnc.errors import DeviceError, UnsupportedError, user_error

@@ -13,8 +13,7 @@ from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.domain import can_fuse
 from nnc.lower.passes.fusion.centred import Centred
-from nnc.lower.passes.once import OncePerGraph
-from nnc.lower.passes.remake import Remake
+from nnc.lower.passes.remake import OncePerGraph, Remake
 
 _FUSION = cpu_target().fusion
 

@@ -16,7 +16,7 @@ from nnc.lower.passes.loops.all_iterations import (
     may_stack,
     total_bytes,
 )
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
 
 

@@ -13,7 +13,7 @@ from nnc.commands.rules import effect, scalar, weight
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.loops.all_iterations import total_bytes
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.plan.min_cut import INFINITE, MinCut
 
 # The cost of computing a value anew, where 64 times its bytes are the cost of keeping it: a cheap command is hidden behind the
