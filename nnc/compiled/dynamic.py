@@ -463,13 +463,13 @@ def _cotangents(losses: Sequence[Variable], df: Any) -> list[Elements]:
                 ShapeError, "backward", "f is no scalar, so its derivative needs a direction.", operands={"f": loss.spec},
                 fix="reduce it (nnp.sum, nnp.mean), or pass df, an array like f.",
             )  # fmt: skip
-        array = np.ones((), loss.dtype) if ct is None else _elements(concrete_array(ct, "backward"))
+        array = np.ones((), loss.spec.dtype) if ct is None else _elements(concrete_array(ct, "backward"))
         if array.shape != loss.shape:
             raise user_error(
                 ShapeError, "backward", "df has another shape than f.",
                 operands={"f": loss.spec, "df": spec_of(array)}, fix="pass df with the shape of f.",
             )  # fmt: skip
-        found.append(array.astype(loss.dtype, copy=False))
+        found.append(array.astype(loss.spec.dtype, copy=False))
     return found
 
 
