@@ -20,9 +20,9 @@ from nnc.base.foreign import is_foreign
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import add, less, select
 from nnc.commands.promote import as_operand, astype, broadcast_shapes, broadcast_to_shape
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, IndexingError, OutOfBoundsError, TraceError, user_error
 from nnc.graph import TensorSpec, spec_of
+from nnc.graph.rules import Value
 
 Shape = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]

@@ -14,11 +14,10 @@ import nnc.trace.core.staged_call  # noqa: F401  (both register themselves: eage
 from nnc.array.array import name_foreign_methods, set_namespace
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.rules import scalar
 from nnc.device import CPU
 from nnc.device import devices as all_devices
 from nnc.errors.names import TABLES
-from nnc.graph.registry import Command
+from nnc.graph.registry import Command, scalar
 from nnc.numpy.interop import await_einops
 from nnc.numpy.types import isdtype
 

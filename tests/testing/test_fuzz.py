@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import nnc
-from nnc.commands.rules import Derivative, batch
 from nnc.graph import Kernel, add_kernel, command, reference, register
+from nnc.graph.registry import batch
+from nnc.graph.rules import Derivative, Rules
 from nnc.testing import fuzz
 from nnc.testing.fuzz.check import _meets_infinities, check
 from nnc.testing.fuzz.generate import generate
@@ -92,8 +93,10 @@ def test_an_element_that_a_kernel_does_not_store_is_found(own_registries: None) 
 
 def test_a_wrong_derivative_of_a_command_from_outside_is_found(own_registries: None) -> None:
     register(
-        "shifted", 1, infer=lambda x, *, shift: x, reference=lambda x, *, shift: x * x + x.dtype.type(shift),
-        derivative=Derivative(jvp=lambda primals, tangents, outputs, **params: (3 * primals[0] * tangents[0],)),
+        "shifted", Rules(
+            infer=lambda x, *, shift: x, reference=lambda x, *, shift: x * x + x.dtype.type(shift),
+            derivative=Derivative(jvp=lambda primals, tangents, outputs, **params: (3 * primals[0] * tangents[0],)),
+        ),
     )  # fmt: skip
     test = only_finding(fuzz.run(programs=60, modes=["jvp by differences"], commands=["shifted"], **PLANTED))
     assert "shifted" in test and calls(test) == 1

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from nnc.base.source import SourceLine
 from nnc.calls.remember import remembered
 from nnc.commands.control import PRINTED
-from nnc.commands.rules import cost
 from nnc.graph import Graph, Node
+from nnc.graph.registry import cost
 from nnc.lower.plan.schedule.assign import estimate_seconds
 from nnc.lower.plan.stages import Branches, Step
 

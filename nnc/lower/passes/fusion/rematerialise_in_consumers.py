@@ -7,10 +7,10 @@ from functools import cached_property
 from itertools import accumulate
 
 from nnc.base.options import Options
-from nnc.commands.rules import weight
 from nnc.device import kind_of
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph.registry import weight
 from nnc.lower.kernels.domain import can_fuse, is_view
 
 _MEMORY = cpu_target().memory

@@ -9,8 +9,9 @@ from __future__ import annotations
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.facts import is_sum
-from nnc.commands.rules import alias, effect, expansion, reduction, scalar
+from nnc.commands.rules import expansion, reduction
 from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph.registry import alias, effect, scalar
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.remake import Remake
 
@@ -98,7 +99,7 @@ class _Last:
         self.small: set[Symbol] = set()  # much smaller than an operand, or computed of such symbols and no larger
         given = set(graph.constants)
         for node in graph.nodes:
-            is_view = alias.get(node.command, None) == "view"
+            is_view = node.command in alias
             if is_view and node.inputs[0] in given:
                 given.update(node.outputs)
             most = max((x.spec.size for x in node.inputs), default=0) // _LESS
@@ -143,5 +144,5 @@ def _is_cheap(node: Node, most: int) -> bool:
     return (
         is_small
         and node.command not in effect
-        and (node.command in scalar or alias.get(node.command, None) == "view" or node.command in reduction)
+        and (node.command in scalar or node.command in alias or node.command in reduction)
     )

@@ -17,9 +17,9 @@ from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.base.source import SourceLine
 from nnc.commands.normalize import PICK_MODES
-from nnc.commands.rules import scalar
 from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
+from nnc.graph.registry import scalar
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.remake import Remake
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from nnc.base.options import Options
 from nnc.commands.roles import Inner, Loop, Read, Yield, take_apart
-from nnc.commands.rules import commutes, effect
 from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass, structurally_equal
 from nnc.graph.graph import NDArray
 from nnc.graph.hashing import same_params
+from nnc.graph.registry import commutes, effect
 from nnc.lower.passes.once import OncePerGraph
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nnc.base.options import Options
-from nnc.commands.control import inlines, stays_apart
+from nnc.commands.control import inlines, isolated
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.once import OncePerGraph
@@ -67,7 +67,7 @@ class _Inliner(OncePerGraph):
         return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
 
     def _is_inlined(self, node: Node) -> bool:
-        if not inlines.get(node.command, False) or stays_apart.get(node.command, False):
+        if not inlines.get(node.command, False) or node.command is isolated:
             return False
         return self.barriers or not node.params.get("barrier", False)
 

@@ -1,4 +1,4 @@
-"""What the fuzzer knows of commands, by their names: how to call those that do not take any operands, and how to judge results."""
+"""Tables for the fuzzer, by names of commands: calls of those that do not take any operands, and freedoms of results."""
 
 from nnc.testing.fuzz.examples.tables import EXAMPLES, FREEDOM, SURROGATES
 
