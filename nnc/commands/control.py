@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from nnc.commands.facts import flops_of
 from nnc.commands.loop import Run, check_inputs
 from nnc.commands.roles import branches
 from nnc.graph import Attribute, Command, Graph, TensorSpec, register
-from nnc.graph.registry import cost
 from nnc.graph.rules import InPlace, Rules
 
 inlines: Attribute[bool] = Attribute("inlines", "the command computes the results of its first sub-graph")
@@ -49,40 +49,28 @@ linear_solve = _register("linear_solve", refuses=True)
 
 
 def _fused_cost(*specs: TensorSpec, graphs: tuple[Graph, ...] = (), **params: Any) -> int:
-    return sum(
-        cost[node.command](*(s.spec for s in node.inputs), **node.params)
-        for graph in graphs
-        for node in graph.nodes
-        if node.command in cost
-    )
+    nodes = [node for graph in graphs for node in graph.nodes]
+    return sum(flops_of(node.command, [symbol.spec for symbol in node.inputs], node.params) for node in nodes)
+
+
+def _printed(name: str) -> Command:
+    """Registers a command whose sub-graph becomes one kernel. overwrite: pairs (input, output) that may share memory."""
+    inplace = lambda params: InPlace(params["overwrite"])
+    rules = Rules(infer=_infer(name), reference=_reference, cost=_fused_cost, inplace=inplace)
+    return register(name, rules, arity=None, outputs=None)
 
 
 # Commands that one printed kernel computes; made by the pass `fuse`. overwrite: pairs (input, output) that may share memory.
-fused = register(
-    "fused", Rules(
-        infer=_infer("fused"), reference=_reference, cost=_fused_cost,
-        inplace=lambda params: InPlace(params["overwrite"]),
-    ), arity=None, outputs=None,
-)  # fmt: skip
+fused = _printed("fused")
 
 
 # Elementwise commands that become part of one kernel together: passes look at them as one operation; made by the pass
 # `prefuse`, its sub-graph shared by units alike. overwrite: as for `fused`.
-unit = register(
-    "unit", Rules(
-        infer=_infer("unit"), reference=_reference, cost=_fused_cost,
-        inplace=lambda params: InPlace(params["overwrite"]),
-    ), arity=None, outputs=None,
-)  # fmt: skip
+unit = _printed("unit")
 
 # A product (the first node of the sub-graph, of its first two inputs) with an epilogue on each of its elements before it is
 # written; made by the pass `epilogue`. overwrite: as above.
-with_epilogue = register(
-    "with_epilogue", Rules(
-        infer=_infer("with_epilogue"), reference=_reference, cost=_fused_cost,
-        inplace=lambda params: InPlace(params["overwrite"]),
-    ), arity=None, outputs=None,
-)  # fmt: skip
+with_epilogue = _printed("with_epilogue")
 
 PRINTED = (fused, with_epilogue, unit)  # sub-graphs that become kernels: nothing runs them node by node
 

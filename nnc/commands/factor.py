@@ -31,6 +31,7 @@ from nnc.commands.elementwise import (
 )
 from nnc.commands.linalg import (
     NO_CONVERGENCE,
+    MatrixRules,
     NDArray,
     adjoint,
     batch_leading,
@@ -50,7 +51,7 @@ from nnc.commands.rules import check_dtype
 from nnc.commands.shape import broadcast_to, slice_axis
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, TensorSpec, register
-from nnc.graph.rules import Derivative, Rules, Tangents, Value
+from nnc.graph.rules import Derivative, Tangents, Value
 
 _finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
 
@@ -105,13 +106,11 @@ def _cholesky_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple
 
 cholesky: Command = register(
     "cholesky",
-    Rules(
+    MatrixRules(
         infer=infer_square("cholesky", INEXACT),
-        any_arrays=True,
         reference=_cholesky_reference,
         derivative=Derivative(_cholesky_jvp),
         batch=batch_leading("cholesky"),
-        refuses=True,
         cost=lambda x: x.size * x.shape[-1] // 3,
     ),
 )
@@ -140,13 +139,11 @@ def _eigh_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Val
 
 eigh: Command = register(
     "eigh",
-    Rules(
+    MatrixRules(
         infer=_eigh_infer,
-        any_arrays=True,
         reference=_eigh_reference,
         derivative=Derivative(_eigh_jvp),
         batch=batch_leading("eigh"),
-        refuses=True,
         cost=lambda x: 5 * cubic(x),
     ),
     outputs=2,
@@ -179,13 +176,11 @@ def _eig_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Valu
 
 eig: Command = register(
     "eig",
-    Rules(
+    MatrixRules(
         infer=_eig_infer,
-        any_arrays=True,
         reference=_eig_reference,
         derivative=Derivative(_eig_jvp),
         batch=batch_leading("eig"),
-        refuses=True,
         cost=lambda x: 25 * cubic(x),
     ),
     outputs=2,
@@ -248,13 +243,11 @@ def _svd_jvp(
 
 svd: Command = register(
     "svd",
-    Rules(
+    MatrixRules(
         infer=_svd_infer,
-        any_arrays=True,
         reference=_svd_reference,
         derivative=Derivative(_svd_jvp),
         batch=batch_leading("svd"),
-        refuses=True,
         cost=lambda x, **params: 10 * cubic(x),
     ),
     outputs=3,
@@ -303,13 +296,11 @@ def _qr_jvp(
 
 qr: Command = register(
     "qr",
-    Rules(
+    MatrixRules(
         infer=_qr_infer,
-        any_arrays=True,
         reference=_qr_reference,
         derivative=Derivative(_qr_jvp),
         batch=batch_leading("qr"),
-        refuses=True,
         cost=lambda x, **params: 2 * cubic(x),
     ),
     outputs=2,
@@ -343,13 +334,11 @@ def pinv_tangent(x: Value, t: Value, p: Value) -> Value:
 
 pinv: Command = register(
     "pinv",
-    Rules(
+    MatrixRules(
         infer=_pinv_infer,
-        any_arrays=True,
         reference=_pinv_reference,
         derivative=Derivative(_pinv_jvp),
         batch=batch_leading("pinv"),
-        refuses=True,
         cost=lambda x, **params: 12 * cubic(x),
     ),
 )

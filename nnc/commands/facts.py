@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from nnc.commands.rules import (
     Counted,
@@ -17,8 +17,8 @@ from nnc.commands.rules import (
     reduction,
     together,
 )
-from nnc.graph import Box, Command, Node, Symbol, covers
-from nnc.graph.registry import alias, joined, refuses, scalar
+from nnc.graph import Box, Command, Node, Symbol, TensorSpec, covers
+from nnc.graph.registry import alias, cost, joined, refuses, scalar
 
 E = TypeVar("E", bound=Element)
 
@@ -27,6 +27,12 @@ def element_as(command: Command, kind: type[E]) -> E | None:
     """The account of each element of a command's result, where it is of this kind."""
     found = elements.get(command)
     return found if isinstance(found, kind) else None
+
+
+def flops_of(command: Command, specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> int:
+    """Floating-point operations of a command on operands of these specs; 0 where no rule counts them."""
+    rule = cost.get(command)
+    return rule(*specs, **params) if rule is not None else 0
 
 
 def is_placed(command: Command) -> bool:

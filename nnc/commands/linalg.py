@@ -6,6 +6,7 @@ References run LAPACK through NumPy, 16-bit floats in float32. Rules are written
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,10 @@ def check_matrix(where: str, x: TensorSpec, *, square: bool = True, name: str = 
             ShapeError, where, f"{name} must be square, its matrices are {x.shape[-2]} by {x.shape[-1]}.",
             operands={name: x}, fix="make the last two axes of one size.",
         )  # fmt: skip
+
+
+# LAPACK's commands: their references take CuPy's arrays, and refuse matrices for which there is no answer.
+MatrixRules = partial(Rules, any_arrays=True, refuses=True)
 
 
 def batch_leading(name: str) -> BatchRule:
@@ -272,13 +277,11 @@ def _triangular_opposite(a: Value, ct: Value, *, transpose_a: bool = False, **pa
 
 triangular_solve: Command = register(
     "triangular_solve",
-    Rules(
+    MatrixRules(
         infer=_triangular_infer,
-        any_arrays=True,
         reference=_triangular_reference,
         derivative=_solver("triangular_solve", _triangle, _triangular_opposite),
         batch=_solver_batch("triangular_solve"),
-        refuses=True,
         cost=lambda a, b, **params: b.size * a.shape[-1],
     ),
     arity=2,
@@ -286,15 +289,13 @@ triangular_solve: Command = register(
 )
 solve: Command = register(
     "solve",
-    Rules(
+    MatrixRules(
         infer=lambda a, b: _check_system("solve", a, b),
-        any_arrays=True,
         reference=lambda a, b: run_lapack(
             "solve", np.linalg.solve, (a, b), _SINGULAR, "use nnp.linalg.pinv, or add a multiple of the identity."
         ),
         derivative=_solver("solve", lambda ta: ta, lambda a, ct: solve(matrix_transpose(a), ct)),
         batch=_solver_batch("solve"),
-        refuses=True,
         cost=lambda a, b: cubic(a) + 2 * b.size * a.shape[-1],
     ),
     arity=2,

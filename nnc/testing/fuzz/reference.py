@@ -19,13 +19,13 @@ from nnc.array.array import as_value, new_array
 from nnc.base import dtypes
 from nnc.base.context import with_mode
 from nnc.commands.elementwise import stop_gradient
-from nnc.commands.facts import moves_elements
+from nnc.commands.facts import flops_of, moves_elements
 from nnc.commands.loop import run_graph
 from nnc.commands.weakness import with_inherited_weakness
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
 from nnc.graph.dispatch import replaced_eager
-from nnc.graph.registry import cost, scalar
+from nnc.graph.registry import scalar
 from nnc.testing.fuzz.examples import FREEDOM
 from nnc.trace.core.eager import checked
 
@@ -75,7 +75,7 @@ class ReferenceInterpreter:
         values = [as_value(arg) for arg in args]
         specs = tuple([value.spec for value in values])
         outputs = infer_specs(command, specs, params, graphs)
-        work = cost[command](*specs, **params) if command in cost and not graphs else 0
+        work = flops_of(command, specs, params) if not graphs else 0
         if max([work, *[spec.size for spec in outputs]]) > MOST_OPERATIONS:
             raise TooCostlyError(f"{command.name} takes too long")
         self.seen.add(command.name)
