@@ -20,7 +20,15 @@ Cotangents = tuple[Value, ...]
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """Stands, in a transpose rule, for an operand in which the node is linear; it has a spec but no value."""
+    """Stands, in a transpose rule, for an operand in which the node is linear; it has a spec but no value.
+
+    Attributes:
+        spec: of the operand.
+
+    Example:
+        >>> Linear(TensorSpec((2,), "float32")).spec.shape
+        (2,)
+    """
 
     spec: TensorSpec
 
@@ -80,9 +88,15 @@ class BatchRule(Protocol):
 class Derivative:
     """The differentiation rules of a command.
 
-    `jvp` is written with ordinary commands, so derivatives of every order exist. `transpose` is given for commands that are
-    linear in some operand. Commands that own sub-graphs give two rules instead of `jvp`: `push` for forward mode, `linearize` for
-    reverse mode.
+    Attributes:
+        jvp: the tangents of the outputs, by ordinary commands, so that derivatives of every order exist.
+        transpose: the cotangents of the operands, for commands that are linear in some operand.
+        push: in place of `jvp`, the forward mode of a command with sub-graphs.
+        linearize: likewise, for reverse mode.
+
+    Example:
+        >>> Derivative(lambda primals, tangents, outputs: (tangents[0] * 2,)).jvp((1.0,), (3.0,), (2.0,))
+        (6.0,)
     """
 
     jvp: JvpRule | None = None
@@ -93,7 +107,16 @@ class Derivative:
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """In-place facts. `overwrite`: pairs (input, output) that may share memory; `identity`: inputs equal to output 0."""
+    """The memory that results may share with operands.
+
+    Attributes:
+        overwrite: pairs (input, output) that may share memory.
+        identity: inputs equal to output 0.
+
+    Example:
+        >>> InPlace(overwrite=((0, 0),)).identity
+        ()
+    """
 
     overwrite: tuple[tuple[int, int], ...] = ()
     identity: tuple[int, ...] = ()
@@ -101,10 +124,15 @@ class InPlace:
 
 @dataclass(frozen=True, slots=True)
 class AsView:
-    """Output 0 is a view of input 0.
+    """Says that output 0 is a view of input 0.
 
-    `axes(spec, out, **params)` gives pairs (axis of the input, axis of the output) along which the view shows each element of its
-    input; it repeats them along other axes, or where sizes differ. None where axes are merged or cut.
+    Attributes:
+        axes: (spec, out, **params) -> pairs (axis of the input, axis of the output) along which the view shows each element of its
+            input; it repeats them along other axes, or where sizes differ. None where axes are merged or cut.
+
+    Example:
+        >>> AsView(lambda spec, out: [(0, 1), (1, 0)]).axes(None, None)
+        [(0, 1), (1, 0)]
     """
 
     axes: Callable[..., Sequence[tuple[int, int]] | None] | None = None

@@ -9,7 +9,7 @@ import pytest
 
 from nnc.errors import NncError
 from nnc.graph import COMMANDS, TensorSpec, command, infer_specs
-from nnc.testing.fuzz.examples import EXAMPLES, FREEDOM, SURROGATES
+from nnc.testing.fuzz.examples.tables import EXAMPLES, FREEDOM, SURROGATES
 from nnc.testing.fuzz.generate import generate
 from nnc.testing.fuzz.offers import command_offers
 from nnc.testing.fuzz.program import program_source

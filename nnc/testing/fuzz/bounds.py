@@ -20,7 +20,7 @@ from nnc.commands.rules import reduction
 from nnc.graph import Command, Graph
 from nnc.graph.dispatch import replaced_eager
 from nnc.graph.registry import scalar
-from nnc.testing.fuzz.examples import FREEDOM
+from nnc.testing.fuzz.examples.tables import FREEDOM
 from nnc.testing.fuzz.reference import (
     WIDE,
     ReferenceInterpreter,

@@ -26,7 +26,7 @@ from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
 from nnc.graph.dispatch import replaced_eager
 from nnc.graph.registry import scalar
-from nnc.testing.fuzz.examples import FREEDOM
+from nnc.testing.fuzz.examples.tables import FREEDOM
 from nnc.trace.core.eager import checked
 
 NDArray = np.ndarray[Any, Any]
