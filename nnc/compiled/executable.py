@@ -21,7 +21,7 @@ from nnc.base.html import show_text
 from nnc.base.machine import LARGE
 from nnc.base.options import Options
 from nnc.base.tables import format_bytes
-from nnc.commands.pack import packable
+from nnc.commands.pack import PACKABLE
 from nnc.commands.promote import astype, is_weak
 from nnc.compiled.bindings import Inputs, Outputs
 from nnc.compiled.pipeline import lower
@@ -169,7 +169,7 @@ class Lowered:
         explicit = self._staged.num_explicit
         donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
         options = self._options.update(donated=donated)
-        if options.device == CPU and any(node.command in packable for node in graph.walk()):
+        if options.device == CPU and any(node.command.name in PACKABLE for node in graph.walk()):
             last = self._lasting.union(i + explicit for i, x in enumerate(self._staged.captured) if _may_last(x))
             options = options.update(keeps=tuple(place for place, i in enumerate(used) if i in last))
         tools = toolchain(options.device)

@@ -25,9 +25,9 @@ from numpy.lib.stride_tricks import as_strided
 
 from nnc.base.source import SourceLine
 from nnc.commands.loop import check_branch, check_steps
-from nnc.commands.rules import effect
 from nnc.errors import NncError
 from nnc.errors.errors import word_anew
+from nnc.graph.registry import effect
 from nnc.lower.plan.stages import Branches, Buffer, Kind, Loop, NDArray, Step, Steps, View
 from nnc.run.native_program import ProgramAbi, ProgramParts, Result
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from nnc.commands.rules import effect
 from nnc.device.cpu import aligned_bytes
 from nnc.errors import InternalError
+from nnc.graph.registry import effect
 from nnc.lower.plan.liveness import Liveness, walk
 from nnc.lower.plan.stages import Bound, Kind, NDArray, Step, View
 from nnc.run.executor import Arrays, Block, Executor, Run, as_bytes

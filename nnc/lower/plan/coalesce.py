@@ -14,9 +14,10 @@ from functools import cached_property, partial
 from itertools import chain, pairwise
 
 from nnc.base.dtypes import DType
-from nnc.commands.rules import in_place_facts, joined
+from nnc.commands.rules import in_place_facts
 from nnc.graph import TensorSpec
 from nnc.graph.boxes import Box
+from nnc.graph.registry import joined
 from nnc.lower.plan.emit import is_move
 from nnc.lower.plan.liveness import Liveness, join
 from nnc.lower.plan.stages import Buffer, Intervals, Kind, Step, Steps, View

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from nnc.base.dtypes import TAPE, uint8
 from nnc.base.source import SourceLine
 from nnc.commands import roles
-from nnc.commands.control import stays_apart
+from nnc.commands.control import isolated
 from nnc.commands.elementwise import copy
 from nnc.commands.loop import split_iteration
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
@@ -201,7 +201,7 @@ class _Block:
         if shared is not None:
             self.places[node.outputs[0]] = shared
             return
-        if stays_apart.get(node.command, False):
+        if node.command is isolated:
             self._apart(node, operands)
             return
         loop = roles.take_apart(node) if node.graphs and not _has_tapes(node, self._planned) else None

@@ -18,11 +18,11 @@ from nnc.backends.cuda.libraries.cupy_arrays import queue_function
 from nnc.backends.cuda.libraries.epilogues import Finish, finish_of
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, make_product
 from nnc.commands.contract import dot
-from nnc.commands.rules import cost
 from nnc.device import CUDA
 from nnc.device.cuda import LibraryCall
 from nnc.errors import InternalError
 from nnc.graph import Graph, Kernel, TensorSpec, add_kernel, reference
+from nnc.graph.registry import cost
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import Step, Strides, View

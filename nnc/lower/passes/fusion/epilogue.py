@@ -9,7 +9,7 @@ from typing import Any
 
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED, fused, with_epilogue
-from nnc.commands.rules import takes_epilogue
+from nnc.commands.facts import takes_epilogue
 from nnc.device import kind_of
 from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
 from nnc.graph.passes import Fact
@@ -99,7 +99,7 @@ class _Attached:
         products = [(self.writer[s], i) for i, s in enumerate(node.inputs) if s in self.writer]
         for place, operand in sorted(products, reverse=True):
             product = self.nodes[place]
-            if product is None or product.command not in takes_epilogue or (place < self.before) != (at < self.before):
+            if product is None or not takes_epilogue(product.command) or (place < self.before) != (at < self.before):
                 continue
             readers = self.readers[product.outputs[0]]
             if readers[0] != at:

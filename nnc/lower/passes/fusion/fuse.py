@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import nnc.commands.normalize  # noqa: F401  (its commands have expansions)
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED, fused, unit
-from nnc.commands.rules import expansion, number, same_axes
+from nnc.commands.facts import axes_of, element_as
+from nnc.commands.rules import Number, expansion
 from nnc.device import kind_of
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
@@ -137,7 +138,7 @@ class _Rebuilt:
         if symbol in self.present:
             return
         node = self.old.nodes[self.grouping.writer[symbol]]
-        stays = node.command in same_axes or node.command in number  # the node stays outside of kernels
+        stays = axes_of(node.command) or element_as(node.command, Number)  # the node stays outside of kernels
         self._append(
             node if stays else _fused_node((node,), {}, node.outputs, Domain.of_nodes((node,)), self.fuser.forms)
         )

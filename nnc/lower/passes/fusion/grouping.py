@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from nnc.commands.control import unit
-from nnc.commands.rules import effect, may_raise
+from nnc.commands.rules import may_raise
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol
+from nnc.graph.registry import effect
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import UNIT, Domain, can_fuse, is_gather, is_reduction, is_view
 from nnc.lower.passes.fusion.rematerialize_in_consumers import repeated

@@ -13,12 +13,14 @@ from functools import partial
 
 from nnc.base.options import Options
 from nnc.commands.control import unit
-from nnc.commands.rules import effect, number, scalar
+from nnc.commands.facts import element_as
+from nnc.commands.rules import Number
 from nnc.device import kind_of
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray, new_symbol
 from nnc.graph.passes import Fact
+from nnc.graph.registry import effect, scalar
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import can_fuse, is_view
 from nnc.lower.passes.fusion.forms import Forms, copied, of_one_shape
@@ -184,7 +186,7 @@ class _Made:
                 and can_fuse(node, self.device)
             ):
                 held[node.outputs[0]] = (*held[node.inputs[0]], node)
-            elif node.command in number and can_fuse(node, self.device):
+            elif element_as(node.command, Number) and can_fuse(node, self.device):
                 held[node.outputs[0]] = (node,)
         return held
 

@@ -9,9 +9,9 @@ from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.commands.facts import is_view
 from nnc.commands.roles import Loop, Read, Yield, take_loop
-from nnc.commands.rules import effect, scalar, weight
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
+from nnc.graph.registry import effect, scalar, weight
 from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.loops.all_iterations import total_bytes
 from nnc.lower.plan.min_cut import INFINITE, MinCut

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.base.source import SourceLine
-from nnc.commands.facts import is_sum, is_view
+from nnc.commands.facts import element_as, is_sum, is_view
 from nnc.commands.roles import Carry, Loop, take_loop
-from nnc.commands.rules import joined, terms
+from nnc.commands.rules import Sum
 from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
+from nnc.graph.registry import joined
 from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, AllIterations, KnownRows, is_short_sum, total_bytes
 
@@ -131,9 +132,9 @@ def _find_sum(known: KnownRows, carry: Carry) -> _Sum | None:
         node = known.writers.get(symbol)
         if symbol is carry.inner and added:
             found = True
-        elif node is not None and node.command in terms and known.readers[symbol] == 1:
+        elif node is not None and (total := element_as(node.command, Sum)) is not None and known.readers[symbol] == 1:
             adds.append(node)
-            signs = zip(node.inputs, terms[node.command], strict=True)
+            signs = zip(node.inputs, total.signs, strict=True)
             todo += [(x, added == (sign > 0), symbol in totals) for x, sign in signs][::-1]
         elif (term := _find_term(known, symbol)) is not None and (is_apart or term.core is not None):
             summands.append((term, added))
@@ -146,7 +147,7 @@ def _totals(known: KnownRows, carry: Carry) -> set[Symbol]:
     """The carried value and its sums with others."""
     totals = {carry.inner}
     for node in known.loop.graphs[0].nodes:
-        if node.command in terms and not totals.isdisjoint(node.inputs):
+        if element_as(node.command, Sum) is not None and not totals.isdisjoint(node.inputs):
             totals.update(node.outputs)
     return totals
 
@@ -160,7 +161,9 @@ def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:
     while known.readers[at] == 1 and (node := known.writers.get(at)) is not None:
         if is_short_sum(node) and all(map(known.varies, node.inputs)):
             return _Term(node.inputs, node, tuple(reversed(views)), node.source)
-        if len(node.inputs) != 1 or not (is_view(node) or node.command in terms or node.command in joined):
+        if len(node.inputs) != 1 or not (
+            is_view(node) or element_as(node.command, Sum) is not None or node.command in joined
+        ):
             return None  # for others, the result of a sum is not the sum of the results of its terms
         views.append(node)
         at = node.inputs[0]

@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import Any
 
 from nnc.base.options import Options
-from nnc.commands.collective import by_elements
-from nnc.commands.rules import effect
+from nnc.commands.collective import BY_ELEMENTS
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command
 from nnc.graph.builder import infer_specs
+from nnc.graph.registry import effect
 from nnc.graph.remake import OncePerGraph
 
 BUCKET_BYTES = 1 << 21  # bytes of a bucket; see above
@@ -60,7 +60,7 @@ class _Buckets(OncePerGraph):
 
 def _is_reduction(node: Node) -> bool:
     """Whether a node reduces element by element between processes."""
-    return bool(by_elements.get(node.command, False) and node.params.get("stride", 0))
+    return node.command.name in BY_ELEMENTS and bool(node.params.get("stride", 0))
 
 
 def _early(nodes: Sequence[Node]) -> list[Node]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED
-from nnc.commands.rules import effect
 from nnc.graph import Graph, Node, Symbol, verify
+from nnc.graph.registry import effect
 from nnc.lower.passes.memory.order import Description
 from nnc.lower.plan.costs import node_cost
 from nnc.lower.plan.emit import Workspace

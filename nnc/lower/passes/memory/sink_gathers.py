@@ -17,9 +17,9 @@ from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.base.source import SourceLine
 from nnc.commands.normalize import PICK_MODES
-from nnc.commands.rules import scalar
 from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
+from nnc.graph.registry import scalar
 from nnc.graph.remake import OncePerGraph, Remake
 
 _FEW = 4  # times fewer elements are read, or changed, than there are

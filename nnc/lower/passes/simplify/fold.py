@@ -14,14 +14,15 @@ import numpy as np
 
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
-from nnc.commands.facts import yields_elements
+from nnc.commands.facts import element_as, yields_elements
 from nnc.commands.roles import Loop, Read, take_apart
-from nnc.commands.rules import effect, number, scalar
+from nnc.commands.rules import Number
 from nnc.commands.shape import broadcast_to
 from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, reference, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
+from nnc.graph.registry import effect, scalar
 from nnc.graph.remake import OncePerGraph, append_copy
 from nnc.lower.passes.simplify.dce import has_effect
 
@@ -115,9 +116,10 @@ class _Fold:
 
     def number_of(self, node: Node) -> NDArray | None:
         """The number that the result holds everywhere, where all operands do, too."""
-        if node.command in number:
+        number = element_as(node.command, Number)
+        if number is not None:
             (out,) = node.outputs
-            return np.asarray(np.full((), number[node.command](**node.params), out.dtype))
+            return np.asarray(np.full((), number.of(**node.params), out.dtype))
         numbers = [self.number(symbol) for symbol in node.inputs]
         if not numbers or numbers[0] is None or any(x is None for x in numbers):
             return None

@@ -12,8 +12,9 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.normalize import PICK_MODES
-from nnc.commands.rules import expansion, scalar
+from nnc.commands.rules import expansion
 from nnc.graph import Graph, Node, Symbol
+from nnc.graph.registry import scalar
 from nnc.graph.remake import OncePerGraph, Remake
 from nnc.lower.passes.simplify.algebra import is_lossless
 

@@ -15,11 +15,11 @@ from typing import Any
 from nnc.base.options import Options
 from nnc.commands.facts import boxes_of, is_view
 from nnc.commands.index import dynamic_slice, dynamic_update_slice
-from nnc.commands.rules import joined
 from nnc.commands.shape import assemble, concatenate, slice_
 from nnc.graph import Attribute, Box, Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
+from nnc.graph.registry import joined
 from nnc.graph.remake import OncePerGraph
 
 Found = Node | Symbol | None

@@ -20,11 +20,11 @@ import numpy as np
 
 from nnc.base.options import Options
 from nnc.commands.conv import conv, conv_input_grad
-from nnc.commands.rules import Value
 from nnc.commands.shape import flip, pad, reshape, slice_axis, transpose
 from nnc.commands.windows import Padding, Shape
 from nnc.device import CPU, kind_of
 from nnc.graph import Command, Graph, TensorSpec, apply_rules, find_kernel, rewrite_rule, sample
+from nnc.graph.rules import Value
 from nnc.lower.passes.simplify.algebra import spec
 
 Params = Mapping[str, Any]
