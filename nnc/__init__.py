@@ -1,7 +1,6 @@
 """nnc: pure functions over pytrees, traced into graphs, transformed, planned and compiled."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nnc.base.garbage import collection_paused
 
@@ -11,9 +10,7 @@ with collection_paused():  # modules stay, so looking through them for garbage i
     from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
     from nnc.compiled import targets as _targets  # noqa: F401  (registers the kinds of devices)
     from nnc.device import devices
-    from nnc.errors import MissingNameError
     from nnc.errors.names import module_getattr
-    from nnc.errors.tracebacks import cut_traceback
     from nnc.trace.core.collectives import (
         all_gather,
         all_to_all,
@@ -122,35 +119,20 @@ __all__ = [
     "while_loop",
 ]
 
-# Imported when first asked for, as it takes longer than the rest; None for a module of its own.
+# Imported when first asked for, as it takes longer than the rest.
 _LATER = {
-    "DynamicGraph": "nnc.compiled.dynamic", "compile": "nnc.compiled.compiled",
+    "DynamicGraph": "nnc.compiled.dynamic",
+    "compile": "nnc.compiled.compiled",
     "set_num_threads": "nnc.backends.cpu.threads.threads",
-    "data": None, "debug": None, "distributed": None, "io": None, "nn": None, "optim": None, "random": None, "scipy": None,
-    "testing": None, "view": None,
-}  # fmt: skip
-
-
-_missing = module_getattr("nnc")
-
-
-def _find(name: str) -> Any:
-    if name not in _LATER:
-        try:
-            _missing(name)
-        except MissingNameError as error:
-            cut_traceback(error)
-            raise
-    module = _LATER[name]
-    with collection_paused():
-        found = importlib.import_module(module or f"nnc.{name}")
-    value = found if module is None else getattr(found, name)
-    globals()[name] = value
-    return value
-
+    **{
+        name: f"nnc.{name}"
+        for name in ("data", "debug", "distributed", "io", "nn", "optim", "random", "scipy", "testing", "view")
+    },
+}
 
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type Any
-    __getattr__ = _find
+    __getattr__ = module_getattr("nnc", _LATER)
+    tree.__getattr__ = module_getattr("nnc.tree", {"ravel": "nnc.numpy.ravelling"})  # which computes arrays
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
+from nnc.compiled.targets import queued_code
 from nnc.device import CPU, kind_of
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
@@ -33,7 +34,7 @@ from nnc.lower.plan.schedule.reduction import check_signals
 from nnc.lower.plan.stages import Bound, Kind, Planned, Step
 from nnc.run.background import in_background
 from nnc.run.kernel_queue import KernelQueue
-from nnc.run.native_program import ProgramAbi
+from nnc.run.native_program import NativeCode, ProgramAbi
 from nnc.run.program import Program
 from nnc.run.report import check_addresses, check_budget
 from nnc.run.store.stored import find_place
@@ -69,7 +70,7 @@ def lower(
         expect(known.outside)
     made = known.program(lowering.step_kernel, compiler) if known is not None else None
     if made is not None and options.device != CPU:
-        made = made.queued()
+        made = made.in_form(queued_code())
     if made is not None:
         made.load()
         return made
@@ -154,7 +155,8 @@ class _Lowering:
             check_signals(planned.bound.name, schedule)
         with timed("choosing kernels"):
             program = Program.of(planned, schedule, self.step_kernel)
-        return replace(program.compiled(queue, options.device != CPU), guard=options.guard, idle=[])
+        form = NativeCode if options.device == CPU else queued_code()
+        return replace(program.compiled(queue, form), guard=options.guard, idle=[])
 
 
 def plan(

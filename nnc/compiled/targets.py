@@ -12,8 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from nnc.commands.rules import scalar
 from nnc.device import CPU, CUDA, DeviceKind, register_kind
 from nnc.device.cpu import Cpu
+from nnc.graph import Command, attribute, kernel
 
 
 def _find(module: str, name: str) -> Any:
@@ -30,9 +32,61 @@ def within(module: str, name: str) -> Callable[[], Any]:
     return partial(_find, module, name)
 
 
+# Classes for programs on devices other than the CPU.
+device_program = within("nnc.compiled.device_program", "DeviceProgram")
+queued_code = within("nnc.run.queued_code", "QueuedCode")
+
+
 def expected_cpu_compiler() -> Any:
     """The CPU's compiler, which may still be starting in another process, without the kernels; None where there is none."""
     return _find("nnc.backends.cpu.compiler.jit", "expected_compiler")()
+
+
+# Modules with kernels for the CPU, the commands that they serve, and columns whose commands they serve, too.
+_KERNELS: tuple[tuple[str, str, str], ...] = (
+    ("blas.lapack", "cholesky solve det slogdet qr eigh svd", ""),
+    ("blas.schur", "lu schur sylvester", ""),
+    ("cpu.fit", "fit", ""),
+    ("cpu.kernels.arg_reduce", "argmax argmin", ""),
+    ("cpu.kernels.attention.attention", "attention", ""),
+    ("cpu.kernels.attention.attention_gradient", "attention_gradient", ""),
+    ("cpu.kernels.attention.attention_tangent", "attention_tangent", ""),
+    ("cpu.kernels.complexes", "integer_pow", "scalar"),
+    ("cpu.kernels.draws", "", "same_bits"),
+    ("cpu.kernels.fused", "full fused", ""),
+    ("cpu.kernels.moves.gather", "gather dynamic_slice", ""),
+    ("cpu.kernels.moves.scatter", "scatter dynamic_update_slice", ""),
+    ("cpu.kernels.moves.shape", "copy reorder concatenate pad", "restride"),
+    (
+        "cpu.kernels.pooling",
+        "max_pool max_pool_places max_pool_both sum_pool sum_pool_input_grad pick_pool_input_grad",
+        "",
+    ),
+    ("cpu.kernels.products.dot", "dot", ""),
+    ("cpu.kernels.products.epilogue", "with_epilogue", ""),
+    ("cpu.kernels.products.triangular", "triangular_solve", ""),
+    ("cpu.kernels.scan", "", "cumulative"),
+    ("cpu.kernels.sorts.search", "searchsorted", ""),
+    ("cpu.kernels.sorts.sort", "sort argsort", ""),
+    ("cpu.kernels.sorts.top_k", "top_k", ""),
+    ("cpu.kernels.threefry", "random_bits", ""),
+    ("mpi.kernels", "psum pmax pmin psum_scatter all_gather all_gather_same all_to_all ppermute process_index", ""),
+    ("onednn.convolution", "conv conv_input_grad conv_weight_grad with_epilogue", ""),
+    ("onednn.matmul", "dot", ""),
+    ("onednn.pack", "pack", ""),
+)
+
+
+def _cpu_kernels() -> Any:
+    """The CPU's choice of kernels and its compiler. Modules with kernels are imported when their commands are met."""
+    found = importlib.import_module("nnc.backends.loaded")
+    for module, names, column in _KERNELS:
+        load = partial(importlib.import_module, f"nnc.backends.{module}")
+        for name in names.split():
+            kernel.promise(name, load)
+        if column:
+            attribute(column).follow(partial(kernel.promise, load=load))
+    return found
 
 
 def _number_of_gpus() -> int:
@@ -46,12 +100,18 @@ def _advice() -> str:
     return "; NVIDIA's driver (libcuda.so.1), which CUDA's devices need, finds no graphics processor"
 
 
+def _check_scalar(command: Command, expression: str) -> None:
+    """Checks a scalar expression; the checker is imported when the first one comes from outside."""
+    _find("nnc.lower.kernels.scalar_checks", "check_scalar")(command, expression)
+
+
+scalar.check_with(_check_scalar)
 register_kind(
     DeviceKind(
         name=CPU,
         backend=CPU,
         make=lambda name: Cpu(),
-        kernels=partial(importlib.import_module, "nnc.backends.loaded"),
+        kernels=_cpu_kernels,
     )
 )
 register_kind(

@@ -94,10 +94,8 @@ class Attribute(dict[Command, T]):
     def __init__(self, name: str, doc: str = "") -> None:
         super().__init__()
         if name in ATTRIBUTES:
-            raise user_error(
-                RegistryError, "Attribute", f"attribute {name!r} exists already.",
-                fix=f"use nnc.graph.attribute({name!r}), or another name.",
-            )  # fmt: skip
+            fix = f"use nnc.graph.attribute({name!r}), or another name."
+            raise user_error(RegistryError, "Attribute", f"attribute {name!r} exists already.", fix=fix)
         self.name, self.doc = name, doc
         self._priorities: dict[Command, int] = {}
         self._followers: list[Callable[[Command], None]] = []
@@ -118,10 +116,8 @@ class Attribute(dict[Command, T]):
         at = command(target)
         known = self._priorities.get(at)
         if known is not None and known >= priority:
-            raise user_error(
-                RegistryError, at.name, f"attribute {self.name!r} is set already, with priority {known}.",
-                fix=f"pass priority={known + 1} or higher to replace it.",
-            )  # fmt: skip
+            problem = f"attribute {self.name!r} is set already, with priority {known}."
+            raise user_error(RegistryError, at.name, problem, fix=f"pass priority={known + 1} or higher to replace it.")
         if self._check is not None:
             self._check(at, value)
         self._fill(at, value, priority)
@@ -168,10 +164,8 @@ class Attribute(dict[Command, T]):
         )
 
     def __missing__(self, target: Command) -> T:
-        raise user_error(
-            RegistryError, target.name, f"attribute {self.name!r} is not set.",
-            fix=f"set it with {self.name}.set({target.name!r}, ...).",
-        )  # fmt: skip
+        fix = f"set it with {self.name}.set({target.name!r}, ...)."
+        raise user_error(RegistryError, target.name, f"attribute {self.name!r} is not set.", fix=fix)
 
     def __repr__(self) -> str:
         return f"<Attribute {self.name}>"
@@ -211,10 +205,8 @@ def register(name: str, arity: int | None = 1, outputs: int | None = 1, **attrib
         Array([2., 2.], dtype=float32)
     """
     if name in COMMANDS:
-        raise user_error(
-            RegistryError, "register", f"command {name!r} exists already.",
-            fix="choose another name, or add attributes to the one there.",
-        )  # fmt: skip
+        fix = "choose another name, or add attributes to the one there."
+        raise user_error(RegistryError, "register", f"command {name!r} exists already.", fix=fix)
     cells = [(attribute(key), value) for key, value in attributes.items()]
     new = COMMANDS[name] = Command(name, arity, outputs)
     try:
@@ -268,10 +260,8 @@ def attribute(name: str) -> Attribute[Any]:
     try:
         return ATTRIBUTES[name]
     except KeyError:
-        raise user_error(
-            RegistryError, "attribute", f"no attribute {name!r}; there are {', '.join(ATTRIBUTES)}.",
-            fix=f"create Attribute({name!r}).",
-        ) from None  # fmt: skip
+        problem = f"no attribute {name!r}; there are {', '.join(ATTRIBUTES)}."
+        raise user_error(RegistryError, "attribute", problem, fix=f"create Attribute({name!r}).") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,13 +329,11 @@ def add_kernel(target: Command | str, new: Kernel) -> None:
         'mine'
     """
     name = command(target)
-    kernels = kernel.get(name, ())
+    kernels = kernel.so_far(name)
     for old in kernels:
         if _has_place_of(old, new) and old.priority >= new.priority:
-            raise user_error(
-                RegistryError, name.name, f"backend {new.backend!r} has a kernel of priority {old.priority} already.",
-                fix="give the new one a higher priority.",
-            )  # fmt: skip
+            problem = f"backend {new.backend!r} has a kernel of priority {old.priority} already."
+            raise user_error(RegistryError, name.name, problem, fix="give the new one a higher priority.")
     kept = [old for old in kernels if not _has_place_of(old, new)]
     kernel.replace_cell(name, tuple(sorted([*kept, new], key=lambda k: -k.priority)))
 
@@ -356,10 +344,41 @@ def _has_place_of(old: Kernel, new: Kernel) -> bool:
 
 
 class _KernelColumn(Attribute[tuple[Kernel, ...]]):
-    """The kernel column: a cell holds one kernel for each backend, so it grows instead of being overruled."""
+    """The kernel column: a cell holds one kernel for each backend, so it grows instead of being overruled. Modules with kernels are
+    imported when somebody asks for the kernels of a command that they serve.
+    """
+
+    def __init__(self, name: str, doc: str) -> None:
+        super().__init__(name, doc)
+        self._promised: dict[Command, list[Callable[[], object]]] = {}
+
+    def promise(self, target: Command | str, load: Callable[[], object]) -> None:
+        """Has `load`, which adds kernels of a command, called before they are first asked for."""
+        self._promised.setdefault(command(target), []).append(load)
+
+    def get(self, target: Command, default: Any = None) -> Any:
+        """The kernels of a command, best first; the default where it has none."""
+        promised = self._promised.get(target)
+        if promised is not None:
+            for load in promised:
+                load()
+            self._promised.pop(target, None)  # only now, so that other threads wait for the imports
+        return super().get(target, default)
+
+    def so_far(self, target: Command) -> tuple[Kernel, ...]:
+        """The kernels of a command that are there already."""
+        return super().get(target, ())
+
+    def __getitem__(self, target: Command) -> tuple[Kernel, ...]:
+        found: tuple[Kernel, ...] | None = self.get(target)
+        return super().__getitem__(target) if found is None else found
 
     def replace_cell(self, target: Command, kernels: tuple[Kernel, ...]) -> None:
+        """Fills a cell anew. Nobody has concluded anything from kernels that are still promised."""
+        version = REGISTRY.version
         self._fill(target, kernels, 0)
+        if target in self._promised:
+            REGISTRY.version = version
 
 
 infer: Attribute[Callable[..., Any]] = Attribute(
@@ -418,11 +437,10 @@ def find_kernel(
         if candidate.device == device and candidate.supports(specs, params):
             return candidate
     if target not in reference:
-        raise user_error(
-            BackendError, target.name, "no backend runs it for these inputs, and it has no reference.",
-            operands={f"input {i}": spec for i, spec in enumerate(specs)},
-            fix="register a reference, or a kernel whose `supports` accepts them.",
-        )  # fmt: skip
+        problem = "no backend runs it for these inputs, and it has no reference."
+        operands = {f"input {i}": spec for i, spec in enumerate(specs)}
+        fix = "register a reference, or a kernel whose `supports` accepts them."
+        raise user_error(BackendError, target.name, problem, operands=operands, fix=fix)
     return None
 
 

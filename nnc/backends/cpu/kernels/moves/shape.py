@@ -106,7 +106,7 @@ def _offset(start: Shape, strides: Shape) -> int:
 
 def _add_view(target: Command) -> None:
     """Adds the kernel of views to one that has none of its own."""
-    if not any(each.backend == CPU for each in kernel.get(target, ())):
+    if not any(each.backend == CPU for each in kernel.so_far(target)):
         add_native(target.name, _view)
 
 
