@@ -121,7 +121,7 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CacheEntry:
     """The place of one small value in a cache.
 
     Example:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.backends.cpu.compiler.engine import Engine, Library
+from nnc.backends.cpu.compiler.engine import Engine, LoadedObjects
 from nnc.backends.cpu.compiler.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.backends.cpu.compiler.object_cache import Objects
 from nnc.backends.cpu.compiler.prefetch import PREPARE, Prefetcher
@@ -28,7 +28,7 @@ from nnc.base.options import Options, chosen_cpu
 from nnc.device.cpu import aligned_bytes
 from nnc.errors import InternalError
 from nnc.graph import TensorSpec, command, infer_specs, reference
-from nnc.lower.kernels.native import Native, State
+from nnc.lower.kernels.native import KernelState, Native
 from nnc.lower.plan.stages import NDArray, Step, View
 
 ENTRY = "ENTRY"
@@ -44,7 +44,7 @@ class Loaded:
     """A compiled function: it can be called at `address` while this object lives, which holds the functions that it calls."""
 
     address: int
-    library: Library
+    library: LoadedObjects
     held: Any
 
 
@@ -60,7 +60,7 @@ class Jit:
         self._known: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
         self._symbols = runtime.symbols()
         self._callers: dict[tuple[int, bool, int], tuple[Loaded, Callable[..., int]]] = {}
-        self._runtime_code: Library | None = None
+        self._runtime_code: LoadedObjects | None = None
         self._failure: Exception | None = None
         objects.begin(runtime.text, CALLS)
 
@@ -81,7 +81,7 @@ class Jit:
         """Whether this compiler works, which may have to wait for LLVM."""
         return self.failure is None
 
-    def _load_runtime(self) -> Library:
+    def _load_runtime(self) -> LoadedObjects:
         runtime = self.runtime
         code = self.engine.link([self.objects.compile(runtime.text, CALLS)], self._symbols, runtime.exports)
         self._symbols |= code.addresses
@@ -89,7 +89,7 @@ class Jit:
             runtime.pool.start(code)
         return code
 
-    def _loaded_runtime(self) -> Library:
+    def _loaded_runtime(self) -> LoadedObjects:
         """The functions that all texts may call.
 
         Raises:
@@ -331,7 +331,7 @@ def _view(array: NDArray) -> View:
 class _States(threading.local):
     """The state of a kernel, one for each thread."""
 
-    def __init__(self, make: Callable[[int], State], scratch: int) -> None:
+    def __init__(self, make: Callable[[int], KernelState], scratch: int) -> None:
         self._scratch = aligned_bytes(scratch)
         self._state = make(self._scratch.ctypes.data)
 
