@@ -21,7 +21,7 @@ COLLECTING = 0.5  # seconds that a file of tests costs, beside its tests
 FIRST = 6.0  # seconds of the tests that run first, in a process of their own: most mutants fall there, and few files are read
 SLOWER = 5.0  # times the expected duration after which a test is taken to hang
 FEW = 40  # tests; where fewer enter a function, tests of its file are chosen as well: a function behind a cache is entered once
-WHOLE = ("tests/test_public_signatures.py", "tests/golden/")  # look at all of nnc, in other processes or without a call
+WHOLE = ("tests/test_public_signatures.py", "tests/test_frozen.py", "tests/golden/")  # look at more than they call
 TAIL = 400  # characters of the tests' output that a report shows
 
 
@@ -45,10 +45,10 @@ class Verdict:
 
 
 def choose_tests(reach: Reach, mutant: Mutant, seconds: float) -> list[str]:
-    """Chooses the tests that are most likely to notice a change, those of the file's own test module first.
+    """Chooses the tests that are most likely to notice a change.
 
-    Then come tests by how few functions they enter, one of each test function before a second one of any; at last those in
-    `WHOLE`, which look at more than they enter.
+    Those that enter the function come first, of them those of the file's own test module; then tests by how few functions they
+    enter, one of each test function before a second one of any; at last those in `WHOLE`, which look at more than they enter.
 
     Args:
         reach: which tests enter which functions.
@@ -61,13 +61,14 @@ def choose_tests(reach: Reach, mutant: Mutant, seconds: float) -> list[str]:
     own = f"test_{Path(mutant.path).name}"
     turns: dict[str, int] = {}
 
-    def rank(test: str) -> tuple[bool, int, int]:
+    def rank(test: str) -> tuple[bool, bool, int, int]:
         file, _, name = test.partition("::")
         function = f"{file}::{name.partition('[')[0]}"
         turns[function] = turns.get(function, 0) + 1
-        return not file.endswith(own), turns[function], len(reach.entered[test])
+        return test not in entering, not file.endswith(own), turns[function], len(reach.entered[test])
 
     near = reach.tests_of(mutant.path, mutant.function)
+    entering = set(near)
     if len(near) < FEW:
         near = list(dict.fromkeys([*near, *reach.tests_of(mutant.path, ""), *(t for t in reach.entered if own in t)]))
     by_size = sorted(near, key=lambda test: len(reach.entered[test]))
@@ -114,6 +115,8 @@ def run_tests(folder: Path, tests: Sequence[str], limit: float) -> tuple[bool, s
             "mutation.chosen",
             "-p",
             "no:cacheprovider",
+            "-p",
+            "no:xdist",
             "-x",
             "-q",
             *files,

@@ -11,6 +11,12 @@ with collection_paused():  # modules stay, so looking through them for garbage i
     from nnc.compiled import targets as _targets  # noqa: F401  (registers the kinds of devices)
     from nnc.device import devices
     from nnc.errors.names import module_getattr
+
+if TYPE_CHECKING:
+    from nnc import data, debug, distributed, io, nn, optim, random, scipy, testing
+    from nnc.backends.cpu.threads.threads import set_num_threads
+    from nnc.compiled.compiled import compile
+    from nnc.compiled.dynamic import DynamicGraph
     from nnc.trace.core.collectives import (
         all_gather,
         all_to_all,
@@ -43,12 +49,6 @@ with collection_paused():  # modules stay, so looking through them for garbage i
     from nnc.trace.core.vectorize import vmap
     from nnc.trace.loops.branches import case_of, cond, switch
     from nnc.trace.loops.control_flow import associative_scan, fori_loop, map, scan, while_loop
-
-if TYPE_CHECKING:
-    from nnc import data, debug, distributed, io, nn, optim, random, scipy, testing
-    from nnc.backends.cpu.threads.threads import set_num_threads
-    from nnc.compiled.compiled import compile
-    from nnc.compiled.dynamic import DynamicGraph
     from nnc.view import view
 
 __version__ = "0.2.0"
@@ -119,20 +119,32 @@ __all__ = [
     "while_loop",
 ]
 
-# Imported when first asked for, as it takes longer than the rest.
-_LATER = {
-    "DynamicGraph": "nnc.compiled.dynamic",
-    "compile": "nnc.compiled.compiled",
-    "set_num_threads": "nnc.backends.cpu.threads.threads",
+# Names by the modules that are imported when one is first asked for.
+_MODULES = {
+    "nnc.backends.cpu.threads.threads": "set_num_threads",
+    "nnc.compiled.compiled": "compile",
+    "nnc.compiled.dynamic": "DynamicGraph",
+    "nnc.trace.core.collectives": "all_gather all_to_all axis_index axis_size pmax pmean pmin ppermute psum psum_scatter pvary",
+    "nnc.trace.core.custom": "custom_jvp custom_vjp",
+    "nnc.trace.core.differentiate": "grad hvp jvp linear_transpose linearize stop_gradient value_and_grad vjp",
+    "nnc.trace.core.host": "pure_callback",
+    "nnc.trace.core.jacobian": "hessian jacfwd jacrev",
+    "nnc.trace.core.on_device": "block_until_ready default_device device_put",
+    "nnc.trace.core.specs": "ShapeDtypeStruct eval_shape make_graph",
+    "nnc.trace.core.subgraphs": "checkpoint",
+    "nnc.trace.core.vectorize": "vmap",
+    "nnc.trace.loops.branches": "case_of cond switch",
+    "nnc.trace.loops.control_flow": "associative_scan fori_loop map scan while_loop",
     **{
-        name: f"nnc.{name}"
-        for name in ("data", "debug", "distributed", "io", "nn", "optim", "random", "scipy", "testing", "view")
+        f"nnc.{name}": name
+        for name in ["data", "debug", "distributed", "io", "nn", "optim", "random", "scipy", "testing", "view"]
     },
 }
+_LATER = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type Any
     __getattr__ = module_getattr("nnc", _LATER)
-    tree.__getattr__ = module_getattr("nnc.tree", {"ravel": "nnc.numpy.ravelling"})  # which computes arrays
+    tree.__getattr__ = module_getattr("nnc.tree", {"at": "nnc.tree.edits", "ravel": "nnc.numpy.ravelling"})
 
 
 def __dir__() -> list[str]:

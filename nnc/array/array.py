@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar, cast
 import numpy as np
 
 from nnc.array.methods import NamedMethods
-from nnc.base import dlpack, dtypes, html
+from nnc.base import dtypes, html
 from nnc.base.casting import cast_array, limits
 from nnc.base.context import get_context
-from nnc.base.foreign import is_foreign
-from nnc.base.references import IN_VARIABLE
+from nnc.base.garbage import IN_VARIABLE
 from nnc.base.silence import silently
 from nnc.calls.specialise import specialised
 from nnc.commands import constants
@@ -30,10 +29,19 @@ from nnc.commands.contract import matmul
 from nnc.commands.indexing import getitem
 from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak, to_dtype, with_weakness
 from nnc.commands.shape import transpose
-from nnc.device import CPU, check_program, find_device, interpreter_of
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, TraceError, user_error
+from nnc.device import CPU, check_program, dlpack, find_device, interpreter_of
+from nnc.device.dlpack import is_foreign
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    NncError,
+    TraceError,
+    numpy_remedy,
+    remedy,
+    user_error,
+)
 from nnc.errors.names import MissingMethod, names_without_missing
-from nnc.errors.remedies import numpy_remedy, remedy
 from nnc.errors.tracebacks import api_boundary, cut_traceback, leave
 from nnc.graph import Command, TensorSpec, spec_of
 
@@ -355,14 +363,6 @@ class ArrayMethods(NamedMethods):
         raise user_error(ArgumentTypeError, "del x[...]", problem, operands={"x": self.shown}, fix=fix)
 
     @api_boundary
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        if api_version not in (None, *_API_VERSIONS):
-            problem = f"nnc.numpy has no version {api_version!r} of the Array API standard."
-            fix = f"ask for one of {', '.join(_API_VERSIONS)}, or for none."
-            raise user_error(ArgumentError, "__array_namespace__", problem, fix=fix)
-        return _NAMESPACE["numpy"]
-
-    @api_boundary
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """NumPy's operators with an nnc operand on the right give nnc values; other NumPy functions take concrete arrays only."""
         if method == "__call__" and not kwargs and ufunc.__name__ in _UFUNCS:
@@ -388,9 +388,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "bitwise_xor": _binary(ew.bitwise_xor)[0], "left_shift": _binary(ew.shift_left)[0],
     "right_shift": _binary(ew.shift_right)[0],
 }  # fmt: skip
-_NAMESPACE: dict[str, Any] = {}
 _LARGE = 1 << 13  # elements, over which a pass takes longer than a function does to choose its commands
-_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
 def array_method(function: F) -> F:
@@ -427,11 +425,6 @@ def name_foreign_methods(names: Iterable[str]) -> None:
     for name in names:
         if not hasattr(Array, name):
             setattr(ArrayMethods, name, MissingMethod(name))
-
-
-def set_namespace(module: Any) -> None:
-    """Names the module that `__array_namespace__` returns."""
-    _NAMESPACE["numpy"] = module
 
 
 class _Unfinished(ArrayMethods):
@@ -833,7 +826,7 @@ def as_command_operand(x: Any) -> Any:
 
 def numpy_error(tracer: Any) -> TraceError:
     """The error for handing a value that is being differentiated to NumPy."""
-    found = numpy_remedy(_NAMESPACE.get("numpy")) or "the function of the same name in nnc.numpy"
+    found = numpy_remedy() or "the function of the same name in nnc.numpy"
     problem = f"{tracer.shown} is being differentiated; NumPy would lose the derivative."
     fix = f"use {found}, or nnc.stop_gradient(x) where no derivative is wanted."
     return user_error(TraceError, "conversion to a NumPy array", problem, fix=fix)
@@ -843,4 +836,4 @@ def concrete_error(tracer: Any, what: str, fix: str = "") -> TraceError:
     """The error for asking an abstract tracer for its value."""
     made = f" (made at {tracer.source})" if tracer.source is not None else ""
     problem = f"the value of {tracer.shown}{made} is not known while the function is traced."
-    return user_error(TraceError, what, problem, fix=fix or remedy(tracer, what, _NAMESPACE.get("numpy")))
+    return user_error(TraceError, what, problem, fix=fix or remedy(tracer, what))

@@ -6,10 +6,9 @@ import warnings
 from typing import Any
 
 from nnc.array.array import Array, NDArray, donated_error, new_array
-from nnc.base import dlpack
 from nnc.base.context import get_context
 from nnc.base.dtypes import Weakness, bfloat16
-from nnc.device import CPU, Accelerator, SharingDevice, find_device, interpreter_of
+from nnc.device import CPU, Accelerator, SharingDevice, dlpack, find_device, interpreter_of
 from nnc.device.memory import DeviceMemory
 from nnc.errors import DeviceError, user_error
 from nnc.errors.errors import ExportError

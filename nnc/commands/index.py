@@ -22,7 +22,7 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.constants import full, iota
 from nnc.commands.elementwise import add, convert, equal, maximum, minimum, mul, reciprocal, select
-from nnc.commands.modes import GATHER_MODES, SCATTER_MODES, SLICE_MODES, is_strict
+from nnc.commands.index_plan import GATHER_MODES, SCATTER_MODES, SLICE_MODES, is_strict
 from nnc.commands.reduce import expand
 from nnc.commands.rules import (
     Derivative,

@@ -14,8 +14,17 @@ from nnc.commands.elementwise import add, copy, maximum, minimum, mul, select
 from nnc.commands.index import dynamic_slice as dynamic_slice_command
 from nnc.commands.index import dynamic_update_slice as dynamic_update_slice_command
 from nnc.commands.index import expand_last, gather, move_axis, scatter
-from nnc.commands.index_plan import Picked, Plan, bad_type, from_front, make_plan, read_entry
-from nnc.commands.modes import GATHER_MODES, SCATTER_MODES, SLICE_MODES
+from nnc.commands.index_plan import (
+    GATHER_MODES,
+    SCATTER_MODES,
+    SLICE_MODES,
+    Picked,
+    Plan,
+    bad_type,
+    from_front,
+    make_plan,
+    read_entry,
+)
 from nnc.commands.promote import (
     Operand,
     as_operand,

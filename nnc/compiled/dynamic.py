@@ -458,12 +458,12 @@ def _cotangents(losses: Sequence[Variable], df: Any) -> list[Elements]:
             problem = "f is no scalar, so its derivative needs a direction."
             fix = "reduce it (nnp.sum, nnp.mean), or pass df, an array like f."
             raise user_error(ShapeError, "backward", problem, operands={"f": loss.spec}, fix=fix)
-        array = np.ones((), loss.dtype) if ct is None else _elements(concrete_array(ct, "backward"))
+        array = np.ones((), loss.spec.dtype) if ct is None else _elements(concrete_array(ct, "backward"))
         if array.shape != loss.shape:
             problem = "df has another shape than f."
             fix = "pass df with the shape of f."
             raise user_error(ShapeError, "backward", problem, operands={"f": loss.spec, "df": spec_of(array)}, fix=fix)
-        found.append(array.astype(loss.dtype, copy=False))
+        found.append(array.astype(loss.spec.dtype, copy=False))
     return found
 
 

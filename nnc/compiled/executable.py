@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
 from nnc.array.array import Array, as_value, new_array
 from nnc.base.context import activity, get_context, set_context
 from nnc.base.dtypes import Weakness
@@ -27,32 +26,30 @@ from nnc.compiled.bindings import Inputs, Outputs
 from nnc.compiled.pipeline import lower
 from nnc.compiled.retraces import difference
 from nnc.compiled.signature import Call, CallPattern, Key, Signature, device_of, leaf_keys
-from nnc.compiled.targets import device_program
+from nnc.compiled.targets import device_program, kernel_tuner, make_schedule_report, schedule_watch
 from nnc.compiled.toolchain import toolchain
 from nnc.device import CPU, CUDA, find_device, interpreter_of, kind_of
 from nnc.errors import ArgumentTypeError, DeviceError, NncError, OutOfMemoryError, TraceError, user_error
 from nnc.errors.tracebacks import api_boundary, is_users
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.plan.liveness import walk
-from nnc.lower.plan.schedule.report import ScheduleReport, Watch, make_schedule_report
 from nnc.lower.plan.stages import Loop, Step
 from nnc.lower.text import format_bytes
 from nnc.run.background import in_background
 from nnc.run.direct import ArrayLayout, Direct, load_direct
 from nnc.run.frame import NoRoomError
 from nnc.run.packed_weights import PackedWeights, is_alone
-from nnc.run.prefetch import Prefetch
 from nnc.run.program import Program
-from nnc.run.report import Cost, MemoryPlan, MemoryRow
-from nnc.run.store.autotune import Tuner
+from nnc.run.report import Cost, MemoryPlan, MemoryRow, Timings
 from nnc.run.store.cache import Cache, CacheEntry
-from nnc.run.timings import Timings
 from nnc.trace.core.captures import Snapshot, take_snapshot
 from nnc.trace.core.flat import FlatTree, definition_of, name_of
 from nnc.trace.core.staging import Staged, stage
 
 if TYPE_CHECKING:
     from nnc.compiled.device_program import DeviceProgram, QueuedProgram
+    from nnc.lower.plan.schedule.report import ScheduleReport, Watch
+    from nnc.run.prefetch import Prefetch
 
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments
 
@@ -147,7 +144,7 @@ class Lowered:
         )
         outputs = Outputs.of(self._out, graph.output_specs, self._weak)
         name, interpreter = name_of(self._signature.fun), interpreter_of(find_device(self._options.device, "compile"))
-        elsewhere = device_program()(name, program, inputs, outputs, interpreter) if interpreter is not None else None
+        elsewhere = device_program(name, program, inputs, outputs, interpreter) if interpreter is not None else None
         return Executable(
             graph=graph,
             snapshot=self._snapshot,
@@ -176,7 +173,7 @@ class Lowered:
             last = self._lasting.union(i + explicit for i, x in enumerate(self._staged.captured) if _may_last(x))
             options = options.update(keeps=tuple(place for place, i in enumerate(used) if i in last))
         tools = toolchain(options.device)
-        choose = Tuner(tools.candidate_kernels, options) if options.autotune else tools.choose_kernel
+        choose = kernel_tuner(tools.candidate_kernels, options) if options.autotune else tools.choose_kernel
         compiler, expect = (
             tools.compiler() if options.native else None,
             prefetch.expect if prefetch is not None else None,
@@ -416,7 +413,7 @@ class Executable:
 
     def profile(self, leaves: Sequence[Any]) -> ScheduleReport:
         """The begin and end of each step of one run on these dynamic leaves, which are known to fit."""
-        watch = Watch(len(self._program.bound.steps))
+        watch = schedule_watch(len(self._program.bound.steps))
         watched = replace(self, _program=self._program.watched(watch))
         watched.run(leaves)
         return self._report(self._program, watch)

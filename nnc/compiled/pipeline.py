@@ -10,14 +10,13 @@ from typing import Any
 from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
-from nnc.compiled.targets import queued_code
+from nnc.compiled.targets import check_schedule, check_signals, frugal, queued_code, rematerializer
 from nnc.device import CPU, kind_of
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
 from nnc.lower.kernels.native import Compiler
 from nnc.lower.kernels.references import RunProgram, sub_graph_kernel, tape_program
-from nnc.lower.passes.memory.rematerialize_to_budget import Rematerializer, frugal
 from nnc.lower.phases import (
     DELAY,
     FUSE,
@@ -29,8 +28,6 @@ from nnc.lower.phases import (
 from nnc.lower.plan.bind import bind_buffers, emit, no_workspace
 from nnc.lower.plan.emit import Workspace
 from nnc.lower.plan.schedule.make import concurrent_lives, make_schedule
-from nnc.lower.plan.schedule.races import check_schedule
-from nnc.lower.plan.schedule.reduction import check_signals
 from nnc.lower.plan.stages import Bound, Kind, Planned, Step
 from nnc.run.background import in_background
 from nnc.run.kernel_queue import KernelQueue
@@ -186,7 +183,7 @@ def plan(
         return planned
     kernels = run_phases(rewritten, (FUSE,), compact)
     forms = kernels, rewritten, frugal(rewritten, compact)
-    remat = Rematerializer(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace, silent))
+    remat = rematerializer(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace, silent))
     return remat.fit(planned, budget)
 
 

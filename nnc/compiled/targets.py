@@ -12,10 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from nnc.base.context import LOCATORS
+from nnc.base.later import later
 from nnc.commands.rules import scalar
 from nnc.device import CPU, CUDA, DeviceKind, register_kind
 from nnc.device.cpu import Cpu
-from nnc.graph import Command, attribute, kernel
+from nnc.graph import attribute, kernel
 
 
 def _find(module: str, name: str) -> Any:
@@ -32,14 +34,20 @@ def within(module: str, name: str) -> Callable[[], Any]:
     return partial(_find, module, name)
 
 
-# Classes for programs on devices other than the CPU.
-device_program = within("nnc.compiled.device_program", "DeviceProgram")
+# What many programs do without.
+check_schedule = later("nnc.lower.plan.schedule.races", "check_schedule")
+check_signals = later("nnc.lower.plan.schedule.reduction", "check_signals")
+device_program = later("nnc.compiled.device_program", "DeviceProgram")
+frugal = later("nnc.lower.passes.memory.rematerialize_to_budget", "frugal")
+kernel_tuner = later("nnc.run.store.autotune", "Tuner")
+make_schedule_report = later("nnc.lower.plan.schedule.report", "make_schedule_report")
 queued_code = within("nnc.run.queued_code", "QueuedCode")
+rematerializer = later("nnc.lower.passes.memory.rematerialize_to_budget", "Rematerializer")
+schedule_watch = later("nnc.lower.plan.schedule.report", "Watch")
 
 
-def expected_cpu_compiler() -> Any:
-    """The CPU's compiler, which may still be starting in another process, without the kernels; None where there is none."""
-    return _find("nnc.backends.cpu.compiler.jit", "expected_compiler")()
+expected_cpu_compiler = later("nnc.backends.cpu.compiler.jit", "expected_compiler")
+"""Gives the CPU's compiler, which may still be starting in another process, without the kernels; None where there is none."""
 
 
 # Modules with kernels for the CPU, the commands that they serve, and columns whose commands they serve, too.
@@ -89,23 +97,13 @@ def _cpu_kernels() -> Any:
     return found
 
 
-def _number_of_gpus() -> int:
-    count: int = _find("nnc.device.cuda.libraries", "number_of_gpus")()
-    return count
-
-
 def _advice() -> str:
     if importlib.util.find_spec("cupy") is None:
         return "; CUDA's devices need CuPy: pip install 'nnc[gpu13]' (CUDA 13) or 'nnc[gpu]' (CUDA 12)"
     return "; NVIDIA's driver (libcuda.so.1), which CUDA's devices need, finds no graphics processor"
 
 
-def _check_scalar(command: Command, expression: str) -> None:
-    """Checks a scalar expression; the checker is imported when the first one comes from outside."""
-    _find("nnc.lower.kernels.scalar_checks", "check_scalar")(command, expression)
-
-
-scalar.check_with(_check_scalar)
+scalar.check_with(later("nnc.lower.kernels.scalar_checks", "check_scalar"))  # of expressions that come from outside
 register_kind(
     DeviceKind(
         name=CPU,
@@ -114,16 +112,18 @@ register_kind(
         kernels=_cpu_kernels,
     )
 )
+if importlib.util.find_spec("cupy") is not None:  # then the first array on a device may be another library's
+    LOCATORS[:] = [later("nnc.trace.core.on_device", "located")]
 register_kind(
     DeviceKind(
         name=CUDA,
         backend=CUDA,
-        make=lambda name: _find("nnc.device.cuda", "CudaDevice")(name),
+        make=later("nnc.device.cuda", "CudaDevice"),
         interpreter=within("nnc.trace.core.on_device", "make_interpreter"),
         queue=within("nnc.compiled.device_program", "program_of"),
         program=within("nnc.backends.cuda.program.program", "CudaModule"),
         kernels=partial(importlib.import_module, "nnc.backends.cuda.loaded"),
-        count=_number_of_gpus,
+        count=later("nnc.device.cuda.libraries", "number_of_gpus"),
         advice=_advice,
     )
 )

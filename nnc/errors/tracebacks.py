@@ -122,7 +122,9 @@ def arguments_misfit(
         fix: the remedy; by default, to call it as its signature says.
     """
     traceback = error.__traceback__
-    if not isinstance(error, TypeError) or isinstance(error, NncError) or traceback is None or traceback.tb_next:
+    if not isinstance(error, TypeError) or isinstance(error, NncError) or traceback is None:
+        return None
+    if traceback.tb_next and not hasattr(function, "__signature__"):  # such a function passes its arguments on
         return None  # raised in the body of the function
     try:
         signature = inspect.signature(function)

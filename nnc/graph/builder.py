@@ -20,8 +20,9 @@ from nnc.base.source import SourceLine, user_source
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError, NncError, ShapeError, user_error
 from nnc.errors.errors import word_anew
 from nnc.graph.boxes import Box
+from nnc.graph.dispatch import Command
 from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
-from nnc.graph.registry import REGISTRY, Command, command, infer
+from nnc.graph.registry import REGISTRY, command, infer
 from nnc.graph.spec import MOST_AXES, TensorSpec
 
 Replace = Callable[[Symbol, Mapping[str, Any], SourceLine | None], Symbol]

@@ -15,8 +15,8 @@ from nnc.base.html import show_text
 from nnc.base.source import SourceLine
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.tracebacks import api_boundary
-from nnc.graph.dispatch import bind
-from nnc.graph.registry import Command, command, rewritten
+from nnc.graph.dispatch import Command, bind
+from nnc.graph.registry import command, rewritten
 from nnc.graph.spec import TensorSpec, spec_of
 
 NDArray = np.ndarray[Any, Any]

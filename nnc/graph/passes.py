@@ -15,8 +15,9 @@ from typing import Any, Literal, get_args
 
 from nnc.base.context import activity, note_seconds
 from nnc.errors import ArgumentTypeError, GraphError, RegistryError, user_error
+from nnc.graph.dispatch import Command
 from nnc.graph.graph import Graph, Node
-from nnc.graph.registry import Attribute, Command
+from nnc.graph.registry import Attribute
 from nnc.graph.serialize import storable
 from nnc.graph.verify import verify as verify_graph
 
@@ -64,6 +65,7 @@ class Pass:
         requires: facts that must hold before it.
         ensures: facts that hold after it.
         invalidates: facts that may not hold after it.
+        when: whether it may change a graph at all, by the options; None: it may.
 
     Example:
         >>> nnc.graph.find_pass("dce").preserves
@@ -80,6 +82,7 @@ class Pass:
     requires: frozenset[Fact] = frozenset()
     ensures: frozenset[Fact] = frozenset()
     invalidates: frozenset[Fact] = frozenset()
+    when: Callable[[Any], bool] | None = None
 
 
 @storable
@@ -121,7 +124,7 @@ Example:
 def register_pass(
     name: str, *, needs: Sequence[str] = (), provides: Sequence[str] = (), preserves: Sequence[str] = (),
     concerns: Iterable[str] | Attribute[Any] = (), phase: PhaseName | None = None, requires: Iterable[Fact] = (),
-    ensures: Iterable[Fact] = (), invalidates: Iterable[Fact] = (),
+    ensures: Iterable[Fact] = (), invalidates: Iterable[Fact] = (), when: Callable[[Any], bool] | None = None,
 ) -> Callable[[PassFunction], PassFunction]:  # fmt: skip
     """Registers the decorated function as the pass `name`; the function itself is unchanged.
 
@@ -137,6 +140,7 @@ def register_pass(
         requires: facts (`nnc.graph.passes.Fact`) that an earlier pass of lowering must ensure, and none in between invalidate.
         ensures: facts that hold after the pass.
         invalidates: facts that may not hold after it; all others still hold.
+        when: (options) -> whether the pass may change a graph at all.
 
     Raises:
         RegistryError: there is a pass of that name, or no such phase.
@@ -162,7 +166,8 @@ def register_pass(
 
     def add(function: PassFunction) -> PassFunction:
         facts = frozenset(requires), frozenset(ensures), frozenset(invalidates)
-        PASSES[name] = Pass(name, function, tuple(needs), tuple(provides), tuple(preserves), commands, phase, *facts)
+        columns = tuple(needs), tuple(provides), tuple(preserves)
+        PASSES[name] = Pass(name, function, *columns, commands, phase, *facts, when)
         return function
 
     return add
@@ -229,7 +234,7 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
         _check_needs(graph, step, lost)
         if step.concerns and graph.nodes is not looked_at:
             looked_at, present = graph.nodes, {node.command for node in graph.walk()}
-        if step.concerns and not _concerns_any(step, present):
+        if (step.when and not step.when(options)) or (step.concerns and not _concerns_any(step, present)):
             step = replace(step, function=_leave)
         with activity(f"running pass {step.name!r}"):
             graph, count = _run(graph, step, options, verify, lost, count)

@@ -7,64 +7,17 @@ one attribute set per command is libnnc's rule.)
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from nnc.base.dtypes import plain_dtype
 from nnc.device import CPU, load_kernels
-from nnc.errors import BackendError, InternalError, RegistryError, user_error
+from nnc.errors import BackendError, RegistryError, user_error
+from nnc.graph.dispatch import Command
 from nnc.graph.spec import TensorSpec
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Command:
-    """An operation: its name, how many inputs it takes (None: any number) and how many outputs it yields (None: it depends).
-
-    Calling a command with arrays, tracers or symbols runs, traces or records it.
-
-    Args:
-        name: unique.
-        arity: number of inputs; None: any number.
-        outputs: number of outputs; None: it depends.
-
-    Example:
-        >>> command("exp").arity
-        1
-    """
-
-    name: str
-    arity: int | None = 1
-    outputs: int | None = 1
-
-    def __call__(self, *args: Any, graphs: tuple[Any, ...] = (), **params: Any) -> Any:
-        """Runs, traces or records the command; parameters are static and keyword-only."""
-        if "dtype" in params:
-            params["dtype"] = plain_dtype(params["dtype"])
-        outputs = _BIND.function(self, args, params, graphs)
-        return outputs[0] if self.outputs == 1 else tuple(outputs)
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return command, (self.name,)
-
-
-@dataclass(slots=True)
-class _Bind:
-    """The dispatcher, which stands above this module (nnc.graph.dispatch)."""
-
-    function: Callable[[Command, Sequence[Any], dict[str, Any], tuple[Any, ...]], Sequence[Any]]
-
-
-def _unset(*_: Any) -> Sequence[Any]:
-    raise InternalError("no dispatcher: import nnc before commands are called")
-
-
-_BIND = _Bind(_unset)
 
 
 @dataclass(slots=True)
@@ -242,6 +195,9 @@ def command(name: Command | str) -> Command:
         raise user_error(
             RegistryError, "command", f"no command {name!r} is registered.", fix="import the package that registers it."
         ) from None
+
+
+copyreg.pickle(Command, lambda each: (command, (each.name,)))  # a copy is the command itself
 
 
 def attribute(name: str) -> Attribute[Any]:

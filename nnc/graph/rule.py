@@ -17,8 +17,8 @@ from nnc.base.context import set_context
 from nnc.base.source import SourceLine
 from nnc.errors import ArgumentError, GraphError, user_error
 from nnc.graph.builder import GraphBuilder
+from nnc.graph.dispatch import Command
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
-from nnc.graph.registry import Command
 from nnc.graph.spec import TensorSpec
 
 _DEFAULT_SPEC = TensorSpec((2, 3), dtypes.float32)

@@ -20,14 +20,23 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.source import SourceLine
-from nnc.errors import ArgumentTypeError, GraphError, NncError, RegistryError, user_error
+from nnc.errors import (
+    ArgumentTypeError,
+    GraphError,
+    NncError,
+    RegistryError,
+    access,
+    path_to_read,
+    path_to_write,
+    user_error,
+)
 from nnc.errors.errors import shorten
-from nnc.errors.paths import access, path_to_read, path_to_write
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph.boxes import Box
+from nnc.graph.dispatch import Command
 from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
 from nnc.graph.json_form import check_form
-from nnc.graph.registry import Command, command
+from nnc.graph.registry import command
 from nnc.graph.spec import STRIDED, TensorSpec
 from nnc.graph.verify import verify
 

@@ -8,12 +8,12 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from nnc.array.array import Array
-from nnc.base.foreign import is_foreign
 from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
 from nnc.commands import shape as commands
 from nnc.commands.promote import promote, to_dtype
 from nnc.commands.shape import slice_axis
+from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.numpy.manipulation import atleast_1d, atleast_2d, atleast_3d, expand_dims, ravel, reshape, squeeze
 from nnc.numpy.operands import static_int, to_axis, to_value, to_values

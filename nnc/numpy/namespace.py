@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import nnc.trace.core.eager
 import nnc.trace.core.staged_call  # noqa: F401  (both register themselves: eager execution, and specialised calls)
-from nnc.array.array import name_foreign_methods, set_namespace
+from nnc.array.array import name_foreign_methods
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.device import CPU
@@ -28,7 +27,6 @@ Example:
     >>> nnp.__array_api_version__
     '2024.12'
 """
-set_namespace(sys.modules["nnc.numpy"])
 name_foreign_methods(TENSOR)
 await_einops()
 

@@ -14,7 +14,7 @@ from nnc.commands import elementwise as ew
 from nnc.commands import special as commands
 from nnc.commands.elementwise import FLOAT, INEXACT
 from nnc.commands.index import scatter
-from nnc.commands.modes import SCATTER_MODES
+from nnc.commands.index_plan import SCATTER_MODES
 from nnc.commands.promote import astype, broadcast, promote
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.commands.rules import check_dtype

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from nnc.base.later import later
 from nnc.base.machine import check_memory
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
@@ -14,7 +15,8 @@ from nnc.lower.plan.schedule.types import Around, Schedule
 from nnc.lower.plan.stages import NDArray
 from nnc.run.executor import NOTHING, Executor, PythonSteps
 from nnc.run.native_program import ProgramAbi
-from nnc.run.streams import StreamRunner
+
+stream_runner = later(f"{__package__}.streams", "StreamRunner")
 
 
 class NoRoomError(MemoryError):
@@ -88,7 +90,7 @@ class PythonFrame(Frame):
             self._blocks = [block]
         else:
             self._blocks = [PythonSteps(executor, (step,)) for step in steps]
-            self._run = StreamRunner(schedule, self._blocks, around)
+            self._run = stream_runner(schedule, self._blocks, around)
 
     def _execute(self) -> None:
         executor = self.executor

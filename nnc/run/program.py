@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nnc.base.garbage import collection_paused
+from nnc.base.later import later
 from nnc.device.cpu import aligned_bytes
 from nnc.graph import Kernel
 from nnc.lower.kernels.launch import DeviceKernel
@@ -15,11 +16,12 @@ from nnc.lower.plan.schedule.types import Around, Schedule
 from nnc.lower.plan.stages import Bound, NDArray, Planned, Step
 from nnc.run.executor import Executor
 from nnc.run.frame import Frame, NoRoomError, PythonFrame
-from nnc.run.guard import GuardedExecutor
 from nnc.run.kernel_queue import KernelQueue
 from nnc.run.native_frame import CallMemory, NativeFrame
 from nnc.run.native_program import NativeCode, ProgramAbi, ProgramParts
 from nnc.run.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
+
+_guarded = later(f"{__package__}.guard", "GuardedExecutor")
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +177,7 @@ class Program:
         with collection_paused():
             try:
                 if self.guard:
-                    return PythonFrame(GuardedExecutor(self))
+                    return PythonFrame(_guarded(self))
                 if self.code is None:
                     executor = Executor(self.outside, self.parts, aligned_bytes(self.arena_bytes))
                     return PythonFrame(executor, self.schedule, self.around)

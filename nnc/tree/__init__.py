@@ -7,7 +7,6 @@ part of the structure.
 
 from typing import TYPE_CHECKING
 
-from nnc.tree.edits import at
 from nnc.tree.flattening import (
     TreeDef as TreeDef,
 )
@@ -39,6 +38,7 @@ from nnc.tree.registration import same_settings as same_settings
 
 if TYPE_CHECKING:
     from nnc.numpy.ravelling import ravel
+    from nnc.tree.edits import at
 
 __all__ = [
     "all_leaves",

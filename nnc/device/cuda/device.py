@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nnc.base import dlpack
 from nnc.base.dtypes import DType, bfloat16
+from nnc.device import dlpack
 from nnc.device.cuda.context import Context
 from nnc.device.cuda.driver import CudaDriver
 from nnc.device.cuda.libraries import Libraries, find_libraries

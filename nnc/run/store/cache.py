@@ -126,7 +126,7 @@ class CacheEntry:
 
     Example:
         >>> import tempfile
-        >>> entry = Entry(Cache(Path(tempfile.mkdtemp())), "colours", {"of": "grass"})
+        >>> entry = CacheEntry(Cache(Path(tempfile.mkdtemp())), "colours", {"of": "grass"})
         >>> entry.write("green")
         >>> entry.read()
         'green'

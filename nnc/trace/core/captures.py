@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc.base.foreign import is_foreign
 from nnc.base.source import is_internal
 from nnc.commands.promote import as_operand
+from nnc.device.dlpack import is_foreign
 from nnc.errors import NncError, TreeError, user_error
 from nnc.errors.errors import shorten
 from nnc.trace.core.reads import Reads, reads_of

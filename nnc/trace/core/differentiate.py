@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, Literal, Unpack, overload
 
+import nnc.trace.rules  # noqa: F401  (registers the rules of all commands)
 from nnc import tree
 from nnc.array.array import Array, as_value, settled
 from nnc.base import dtypes

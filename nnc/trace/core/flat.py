@@ -16,9 +16,9 @@ import numpy as np
 
 from nnc import tree
 from nnc.array.array import Array, ArrayMethods, as_value
-from nnc.base.foreign import is_foreign
 from nnc.base.source import short_path
 from nnc.commands.promote import as_operand, is_weak, with_weakness
+from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, NncError, user_error
 from nnc.errors.errors import shorten
 from nnc.errors.tracebacks import arguments_misfit

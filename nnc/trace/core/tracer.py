@@ -13,8 +13,7 @@ from nnc.base.context import get_context
 from nnc.base.silence import silently
 from nnc.base.source import SourceLine, user_source
 from nnc.device import CPU
-from nnc.errors import TraceError, user_error
-from nnc.errors.remedies import hash_remedy
+from nnc.errors import TraceError, hash_remedy, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import TensorSpec
 from nnc.graph.dispatch import escaped_tracer

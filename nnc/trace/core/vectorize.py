@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+import nnc.trace.rules  # noqa: F401  (registers the rules of all commands)
 from nnc import tree
 from nnc.array.array import as_value
 from nnc.base.context import activity

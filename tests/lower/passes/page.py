@@ -27,7 +27,8 @@ def tables() -> Iterator[str]:
     for phase in PHASES:
         for i, name in enumerate(names_of((phase,))):
             step = find_pass(name)
-            effect = (inspect.getdoc(step.function) or "").partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+            function = getattr(step.function, "find", lambda at=step.function: at)()  # imports it, where that waits
+            effect = (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
             facts = " | ".join(map(_names, (step.requires, step.ensures, step.invalidates)))
             yield f"| {phase.name if not i else ''} | `{name}` | {effect} | {facts} |"
     yield from ("", "| fact | meaning |", "| --- | --- |")

@@ -8,14 +8,12 @@ from types import MappingProxyType
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.rules import product, terms
-from nnc.graph import Command, Graph, Node, Symbol, command, register_pass
-from nnc.graph.passes import Fact
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph import Command, Graph, Node, Symbol, command
+from nnc.lower.passes.remake import OncePerGraph
 
 _DTYPES = (dtypes.float32, dtypes.float64)
 
 
-@register_pass("contract_products", requires=[Fact.COMBINED], invalidates=[Fact.COMMANDS, Fact.KERNELS])
 def contract_products(graph: Graph, options: Options) -> Graph:
     """Joins products with the one sum or difference that reads them, if `options.contract` allows it.
 
@@ -26,7 +24,7 @@ def contract_products(graph: Graph, options: Options) -> Graph:
     Example:
         p = mul(x, y); s = add(p, z)  →  s = multiply_add(x, y, z)
     """
-    return _Contraction().graph(graph) if options.contract else graph
+    return _Contraction().graph(graph)
 
 
 class _Contraction(OncePerGraph):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from nnc.base.options import Options
 from nnc.commands.facts import has_companion
 from nnc.commands.rules import together
-from nnc.graph import Graph, Node, register_pass
-from nnc.graph.passes import Fact
+from nnc.graph import Graph, Node
 from nnc.lower.kernels.domain import is_view
 from nnc.lower.passes.fusion.rematerialize_in_consumers import key_of
 
 
-@register_pass("join_pools", concerns=together, requires=[Fact.LAYOUT, Fact.ORDERED], invalidates=[Fact.KERNELS])
 def join_pools(graph: Graph, options: Options) -> Graph:
     """Makes one node of neighbours in the order that one command computes `together`, so that memory is gone over once.
 

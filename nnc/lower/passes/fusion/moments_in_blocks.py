@@ -10,19 +10,16 @@ from nnc.base.options import Options
 from nnc.commands.facts import is_sum, multiplies, squared
 from nnc.device import kind_of
 from nnc.device.targets import cpu_target
-from nnc.graph import Graph, Node, Symbol, register_pass
-from nnc.graph.passes import Fact
+from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.domain import can_fuse
 from nnc.lower.passes.fusion.centred import Centred
-from nnc.lower.passes.once import OncePerGraph
-from nnc.lower.passes.remake import Remake
+from nnc.lower.passes.remake import OncePerGraph, Remake
 
 _FUSION = cpu_target().fusion
 
 _LEAST = 16  # elements of a block: of shorter ones the sums are as many numbers as the elements
 
 
-@register_pass("moments_in_blocks", requires=[Fact.LAYOUT], invalidates=[Fact.KERNELS])
 def moments_in_blocks(graph: Graph, options: Options) -> Graph:
     """Finds mean and sum of centred squares of blocks that stay in the cache, and joins them: memory is read once.
 

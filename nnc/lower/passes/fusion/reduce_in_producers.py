@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from nnc.base.options import Options
 from nnc.device import kind_of
-from nnc.graph import Graph, Node, Symbol, register_pass
-from nnc.graph.passes import Fact
+from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
 
 _SMALL = 64  # a sum that takes this part of its operand's bytes may be there earlier
 
 
-@register_pass("reduce_in_producers", requires=[Fact.ORDERED], invalidates=[Fact.KERNELS])
 def reduce_in_producers(graph: Graph, options: Options) -> Graph:
     """Moves small sums, maxima and the like up to the elementwise command that makes their operand.
 

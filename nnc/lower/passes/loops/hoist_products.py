@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from nnc.base.options import Options
 from nnc.commands.facts import is_view
-from nnc.commands.roles import Loop, Read, roles, take_loop
-from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.commands.roles import Loop, Read, take_loop
+from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
-from nnc.graph.passes import Fact
 from nnc.lower.passes.loops.all_iterations import (
     LEAST_ITERATIONS,
     AllIterations,
@@ -17,11 +16,10 @@ from nnc.lower.passes.loops.all_iterations import (
     may_stack,
     total_bytes,
 )
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
 
 
-@register_pass("hoist_products", concerns=roles, requires=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD])
 def hoist_products(graph: Graph, options: Options) -> Graph:
     """Multiplies whole sequences before a `scan` whose iterations multiply their elements by a captured tensor.
 

@@ -12,17 +12,15 @@ from types import MappingProxyType
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.commands.facts import is_view, never_raises
-from nnc.commands.roles import Loop, Read, roles, take_apart, take_loop
+from nnc.commands.roles import Loop, Read, take_apart, take_loop
 from nnc.commands.rules import cost, effect
-from nnc.graph import Graph, Node, Symbol, command, register_pass
+from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
-from nnc.graph.passes import Fact
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 
 CHEAP = 1 << 14  # operations that a loop of no iteration may cost in vain
 
 
-@register_pass("licm", concerns=roles, ensures=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD])
 def licm(graph: Graph, options: Options) -> Graph:
     """Moves nodes of loops that read only captured values and constants before the loop, and captures their results.
 

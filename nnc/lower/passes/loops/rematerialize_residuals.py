@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.commands.facts import is_view
-from nnc.commands.roles import Loop, Read, Yield, roles, take_loop
+from nnc.commands.roles import Loop, Read, Yield, take_loop
 from nnc.commands.rules import effect, scalar, weight
-from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
-from nnc.graph.passes import Fact
 from nnc.lower.passes.loops.all_iterations import total_bytes
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.plan.min_cut import INFINITE, MinCut
 
 # The cost of computing a value anew, where 64 times its bytes are the cost of keeping it: a cheap command is hidden behind the
@@ -22,9 +21,6 @@ from nnc.lower.plan.min_cut import INFINITE, MinCut
 _KEPT, _CHEAP, _DEAR = 64, 2, 16
 
 
-@register_pass(
-    "rematerialize_residuals", concerns=roles, requires=[Fact.MERGED, Fact.NO_DEAD], invalidates=[Fact.NO_DEAD]
-)
 def rematerialize_residuals(graph: Graph, options: Options) -> Graph:
     """Writes fewer bytes of rows (stacked, or on tapes) in loops whose rows other loops read element by element.
 

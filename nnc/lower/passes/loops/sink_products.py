@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from nnc.base.options import Options
 from nnc.commands.facts import is_view
-from nnc.commands.roles import Loop, Yield, roles, take_loop
-from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.commands.roles import Loop, Yield, take_loop
+from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
-from nnc.graph.passes import Fact
 from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, KnownRows, is_thin_product, may_stack, total_bytes
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
 
 
-@register_pass("sink_products", concerns=roles, requires=[Fact.MERGED], invalidates=[Fact.NO_DEAD])
 def sink_products(graph: Graph, options: Options) -> Graph:
     """Multiplies rows after a `scan` whose iterations multiply a carried value by a captured tensor, only to yield the product.
 

@@ -10,16 +10,14 @@ from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.base.source import SourceLine
 from nnc.commands.facts import is_sum, is_view
-from nnc.commands.roles import Carry, Loop, roles, take_loop
+from nnc.commands.roles import Carry, Loop, take_loop
 from nnc.commands.rules import joined, terms
-from nnc.graph import Graph, Node, Symbol, command, register_pass
+from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
-from nnc.graph.passes import Fact
 from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, AllIterations, KnownRows, is_short_sum, total_bytes
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 
 
-@register_pass("sink_sums", concerns=roles, requires=[Fact.MERGED], invalidates=[Fact.NO_DEAD])
 def sink_sums(graph: Graph, options: Options) -> Graph:
     """Takes sums over all iterations out of a `scan`: gradients of captured tensors are the case in point.
 

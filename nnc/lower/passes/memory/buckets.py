@@ -16,15 +16,13 @@ from typing import Any
 from nnc.base.options import Options
 from nnc.commands.collective import by_elements
 from nnc.commands.rules import effect
-from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
+from nnc.graph import Graph, Node, Symbol, TensorSpec, command
 from nnc.graph.builder import infer_specs
-from nnc.graph.passes import Fact
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 
 BUCKET_BYTES = 1 << 21  # bytes of a bucket; see above
 
 
-@register_pass("buckets", concerns=by_elements, requires=[Fact.SIMPLIFIED])
 def buckets(graph: Graph, options: Options) -> Graph:
     """Joins sums, or other reductions element by element, over the same processes, as long as they fit a bucket.
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from nnc.base.options import Options
 from nnc.device import kind_of
-from nnc.graph import Graph, Node, Symbol, register_pass
-from nnc.graph.passes import Fact
+from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.domain import can_fuse, is_reduction
 from nnc.lower.plan.views import find_views, runs
 
 
-@register_pass("delay_cheap", requires=[Fact.LOW_PEAK])
 def delay_cheap(graph: Graph, options: Options) -> Graph:
     """Runs elementwise commands as late as their first reader allows and no more bytes are live for.
 

@@ -18,11 +18,9 @@ from nnc.base.options import Options
 from nnc.base.source import SourceLine
 from nnc.commands.normalize import PICK_MODES
 from nnc.commands.rules import scalar
-from nnc.graph import Graph, Node, Symbol, command, register_pass
+from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
-from nnc.graph.passes import Fact
-from nnc.lower.passes.once import OncePerGraph
-from nnc.lower.passes.remake import Remake
+from nnc.lower.passes.remake import OncePerGraph, Remake
 
 _FEW = 4  # times fewer elements are read, or changed, than there are
 _LEAVES = 4  # tensors that are read in place of one
@@ -36,7 +34,6 @@ _CHECKED = ("gather", "scatter", _PICK.name)
 Check = tuple[tuple[Symbol, ...], tuple[int, ...]]
 
 
-@register_pass("sink_gathers", requires=[Fact.COMMANDS, Fact.COMBINED], invalidates=[Fact.FOLDED, Fact.NO_DEAD])
 def sink_gathers(graph: Graph, options: Options) -> Graph:
     """Moves `gather` up and `scatter` down through elementwise commands and sums, in sub-graphs, too.
 

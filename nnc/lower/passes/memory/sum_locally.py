@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from nnc.base.options import Options
-from nnc.commands.collective import by_elements, psum
+from nnc.commands.collective import psum
 from nnc.commands.elementwise import add
 from nnc.commands.facts import is_sum
-from nnc.graph import Graph, Node, Symbol, register_pass
-from nnc.graph.passes import Fact
-from nnc.lower.passes.once import OncePerGraph
-from nnc.lower.passes.remake import Remake
+from nnc.graph import Graph, Node, Symbol
+from nnc.lower.passes.remake import OncePerGraph, Remake
 
 
-@register_pass("sum_locally", concerns=by_elements, requires=[Fact.SIMPLIFIED])
 def sum_locally(graph: Graph, options: Options) -> Graph:
     """Moves sums over axes, and of two values, in front of the sums of their operands over processes, if nothing else reads these.
 

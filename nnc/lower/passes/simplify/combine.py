@@ -23,14 +23,12 @@ from nnc.commands.contract import dot
 from nnc.commands.index import gather, scatter
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, reshape
-from nnc.graph import Command, Graph, Rule, Sample, TensorSpec, apply_rules, register_pass, rewrite_rule, sample
-from nnc.graph.passes import Fact
+from nnc.graph import Command, Graph, Rule, Sample, TensorSpec, apply_rules, rewrite_rule, sample
 from nnc.lower.passes.simplify.algebra import number, spec
 
 Axes = tuple[int, ...]
 
 
-@register_pass("combine", requires=[Fact.COMMANDS, Fact.MERGED], ensures=[Fact.COMBINED], invalidates=[Fact.NO_DEAD])
 def combine(graph: Graph, options: Options) -> Graph:
     """Replaces the many commands of a softmax and its relatives by one, in sub-graphs, too.
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from nnc.base.options import Options
 from nnc.commands.rules import decomposition
-from nnc.device import CPU, kind_of
-from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
-from nnc.graph.passes import Fact
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph import Graph, GraphBuilder, Node, Symbol
+from nnc.lower.passes.remake import OncePerGraph
 
 
-@register_pass("decompose", invalidates=[Fact.SIMPLIFIED, Fact.NO_DEAD])
 def decompose(graph: Graph, options: Options) -> Graph:
     """Computes commands with the column `decomposition` by others on devices other than the CPU, in sub-graphs, too.
 
@@ -22,7 +19,7 @@ def decompose(graph: Graph, options: Options) -> Graph:
     Example:
         y, l = attention(q, k, v)  →  s = dot(q, k); w = exp(s - max(s)); y = dot(w, v) / sum(w); …
     """
-    return graph if kind_of(options.device) == CPU else _Decompose().graph(graph)
+    return _Decompose().graph(graph)
 
 
 class _Decompose(OncePerGraph):

@@ -22,7 +22,7 @@ from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, reference, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
 from nnc.lower.passes.simplify.inline_calls import append_copy
 

@@ -13,7 +13,7 @@ from nnc.commands.control import inlines, stays_apart
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 
 
 @register_pass("inline_calls", ensures=[Fact.INLINED])

@@ -9,12 +9,10 @@ from nnc.base.options import Options
 from nnc.commands.facts import boxes_of, is_addition
 from nnc.commands.rules import joined
 from nnc.commands.shape import assemble
-from nnc.graph import Graph, Node, Symbol, first_overlap, register_pass
-from nnc.graph.passes import Fact
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph import Graph, Node, Symbol, first_overlap
+from nnc.lower.passes.remake import OncePerGraph
 
 
-@register_pass("join_sums", concerns=joined, invalidates=[Fact.NO_DEAD])
 def join_sums(graph: Graph, options: Options) -> Graph:
     """Adds no zeros: the sum of assembled tensors whose parts do not overlap is one assembled tensor.
 

@@ -13,16 +13,13 @@ from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.normalize import PICK_MODES
 from nnc.commands.rules import expansion, scalar
-from nnc.graph import Graph, Node, Symbol, register_pass
-from nnc.graph.passes import Fact
-from nnc.lower.passes.once import OncePerGraph
-from nnc.lower.passes.remake import Remake
+from nnc.graph import Graph, Node, Symbol
+from nnc.lower.passes.remake import OncePerGraph, Remake
 from nnc.lower.passes.simplify.algebra import is_lossless
 
 _LEAST = 16  # classes, of which fewer are multiplied with faster than rows are added up one by one
 
 
-@register_pass("one_hot", requires=[Fact.COMMANDS, Fact.FOLDED], invalidates=[Fact.NO_DEAD])
 def one_hot(graph: Graph, options: Options) -> Graph:
     """Replaces products with one-hot tensors by `gather`, or `scatter` in their gradients, and inner products by sums.
 

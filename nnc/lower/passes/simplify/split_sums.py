@@ -11,16 +11,14 @@ from typing import NamedTuple
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.facts import is_addition, is_sum, multiplies, spread_axes
-from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command, register_pass
-from nnc.graph.passes import Fact
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command
 from nnc.lower.passes.fusion.centred import Centred
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 
 _LEAST = 1 << 10  # elements for each sum's element; below, a sum is no work
 _TERMS = 4
 
 
-@register_pass("split_sums", requires=[Fact.COMMANDS], invalidates=[Fact.NO_DEAD])
 def split_sums(graph: Graph, options: Options) -> Graph:
     """Takes sums of products with row-wise factors apart, where the factors come from sums and the whole is read again.
 
