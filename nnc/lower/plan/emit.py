@@ -125,7 +125,7 @@ class Emitter:
             targets: symbols that nodes should write to these places.
             moved: symbols to be moved there as soon as they are known.
         """
-        block = _Block(self, graph, inputs, targets)
+        block = _GraphSteps(self, graph, inputs, targets)
         for symbol in (*graph.inputs, *graph.constants):
             block.move(symbol, moved)
         for position, node in enumerate(graph.nodes):
@@ -172,7 +172,7 @@ def is_move(step: Step) -> bool:
     return step.command is copy
 
 
-class _Block:
+class _GraphSteps:
     """One graph being bound: the views of its symbols, and its steps so far."""
 
     def __init__(self, emitter: Emitter, graph: Graph, inputs: Sequence[View], targets: Mapping[Symbol, View]) -> None:

@@ -81,9 +81,9 @@ class _Attached:
                 self.readers.setdefault(symbol, []).append(i)
 
     @cached_property
-    def memory(self) -> _Memory:
+    def memory(self) -> _LiveBytes:
         """Live bytes at each node, computed at the first request."""
-        return _Memory(self.description())
+        return _LiveBytes(self.description())
 
     def result(self, inner: Callable[[Node], Node]) -> Graph:
         """Returns the graph with all products and kernels joined that can be."""
@@ -188,7 +188,7 @@ def _form(
     return whole, params if taken.in_place else MappingProxyType({"overwrite": ()})
 
 
-class _Memory:
+class _LiveBytes:
     """The bytes that are live at each node of a graph, and how they change where a product is moved."""
 
     def __init__(self, description: Description) -> None:

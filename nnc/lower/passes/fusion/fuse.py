@@ -22,7 +22,7 @@ from nnc.lower.kernels.domain import (
     overwrites,
 )
 from nnc.lower.passes.fusion.forms import Forms, Pairs, of_one_shape
-from nnc.lower.passes.fusion.grouping import Group, Grouping
+from nnc.lower.passes.fusion.grouping import FusionGroup, Grouping
 from nnc.lower.passes.fusion.prefuse import members
 from nnc.lower.passes.fusion.rematerialize_in_consumers import key_of
 
@@ -143,7 +143,7 @@ class _Rebuilt:
             node if stays else _fused_node((node,), {}, node.outputs, Domain.of_nodes((node,)), self.fuser.forms)
         )
 
-    def _fused(self, group: Group) -> Node:
+    def _fused(self, group: FusionGroup) -> Node:
         last = self.old.nodes[group.nodes[-1]]
         if last.command is unit and len(group.nodes) == 1 and not group.taken:
             return last.update(command=fused)

@@ -34,7 +34,7 @@ def split_reductions(graph: Graph, options: Options) -> Graph:
     """
     if options.compact or not options.native:
         return graph
-    graph = _Totals().graph(graph)
+    graph = _PartialTotals().graph(graph)
     given = {graph.inputs[i] for i in options.donated}
     last = _Last(graph, {*graph.constants, *graph.inputs} - given).nodes()
     nodes = (*(node for node in graph.nodes if node not in last), *(node for node in graph.nodes if node in last))
@@ -44,7 +44,7 @@ def split_reductions(graph: Graph, options: Options) -> Graph:
 # -- two steps ---------------------------------------------------------------------------------------------------------
 
 
-class _Totals(OncePerGraph):
+class _PartialTotals(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
         return _TwoSteps(self, graph).result()
 

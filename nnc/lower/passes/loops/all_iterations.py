@@ -50,7 +50,7 @@ class AllIterations:
         for symbol in (*loop.node.inputs, *tensors.values()):
             self.builder.adopt(symbol)
 
-    def run(self, node: Node) -> None:
+    def copy(self, node: Node) -> None:
         """Appends one node for all iterations' results of a node of the iteration."""
         if node.outputs[0] in self._values:
             return

@@ -38,7 +38,7 @@ def buckets(graph: Graph, options: Options) -> Graph:
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _Cluster:
     """Nodes that stay together, all that they read and write, and whether they have an effect whose order counts."""
 
     nodes: tuple[Node, ...]
@@ -105,7 +105,7 @@ def _in_order(nodes: Sequence[Node], groups: Sequence[Sequence[Node]]) -> list[N
     last = {id(group[-1]): group for group in groups}
     earlier = {id(node) for group in groups for node in group[:-1]}
     made: list[Node] = []
-    deferred: list[_Item] = []
+    deferred: list[_Cluster] = []
     missing: set[Symbol] = set()
     for node in nodes:
         if id(node) in earlier:
@@ -120,7 +120,7 @@ def _in_order(nodes: Sequence[Node], groups: Sequence[Sequence[Node]]) -> list[N
     return made
 
 
-def _first_ready(deferred: Sequence[_Item], missing: set[Symbol]) -> _Item | None:
+def _first_ready(deferred: Sequence[_Cluster], missing: set[Symbol]) -> _Cluster | None:
     """The first item whose operands are all made, and whose effect is due."""
     acts = False
     for item in deferred:
@@ -130,13 +130,13 @@ def _first_ready(deferred: Sequence[_Item], missing: set[Symbol]) -> _Item | Non
     return None
 
 
-def _item(node: Node) -> _Item:
+def _item(node: Node) -> _Cluster:
     inner = (each.command for graph in node.graphs for each in graph.walk())
     kinds = {effect.get(each, None) for each in (node.command, *inner)} - {None, "random", "collective"}
-    return _Item((node,), frozenset(node.inputs), frozenset(node.outputs), bool(kinds))
+    return _Cluster((node,), frozenset(node.inputs), frozenset(node.outputs), bool(kinds))
 
 
-def _bucket(group: Sequence[Node]) -> _Item:
+def _bucket(group: Sequence[Node]) -> _Cluster:
     """The nodes of one reduction of the joined operands, which yield the results of all."""
     made: list[Node] = []
     source = group[-1].source
@@ -162,7 +162,7 @@ def _bucket(group: Sequence[Node]) -> _Item:
             make("reshape", make("slice", total, **cut), out=out, shape=out.shape)
         at = end
     reads = frozenset(symbol for node in group for symbol in node.inputs)
-    return _Item(tuple(made), reads, frozenset(symbol for node in group for symbol in node.outputs))
+    return _Cluster(tuple(made), reads, frozenset(symbol for node in group for symbol in node.outputs))
 
 
 def _flat(make: Any, x: Symbol) -> Symbol:

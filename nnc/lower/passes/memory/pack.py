@@ -50,10 +50,10 @@ class _Packer(OncePerGraph):
         self.once, self.device = set(lasting), device
 
     def rewrite(self, graph: Graph) -> Graph:
-        return _Packed(graph, self).result()
+        return _WithPacks(graph, self).result()
 
 
-class _Packed:
+class _WithPacks:
     """One graph that is rewritten. `known` are packed symbols, by their sources and layouts; `wishes` counts their consumers."""
 
     def __init__(self, graph: Graph, packer: _Packer) -> None:

@@ -49,7 +49,7 @@ def fold(graph: Graph, options: Options) -> Graph:
 class _Folder(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
         """`graph` folded; the graph itself where nothing is known."""
-        return _Fold(self, graph).run()
+        return _Fold(self, graph).result()
 
 
 class _Fold:
@@ -64,7 +64,7 @@ class _Fold:
         self.nodes: list[Node] = []
         self.changed = False
 
-    def run(self) -> Graph:
+    def result(self) -> Graph:
         """The folded graph; the same object where nothing changed."""
         for node in self.source.nodes:
             self.add(node)
@@ -251,7 +251,7 @@ class _Fold:
         known = {x.inner: self.constants[x.operand] for x in loop.carries if self.is_small(x.operand, whole=True)}
         test = body.update(nodes=body.nodes[: loop.node.params["before"]]).restrict(loop.test)
         first = {loop.counter[0]: np.zeros((), loop.counter[0].dtype)}
-        folded = _Fold(self.folder, test.update(constants={**test.constants, **known, **first})).run()
+        folded = _Fold(self.folder, test.update(constants={**test.constants, **known, **first})).result()
         value = folded.constants.get(folded.outputs[0])
         return value is not None and not value
 

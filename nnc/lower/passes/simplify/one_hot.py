@@ -38,7 +38,7 @@ def one_hot(graph: Graph, options: Options) -> Graph:
 
 class _OneHot(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
-        return _Products(self, graph).result()
+        return _OneHotProducts(self, graph).result()
 
 
 class _Labels(NamedTuple):
@@ -51,7 +51,7 @@ class _Labels(NamedTuple):
     axis: int
 
 
-class _Products(Remake):
+class _OneHotProducts(Remake):
     def new_form(self, node: Node) -> Symbol | None:
         """See the base."""
         if node.command.name == "gather":
