@@ -20,11 +20,12 @@ from nnc.base import dtypes
 from nnc.base.context import with_mode
 from nnc.commands.elementwise import stop_gradient
 from nnc.commands.loop import run_graph
-from nnc.commands.rules import alias, cost, freedom, scalar
+from nnc.commands.rules import alias, cost, scalar
 from nnc.commands.weakness import with_inherited_weakness
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
 from nnc.graph.dispatch import replaced_eager
+from nnc.testing.fuzz.examples import FREEDOM
 from nnc.trace.core.eager import checked
 
 NDArray = np.ndarray[Any, Any]
@@ -165,7 +166,7 @@ def disturbed(
         np.asarray(np.where(is_exact, y, _with_errors(rng, x, True)), y.dtype) if is_inexact(y) else y
         for x, y, is_exact in zip(moved, results, exact, strict=True)
     ]
-    return list(freedom[command](rng, found, **params)) if command in freedom else found
+    return FREEDOM[command.name](rng, found, **params) if command.name in FREEDOM else found
 
 
 def _with_any_zeros(rng: np.random.Generator, x: NDArray) -> NDArray:
@@ -236,7 +237,7 @@ def _exact(
     Of many elements none is taken for exact: to find out takes minutes where a derivative integrates over nodes; nor is one of
     a factorization, whose rotations round.
     """
-    if sum(x.size for x in results) > _MOST_EXACT or command in freedom:
+    if sum(x.size for x in results) > _MOST_EXACT or command.name in FREEDOM:
         return [np.zeros(x.shape, bool) for x in results]
     wide = [x.astype(WIDE[x.dtype]) if is_inexact(x) else x for x in arrays]
     longer = [_with_more_bits(x, epsilon(y.dtype)) if is_inexact(y) else x for x, y in zip(wide, arrays, strict=True)]
