@@ -241,6 +241,19 @@ def test_schedules_keep_float64_digits() -> None:
         assert updates.dtype == nnp.float64 and abs(float(updates[0]) + 0.09) < 1e-16
 
 
+@pytest.mark.parametrize("name", ["psum", "pmean", "pmax"])
+def test_collectives_of_numbers_are_numbers(name: str) -> None:
+    rule = nnc.custom_vjp(lambda v: getattr(nnc, name)(v, "i"))
+    rule.defvjp(lambda v: (getattr(nnc, name)(v, "i"), None), lambda _, ct: (ct,))
+    for f in (lambda n: getattr(nnc, name)(nnp.sin(n), "i"), lambda n: rule(nnp.sin(n))):
+        mapped = lambda x, n, f=f: nnc.vmap(lambda _: f(n), axis_name="i")(nnp.ones(2))
+        for run in RUNS.values():
+            found = run(mapped, X, 0.5)
+            assert found.dtype == nnp.float32 and (found * nnp.ones(2)).dtype == nnp.float32
+            wanted = np.sin(0.5) * (2 if name == "psum" else 1)
+            assert (found * nnp.ones(2, "float64")).tolist() == [wanted] * 2
+
+
 def test_numbers_as_results_show_one_dtype() -> None:
     results: dict[str, Any] = {
         "compiled": nnc.compile(lambda x: 0.01)(X), "mapped": nnc.vmap(lambda x: 0.01)(X),
