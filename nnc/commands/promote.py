@@ -330,6 +330,25 @@ def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Array]:
     return _promote(as_operands(xs, where), where, to)
 
 
+def promote_compared(*xs: Any, where: str) -> list[Array]:
+    """The operands of a search in their common dtype: integers are compared, and need not fit into each other's."""
+    operands = as_operands(xs, where)
+    kinds = [dtype_of(x) for x in operands]
+    dtype = result_dtype(*operands, where=where)
+    if all(map(dtypes.is_integer, kinds)) and not all(_lies_in(dtype, x) for x in operands):
+        with contextlib.suppress(TypeError):  # no dtype holds int64 and uint64
+            dtype = reduce(dtypes.promote_types, kinds)
+            return [with_weakness(astype(x, dtype, where), False) for x in operands]
+    return _promote(operands, where, None)
+
+
+def _lies_in(dtype: dtypes.DType, x: Operand) -> bool:
+    """Whether an integer is known to fit into a dtype."""
+    if dtypes.is_scalar(x):
+        return bool(np.iinfo(dtype).min <= x <= np.iinfo(dtype).max)
+    return not is_weak(x) or NUMBERS_FIT in get_context().modes
+
+
 def as_operands(xs: Sequence[Any], where: str, names: Sequence[str] = ()) -> list[Operand]:
     """Operands; listed integers beside one of uint64 take this dtype where it holds them all.
 

@@ -21,7 +21,7 @@ from nnc.testing.fuzz.modes import MODES, Mode
 from nnc.testing.fuzz.offers import all_offers
 from nnc.testing.fuzz.plain import Plain
 from nnc.testing.fuzz.program import Block, Program, Ref, Step
-from nnc.testing.fuzz.reference import disturbed, smallest_normal
+from nnc.testing.fuzz.reference import disturbed, run_reference, smallest_normal
 from nnc.testing.fuzz.subject import Subject, define
 from nnc.testing.fuzz.values import Input
 
@@ -288,6 +288,13 @@ def test_numbers_of_branches_take_the_dtype_of_the_other_branch_with_all_their_d
         found, wanted = (of.switch(nnc.asarray(index), branches, number) for of in (Plain(), nnc))
         assert found.item() == wanted.item()
         assert (found.spec, found.weak) == (wanted.spec, wanted.weak)
+
+
+def test_no_singular_value_is_taken_for_exact() -> None:
+    x = np.outer([0, 0, 3], [1, 2]).astype("float32")
+    results = run_reference(command("svd"), [x], {})
+    values = [disturbed(np.random.default_rng(k), command("svd"), [x], {}, results)[1][1] for k in range(9)]
+    assert results[1][1] == 0 and 0 < max(map(abs, values)) < 1e-4
 
 
 def test_weak_numbers_stay_weak_where_other_inputs_are_stacked() -> None:

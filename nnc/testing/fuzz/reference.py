@@ -156,7 +156,7 @@ def disturbed(
     if command not in scalar and not moves_elements(command):
         results = [_with_any_zeros(rng, x) for x in results]
     exact = _exact(command, arrays, params, results)
-    if all(np.all(x) for x in exact) and command.name not in FREEDOM:
+    if all(np.all(x) for x in exact):
         return results
     elementwise, moved = command in scalar, results
     with suppress(Exception):  # the operands may leave the domain, as a matrix that is no longer positive definite
@@ -235,9 +235,10 @@ def _exact(
     bits more of a long double, one sum of float32 in ten, and some references compute in one dtype for all operands. So
     it must also have few bits, where all operands have few, or have been moved: an element of an operand but for its sign and a
     power of two, in a wider dtype with more bits in each operand as well, and no smaller than the remainder of the largest one.
-    Of many elements none is taken for exact: to find out takes minutes where a derivative integrates over nodes.
+    Of many elements none is taken for exact: to find out takes minutes where a derivative integrates over nodes; nor is one of
+    a factorization, whose rotations round.
     """
-    if sum(x.size for x in results) > _MOST_EXACT:
+    if sum(x.size for x in results) > _MOST_EXACT or command.name in FREEDOM:
         return [np.zeros(x.shape, bool) for x in results]
     wide = [x.astype(WIDE[x.dtype]) if is_inexact(x) else x for x in arrays]
     longer = [_with_more_bits(x, epsilon(y.dtype)) if is_inexact(y) else x for x, y in zip(wide, arrays, strict=True)]
