@@ -26,8 +26,7 @@ import nnc.backends.mpi.kernels
 import nnc.backends.onednn.convolution
 import nnc.backends.onednn.matmul
 import nnc.backends.onednn.pack  # noqa: F401
-from nnc.backends.cpu.compiler.functions import load_function
 from nnc.backends.cpu.compiler.jit import compiler, expected_compiler
 from nnc.backends.numpy_ref import candidate_kernels, choose_kernel
 
-__all__ = ["candidate_kernels", "choose_kernel", "compiler", "expected_compiler", "load_function"]
+__all__ = ["candidate_kernels", "choose_kernel", "compiler", "expected_compiler"]
