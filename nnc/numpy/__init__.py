@@ -7,34 +7,10 @@ Each file lists the names that it adds to the namespace.
 
 from typing import TYPE_CHECKING
 
+from nnc.base.exports import listed_names
 from nnc.errors.names import module_getattr
-from nnc.numpy import (
-    bessel,
-    contractions,
-    creation,
-    elementwise,
-    fft,
-    functional,
-    grids,
-    histograms,
-    joining,
-    linalg,
-    manipulation,
-    moments,
-    namespace,
-    padding,
-    parts,
-    polynomials,
-    reductions,
-    repetition,
-    searching,
-    sets,
-    signals,
-    special,
-    statistics,
-    text,
-    types,
-)
+from nnc.numpy import fft as fft
+from nnc.numpy import linalg as linalg
 from nnc.numpy import methods as _methods  # noqa: F401  (gives arrays their methods)
 from nnc.numpy.bessel import *
 from nnc.numpy.contractions import *
@@ -60,30 +36,7 @@ from nnc.numpy.statistics import *
 from nnc.numpy.text import *
 from nnc.numpy.types import *
 
-__all__ = ["fft", "linalg"]
-__all__ += bessel.__all__
-__all__ += contractions.__all__
-__all__ += creation.__all__
-__all__ += elementwise.__all__
-__all__ += functional.__all__
-__all__ += grids.__all__
-__all__ += histograms.__all__
-__all__ += joining.__all__
-__all__ += manipulation.__all__
-__all__ += namespace.__all__
-__all__ += padding.__all__
-__all__ += parts.__all__
-__all__ += polynomials.__all__
-__all__ += moments.__all__
-__all__ += reductions.__all__
-__all__ += repetition.__all__
-__all__ += searching.__all__
-__all__ += sets.__all__
-__all__ += signals.__all__
-__all__ += special.__all__
-__all__ += statistics.__all__
-__all__ += text.__all__
-__all__ += types.__all__
+__all__ = listed_names(__name__, "fft", "linalg")
 
 
 def __dir__() -> list[str]:
