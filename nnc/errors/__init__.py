@@ -1,66 +1,7 @@
 """The errors of nnc: one class for each kind of mistake, and the function that words them."""
 
-from nnc.errors.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    AxisError,
-    BackendError,
-    DeviceError,
-    DTypeError,
-    FileAccessError,
-    FileFormatError,
-    GraphError,
-    IndexingError,
-    InternalError,
-    LinAlgError,
-    MemoryBudgetError,
-    MissingFileError,
-    MissingNameError,
-    NncError,
-    NotFiniteError,
-    NumberRangeError,
-    OutOfBoundsError,
-    OutOfMemoryError,
-    RegistryError,
-    RetraceWarning,
-    ShapeError,
-    TraceError,
-    TreeError,
-    UnboundAxisError,
-    UnsupportedError,
-    user_error,
-)
-
-__all__ = [
-    "ArgumentError",
-    "ArgumentTypeError",
-    "AxisError",
-    "BackendError",
-    "DTypeError",
-    "DeviceError",
-    "FileAccessError",
-    "FileFormatError",
-    "GraphError",
-    "IndexingError",
-    "InternalError",
-    "LinAlgError",
-    "MemoryBudgetError",
-    "MissingFileError",
-    "MissingNameError",
-    "NncError",
-    "NotFiniteError",
-    "NumberRangeError",
-    "OutOfBoundsError",
-    "OutOfMemoryError",
-    "RegistryError",
-    "RetraceWarning",
-    "ShapeError",
-    "TraceError",
-    "TreeError",
-    "UnboundAxisError",
-    "UnsupportedError",
-    "user_error",
-]
+from nnc.errors.errors import *  # noqa: F403  (the file lists its names)
+from nnc.errors.errors import __all__ as __all__
 
 
 def __dir__() -> list[str]:
