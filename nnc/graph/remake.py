@@ -1,18 +1,46 @@
-"""The base of passes that look at one node after the other and write others in place of some."""
+"""Bases of passes: those that rewrite graphs with their sub-graphs, and those that replace one node after the other."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from nnc.base.source import SourceLine
-from nnc.graph import Graph, Node, Symbol, TensorSpec, command
 from nnc.graph.builder import infer_specs
-from nnc.graph.graph import NDArray
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph.graph import Graph, NDArray, Node, Symbol
+from nnc.graph.registry import command
+from nnc.graph.spec import TensorSpec
+
+
+class OncePerGraph(ABC):
+    """Rewrites each graph once, since many nodes may share a sub-graph, which stays shared."""
+
+    def __init__(self) -> None:
+        self._known: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        """Rewrites a graph, or returns the earlier result for it."""
+        found = self._known.get(graph)
+        if found is None:
+            found = self._known[graph] = self.rewrite(graph)
+        return found
+
+    @abstractmethod
+    def rewrite(self, graph: Graph) -> Graph:
+        """The new graph; the graph itself where nothing changes."""
+
+    def renew(self, node: Node, renamed: dict[Symbol, Symbol]) -> Node:
+        """The node with rewritten sub-graphs and renamed inputs; the node itself where neither changes."""
+        inputs, graphs = node.inputs, node.graphs
+        if not graphs and renamed.keys().isdisjoint(inputs):
+            return node
+        inputs = tuple([renamed.get(symbol, symbol) for symbol in inputs])
+        graphs = tuple(map(self.graph, graphs))
+        return node if (inputs, graphs) == (node.inputs, node.graphs) else node.update(inputs=inputs, graphs=graphs)
 
 
 class Remake(ABC):
@@ -81,3 +109,19 @@ class Remake(ABC):
     def transpose(self, x: Symbol, permutation: tuple[int, ...]) -> Symbol:
         """x with axes in another order; itself where that is theirs."""
         return x if permutation == tuple(range(x.spec.ndim)) else self.make("transpose", x, permutation=permutation)
+
+
+def append_copy(
+    graph: Graph, inputs: Sequence[Symbol], nodes: list[Node], constants: dict[Symbol, NDArray]
+) -> tuple[Symbol, ...]:
+    """Appends the nodes of `graph` on `inputs`, with symbols of their own; returns the symbols that stand for its outputs."""
+    renamed: dict[Symbol, Symbol] = dict(zip(graph.inputs, inputs, strict=True))
+    for symbol, value in graph.constants.items():
+        renamed[symbol] = Symbol(symbol.spec, symbol.name)
+        constants[renamed[symbol]] = value
+    for node in graph.nodes:
+        operands = tuple(renamed[symbol] for symbol in node.inputs)
+        results = tuple(Symbol(symbol.spec, symbol.name) for symbol in node.outputs)
+        nodes.append(node.update(inputs=operands, outputs=results))
+        renamed.update(zip(node.outputs, results, strict=True))
+    return tuple(renamed[symbol] for symbol in graph.outputs)
