@@ -22,6 +22,8 @@ from nnc.nn.paths import join, parameters
 from nnc.nn.running import is_stateful, takes_key
 from nnc.trace.core.specs import make_graph
 
+__all__ = ["LayerRow", "Summary", "summary"]
+
 _LOG = "_summary_log"  # beside the fields of a watched module: its log and its path
 
 
