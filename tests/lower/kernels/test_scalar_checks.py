@@ -95,6 +95,17 @@ def test_a_wrong_expression_is_refused_with_the_reason(
     assert fix in remedy, message
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_numbers_beside_integers_are_those_of_the_dtype(dtype: str) -> None:
+    bounds = np.iinfo(dtype)
+    accepts: Accepts = (lambda each: each == dtype, dtype)
+    for k, number in enumerate((bounds.min, bounds.max)):
+        elementwise(f"test_{dtype}_{k}", np.add, f"x + ({number})", accepts=accepts)
+    for number in (bounds.min - 1, bounds.max + 1):
+        with pytest.raises(RegistryError, match=f"{number} is no {dtype}"):
+            elementwise("test_wrong", np.add, f"x + ({number})", accepts=accepts)
+
+
 def test_of_a_command_with_a_wrong_expression_nothing_stays() -> None:
     def add(expression: str) -> Command:
         return elementwise("test_again", np.negative, expression, accepts=FLOAT)
