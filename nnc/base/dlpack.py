@@ -174,10 +174,8 @@ def _resolved(x: Any) -> Any:
 
 
 def _unread(x: Any, where: str, name: str, problem: str) -> ArgumentTypeError:
-    return user_error(
-        ArgumentTypeError, where, f"{name} ({_kind(x)}) cannot be read: {problem}",
-        fix="pass a dense array on the host that carries no gradient: x.detach().cpu() in PyTorch, jax.device_get(x) in JAX.",
-    )  # fmt: skip
+    fix = "pass a dense array on the host that carries no gradient: x.detach().cpu() in PyTorch, jax.device_get(x) in JAX."
+    return user_error(ArgumentTypeError, where, f"{name} ({_kind(x)}) cannot be read: {problem}", fix=fix)
 
 
 def place_of(x: Any) -> tuple[int, int]:
@@ -212,10 +210,9 @@ def _receive(x: Any, kind: int, number: int, where: str, name: str) -> Any:
             raise
         except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             raise _unread(x, where, name, str(error)) from None
-    raise user_error(
-        ArgumentTypeError, where, f"{name} ({_kind(x)}) lies on {device}, not on the host or a device of nnc.devices().",
-        fix="copy it first: x.cpu() in PyTorch, jax.device_get(x) in JAX, x.get() in CuPy.",
-    )  # fmt: skip
+    problem = f"{name} ({_kind(x)}) lies on {device}, not on the host or a device of nnc.devices()."
+    fix = "copy it first: x.cpu() in PyTorch, jax.device_get(x) in JAX, x.get() in CuPy."
+    raise user_error(ArgumentTypeError, where, problem, fix=fix)
 
 
 def _kind(x: Any) -> str:

@@ -357,11 +357,9 @@ class Compiled(Generic[P, R_co]):
                 return entry, call
             changes = self._why(given.key, entry)
             if self._max_traces is not None and self._misses >= self._max_traces and not checks:
-                raise user_error(
-                    TraceError, name_of(self._signature.fun),
-                    f"it would be traced again, though max_traces={self._max_traces}: {describe(changes)}.",
-                    fix="call it with the same shapes, dtypes and static arguments, or raise max_traces.",
-                )  # fmt: skip
+                problem = f"it would be traced again, though max_traces={self._max_traces}: {describe(changes)}."
+                fix = "call it with the same shapes, dtypes and static arguments, or raise max_traces."
+                raise user_error(TraceError, name_of(self._signature.fun), problem, fix=fix)
             options = self._options.update(check_finite=checks, device=call.key.device)
             with deferring(), prefetching(call, options) as prefetch:
                 call, lowered = self._freed.trace(given, self._device, partial(Lowered.of, options=options))

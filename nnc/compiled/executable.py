@@ -124,10 +124,8 @@ class Lowered:
             TraceError: the function captures values of an enclosing trace.
         """
         if self.captures_tracers:
-            raise user_error(
-                TraceError, name_of(self._signature.fun), "it captures a value of an enclosing trace.",
-                fix="pass the value as an argument.",
-            )  # fmt: skip
+            problem = "it captures a value of an enclosing trace."
+            raise user_error(TraceError, name_of(self._signature.fun), problem, fix="pass the value as an argument.")
         _check_places(self._staged.captured, self._options.device, name_of(self._signature.fun))
         clock = {"tracing": self._seconds}
         with set_context(clock=clock), collection_paused():
@@ -190,10 +188,9 @@ def _check_places(captured: Sequence[Any], device: str, name: str) -> None:
     """Raises DeviceError where a function captures an array of another device than the one that it runs on."""
     for value in captured:
         if isinstance(value, Array) and value.device not in (device, CPU):
-            raise user_error(
-                DeviceError, name, f"it runs on {device} and captures an array on {value.device}.",
-                operands={"array": value.spec}, fix=f"pass the array as an argument, or compile with device={value.device!r}.",
-            )  # fmt: skip
+            problem = f"it runs on {device} and captures an array on {value.device}."
+            fix = f"pass the array as an argument, or compile with device={value.device!r}."
+            raise user_error(DeviceError, name, problem, operands={"array": value.spec}, fix=fix)
 
 
 def prefetching(call: Call, options: Options) -> AbstractContextManager[Prefetch | None]:
@@ -317,15 +314,12 @@ class Executable:
             arguments.treedef, leaves, key.static, key.positions, device_of(arguments.dynamic, name, key.device)
         )
         if not given.is_served_by(key):
-            raise user_error(
-                ArgumentTypeError, name, f"it was lowered for other arguments: {difference(fun, key, given)}.",
-                fix="lower it again for these arguments; static ones are left out of the call.",
-            )  # fmt: skip
+            problem = f"it was lowered for other arguments: {difference(fun, key, given)}."
+            fix = "lower it again for these arguments; static ones are left out of the call."
+            raise user_error(ArgumentTypeError, name, problem, fix=fix)
         if not self.snapshot.unchanged():
-            raise user_error(
-                TraceError, name, f"{'; '.join(self.snapshot.changes())}, after it was lowered.",
-                fix="lower it again, or pass the value as an argument.",
-            )  # fmt: skip
+            fix = "lower it again, or pass the value as an argument."
+            raise user_error(TraceError, name, f"{'; '.join(self.snapshot.changes())}, after it was lowered.", fix=fix)
         specs = zip(arguments.dynamic, given.specs(), key.specs(), strict=True)
         return self.run([x if own == spec else astype(as_value(x), spec.dtype) for x, (own, _), (spec, _) in specs])
 
@@ -411,12 +405,11 @@ class Executable:
         if loops:
             few = "which keeps the residuals of few iterations for its reverse pass"
             fix = f'pass checkpoint="sqrt" to the loop (a scan or a while_loop), {few}; {fix}'
-        return user_error(
-            OutOfMemoryError, name_of(self._signature.fun),
+        problem = (
             f"the system does not give the {format_bytes(plan.peak)} that a call needs: {format_bytes(plan.arena_bytes)} "
-            f"for values within it, {format_bytes(plan.output_bytes)} for its results{f' ({reason})' if reason else ''}.",
-            operands=largest, fix=fix,
-        )  # fmt: skip
+            f"for values within it, {format_bytes(plan.output_bytes)} for its results{f' ({reason})' if reason else ''}."
+        )
+        return user_error(OutOfMemoryError, name_of(self._signature.fun), problem, operands=largest, fix=fix)
 
     def profile(self, leaves: Sequence[Any]) -> ScheduleReport:
         """The begin and end of each step of one run on these dynamic leaves, which are known to fit."""

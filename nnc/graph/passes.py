@@ -118,16 +118,13 @@ def register_pass(
     """
     if name in PASSES:
         where = getattr(PASSES[name].function, "__module__", "another module")
-        raise user_error(
-            RegistryError, "register_pass", f"pass {name!r} exists already: {where} registers it.",
-            fix="choose another name; a module that is imported by two names registers its passes twice.",
-        )  # fmt: skip
+        problem = f"pass {name!r} exists already: {where} registers it."
+        fix = "choose another name; a module that is imported by two names registers its passes twice."
+        raise user_error(RegistryError, "register_pass", problem, fix=fix)
     phases = get_args(PhaseName)
     if phase is not None and phase not in phases:
-        raise user_error(
-            RegistryError, "register_pass", f"pass {name!r} asks for the phase {phase!r}, which lowering does not have.",
-            fix=f"name one of these: {', '.join(phases)}.",
-        )  # fmt: skip
+        problem = f"pass {name!r} asks for the phase {phase!r}, which lowering does not have."
+        raise user_error(RegistryError, "register_pass", problem, fix=f"name one of these: {', '.join(phases)}.")
 
     commands: Collection[str | Command] = concerns if isinstance(concerns, Attribute) else frozenset(concerns)
 
@@ -223,16 +220,13 @@ def _run(graph: Graph, step: Pass, options: Any, verify: bool, lost: dict[str, s
     seconds = time.perf_counter() - start
     note_seconds(f"pass {step.name}", seconds)
     if not isinstance(result, Graph):
-        raise user_error(
-            ArgumentTypeError, step.name, f"the pass returned {type(result).__name__}, not a graph.",
-            fix="return the graph, changed or not.",
-        )  # fmt: skip
+        problem = f"the pass returned {type(result).__name__}, not a graph."
+        raise user_error(ArgumentTypeError, step.name, problem, fix="return the graph, changed or not.")
     missing = [name for name in step.provides if name not in result.attrs]
     if missing:
-        raise user_error(
-            GraphError, step.name, f"the pass did not provide the attribute {', '.join(map(repr, missing))} that it promises.",
-            fix="return graph.with_attrs(...), or take the name out of provides.",
-        )  # fmt: skip
+        problem = f"the pass did not provide the attribute {', '.join(map(repr, missing))} that it promises."
+        fix = "return graph.with_attrs(...), or take the name out of provides."
+        raise user_error(GraphError, step.name, problem, fix=fix)
     attrs = dict(result.attrs)
     if (result.nodes, result.inputs, result.outputs) != (graph.nodes, graph.inputs, graph.outputs):
         kept = {*step.preserves, *step.provides, LOG}
@@ -253,7 +247,10 @@ def _check_needs(graph: Graph, step: Pass, lost: dict[str, str]) -> None:
         if name not in graph.attrs:
             providers = sorted(other.name for other in PASSES.values() if name in other.provides)
             why = f" (pass {lost[name]!r} changed the nodes that it described)" if name in lost else ""
-            raise user_error(
-                GraphError, step.name, f"the pass needs the attribute {name!r}, which the graph does not have{why}.",
-                fix=f"run {' or '.join(map(repr, providers))} before it." if providers else "no registered pass provides it.",
-            )  # fmt: skip
+            problem = f"the pass needs the attribute {name!r}, which the graph does not have{why}."
+            fix = (
+                f"run {' or '.join(map(repr, providers))} before it."
+                if providers
+                else "no registered pass provides it."
+            )
+            raise user_error(GraphError, step.name, problem, fix=fix)

@@ -94,10 +94,8 @@ class Attribute(dict[Command, T]):
     def __init__(self, name: str, doc: str = "") -> None:
         super().__init__()
         if name in ATTRIBUTES:
-            raise user_error(
-                RegistryError, "Attribute", f"attribute {name!r} exists already.",
-                fix=f"use nnc.graph.attribute({name!r}), or another name.",
-            )  # fmt: skip
+            fix = f"use nnc.graph.attribute({name!r}), or another name."
+            raise user_error(RegistryError, "Attribute", f"attribute {name!r} exists already.", fix=fix)
         self.name, self.doc = name, doc
         self._priorities: dict[Command, int] = {}
         self._followers: list[Callable[[Command], None]] = []
@@ -118,10 +116,8 @@ class Attribute(dict[Command, T]):
         at = command(target)
         known = self._priorities.get(at)
         if known is not None and known >= priority:
-            raise user_error(
-                RegistryError, at.name, f"attribute {self.name!r} is set already, with priority {known}.",
-                fix=f"pass priority={known + 1} or higher to replace it.",
-            )  # fmt: skip
+            problem = f"attribute {self.name!r} is set already, with priority {known}."
+            raise user_error(RegistryError, at.name, problem, fix=f"pass priority={known + 1} or higher to replace it.")
         if self._check is not None:
             self._check(at, value)
         self._fill(at, value, priority)
@@ -168,10 +164,8 @@ class Attribute(dict[Command, T]):
         )
 
     def __missing__(self, target: Command) -> T:
-        raise user_error(
-            RegistryError, target.name, f"attribute {self.name!r} is not set.",
-            fix=f"set it with {self.name}.set({target.name!r}, ...).",
-        )  # fmt: skip
+        fix = f"set it with {self.name}.set({target.name!r}, ...)."
+        raise user_error(RegistryError, target.name, f"attribute {self.name!r} is not set.", fix=fix)
 
     def __repr__(self) -> str:
         return f"<Attribute {self.name}>"
@@ -211,10 +205,8 @@ def register(name: str, arity: int | None = 1, outputs: int | None = 1, **attrib
         Array([2., 2.], dtype=float32)
     """
     if name in COMMANDS:
-        raise user_error(
-            RegistryError, "register", f"command {name!r} exists already.",
-            fix="choose another name, or add attributes to the one there.",
-        )  # fmt: skip
+        fix = "choose another name, or add attributes to the one there."
+        raise user_error(RegistryError, "register", f"command {name!r} exists already.", fix=fix)
     cells = [(attribute(key), value) for key, value in attributes.items()]
     new = COMMANDS[name] = Command(name, arity, outputs)
     try:
@@ -268,10 +260,8 @@ def attribute(name: str) -> Attribute[Any]:
     try:
         return ATTRIBUTES[name]
     except KeyError:
-        raise user_error(
-            RegistryError, "attribute", f"no attribute {name!r}; there are {', '.join(ATTRIBUTES)}.",
-            fix=f"create Attribute({name!r}).",
-        ) from None  # fmt: skip
+        problem = f"no attribute {name!r}; there are {', '.join(ATTRIBUTES)}."
+        raise user_error(RegistryError, "attribute", problem, fix=f"create Attribute({name!r}).") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,10 +332,8 @@ def add_kernel(target: Command | str, new: Kernel) -> None:
     kernels = kernel.get(name, ())
     for old in kernels:
         if _has_place_of(old, new) and old.priority >= new.priority:
-            raise user_error(
-                RegistryError, name.name, f"backend {new.backend!r} has a kernel of priority {old.priority} already.",
-                fix="give the new one a higher priority.",
-            )  # fmt: skip
+            problem = f"backend {new.backend!r} has a kernel of priority {old.priority} already."
+            raise user_error(RegistryError, name.name, problem, fix="give the new one a higher priority.")
     kept = [old for old in kernels if not _has_place_of(old, new)]
     kernel.replace_cell(name, tuple(sorted([*kept, new], key=lambda k: -k.priority)))
 
@@ -418,11 +406,10 @@ def find_kernel(
         if candidate.device == device and candidate.supports(specs, params):
             return candidate
     if target not in reference:
-        raise user_error(
-            BackendError, target.name, "no backend runs it for these inputs, and it has no reference.",
-            operands={f"input {i}": spec for i, spec in enumerate(specs)},
-            fix="register a reference, or a kernel whose `supports` accepts them.",
-        )  # fmt: skip
+        problem = "no backend runs it for these inputs, and it has no reference."
+        operands = {f"input {i}": spec for i, spec in enumerate(specs)}
+        fix = "register a reference, or a kernel whose `supports` accepts them."
+        raise user_error(BackendError, target.name, problem, operands=operands, fix=fix)
     return None
 
 

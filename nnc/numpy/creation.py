@@ -411,10 +411,8 @@ def _steps(start: float, stop: float, step: float, exact: bool) -> int:
         return max(0, int(-((start - stop) // step)))
     count = (stop - start) / step
     if not math.isfinite(count):
-        raise user_error(
-            ArgumentError, "arange", f"from {start} to {stop} in steps of {step} there are {count} numbers.",
-            fix="pass finite numbers.",
-        )  # fmt: skip
+        problem = f"from {start} to {stop} in steps of {step} there are {count} numbers."
+        raise user_error(ArgumentError, "arange", problem, fix="pass finite numbers.")
     return max(0, math.ceil(count))
 
 

@@ -110,19 +110,17 @@ def check_inputs(outside: ProgramAbi, inputs: Sequence[NDArray]) -> list[NDArray
         ShapeError, DTypeError: an input has another spec.
     """
     if len(inputs) != len(outside.inputs):
-        raise user_error(
-            ArgumentError, outside.name, f"the program takes {len(outside.inputs)} inputs, {len(inputs)} were given.",
-            fix="pass one array for each input of the graph.",
-        )  # fmt: skip
+        problem = f"the program takes {len(outside.inputs)} inputs, {len(inputs)} were given."
+        raise user_error(ArgumentError, outside.name, problem, fix="pass one array for each input of the graph.")
     checked = list(inputs)
     for i, (x, spec) in enumerate(zip(inputs, outside.inputs, strict=True)):
         if x.shape != spec.shape or x.dtype != spec.dtype:
+            problem = f"input {i} has another spec than the program was lowered for."
+            operands = {"expected": spec, "given": spec_of(x)}
+            fix = "convert the array, or lower the graph for its spec."
             raise user_error(
-                ShapeError if x.shape != spec.shape else DTypeError, outside.name,
-                f"input {i} has another spec than the program was lowered for.",
-                operands={"expected": spec, "given": spec_of(x)},
-                fix="convert the array, or lower the graph for its spec.",
-            )  # fmt: skip
+                ShapeError if x.shape != spec.shape else DTypeError, outside.name, problem, operands=operands, fix=fix
+            )
         if not x.flags.c_contiguous or not x.flags.aligned:
             checked[i] = np.array(x, order="C", copy=True)
     meeting = _meeting(checked) if outside.donated else frozenset[int]()

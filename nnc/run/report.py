@@ -191,13 +191,13 @@ def check_budget(planned: Planned, budget: int | None) -> None:
         for row in plan.largest[:_SHOWN]
     ]
     again = f", even if it recomputes {_recomputed_text(plan.recomputed)}" if plan.recomputed.rows else ""
-    raise user_error(
-        MemoryBudgetError, planned.bound.name,
+    problem = (
         f"a call needs {format_bytes(plan.peak)} (arena {format_bytes(plan.arena_bytes)}, outputs "
         f"{format_bytes(plan.output_bytes)}){again}, memory_budget is {format_bytes(budget)}. "
-        "The largest tensors:\n    " + "\n    ".join(largest),
-        fix=f"raise memory_budget to {plan.peak}, use smaller batches, or wrap parts in nnc.checkpoint.",
-    )  # fmt: skip
+        "The largest tensors:\n    " + "\n    ".join(largest)
+    )
+    fix = f"raise memory_budget to {plan.peak}, use smaller batches, or wrap parts in nnc.checkpoint."
+    raise user_error(MemoryBudgetError, planned.bound.name, problem, fix=fix)
 
 
 def check_addresses(bound: Bound) -> None:
@@ -207,12 +207,11 @@ def check_addresses(bound: Bound) -> None:
     if total <= sys.maxsize:
         return
     largest = max(inside, key=lambda buffer: buffer.nbytes)
-    raise user_error(
-        MemoryBudgetError, bound.name,
+    problem = (
         f"a call needs {format_bytes(total)} beside its inputs and outputs, a process can number {format_bytes(sys.maxsize + 1)}. "
-        f"The largest tensor is {largest.symbol.spec} ({format_bytes(largest.nbytes)}).",
-        source=largest.source, fix="use smaller shapes.",
-    )  # fmt: skip
+        f"The largest tensor is {largest.symbol.spec} ({format_bytes(largest.nbytes)})."
+    )
+    raise user_error(MemoryBudgetError, bound.name, problem, source=largest.source, fix="use smaller shapes.")
 
 
 def _recomputed_text(cost: Cost) -> str:

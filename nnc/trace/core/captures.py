@@ -293,10 +293,9 @@ class _Walk:
             try:
                 self.found[id(owner), name] = Captured(read, name, _fingerprint(value))
             except RecursionError:
-                raise user_error(
-                    TreeError, name, f"the captured {type(value).__name__} is nested too deeply to be compared between calls.",
-                    fix="put the values that the function reads into a flat list or dict.",
-                ) from None  # fmt: skip
+                problem = f"the captured {type(value).__name__} is nested too deeply to be compared between calls."
+                fix = "put the values that the function reads into a flat list or dict."
+                raise user_error(TreeError, name, problem, fix=fix) from None
         self._pending.append((value, name))
 
     def _look_into(self, value: Any, name: str) -> None:

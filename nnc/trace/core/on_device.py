@@ -227,10 +227,9 @@ class DeviceInterpreter:
     def _operand(self, command: Command, arg: Any, args: Sequence[Any]) -> Array:
         if _is_committed(arg) and arg.device != self.device.name:
             places = {f"operand {i}": f"{x.spec} on {x.device}" for i, x in enumerate(args) if isinstance(x, Array)}
-            raise user_error(
-                DeviceError, command.name, f"its operands are on {self.device.name} and on {arg.device}.", operands=places,
-                fix=f"copy one of them: nnc.device_put(x, {self.device.name!r}).",
-            )  # fmt: skip
+            problem = f"its operands are on {self.device.name} and on {arg.device}."
+            fix = f"copy one of them: nnc.device_put(x, {self.device.name!r})."
+            raise user_error(DeviceError, command.name, problem, operands=places, fix=fix)
         value: Array = as_command_operand(arg)
         if value.spec.dtype == TAPE:
             return value

@@ -130,10 +130,8 @@ def checkpoint(
     """
     check_callable(fun, "nnc.checkpoint")
     if policy is not None:
-        raise user_error(
-            UnsupportedError, "nnc.checkpoint", "policies that keep some values are not offered.",
-            fix="leave policy out, and wrap only the parts to recompute in nnc.checkpoint.",
-        )  # fmt: skip
+        fix = "leave policy out, and wrap only the parts to recompute in nnc.checkpoint."
+        raise user_error(UnsupportedError, "nnc.checkpoint", "policies that keep some values are not offered.", fix=fix)
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     @wraps(fun)

@@ -103,12 +103,11 @@ class Tracer(ArrayMethods):
 
     @api_boundary
     def __hash__(self) -> int:  # type: ignore[override]  # of ArrayMethods, which have none
-        raise user_error(
-            TraceError, "hash",
+        problem = (
             f"a traced array ({self.shown}) has no hash: it is no key of a dict, no member of a set and no argument of a cached "
-            "function.",
-            fix=hash_remedy(self),
-        )  # fmt: skip
+            "function."
+        )
+        raise user_error(TraceError, "hash", problem, fix=hash_remedy(self))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.shown})"
@@ -128,7 +127,5 @@ class Tracer(ArrayMethods):
 
     @api_boundary
     def __reduce__(self) -> NoReturn:
-        raise user_error(
-            TraceError, "pickle", f"{self.shown} is a traced value, which cannot be stored.",
-            fix="return it from the traced function and store the result.",
-        )  # fmt: skip
+        fix = "return it from the traced function and store the result."
+        raise user_error(TraceError, "pickle", f"{self.shown} is a traced value, which cannot be stored.", fix=fix)
