@@ -24,7 +24,7 @@ from nnc.base.silence import silently
 from nnc.calls.specialise import specialised
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.at import AtIndexer
+from nnc.array.at import AtIndexer
 from nnc.commands.contract import matmul
 from nnc.commands.indexing import getitem
 from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak, to_dtype, with_weakness

@@ -89,6 +89,7 @@ class _Layers:
     )
 
 
+# A hook: operators of arrays are specialised where their class is made, which is before anything can be traced.
 _LAYERS = _Layers()
 
 
