@@ -22,6 +22,31 @@ from nnc.numpy.operands import to_axes
 from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
+__all__ = [
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_tanh",
+    "leaky_relu",
+    "log_sigmoid",
+    "log_softmax",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "silu",
+    "soft_sign",
+    "softmax",
+    "softplus",
+    "standardize",
+    "tanh",
+]
+
 
 def to_float(x: ArrayLike, where: str) -> Array:
     """`x` as an array of a floating-point dtype."""

@@ -18,6 +18,8 @@ from nnc.numpy.weak import keeps_weakness
 from nnc.trace.loops.control_flow import scan
 from nnc.typing import ArrayLike
 
+__all__ = ["ctc"]
+
 IMPOSSIBLE = -1e30  # stands for log 0: finite, so that differences of it have derivatives
 
 

@@ -22,6 +22,8 @@ from nnc.numpy.operands import to_values
 from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
+__all__ = ["kl_div", "nll", "sigmoid_cross_entropy", "softmax_cross_entropy"]
+
 
 @specialised(2)
 @spelled

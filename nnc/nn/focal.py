@@ -19,6 +19,15 @@ from nnc.numpy.operands import to_values
 from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
+__all__ = [
+    "generalized_kl_divergence",
+    "ntxent",
+    "poly_loss_cross_entropy",
+    "ranking_softmax_loss",
+    "sigmoid_focal_loss",
+    "smooth_labels",
+]
+
 Axes = int | tuple[int, ...] | None
 
 

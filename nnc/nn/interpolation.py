@@ -19,6 +19,8 @@ from nnc.nn.windows import Sizes, check_rank, parse_layout, per_axis
 from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
+__all__ = ["pixel_shuffle", "pixel_unshuffle", "upsample"]
+
 METHODS = {
     "nearest": "nearest",
     "nearest-exact": "nearest-exact",

@@ -20,6 +20,24 @@ from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
 from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
+__all__ = [
+    "cosine_distance",
+    "cosine_embedding",
+    "cosine_similarity",
+    "gaussian_nll",
+    "hinge",
+    "hinge_embedding",
+    "huber",
+    "log_cosh",
+    "mae",
+    "margin_ranking",
+    "mse",
+    "poisson_nll",
+    "smooth_l1",
+    "squared_hinge",
+    "triplet_margin",
+]
+
 PAIR = ("predictions", "targets")
 
 

@@ -19,6 +19,15 @@ from nnc.numpy.weak import keeps_weakness
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import ArrayLike
 
+__all__ = [
+    "make_fenchel_young_loss",
+    "multiclass_hinge_loss",
+    "multiclass_perceptron_loss",
+    "multiclass_sparsemax_loss",
+    "perceptron_loss",
+    "sparsemax_loss",
+]
+
 
 @spelled
 @keeps_weakness

@@ -24,6 +24,8 @@ from nnc.numpy.weak import keeps_weakness
 from nnc.trace.core.collectives import axis_size, pmean
 from nnc.typing import ArrayLike
 
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
+
 Axes = int | Sequence[int]
 
 

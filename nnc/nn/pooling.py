@@ -24,6 +24,16 @@ from nnc.nn.windows import Layout, PaddingLike, Sizes, check_rank, parse_layout,
 from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
+__all__ = [
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
+    "avg_pool",
+    "global_avg_pool",
+    "global_max_pool",
+    "lp_pool",
+    "max_pool",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class _Windows:

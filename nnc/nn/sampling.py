@@ -20,6 +20,8 @@ from nnc.trace.core.differentiate import stop_gradient
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import ArrayLike
 
+__all__ = ["grid_sample"]
+
 WHERE = "grid_sample"
 MODES = ("bilinear", "nearest", "bicubic")
 PADDING_MODES = ("zeros", "border", "reflection")

@@ -14,6 +14,8 @@ from nnc.numpy.operands import to_values
 from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
+__all__ = ["binary_dice_loss", "dice_loss", "multiclass_generalized_dice_loss"]
+
 
 @spelled
 @keeps_weakness
