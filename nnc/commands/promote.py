@@ -29,6 +29,9 @@ from nnc.errors.errors import shorten
 from nnc.graph import Command, TensorSpec, spec_of
 from nnc.graph.rules import Value
 
+if TYPE_CHECKING:
+    from nnc.array.array import Array
+
 Operand = Any  # an array, a tracer, a NumPy array or scalar, or a Python scalar
 
 
@@ -286,7 +289,7 @@ def to_dtype(dtype: Any, where: str, shape: Any = ()) -> dtypes.DType:
 _SHAPED = frozenset({"zeros", "ones", "empty"})  # functions of a shape and a dtype
 
 
-def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Any:
+def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Array:
     """`x` converted to `dtype`; numbers become constants.
 
     Raises:
@@ -322,7 +325,7 @@ def _has_one_sign(x: bool | int | float | complex) -> bool:
     return x != 0 and not isinstance(x, complex)
 
 
-def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Any]:
+def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Array]:
     """The operands in their common dtype. `to` maps the common dtype to the one wanted (division leaves the integers)."""
     return _promote(as_operands(xs, where), where, to)
 
@@ -388,7 +391,7 @@ def _promote(operands: Sequence[Operand], where: str, to: Any) -> list[Value]:
     return [with_weakness(x, False) if getattr(x, "weak", False) else x for x in values]
 
 
-def broadcast(*xs: Value, where: str = "broadcast") -> list[Any]:
+def broadcast(*xs: Value, where: str = "broadcast") -> list[Array]:
     """The operands in their common shape.
 
     Raises:
@@ -430,7 +433,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(result)
 
 
-def broadcast_to_shape(x: Value, shape: tuple[int, ...]) -> Any:
+def broadcast_to_shape(x: Value, shape: tuple[int, ...]) -> Array:
     """`x` broadcast to `shape`; itself where it has that shape."""
     return x if _shape_of(x) == shape else broadcast_to(x, shape=shape)
 

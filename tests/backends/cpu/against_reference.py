@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-import nnc
 from nnc.base.dtypes import BY_NAME
 from nnc.device import load_kernels
 from nnc.graph import Kernel, TensorSpec, command, infer_specs, kernel, reference, spec_of
