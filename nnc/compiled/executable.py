@@ -17,10 +17,9 @@ from nnc.array.array import Array, as_value, new_array
 from nnc.base.context import activity, get_context, set_context
 from nnc.base.dtypes import Weakness
 from nnc.base.garbage import collection_paused
-from nnc.base.html import show_text
+from nnc.base.html import format_bytes, show_text
 from nnc.base.machine import LARGE
 from nnc.base.options import Options
-from nnc.base.tables import format_bytes
 from nnc.commands.pack import PACKABLE
 from nnc.commands.promote import astype, is_weak
 from nnc.compiled.bindings import Inputs, Outputs
