@@ -6,7 +6,7 @@ import sys
 from types import ModuleType
 
 
-def listed_names(package: str, *others: str, source: ModuleType | None = None) -> list[str]:
+def listed_names(package: str, *others: str, source: ModuleType | None = None) -> tuple[str, ...]:
     """The names that a package has imported from its files by `*`, or from those of `source`, and `others`; sorted."""
     own = vars(sys.modules[package])
     files = [module for name, module in sys.modules.items() if name.rpartition(".")[0] == package]
@@ -17,4 +17,4 @@ def listed_names(package: str, *others: str, source: ModuleType | None = None) -
         for name in getattr(file, "__all__", ())
         if name in own and own[name] is vars(file).get(name)
     }
-    return sorted({*listed, *others})
+    return tuple(sorted({*listed, *others}))
