@@ -14,10 +14,10 @@ from typing import Any
 
 from nnc.base.context import LOCATORS
 from nnc.base.later import later
-from nnc.commands.rules import scalar
 from nnc.device import CPU, CUDA, DeviceKind, register_kind
 from nnc.device.cpu import Cpu
 from nnc.graph import attribute, kernel
+from nnc.graph.registry import scalar
 
 
 def _find(module: str, name: str) -> Any:

@@ -29,6 +29,7 @@ from nnc.graph.registry import (
 )
 from nnc.graph.rewrite import apply_rules
 from nnc.graph.rule import Rule, RuleError, Sample, rewrite_rule, sample
+from nnc.graph.rules import AsView, Derivative, InPlace, Linear, Rules
 from nnc.graph.serialize import from_json, load_graph, save_graph, storable, to_json
 from nnc.graph.spec import STRIDED, TensorSpec, spec_of
 from nnc.graph.text import node_texts, symbol_numbers, to_text, value_text
@@ -42,19 +43,24 @@ __all__ = [
     "COMMANDS",
     "PASSES",
     "STRIDED",
+    "AsView",
     "Attribute",
     "Box",
     "Command",
+    "Derivative",
     "Graph",
     "GraphBuilder",
+    "InPlace",
     "InlineGraph",
     "Interpreter",
     "Kernel",
+    "Linear",
     "Node",
     "Pass",
     "PassRecord",
     "Rule",
     "RuleError",
+    "Rules",
     "Sample",
     "Symbol",
     "TensorSpec",

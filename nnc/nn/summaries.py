@@ -13,7 +13,7 @@ from nnc.base import dtypes
 from nnc.base.context import get_context
 from nnc.base.html import show_text
 from nnc.base.tables import format_bytes, format_table
-from nnc.commands.rules import cost
+from nnc.commands.facts import flops_of
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph, Node, TensorSpec, spec_of
@@ -239,8 +239,7 @@ def _work(nodes: Sequence[Node]) -> tuple[int, int]:
             flops += iterations * sum(work[0] for work in of_graphs)
             nbytes += iterations * sum(work[1] for work in of_graphs)
             continue
-        if node.command in cost:
-            flops += cost[node.command](*(symbol.spec for symbol in node.inputs), **node.params)
+        flops += flops_of(node.command, [symbol.spec for symbol in node.inputs], node.params)
         nbytes += sum(symbol.spec.nbytes for symbol in (*node.inputs, *node.outputs))
     return flops, nbytes
 

@@ -30,6 +30,7 @@ from nnc.testing.fuzz.subject import Subject
 MODES_EACH = 3  # ways in which a program runs: to make one takes as long as to run it once or twice
 PROGRAMS_EACH = 200  # programs of one process: damage that a defect does to memory is not carried on for ever
 PATIENCE = 30.0  # seconds for one run; the slowest take two, or ten on a busy machine
+STARTING = 120.0  # seconds until a process has imported nnc, on a busy machine
 SHRINKING = 60.0  # seconds for one finding
 _SHRINKING = ", making smaller the "
 _SHOWS_STACKS = hasattr(faulthandler, "register")  # not on Windows
@@ -266,10 +267,10 @@ def _isolated(settings: Settings, most: int, end: float) -> Iterator[Report]:
     while index < most and monotonic() < end:
         stop = min(index + PROGRAMS_EACH, most)
         process = Process(_serve, settings, index, stop)
-        at = (index, "starting")
+        at, patience = (index, "starting"), STARTING
         try:
             while monotonic() < end:
-                message = process.receive(settings.shrinking + PATIENCE if _SHRINKING in at[1] else PATIENCE)
+                message = process.receive(patience)
                 if message is None:
                     break
                 if isinstance(message, Report):
@@ -277,6 +278,7 @@ def _isolated(settings: Settings, most: int, end: float) -> Iterator[Report]:
                     index += 1
                 else:
                     at = message
+                patience = settings.shrinking + PATIENCE if _SHRINKING in at[1] else PATIENCE
         except (EOFError, ConnectionResetError):
             yield _died(settings, at, f"the process died (exit code {process.end()})")
             index = at[0] + 1
