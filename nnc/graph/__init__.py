@@ -7,8 +7,8 @@ Nothing here knows a command by name, but for `slice` and `assemble`, through wh
 
 from typing import TYPE_CHECKING
 
-from nnc.base.exports import listed_names
 from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import listed_names
 from nnc.graph.boxes import *
 from nnc.graph.builder import *
 from nnc.graph.dispatch import *
