@@ -47,7 +47,7 @@ def names_in_doctests(doctest_namespace: dict[str, Any]) -> None:
     doctest_namespace.update(GraphBuilder=GraphBuilder, TensorSpec=TensorSpec)
 
 
-for module in pkgutil.walk_packages(nnc.__path__, "nnc."):  # what a module registers would be forgotten behind the blocks below
+for module in pkgutil.walk_packages(nnc.__path__, "nnc."):  # what they register is not to be forgotten with a test
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 

@@ -34,7 +34,7 @@ def within(module: str, name: str) -> Callable[[], Any]:
     return partial(_find, module, name)
 
 
-# What many programs do without.
+# Modules that many programs do without.
 check_schedule = later("nnc.lower.plan.schedule.races", "check_schedule")
 check_signals = later("nnc.lower.plan.schedule.reduction", "check_signals")
 device_program = later("nnc.compiled.device_program", "DeviceProgram")
