@@ -11,6 +11,8 @@ from nnc.base.context import get_context
 from nnc.base.dtypes import plain_dtype
 from nnc.errors import InternalError, TraceError, user_error
 
+__all__ = ["Command", "Interpreter", "bind", "find_interpreter", "set_eager"]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Command:

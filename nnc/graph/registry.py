@@ -20,6 +20,22 @@ from nnc.graph.dispatch import Command
 from nnc.graph.rules import AsView, BatchRule, Derivative, Infer, InPlace, Reference, Rules
 from nnc.graph.spec import TensorSpec
 
+__all__ = [
+    "ATTRIBUTES",
+    "COMMANDS",
+    "Attribute",
+    "Kernel",
+    "add_kernel",
+    "attribute",
+    "command",
+    "expect_kernels",
+    "find_kernel",
+    "infer",
+    "kernel",
+    "reference",
+    "register",
+]
+
 T = TypeVar("T")
 
 

@@ -13,6 +13,8 @@ import numpy as np
 
 from nnc.graph.spec import TensorSpec
 
+__all__ = ["AsView", "Derivative", "InPlace", "Linear", "Rules"]
+
 Value = Any  # an array or a tracer
 Tangents = tuple[Value | None, ...]
 Cotangents = tuple[Value, ...]

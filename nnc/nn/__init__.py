@@ -4,8 +4,8 @@
 
 from typing import TYPE_CHECKING
 
-from nnc.base.exports import listed_names
 from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import listed_names
 from nnc.nn import initializers as initializers
 from nnc.nn import models as models
 from nnc.nn.activations import *

@@ -8,8 +8,8 @@ first asked for.
 
 from typing import TYPE_CHECKING
 
-from nnc.base.exports import listed_names
 from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import listed_names
 from nnc.numpy import methods as _methods  # noqa: F401  (gives arrays their methods)
 from nnc.numpy.contractions import *
 from nnc.numpy.creation import *

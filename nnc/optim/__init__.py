@@ -16,8 +16,8 @@ parts of the parameters, `MultiSteps` over several gradients, `lookahead`, `ema`
 
 from typing import TYPE_CHECKING
 
-from nnc.base.exports import listed_names
 from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import listed_names
 from nnc.optim import assignment as assignment
 from nnc.optim import microbatching as microbatching
 from nnc.optim import perturbations as perturbations

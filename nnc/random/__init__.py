@@ -8,8 +8,8 @@ batched and without a compiler, since its functions round each operation as IEEE
 
 from typing import TYPE_CHECKING
 
-from nnc.base.exports import listed_names
 from nnc.errors.names import module_getattr
+from nnc.errors.names.lookup import listed_names
 from nnc.random.continuous import *
 from nnc.random.counts import *
 from nnc.random.discrete import *

@@ -2,7 +2,7 @@
 
 # ruff: noqa: F403  (each file lists its names)
 
-from nnc.base.exports import listed_names
+from nnc.errors.names.lookup import listed_names
 from nnc.nn.models.densenet import *
 from nnc.nn.models.inception import *
 from nnc.nn.models.lenet import *

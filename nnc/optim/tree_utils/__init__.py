@@ -2,7 +2,7 @@
 
 # ruff: noqa: F403  (each file lists its names)
 
-from nnc.base.exports import listed_names
+from nnc.errors.names.lookup import listed_names
 from nnc.optim.tree_utils.arithmetic import *
 from nnc.optim.tree_utils.moments import *
 from nnc.optim.tree_utils.parts import *

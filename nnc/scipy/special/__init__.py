@@ -6,7 +6,7 @@ Integers become float32, 16-bit floats are accepted. Functions beyond nnc.numpy'
 # ruff: noqa: F403  (each file lists its names)
 
 from nnc import numpy as _numpy
-from nnc.base.exports import listed_names
+from nnc.errors.names.lookup import listed_names
 from nnc.numpy import (
     betaln as betaln,
 )

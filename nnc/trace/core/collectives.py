@@ -29,6 +29,20 @@ from nnc.trace.core.axes import NamedAxis, vary, varying_over
 from nnc.trace.core.flat import FlatTree
 from nnc.trace.core.named import find_axes
 
+__all__ = [
+    "all_gather",
+    "all_to_all",
+    "axis_index",
+    "axis_size",
+    "pmax",
+    "pmean",
+    "pmin",
+    "ppermute",
+    "psum",
+    "psum_scatter",
+    "pvary",
+]
+
 T = TypeVar("T")
 Names = str | Sequence[str]
 

@@ -38,6 +38,8 @@ from nnc.trace.core.staging import stage
 from nnc.trace.core.subgraphs import bind_for_rows, input_values, one_row
 from nnc.typing import P, Q, R, R_co, S
 
+__all__ = ["custom_jvp", "custom_vjp"]
+
 Fun = Callable[..., Any]
 
 Fixed = dict[int, Any]  # arguments that are not differentiated, by position

@@ -23,6 +23,8 @@ from nnc.trace.core.flat import FlatTree, call_function, check_argnums, check_ca
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import A, First, Jacobians, Leaf, No, P, R, Zero
 
+__all__ = ["hessian", "jacfwd", "jacrev"]
+
 Fun = Callable[..., Any]
 Argnums = int | Sequence[int]
 _linearize: Fun = linearize  # `has_aux` is a variable here, which overloads cannot tell apart

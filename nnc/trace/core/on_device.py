@@ -49,6 +49,8 @@ from nnc.trace.core.eager import EagerInterpreter, Plan, find_plan, run_plan
 from nnc.trace.core.specialised import SpecialisedCall
 from nnc.trace.core.tracer import Tracer
 
+__all__ = ["block_until_ready", "default_device", "device_put"]
+
 T = TypeVar("T")
 
 _NUMBERS = 256  # numbers that stay on a device: 64 KiB, as its smallest blocks have 256 bytes

@@ -29,6 +29,8 @@ from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import axes_of, stage
 from nnc.typing import P, R
 
+__all__ = ["checkpoint"]
+
 Fun = Callable[..., Any]
 
 

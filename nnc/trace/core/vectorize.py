@@ -27,6 +27,8 @@ from nnc.trace.core.named import check_axis_name, refuse_parts, stage_named
 from nnc.trace.core.subgraphs import one_row
 from nnc.typing import P, R
 
+__all__ = ["vmap"]
+
 Fun = Callable[..., Any]
 
 

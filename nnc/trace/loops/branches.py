@@ -30,6 +30,8 @@ from nnc.trace.loops.branch_rules import share_captures
 from nnc.trace.loops.carry import check_settings, takes
 from nnc.typing import Leaf, R, Ts
 
+__all__ = ["case_of", "cond", "switch"]
+
 Fun = Callable[..., Any]
 
 

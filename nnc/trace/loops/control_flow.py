@@ -33,6 +33,8 @@ from nnc.trace.loops.carry import Carry
 from nnc.trace.loops.iterations import nodes_so_far
 from nnc.typing import ArrayLike, C, Leaf, R, X, Y
 
+__all__ = ["associative_scan", "fori_loop", "map", "scan", "while_loop"]
+
 Fun = Callable[..., Any]
 
 
