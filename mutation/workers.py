@@ -47,8 +47,8 @@ class Verdict:
 def choose_tests(reach: Reach, mutant: Mutant, seconds: float) -> list[str]:
     """Chooses the tests that are most likely to notice a change.
 
-    Those that enter the function come first, of them those of the file's own test module; then tests by how few functions they
-    enter, one of each test function before a second one of any; at last those in `WHOLE`, which look at more than they enter.
+    Tests that enter the function come first, and among them tests of the file's own test module; then tests by how few functions
+    they enter, one of each test function before a second one of any; at last those in `WHOLE`, which look at more than they enter.
 
     Args:
         reach: which tests enter which functions.
