@@ -52,6 +52,7 @@ register_kind(
         backend=CPU,
         make=lambda name: Cpu(),
         kernels=partial(importlib.import_module, "nnc.backends.loaded"),
+        machine=lambda: _find("nnc.device.targets", "cpu_target")(),
     )
 )
 register_kind(
@@ -63,6 +64,7 @@ register_kind(
         queue=within("nnc.compiled.device_program", "program_of"),
         program=within("nnc.backends.cuda.program.program", "CudaModule"),
         kernels=partial(importlib.import_module, "nnc.backends.cuda.loaded"),
+        machine=lambda: _find("nnc.device.targets.gpu", "gpu_target")(),
         count=_number_of_gpus,
         advice=_advice,
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from nnc.lower.kernels.costs import grain_of
 
 import nnc
 from nnc.backends.cpu.compiler.engine import Engine
@@ -25,7 +26,6 @@ from nnc.backends.cpu.threads.pool import Pool, is_supported
 from nnc.backends.cpu.threads.threads import Threads, find_blas_setters, most_threads, threads
 from nnc.device.targets import cpu_target
 from nnc.errors import ArgumentError, ArgumentTypeError, BackendError
-from nnc.lower.kernels.costs import grain_of
 from nnc.lower.kernels.native import Native
 
 _THREADS = cpu_target().threads
