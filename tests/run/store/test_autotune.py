@@ -19,6 +19,7 @@ from nnc.base.options import Options
 from nnc.debug import doctor
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel, command, register
 from nnc.run.store.autotune import Tuner, measure, scratch
+from tests.figures import HERE
 
 pytestmark = pytest.mark.usefixtures("own_registries")
 SPEC = TensorSpec((3,), "float32")
@@ -66,7 +67,7 @@ def tuner(folder: Path | None = None) -> Tuner:
 
 
 def chosen(target: Command, folder: Path | None = None) -> str:
-    return tuner(folder)(target, (SPEC,), {}).backend
+    return tuner(folder)(target, (SPEC,), {}, HERE).backend
 
 
 @pytest.mark.parametrize("slow_one_first", [True, False])

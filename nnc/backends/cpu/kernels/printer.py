@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 
 from nnc.backends.cpu.compiler.jit import run_native
 from nnc.base import dtypes
@@ -37,8 +36,10 @@ def add_native(
         def made(step: Step) -> Native | None:
             return native(step, machine)
 
-        room = partial(workspace, machine=machine)
-        return Kernel(CPU, run_native(made, name), supports, workspace=room, native=Remembered(made))
+        return Kernel(
+            CPU, run_native(made, name), supports, native=Remembered(made),
+            workspace=lambda specs, params: workspace(specs, params, machine),
+        )  # fmt: skip
 
     add_kernel(name, KernelFactory(CPU, make))
 

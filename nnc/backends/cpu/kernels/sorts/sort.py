@@ -237,17 +237,17 @@ def can_sort_rows(x: TensorSpec, axis: int) -> bool:
     return has_keys(x.dtype) and can_sort(x.shape[axis])
 
 
-def _native(step: Step, *, machine: Target, positions: bool) -> Native | None:
+def _native(step: Step, machine: Target, *, positions: bool) -> Native | None:
     x, out = step.inputs[0], step.outputs[0]
     axis = step.params["axis"] % x.spec.ndim
     keys = Keys(machine, x.spec.dtype, step.params["descending"], positions)
-    room = _workspace(step.input_specs, step.params, machine=machine, positions=positions)
+    room = _workspace(step.input_specs, step.params, machine, positions=positions)
     printer = Printer(step, machine, workspace=room > 0)
     print_sorts(printer, Rows.of(keys, x, out, axis), "%in0", "%out0")
     return printer.native()
 
 
-def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], *, machine: Target, positions: bool) -> int:
+def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target, *, positions: bool) -> int:
     (x,), axis = specs, params["axis"]
     n = x.shape[axis]
     return workspace_of(Keys(machine, x.dtype, params["descending"], positions), n, x.size // n if n else 0)
