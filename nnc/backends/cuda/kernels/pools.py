@@ -150,7 +150,7 @@ def _replaced(index: Index, axes: slice, by: Sequence[Value]) -> Index:
     return found
 
 
-def _max(step: Step, wanted: Callable[[Value, Value], Sequence[Value]], machine: GpuTarget) -> DeviceKernel:
+def _max(step: Step, machine: GpuTarget, wanted: Callable[[Value, Value], Sequence[Value]]) -> DeviceKernel:
     """The greatest element of each window and its place, of which some are wanted."""
     x = step.inputs[0]
     windows, record = _Windows.of(step, x.spec, step.outputs[0].spec), record_of(x.spec.dtype, "gt")
