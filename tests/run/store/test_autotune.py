@@ -190,7 +190,7 @@ def test_each_set_of_parameters_has_a_choice_of_its_own(tmp_path: Path, monkeypa
         add_kernel(target, each)
     one = tuner(tmp_path)
     for tune in (one, one, tuner(tmp_path)):  # in memory, and on disk
-        assert [tune(target, (SPEC,), {"rows": rows}).backend for rows in (True, False)] == ["rows", "columns"]
+        assert [tune(target, (SPEC,), {"rows": rows}, HERE).backend for rows in (True, False)] == ["rows", "columns"]
     assert measured == [True, False]
 
 
