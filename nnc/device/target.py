@@ -303,8 +303,8 @@ class Grids:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The machine that programs are made for: what its system tells, and what only trial does. Of a device without figures of its
-    own for something, those of its host.
+    """The machine that programs are made for: figures that its system tells, and figures that only trial does. Where a device has
+    none of its own, they are its host's.
 
     Attributes:
         kind: the kind of devices whose kernels it runs (`nnc.device.kind_of`).

@@ -347,7 +347,7 @@ def add_kernel(target: Command | str, new: Kernel | KernelFactory) -> None:
 
     Args:
         target: the command or its name.
-        new: its kernel, or what makes it for a machine.
+        new: its kernel, or the factory of it for machines.
 
     Raises:
         RegistryError: the backend has a kernel of the same or a higher priority for this command already.

@@ -1,4 +1,4 @@
-"""The machine that programs are made for: what its system tells, and the figures of kinds of cores, one a file."""
+"""The machine that programs are made for: facts that its system tells, and figures of kinds of cores, one a file."""
 
 from __future__ import annotations
 
