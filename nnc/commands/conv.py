@@ -30,12 +30,13 @@ from nnc.commands.conv_formulas import (
 )
 from nnc.commands.elementwise import NUMERIC
 from nnc.commands.pack import Blocks, packed_shape
-from nnc.commands.rules import BatchRule, Value, check_dtype, linear_in
+from nnc.commands.rules import check_dtype, linear_in
 from nnc.commands.shape import reshape, transpose
 from nnc.commands.windows import Padding, Shape, crop_spatial, offsets, pad_spatial, sliding, window_shape
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import STRIDED, Command, TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
+from nnc.graph.rules import BatchRule, Rules, Value
 
 COLUMN_ELEMENTS = 1 << 23  # gathered at a time: bounds the references' scratch memory
 
@@ -54,21 +55,18 @@ def _out_shape(
 ) -> Shape:
     """(N, O, *out) of a convolution of `x` with `w`."""
     if len(x) < 3 or len(x) != len(w):
-        raise user_error(
-            ShapeError, where, f"the input has {len(x)} axes and the weight {len(w)}; both need two axes and the spatial ones.",
-            operands=operands, fix="pass an input (N, C, *spatial) and a weight (O, C / groups, *kernel).",
-        )  # fmt: skip
+        problem = f"the input has {len(x)} axes and the weight {len(w)}; both need two axes and the spatial ones."
+        fix = "pass an input (N, C, *spatial) and a weight (O, C / groups, *kernel)."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     if groups < 1 or x[1] % groups or w[0] % groups:
-        raise user_error(
-            ArgumentError, where, f"groups={groups} does not divide the {x[1]} input and {w[0]} output channels.",
-            operands=operands, fix="use a number of groups that divides both numbers of channels.",
-        )  # fmt: skip
+        problem = f"groups={groups} does not divide the {x[1]} input and {w[0]} output channels."
+        fix = "use a number of groups that divides both numbers of channels."
+        raise user_error(ArgumentError, where, problem, operands=operands, fix=fix)
     if x[1] != w[1] * groups:
         share = f" of groups={groups}" if groups > 1 else ""
-        raise user_error(
-            ShapeError, where, f"channels differ: input axis 1 is {x[1]}, weight axis 1 is {w[1]}{share}.",
-            operands=operands, fix=f"pass a weight of shape (O, {x[1] // groups}, *kernel), or set groups.",
-        )  # fmt: skip
+        problem = f"channels differ: input axis 1 is {x[1]}, weight axis 1 is {w[1]}{share}."
+        fix = f"pass a weight of shape (O, {x[1] // groups}, *kernel), or set groups."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     return (x[0], w[0], *window_shape(where, x[2:], w[2:], stride, padding, dilation, operands))
 
 
@@ -80,10 +78,8 @@ def _check(where: str, **operands: TensorSpec) -> None:
 
 def _check_cotangent(where: str, ct: TensorSpec, expected: Shape, operands: dict[str, TensorSpec]) -> None:
     if ct.shape != expected:
-        raise user_error(
-            ShapeError, where, f"the cotangent has shape {ct.shape}, the convolution's output has shape {expected}.",
-            operands=operands, fix="pass a cotangent of the output's shape.",
-        )  # fmt: skip
+        problem = f"the cotangent has shape {ct.shape}, the convolution's output has shape {expected}."
+        raise user_error(ShapeError, where, problem, operands=operands, fix="pass a cotangent of the output's shape.")
 
 
 def _channels_first(shape: Shape, channels_last: bool) -> Shape:
@@ -105,10 +101,8 @@ def strided_weight(w: TensorSpec, packed: str | None, ndim: int) -> TensorSpec:
     if packed is not None and w.layout in (packed, STRIDED) and w.shape == Blocks.of(packed).row:
         return w.update(shape=packed_shape(packed, ndim), layout=STRIDED)  # an array's spec names no layout
     if packed is not None or w.layout != STRIDED:
-        raise user_error(
-            ShapeError, "conv", f"the weight lies otherwise than packed={packed!r} says.", operands={"w": w},
-            fix="name the weight's layout.",
-        )  # fmt: skip
+        problem = f"the weight lies otherwise than packed={packed!r} says."
+        raise user_error(ShapeError, "conv", problem, operands={"w": w}, fix="name the weight's layout.")
     return w
 
 
@@ -403,59 +397,62 @@ def _weight_shape(w: TensorSpec, x: TensorSpec, params: Mapping[str, Any]) -> Sh
 
 conv: Command = register(
     "conv",
-    2,
-    infer=_conv_infer,
-    any_arrays=True,
-    reference=_in_any_order(_conv_reference, _CONV),
-    decomposition=_decomposed(_conv_formula, _CONV),
-    derivative=linear_in(
-        "conv",
-        {
-            0: lambda ct, x, w, **params: conv_input_grad(ct, w, spatial=_spatial(x, params), **params),
-            1: lambda ct, x, w, **params: conv_weight_grad(x, ct, kernel=w.spec.shape[2:], **params),
-        },
+    Rules(
+        infer=_conv_infer,
+        any_arrays=True,
+        reference=_in_any_order(_conv_reference, _CONV),
+        derivative=linear_in(
+            "conv",
+            {
+                0: lambda ct, x, w, **params: conv_input_grad(ct, w, spatial=_spatial(x, params), **params),
+                1: lambda ct, x, w, **params: conv_weight_grad(x, ct, kernel=w.spec.shape[2:], **params),
+            },
+        ),
+        batch=_batch_by_folding("conv", _CONV, ((0, False), (0, False)), ((0, True), (1, True)), (1, 0, 1)),
+        cost=lambda x, w, **params: _work(x, _weight_shape(w, x, params), _conv_infer(x, w, **params), **params),
     ),
-    batch=_batch_by_folding("conv", _CONV, ((0, False), (0, False)), ((0, True), (1, True)), (1, 0, 1)),
-    packable=(1,),
-    takes_epilogue=True,
-    cost=lambda x, w, **params: _work(x, _weight_shape(w, x, params), _conv_infer(x, w, **params), **params),
+    arity=2,
+    decomposition=_decomposed(_conv_formula, _CONV),
 )
 
 conv_input_grad: Command = register(
     "conv_input_grad",
-    2,
-    infer=_input_grad_infer,
-    any_arrays=True,
-    reference=_in_any_order(_input_grad_reference, _CONV),
-    decomposition=_decomposed(input_grad_formula, _CONV),
-    derivative=linear_in(
-        "conv_input_grad",
-        {
-            0: lambda g, ct, w, spatial, **params: conv(g, w, **params),
-            1: lambda g, ct, w, spatial, **params: conv_weight_grad(g, ct, kernel=w.spec.shape[2:], **params),
-        },
+    Rules(
+        infer=_input_grad_infer,
+        any_arrays=True,
+        reference=_in_any_order(_input_grad_reference, _CONV),
+        derivative=linear_in(
+            "conv_input_grad",
+            {
+                0: lambda g, ct, w, spatial, **params: conv(g, w, **params),
+                1: lambda g, ct, w, spatial, **params: conv_weight_grad(g, ct, kernel=w.spec.shape[2:], **params),
+            },
+        ),
+        batch=_batch_by_folding("conv_input_grad", _CONV, ((0, False), (0, False)), ((1, False), (1, True)), (1, 0, 1)),
+        cost=lambda ct, w, **params: _work(ct, _weight_shape(w, ct, params), ct, **params),
     ),
-    batch=_batch_by_folding("conv_input_grad", _CONV, ((0, False), (0, False)), ((1, False), (1, True)), (1, 0, 1)),
-    packable=(1,),
-    cost=lambda ct, w, **params: _work(ct, _weight_shape(w, ct, params), ct, **params),
+    arity=2,
+    decomposition=_decomposed(input_grad_formula, _CONV),
 )
 
 conv_weight_grad: Command = register(
     "conv_weight_grad",
-    2,
-    infer=_weight_grad_infer,
-    any_arrays=True,
-    reference=_in_any_order(_weight_grad_reference, _WEIGHT_GRAD),
+    Rules(
+        infer=_weight_grad_infer,
+        any_arrays=True,
+        reference=_in_any_order(_weight_grad_reference, _WEIGHT_GRAD),
+        derivative=linear_in(
+            "conv_weight_grad",
+            {
+                0: lambda g, x, ct, kernel, **params: conv_input_grad(ct, g, spatial=_spatial(x, params), **params),
+                1: lambda g, x, ct, kernel, **params: conv(x, g, **params),
+            },
+        ),
+        batch=_batch_by_folding(
+            "conv_weight_grad", _WEIGHT_GRAD, ((1, True), (1, False)), ((1, True), (0, True)), (1, 1, 0)
+        ),
+        cost=lambda x, ct, **params: _work(x, _weight_grad_infer(x, ct, **params).shape, ct, **params),
+    ),
+    arity=2,
     decomposition=_decomposed(weight_grad_formula, _WEIGHT_GRAD),
-    derivative=linear_in(
-        "conv_weight_grad",
-        {
-            0: lambda g, x, ct, kernel, **params: conv_input_grad(ct, g, spatial=_spatial(x, params), **params),
-            1: lambda g, x, ct, kernel, **params: conv(x, g, **params),
-        },
-    ),
-    batch=_batch_by_folding(
-        "conv_weight_grad", _WEIGHT_GRAD, ((1, True), (1, False)), ((1, True), (0, True)), (1, 1, 0)
-    ),
-    cost=lambda x, ct, **params: _work(x, _weight_grad_infer(x, ct, **params).shape, ct, **params),
 )

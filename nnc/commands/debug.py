@@ -12,9 +12,10 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.source import SourceLine
-from nnc.commands.rules import Value, lead
+from nnc.commands.rules import lead
 from nnc.errors import NotFiniteError, user_error
 from nnc.graph import TensorSpec, register, spec_of
+from nnc.graph.rules import Rules, Value
 
 NDArray = np.ndarray[Any, Any]
 
@@ -42,8 +43,9 @@ def _callback_rows(
 
 # function: called with the operands as NumPy arrays; its result is ignored
 callback = register(
-    "callback", None, None, infer=lambda *specs, function: (), reference=_run_callback, batch=_callback_rows,
-    effect="debug",
+    "callback", Rules(
+        infer=lambda *specs, function: (), reference=_run_callback, batch=_callback_rows, effect="debug",
+    ), arity=None, outputs=None,
 )  # fmt: skip
 
 # -- check_finite ------------------------------------------------------------------------------------------------------
@@ -65,8 +67,9 @@ def _check_rows(
 
 # the results of the command `name`, then its operands; `source` is the line that made the command
 check_finite = register(
-    "check_finite", None, None, infer=lambda *specs, name, results, source: (), reference=_check, batch=_check_rows,
-    effect="debug",
+    "check_finite", Rules(
+        infer=lambda *specs, name, results, source: (), reference=_check, batch=_check_rows, effect="debug",
+    ), arity=None, outputs=None,
 )  # fmt: skip
 
 
@@ -89,15 +92,16 @@ def raise_unless_finite(
         count = int(np.sum(~np.isfinite(result)))
         what = "NaN" if has_nan else "infinity"
         came_in = has_nan and any(np.isnan(x).any() for x in floats)
-        raise user_error(
-            NotFiniteError, name,
-            f"{count} of {result.size} elements of its result are not finite (the first kind: {what})"
-            + (", and an operand held NaN already." if came_in else ", though its operands are."),
-            operands={f"input {i}": _range(x) for i, x in enumerate(operands)},
-            fix="look at the arguments, which held NaN before the first command." if came_in
-            else "keep operands inside the command's domain: add a small number, clip, or choose with nnp.where before.",
-            source=source,
-        )  # fmt: skip
+        problem = f"{count} of {result.size} elements of its result are not finite (the first kind: {what})" + (
+            ", and an operand held NaN already." if came_in else ", though its operands are."
+        )
+        shown = {f"input {i}": _range(x) for i, x in enumerate(operands)}
+        fix = (
+            "look at the arguments, which held NaN before the first command."
+            if came_in
+            else "keep operands inside the command's domain: add a small number, clip, or choose with nnp.where before."
+        )
+        raise user_error(NotFiniteError, name, problem, operands=shown, fix=fix, source=source)
 
 
 def is_checked(spec: TensorSpec) -> bool:

@@ -13,10 +13,11 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import COMPLEX, Accepts, conj, mul
-from nnc.commands.rules import Linear, Value, batch_with, behind_batch, check_axes, check_axis, check_dtype, linear_in
+from nnc.commands.rules import batch_with, behind_batch, check_axes, check_axis, check_dtype, linear_in
 from nnc.commands.shape import broadcast_to, concatenate
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.rules import Linear, Rules, Value
 
 NDArray = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -35,10 +36,9 @@ def _replaced(x: TensorSpec, axis: int, n: int) -> Shape:
 
 def _check_points(name: str, x: TensorSpec, axis: int, n: int) -> None:
     if n < 1:
-        raise user_error(
-            ShapeError, name, f"a transform along axis {axis} would have {n} points.", operands={"x": x},
-            fix="transform an axis with at least one element.",
-        )  # fmt: skip
+        problem = f"a transform along axis {axis} would have {n} points."
+        fix = "transform an axis with at least one element."
+        raise user_error(ShapeError, name, problem, operands={"x": x}, fix=fix)
 
 
 # -- complex to complex ------------------------------------------------------------------------------------------------
@@ -68,12 +68,14 @@ def _fft_transpose(ct: Value, x: Linear, **params: Any) -> Value:
 
 fft: Command = register(
     "fft",
-    infer=_fft_infer,
-    any_arrays=True,
-    reference=_fft_reference,
-    derivative=linear_in("fft", {0: _fft_transpose}),
-    batch=batch_with("fft", lambda params: {**params, "axes": tuple(map(behind_batch, params["axes"]))}),
-    cost=lambda x, axes, inverse=False: sum(_cost(x, x.shape[axis]) for axis in axes),
+    Rules(
+        infer=_fft_infer,
+        any_arrays=True,
+        reference=_fft_reference,
+        derivative=linear_in("fft", {0: _fft_transpose}),
+        batch=batch_with("fft", lambda params: {**params, "axes": tuple(map(behind_batch, params["axes"]))}),
+        cost=lambda x, axes, inverse=False: sum(_cost(x, x.shape[axis]) for axis in axes),
+    ),
 )
 
 # -- real to half of the complex, and back -----------------------------------------------------------------------------
@@ -110,12 +112,14 @@ def _rfft_transpose(ct: Value, x: Linear, *, axis: int) -> Value:
 
 rfft: Command = register(
     "rfft",
-    infer=_rfft_infer,
-    any_arrays=True,
-    reference=_rfft_reference,
-    derivative=linear_in("rfft", {0: _rfft_transpose}),
-    batch=batch_with("rfft", lambda params: {"axis": behind_batch(params["axis"])}),
-    cost=lambda x, axis: _cost(x, x.shape[axis]) // 2,
+    Rules(
+        infer=_rfft_infer,
+        any_arrays=True,
+        reference=_rfft_reference,
+        derivative=linear_in("rfft", {0: _rfft_transpose}),
+        batch=batch_with("rfft", lambda params: {"axis": behind_batch(params["axis"])}),
+        cost=lambda x, axis: _cost(x, x.shape[axis]) // 2,
+    ),
 )
 
 
@@ -124,10 +128,9 @@ def _irfft_infer(x: TensorSpec, *, axis: int, points: int) -> TensorSpec:
     axis = check_axis("irfft", axis, x.ndim)
     _check_points("irfft", x, axis, points)
     if x.shape[axis] != points // 2 + 1:
-        raise user_error(
-            ShapeError, "irfft", f"{points} points need {points // 2 + 1} bins, axis {axis} has {x.shape[axis]}.",
-            operands={"x": x}, fix="use nnp.fft.irfft, or cut or pad the axis before.",
-        )  # fmt: skip
+        problem = f"{points} points need {points // 2 + 1} bins, axis {axis} has {x.shape[axis]}."
+        fix = "use nnp.fft.irfft, or cut or pad the axis before."
+        raise user_error(ShapeError, "irfft", problem, operands={"x": x}, fix=fix)
     return x.update(shape=_replaced(x, axis, points), dtype=dtypes.real_dtype(x.dtype))
 
 
@@ -144,10 +147,12 @@ def _irfft_transpose(ct: Value, x: Linear, *, axis: int, points: int) -> Value:
 
 irfft: Command = register(
     "irfft",
-    infer=_irfft_infer,
-    any_arrays=True,
-    reference=_irfft_reference,
-    derivative=linear_in("irfft", {0: _irfft_transpose}),
-    batch=batch_with("irfft", lambda params: {**params, "axis": behind_batch(params["axis"])}),
-    cost=lambda x, axis, points: _cost(x, points),
+    Rules(
+        infer=_irfft_infer,
+        any_arrays=True,
+        reference=_irfft_reference,
+        derivative=linear_in("irfft", {0: _irfft_transpose}),
+        batch=batch_with("irfft", lambda params: {**params, "axis": behind_batch(params["axis"])}),
+        cost=lambda x, axis, points: _cost(x, points),
+    ),
 )

@@ -22,25 +22,15 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.constants import full, iota
 from nnc.commands.elementwise import add, convert, equal, maximum, minimum, mul, reciprocal, select
-from nnc.commands.modes import GATHER_MODES, SCATTER_MODES, SLICE_MODES, is_strict
+from nnc.commands.index_plan import GATHER_MODES, SCATTER_MODES, SLICE_MODES, is_strict
 from nnc.commands.reduce import expand
-from nnc.commands.rules import (
-    Derivative,
-    InPlace,
-    Linear,
-    Tangents,
-    Value,
-    check_axes,
-    check_dtype,
-    lead,
-    linear_in,
-    zeros,
-)
+from nnc.commands.rules import Gathered, check_axes, check_dtype, lead, linear_in, zeros
 from nnc.commands.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
 from nnc.errors import OutOfBoundsError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
+from nnc.graph.rules import Derivative, InPlace, Linear, Rules, Tangents, Value
 
 Shape = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
@@ -66,19 +56,17 @@ def _check_indices(
     check_choice(where, "mode", mode, modes)
     check_axes(where, axes, x.ndim)
     if not indices or len(indices) != len(axes) or not 0 <= batch <= min((*axes, *(i.ndim for i in indices))):
-        raise user_error(
-            ShapeError, where, f"{len(indices)} index arrays for axes {tuple(axes)} with {batch} shared axes.",
-            operands={"x": x, **{f"index {k}": spec for k, spec in enumerate(indices)}},
-            fix="give one index array for each indexed axis; the shared axes come first and are not indexed.",
-        )  # fmt: skip
+        problem = f"{len(indices)} index arrays for axes {tuple(axes)} with {batch} shared axes."
+        operands = {"x": x, **{f"index {k}": spec for k, spec in enumerate(indices)}}
+        fix = "give one index array for each indexed axis; the shared axes come first and are not indexed."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     for k, spec in enumerate(indices):
         check_dtype(where, spec, dtypes.is_integer, "of an integer type", f"index {k}")
         if spec.shape != indices[0].shape or spec.shape[:batch] != x.shape[:batch]:
-            raise user_error(
-                ShapeError, where, f"index {k} has shape {spec.shape}, which does not fit the others or the {batch} shared axes.",
-                operands={"x": x, **{f"index {n}": s for n, s in enumerate(indices)}},
-                fix="broadcast the index arrays to one shape that starts with the shared axes of x.",
-            )  # fmt: skip
+            problem = f"index {k} has shape {spec.shape}, which does not fit the others or the {batch} shared axes."
+            operands = {"x": x, **{f"index {n}": s for n, s in enumerate(indices)}}
+            fix = "broadcast the index arrays to one shape that starts with the shared axes of x."
+            raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     return (*indices[0].shape, *(x.shape[axis] for axis in _rest(x.ndim, axes, batch)))
 
 
@@ -107,12 +95,13 @@ def _locate(
                 value = index[~ok].flat[0]
                 before = f", {-value} before the first element," if value < 0 else ""
                 from_end = f"; counted from the end it was {value - size}" if value < 0 else ""
-                raise user_error(
-                    OutOfBoundsError, where,
-                    f"index {value}{before} is out of range for axis {axis}, which has size {size}{from_end}.",
-                    fix=f"index with 0 to {size - 1}, or pass mode= another than 'error' to accept such indices."
-                    if size else "an axis of size 0 has no element to index.",
-                )  # fmt: skip
+                problem = f"index {value}{before} is out of range for axis {axis}, which has size {size}{from_end}."
+                fix = (
+                    f"index with 0 to {size - 1}, or pass mode= another than 'error' to accept such indices."
+                    if size
+                    else "an axis of size 0 has no element to index."
+                )
+                raise user_error(OutOfBoundsError, where, problem, fix=fix)
             if mode == "clip":
                 index = np.clip(index, 0, size - 1)
             elif mode == "wrap":
@@ -237,14 +226,16 @@ def _gather_batch(
 
 gather = register(
     "gather",
-    None,
-    infer=_gather_infer,
-    reference=_gather_reference,
-    derivative=Derivative(_gather_jvp, _gather_transpose),
-    batch=_gather_batch,
-    placed="gathered",
-    refuses=is_strict,
-    cost=lambda *specs, **params: 0,
+    Rules(
+        infer=_gather_infer,
+        reference=_gather_reference,
+        derivative=Derivative(_gather_jvp, _gather_transpose),
+        batch=_gather_batch,
+        refuses=is_strict,
+        cost=lambda *specs, **params: 0,
+    ),
+    arity=None,
+    elements=Gathered(),
 )
 
 # -- scatter -----------------------------------------------------------------------------------------------------------
@@ -266,10 +257,9 @@ def _scatter_infer(
     if op in ("min", "max"):
         check_dtype("scatter", x, lambda dtype: not dtypes.is_complex(dtype), "real or bool")
     if updates.shape != shape:
-        raise user_error(
-            ShapeError, "scatter", f"the updates have shape {updates.shape}, the indexed part of x has {shape}.",
-            operands={"x": x, "updates": updates}, fix="broadcast the updates to the shape of the indexed part.",
-        )  # fmt: skip
+        problem = f"the updates have shape {updates.shape}, the indexed part of x has {shape}."
+        fix = "broadcast the updates to the shape of the indexed part."
+        raise user_error(ShapeError, "scatter", problem, operands={"x": x, "updates": updates}, fix=fix)
     return x
 
 
@@ -419,14 +409,16 @@ def _scatter_batch(
 
 scatter = register(
     "scatter",
-    None,
-    infer=_scatter_infer,
-    reference=_scatter_reference,
-    derivative=Derivative(_scatter_jvp, _scatter_transpose),
-    batch=_scatter_batch,
-    inplace=InPlace(((0, 0),)),
-    refuses=is_strict,
-    cost=lambda x, updates, *indices, **params: 0 if params["op"] == "set" else updates.size,
+    Rules(
+        infer=_scatter_infer,
+        reference=_scatter_reference,
+        derivative=Derivative(_scatter_jvp, _scatter_transpose),
+        batch=_scatter_batch,
+        inplace=InPlace(((0, 0),)),
+        refuses=is_strict,
+        cost=lambda x, updates, *indices, **params: 0 if params["op"] == "set" else updates.size,
+    ),
+    arity=None,
 )
 
 # -- dynamic slices ----------------------------------------------------------------------------------------------------
@@ -435,18 +427,16 @@ scatter = register(
 def _check_starts(where: str, x: TensorSpec, starts: Sequence[TensorSpec], sizes: Shape, mode: str) -> None:
     check_choice(where, "mode", mode, SLICE_MODES)
     if len(starts) != x.ndim or len(sizes) != x.ndim or any(start.shape for start in starts):
-        raise user_error(
-            ShapeError, where, f"{len(starts)} starts and {len(sizes)} sizes for {x.ndim} axes.",
-            operands={"x": x, **{f"start {k}": spec for k, spec in enumerate(starts)}},
-            fix="give one 0-d integer start and one size for each axis.",
-        )  # fmt: skip
+        problem = f"{len(starts)} starts and {len(sizes)} sizes for {x.ndim} axes."
+        operands = {"x": x, **{f"start {k}": spec for k, spec in enumerate(starts)}}
+        fix = "give one 0-d integer start and one size for each axis."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     for k, start in enumerate(starts):
         check_dtype(where, start, dtypes.is_integer, "of an integer type", f"start {k}")
     if any(not 0 <= n <= m for n, m in zip(sizes, x.shape, strict=True)):
-        raise user_error(
-            ShapeError, where, f"a box of shape {tuple(sizes)} does not fit into {x.shape}.",
-            operands={"x": x}, fix="choose sizes from 0 to the size of each axis.",
-        )  # fmt: skip
+        problem = f"a box of shape {tuple(sizes)} does not fit into {x.shape}."
+        fix = "choose sizes from 0 to the size of each axis."
+        raise user_error(ShapeError, where, problem, operands={"x": x}, fix=fix)
 
 
 def _box(where: str, shape: Shape, starts: Sequence[NDArray], sizes: Shape, mode: str) -> tuple[slice, ...]:
@@ -456,10 +446,9 @@ def _box(where: str, shape: Shape, starts: Sequence[NDArray], sizes: Shape, mode
         if mode == "clip":
             first = min(max(first, 0), size - n)
         elif not 0 <= first <= size - n:
-            raise user_error(
-                OutOfBoundsError, where, f"{first}:{first + n} is out of range for axis {axis}, which has size {size}.",
-                fix=f"start from 0 to {size - n}, or pass mode='clip' to move the box inside.",
-            )  # fmt: skip
+            problem = f"{first}:{first + n} is out of range for axis {axis}, which has size {size}."
+            fix = f"start from 0 to {size - n}, or pass mode='clip' to move the box inside."
+            raise user_error(OutOfBoundsError, where, problem, fix=fix)
         box.append(slice(first, first + n))
     return tuple(box)
 
@@ -510,13 +499,15 @@ def _dynamic_slice_batch(
 
 dynamic_slice = register(
     "dynamic_slice",
-    None,
-    infer=_dynamic_slice_infer,
-    reference=lambda x, *starts, sizes, mode: x[_box("dynamic_slice", x.shape, starts, sizes, mode)],
-    derivative=linear_in("dynamic_slice", {0: _dynamic_slice_transpose}),
-    batch=_dynamic_slice_batch,
-    refuses=is_strict,
-    cost=lambda *specs, **params: 0,
+    Rules(
+        infer=_dynamic_slice_infer,
+        reference=lambda x, *starts, sizes, mode: x[_box("dynamic_slice", x.shape, starts, sizes, mode)],
+        derivative=linear_in("dynamic_slice", {0: _dynamic_slice_transpose}),
+        batch=_dynamic_slice_batch,
+        refuses=is_strict,
+        cost=lambda *specs, **params: 0,
+    ),
+    arity=None,
 )
 
 
@@ -584,12 +575,14 @@ def _dynamic_update_batch(size: int, operands: tuple[Value, ...], batched: tuple
 
 dynamic_update_slice = register(
     "dynamic_update_slice",
-    None,
-    infer=_dynamic_update_infer,
-    reference=_dynamic_update_reference,
-    derivative=Derivative(_dynamic_update_jvp, _dynamic_update_transpose),
-    batch=_dynamic_update_batch,
-    inplace=InPlace(((0, 0),)),
-    refuses=is_strict,
-    cost=lambda *specs, **params: 0,
+    Rules(
+        infer=_dynamic_update_infer,
+        reference=_dynamic_update_reference,
+        derivative=Derivative(_dynamic_update_jvp, _dynamic_update_transpose),
+        batch=_dynamic_update_batch,
+        inplace=InPlace(((0, 0),)),
+        refuses=is_strict,
+        cost=lambda *specs, **params: 0,
+    ),
+    arity=None,
 )

@@ -19,11 +19,11 @@ import numpy as np
 
 from nnc.commands.windows import Shape
 from nnc.errors import ArgumentError, ShapeError, user_error
-from nnc.graph import STRIDED, Attribute, Command, TensorSpec, register
+from nnc.graph import STRIDED, Command, TensorSpec, register
+from nnc.graph.rules import Rules
 
-packable: Attribute[tuple[int, ...]] = Attribute(
-    "packable", "the inputs that may be packed; the parameter `packed` then names their layout"
-)
+# Commands whose second input may be packed; the parameter `packed` then names its layout.
+PACKABLE = frozenset({"conv", "conv_input_grad"})
 _FORM = re.compile(r"(?P<sizes>\d+(?:x\d+)*):(?P<order>[a-zA-Z]+)(?P<blocks>(?:\d+[a-z])*)")
 
 
@@ -119,10 +119,9 @@ def _parse(layout: str) -> Blocks:
 def _infer(x: TensorSpec, *, layout: str) -> TensorSpec:
     blocks = Blocks.of(layout)
     if x.layout != STRIDED or _joined(blocks.sizes, x.ndim) != x.shape:
-        raise user_error(
-            ShapeError, "pack", f"the layout is one of a tensor of shape {blocks.sizes}.", operands={"x": x},
-            fix="pass a strided tensor of that shape; its first axis may be two in the layout.",
-        )  # fmt: skip
+        problem = f"the layout is one of a tensor of shape {blocks.sizes}."
+        fix = "pass a strided tensor of that shape; its first axis may be two in the layout."
+        raise user_error(ShapeError, "pack", problem, operands={"x": x}, fix=fix)
     return x.update(shape=blocks.row, layout=layout)
 
 
@@ -139,7 +138,9 @@ def packed_shape(layout: str, ndim: int) -> Shape:
 # Made by the pass `pack`, behind all transforms, so that it has no rules for those.
 pack: Command = register(
     "pack",
-    infer=_infer,
-    reference=lambda x, *, layout: Blocks.of(layout).pack(x),
-    cost=lambda x, *, layout: 0,
+    Rules(
+        infer=_infer,
+        reference=lambda x, *, layout: Blocks.of(layout).pack(x),
+        cost=lambda x, *, layout: 0,
+    ),
 )

@@ -21,7 +21,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.elementwise import NUMERIC, REAL
-from nnc.commands.rules import Derivative, Tangents, Value, batch_with, check_dtype, linear_in, together
+from nnc.commands.rules import batch_with, check_dtype, linear_in, together
 from nnc.commands.windows import (
     Padding,
     Shape,
@@ -34,6 +34,7 @@ from nnc.commands.windows import (
 )
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.rules import Derivative, Rules, Tangents, Value
 
 
 def _exchanged(x: TensorSpec, sizes: Shape, channels_last: bool) -> TensorSpec:
@@ -53,10 +54,9 @@ def _pooled(
 ) -> TensorSpec:
     rank = len(window)
     if x.ndim < rank + channels_last:
-        raise user_error(
-            ShapeError, where, f"window {window} has {rank} axes, the input has {x.ndim}.", operands={"x": x},
-            fix="pass an input with a spatial axis for each entry of the window.",
-        )  # fmt: skip
+        problem = f"window {window} has {rank} axes, the input has {x.ndim}."
+        fix = "pass an input with a spatial axis for each entry of the window."
+        raise user_error(ShapeError, where, problem, operands={"x": x}, fix=fix)
     spatial = x.shape[spatial_axes(x.ndim, rank, channels_last)]
     return _exchanged(x, window_shape(where, spatial, window, stride, padding, dilation, {"x": x}), channels_last)
 
@@ -78,10 +78,9 @@ def _check_windows_meet(
     ):
         places = np.arange(count)[:, None] * s + np.arange(k) * d - low
         if not ((places >= 0) & (places < n)).any(axis=1).all():
-            raise user_error(
-                ArgumentError, where, f"spatial axis {axis}: a window lies in the padding {(low, high)} alone.",
-                operands={"x": x}, fix="use less padding: at most half of the window.",
-            )  # fmt: skip
+            problem = f"spatial axis {axis}: a window lies in the padding {(low, high)} alone."
+            fix = "use less padding: at most half of the window."
+            raise user_error(ArgumentError, where, problem, operands={"x": x}, fix=fix)
 
 
 def _max_pool_infer(x: TensorSpec, **params: Any) -> TensorSpec:
@@ -154,30 +153,36 @@ def _cost(x: TensorSpec, *_: TensorSpec, **params: Any) -> int:
 
 max_pool = register(
     "max_pool",
-    infer=_max_pool_infer,
-    reference=with_channels(_max_pool_reference),
-    derivative=Derivative(_max_pool_jvp),
-    batch=batch_with("max_pool", _keep),
-    cost=_cost,
+    Rules(
+        infer=_max_pool_infer,
+        reference=with_channels(_max_pool_reference),
+        derivative=Derivative(_max_pool_jvp),
+        batch=batch_with("max_pool", _keep),
+        cost=_cost,
+    ),
 )
 
 max_pool_places = register(
     "max_pool_places",
-    infer=_places_infer,
-    reference=with_channels(_places_reference),
-    batch=batch_with("max_pool_places", _keep),
-    cost=_cost,
+    Rules(
+        infer=_places_infer,
+        reference=with_channels(_places_reference),
+        batch=batch_with("max_pool_places", _keep),
+        cost=_cost,
+    ),
 )
 
 _max_pool_parts = (with_channels(_max_pool_reference), with_channels(_places_reference))
 
 max_pool_both = register(
     "max_pool_both",
+    Rules(
+        infer=lambda x, **params: (_max_pool_infer(x, **params), _places_infer(x, **params)),
+        reference=lambda x, **params: tuple(part(x, **params) for part in _max_pool_parts),
+        batch=batch_with("max_pool_both", _keep),
+        cost=_cost,
+    ),
     outputs=2,
-    infer=lambda x, **params: (_max_pool_infer(x, **params), _places_infer(x, **params)),
-    reference=lambda x, **params: tuple(part(x, **params) for part in _max_pool_parts),
-    batch=batch_with("max_pool_both", _keep),
-    cost=_cost,
 )
 together.set(max_pool, (max_pool_places, max_pool_both))
 
@@ -187,10 +192,9 @@ together.set(max_pool, (max_pool_places, max_pool_both))
 def _check_places(where: str, places: TensorSpec, pooled: TensorSpec, window: Shape) -> None:
     expected = pooled.update(dtype=place_dtype(window))
     if places != expected:
-        raise user_error(
-            ShapeError, where, f"the places are {places}, those of these windows are {expected}.",
-            operands={"places": places}, fix="pass the result of max_pool_places for the same windows.",
-        )  # fmt: skip
+        problem = f"the places are {places}, those of these windows are {expected}."
+        fix = "pass the result of max_pool_places for the same windows."
+        raise user_error(ShapeError, where, problem, operands={"places": places}, fix=fix)
 
 
 def _pick_infer(x: TensorSpec, places: TensorSpec, *, window: Shape, **params: Any) -> TensorSpec:
@@ -245,27 +249,35 @@ def _spread(
 
 pick_pool: Command = register(
     "pick_pool",
-    2,
-    infer=_pick_infer,
-    reference=with_channels(_pick_reference),
-    derivative=linear_in(
-        "pick_pool",
-        {0: lambda ct, x, places, **params: pick_pool_input_grad(ct, places, spatial=_spatial(x, **params), **params)},
+    Rules(
+        infer=_pick_infer,
+        reference=with_channels(_pick_reference),
+        derivative=linear_in(
+            "pick_pool",
+            {
+                0: lambda ct, x, places, **params: pick_pool_input_grad(
+                    ct, places, spatial=_spatial(x, **params), **params
+                )
+            },
+        ),
+        batch=batch_with("pick_pool", _keep),
+        cost=_cost,
     ),
-    batch=batch_with("pick_pool", _keep),
-    cost=_cost,
+    arity=2,
 )
 
 pick_pool_input_grad: Command = register(
     "pick_pool_input_grad",
-    2,
-    infer=_pick_grad_infer,
-    reference=with_channels(_pick_grad_reference),
-    derivative=linear_in(
-        "pick_pool_input_grad", {0: lambda g, ct, places, spatial, **params: pick_pool(g, places, **params)}
+    Rules(
+        infer=_pick_grad_infer,
+        reference=with_channels(_pick_grad_reference),
+        derivative=linear_in(
+            "pick_pool_input_grad", {0: lambda g, ct, places, spatial, **params: pick_pool(g, places, **params)}
+        ),
+        batch=batch_with("pick_pool_input_grad", _keep),
+        cost=lambda ct, places, window, **params: ct.size * math.prod(window),
     ),
-    batch=batch_with("pick_pool_input_grad", _keep),
-    cost=lambda ct, places, window, **params: ct.size * math.prod(window),
+    arity=2,
 )
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -295,10 +307,9 @@ def _sum_pool_grad_infer(
     out = window_shape("sum_pool_input_grad", spatial, window, stride, padding, dilation, {"ct": ct})
     axes = spatial_axes(ct.ndim, len(out), channels_last)
     if axes.start < 0 or ct.shape[axes] != out:
-        raise user_error(
-            ShapeError, "sum_pool_input_grad", f"the cotangent's shape {ct.shape} does not end in {out}, the number of windows.",
-            operands={"ct": ct}, fix="pass a cotangent of the pooled shape.",
-        )  # fmt: skip
+        problem = f"the cotangent's shape {ct.shape} does not end in {out}, the number of windows."
+        fix = "pass a cotangent of the pooled shape."
+        raise user_error(ShapeError, "sum_pool_input_grad", problem, operands={"ct": ct}, fix=fix)
     return _exchanged(ct, spatial, channels_last)
 
 
@@ -310,21 +321,25 @@ def _sum_pool_grad_reference(
 
 sum_pool = register(
     "sum_pool",
-    infer=_sum_pool_infer,
-    reference=with_channels(_sum_pool_reference),
-    derivative=linear_in(
-        "sum_pool",
-        {0: lambda ct, x, **params: sum_pool_input_grad(ct, spatial=_spatial(x, **params), **params)},
+    Rules(
+        infer=_sum_pool_infer,
+        reference=with_channels(_sum_pool_reference),
+        derivative=linear_in(
+            "sum_pool",
+            {0: lambda ct, x, **params: sum_pool_input_grad(ct, spatial=_spatial(x, **params), **params)},
+        ),
+        batch=batch_with("sum_pool", _keep),
+        cost=_cost,
     ),
-    batch=batch_with("sum_pool", _keep),
-    cost=_cost,
 )
 
 sum_pool_input_grad: Command = register(
     "sum_pool_input_grad",
-    infer=_sum_pool_grad_infer,
-    reference=with_channels(_sum_pool_grad_reference),
-    derivative=linear_in("sum_pool_input_grad", {0: lambda g, ct, spatial, **params: sum_pool(g, **params)}),
-    batch=batch_with("sum_pool_input_grad", _keep),
-    cost=lambda ct, window, **params: ct.size * math.prod(window),
+    Rules(
+        infer=_sum_pool_grad_infer,
+        reference=with_channels(_sum_pool_grad_reference),
+        derivative=linear_in("sum_pool_input_grad", {0: lambda g, ct, spatial, **params: sum_pool(g, **params)}),
+        batch=batch_with("sum_pool_input_grad", _keep),
+        cost=lambda ct, window, **params: ct.size * math.prod(window),
+    ),
 )

@@ -30,23 +30,12 @@ from nnc.commands.elementwise import (
     not_equal,
     select,
 )
-from nnc.commands.rules import (
-    Derivative,
-    Linear,
-    Reduction,
-    Tangents,
-    Value,
-    batch_with,
-    behind_batch,
-    check_axes,
-    check_axis,
-    check_dtype,
-    linear_in,
-    numpy_call,
-)
+from nnc.commands.rules import Reduction, batch_with, behind_batch, check_axes, check_axis, check_dtype, linear_in
 from nnc.commands.shape import broadcast_to, concatenate, flip, slice_axis
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.registry import numpy_call
+from nnc.graph.rules import Derivative, Linear, Rules, Tangents, Value
 
 Shape = tuple[int, ...]
 
@@ -115,10 +104,8 @@ def _reduction(
         check_dtype(name, x, *accepts)
         axes = check_axes(name, axes, x.ndim)
         if needs_elements and any(x.shape[axis] == 0 for axis in axes):
-            raise user_error(
-                ShapeError, name, "it has no value over an axis of size 0.", operands={"x": x},
-                fix="reduce a non-empty axis, or handle the empty case before.",
-            )  # fmt: skip
+            fix = "reduce a non-empty axis, or handle the empty case before."
+            raise user_error(ShapeError, name, "it has no value over an axis of size 0.", operands={"x": x}, fix=fix)
         return x.update(shape=tuple(x.shape[i] for i in _kept(x.ndim, axes)))
 
     def reference(x: Any, *, axes: Shape) -> Any:
@@ -130,14 +117,16 @@ def _reduction(
 
     return register(
         name,
-        infer=infer,
-        any_arrays=True if function in _OVER_AXES else None,
-        reference=reference,
-        numpy_call=lambda x, *, axes: partial(_at_once(function, x, axes), axis=axes, dtype=x.dtype),
+        Rules(
+            infer=infer,
+            any_arrays=function in _OVER_AXES,
+            reference=reference,
+            numpy_call=lambda x, *, axes: partial(_at_once(function, x, axes), axis=axes, dtype=x.dtype),
+            derivative=derivative,
+            batch=batch_with(name, _shift_axes),
+            cost=lambda x, axes: x.size,
+        ),
         reduction=by,
-        derivative=derivative,
-        batch=batch_with(name, _shift_axes),
-        cost=lambda x, axes: x.size,
     )
 
 
@@ -231,18 +220,18 @@ def _arg_reduction(name: str, function: Callable[..., Any]) -> Command:
         check_dtype(name, x, *ORDERED)
         axis = check_axis(name, axis, x.ndim)
         if x.shape[axis] == 0:
-            raise user_error(
-                ShapeError, name, f"axis {axis} has size 0, so there is no element to name.", operands={"x": x},
-                fix="reduce a non-empty axis.",
-            )  # fmt: skip
+            problem = f"axis {axis} has size 0, so there is no element to name."
+            raise user_error(ShapeError, name, problem, operands={"x": x}, fix="reduce a non-empty axis.")
         return x.update(shape=tuple(n for i, n in enumerate(x.shape) if i != axis), dtype=dtypes.int64)
 
     return register(
         name,
-        infer=infer,
-        reference=lambda x, *, axis: np.asarray(function(x, axis)),
-        batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
-        cost=lambda x, axis: x.size,
+        Rules(
+            infer=infer,
+            reference=lambda x, *, axis: np.asarray(function(x, axis)),
+            batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
+            cost=lambda x, axis: x.size,
+        ),
     )
 
 
@@ -271,12 +260,14 @@ def _cumulative(
 
     return register(
         name,
-        infer=infer,
-        any_arrays=True if function in _ALONG_AXIS else None,
-        reference=reference,
-        derivative=derivative,
-        batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
-        cost=lambda x, axis: x.size,
+        Rules(
+            infer=infer,
+            any_arrays=function in _ALONG_AXIS,
+            reference=reference,
+            derivative=derivative,
+            batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
+            cost=lambda x, axis: x.size,
+        ),
         cumulative=by,
     )
 

@@ -17,23 +17,11 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import add, select
-from nnc.commands.rules import (
-    Cotangents,
-    Linear,
-    Tangents,
-    Value,
-    batch_with,
-    behind_batch,
-    check_axes,
-    check_axis,
-    lead,
-    linear_in,
-    linear_in_all,
-    zeros,
-)
+from nnc.commands.rules import batch_with, behind_batch, check_axes, check_axis, lead, linear_in, linear_in_all, zeros
 from nnc.errors import ArgumentError, GraphError, ShapeError, user_error
 from nnc.graph import Box, Command, TensorSpec, check_same_dtype, first_overlap, register
 from nnc.graph import command as get_command
+from nnc.graph.rules import AsView, Cotangents, Linear, Rules, Tangents, Value
 
 Shape = tuple[int, ...]
 
@@ -61,10 +49,9 @@ def _broadcast_infer(x: TensorSpec, *, shape: Shape, axes: Shape | None = None) 
         or not rising
         or any(n not in (1, shape[axis]) for n, axis in zip(x.shape, where, strict=True))
     ):
-        raise user_error(
-            ShapeError, "broadcast_to", f"shape {x.shape} does not broadcast to {tuple(shape)}.",
-            operands={"x": x}, fix="every axis of x must have the target's size or size 1, aligned at the last axis.",
-        )  # fmt: skip
+        problem = f"shape {x.shape} does not broadcast to {tuple(shape)}."
+        fix = "every axis of x must have the target's size or size 1, aligned at the last axis."
+        raise user_error(ShapeError, "broadcast_to", problem, operands={"x": x}, fix=fix)
     return x.update(shape=tuple(shape))
 
 
@@ -100,14 +87,15 @@ def _broadcast_shift(size: int, operands: tuple[Value, ...], batched: tuple[bool
 
 broadcast_to: Command = register(
     "broadcast_to",
-    infer=_broadcast_infer,
-    reference=_broadcast_reference,
-    numpy_call=lambda x, **params: partial(_broadcast_reference, **params),
-    derivative=linear_in("broadcast_to", {0: _broadcast_transpose}),
-    batch=_broadcast_shift,
-    alias="view",
-    same_axes=lambda x, out, *, shape, axes=None: list(enumerate(broadcast_axes(x.ndim, shape, axes))),
-    cost=_no_cost,
+    Rules(
+        infer=_broadcast_infer,
+        reference=_broadcast_reference,
+        numpy_call=lambda x, **params: partial(_broadcast_reference, **params),
+        derivative=linear_in("broadcast_to", {0: _broadcast_transpose}),
+        batch=_broadcast_shift,
+        alias=AsView(lambda x, out, *, shape, axes=None: list(enumerate(broadcast_axes(x.ndim, shape, axes)))),
+        cost=_no_cost,
+    ),
 )
 
 # -- reshape, transpose ------------------------------------------------------------------------------------------------
@@ -116,10 +104,9 @@ broadcast_to: Command = register(
 def _reshape_infer(x: TensorSpec, *, shape: Shape) -> TensorSpec:
     _check_sizes("reshape", shape)
     if math.prod(shape) != x.size:
-        raise user_error(
-            ShapeError, "reshape", f"{x.size} elements do not fit into shape {tuple(shape)} of {math.prod(shape)}.",
-            operands={"x": x}, fix="give a shape with as many elements; one size may be -1 in nnp.reshape.",
-        )  # fmt: skip
+        problem = f"{x.size} elements do not fit into shape {tuple(shape)} of {math.prod(shape)}."
+        fix = "give a shape with as many elements; one size may be -1 in nnp.reshape."
+        raise user_error(ShapeError, "reshape", problem, operands={"x": x}, fix=fix)
     return x.update(shape=tuple(shape))
 
 
@@ -139,24 +126,24 @@ def _reshape_into(x: Any, out: Any) -> None:
 
 reshape: Command = register(
     "reshape",
-    infer=_reshape_infer,
-    reference=lambda x, *, shape: x.reshape(shape),
-    numpy_call=lambda x, *, shape: methodcaller("reshape", shape),
+    Rules(
+        infer=_reshape_infer,
+        reference=lambda x, *, shape: x.reshape(shape),
+        numpy_call=lambda x, *, shape: methodcaller("reshape", shape),
+        derivative=linear_in("reshape", {0: lambda ct, x, shape: reshape(ct, shape=x.spec.shape)}),
+        batch=lambda size, operands, batched, shape: ((reshape(operands[0], shape=(size, *shape)),), (True,)),
+        alias=AsView(_reshaped_axes),
+        cost=_no_cost,
+    ),
     numpy_into=lambda x, *, shape: _reshape_into,
-    derivative=linear_in("reshape", {0: lambda ct, x, shape: reshape(ct, shape=x.spec.shape)}),
-    batch=lambda size, operands, batched, shape: ((reshape(operands[0], shape=(size, *shape)),), (True,)),
-    alias="view",
-    same_axes=_reshaped_axes,
-    cost=_no_cost,
 )
 
 
 def _transpose_infer(x: TensorSpec, *, permutation: Shape) -> TensorSpec:
     if sorted(permutation) != list(range(x.ndim)):
-        raise user_error(
-            ShapeError, "transpose", f"{tuple(permutation)} is no permutation of the {x.ndim} axes.",
-            operands={"x": x}, fix=f"name each of the axes 0 to {x.ndim - 1} once.",
-        )  # fmt: skip
+        problem = f"{tuple(permutation)} is no permutation of the {x.ndim} axes."
+        fix = f"name each of the axes 0 to {x.ndim - 1} once."
+        raise user_error(ShapeError, "transpose", problem, operands={"x": x}, fix=fix)
     return x.update(shape=tuple(x.shape[axis] for axis in permutation))
 
 
@@ -170,28 +157,31 @@ def invert_permutation(permutation: Sequence[int]) -> Shape:
 
 transpose: Command = register(
     "transpose",
-    infer=_transpose_infer,
-    reference=lambda x, *, permutation: x.transpose(permutation),
-    numpy_call=lambda x, *, permutation: methodcaller("transpose", permutation),
-    derivative=linear_in(
-        "transpose", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+    Rules(
+        infer=_transpose_infer,
+        reference=lambda x, *, permutation: x.transpose(permutation),
+        numpy_call=lambda x, *, permutation: methodcaller("transpose", permutation),
+        derivative=linear_in(
+            "transpose", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+        ),
+        batch=batch_with("transpose", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
+        alias=AsView(lambda x, out, *, permutation: [(axis, i) for i, axis in enumerate(permutation)]),
+        cost=_no_cost,
     ),
-    batch=batch_with("transpose", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
-    alias="view",
-    same_axes=lambda x, out, *, permutation: [(axis, i) for i, axis in enumerate(permutation)],
-    cost=_no_cost,
 )
 
 # The same elements as `transpose` shows, written anew in their new order: lowering inserts it where kernels read them often.
 reorder: Command = register(
     "reorder",
-    infer=_transpose_infer,
-    reference=lambda x, *, permutation: np.ascontiguousarray(x.transpose(permutation)),
-    derivative=linear_in(
-        "reorder", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+    Rules(
+        infer=_transpose_infer,
+        reference=lambda x, *, permutation: np.ascontiguousarray(x.transpose(permutation)),
+        derivative=linear_in(
+            "reorder", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+        ),
+        batch=batch_with("reorder", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
+        cost=_no_cost,
     ),
-    batch=batch_with("reorder", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
-    cost=_no_cost,
 )
 
 # -- slice, flip -------------------------------------------------------------------------------------------------------
@@ -199,16 +189,14 @@ reorder: Command = register(
 
 def _slice_infer(x: TensorSpec, *, start: Shape, limit: Shape, stride: Shape) -> TensorSpec:
     if not len(start) == len(limit) == len(stride) == x.ndim:
-        raise user_error(
-            ShapeError, "slice", f"start {start}, limit {limit} and stride {stride} must have one entry for each of {x.ndim} axes.",
-            operands={"x": x}, fix="give one start, limit and stride for each axis.",
-        )  # fmt: skip
+        problem = f"start {start}, limit {limit} and stride {stride} must have one entry for each of {x.ndim} axes."
+        fix = "give one start, limit and stride for each axis."
+        raise user_error(ShapeError, "slice", problem, operands={"x": x}, fix=fix)
     for axis, (a, b, s, n) in enumerate(zip(start, limit, stride, x.shape, strict=True)):
         if not (0 <= a <= b <= n and s >= 1):
-            raise user_error(
-                ShapeError, "slice", f"{a}:{b}:{s} does not lie within axis {axis}, which has size {n}.",
-                operands={"x": x}, fix="choose 0 <= start <= limit <= size and a stride of at least 1.",
-            )  # fmt: skip
+            problem = f"{a}:{b}:{s} does not lie within axis {axis}, which has size {n}."
+            fix = "choose 0 <= start <= limit <= size and a stride of at least 1."
+            raise user_error(ShapeError, "slice", problem, operands={"x": x}, fix=fix)
     return x.update(shape=tuple(-(-(b - a) // s) for a, b, s in zip(start, limit, stride, strict=True)))
 
 
@@ -230,13 +218,15 @@ def _slice_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ..
 
 slice_: Command = register(
     "slice",
-    infer=_slice_infer,
-    reference=lambda x, *, start, limit, stride: x[tuple(map(slice, start, limit, stride))],
-    numpy_call=lambda x, *, start, limit, stride: itemgetter(tuple(map(slice, start, limit, stride))),
-    derivative=linear_in("slice", {0: _slice_transpose}),
-    batch=_slice_batch,
-    alias="view",
-    cost=_no_cost,
+    Rules(
+        infer=_slice_infer,
+        reference=lambda x, *, start, limit, stride: x[tuple(map(slice, start, limit, stride))],
+        numpy_call=lambda x, *, start, limit, stride: itemgetter(tuple(map(slice, start, limit, stride))),
+        derivative=linear_in("slice", {0: _slice_transpose}),
+        batch=_slice_batch,
+        alias=AsView(),
+        cost=_no_cost,
+    ),
 )
 
 
@@ -259,13 +249,15 @@ def _flip_infer(x: TensorSpec, *, axes: Shape) -> TensorSpec:
 
 flip: Command = register(
     "flip",
-    infer=_flip_infer,
-    reference=lambda x, *, axes: np.flip(x, axes),
-    numpy_call=lambda x, *, axes: partial(np.flip, axis=axes),
-    derivative=linear_in("flip", {0: lambda ct, x, axes: flip(ct, axes=axes)}),
-    batch=batch_with("flip", lambda p: {"axes": tuple(behind_batch(axis) for axis in p["axes"])}),
-    alias="view",
-    cost=_no_cost,
+    Rules(
+        infer=_flip_infer,
+        reference=lambda x, *, axes: np.flip(x, axes),
+        numpy_call=lambda x, *, axes: partial(np.flip, axis=axes),
+        derivative=linear_in("flip", {0: lambda ct, x, axes: flip(ct, axes=axes)}),
+        batch=batch_with("flip", lambda p: {"axes": tuple(behind_batch(axis) for axis in p["axes"])}),
+        alias=AsView(),
+        cost=_no_cost,
+    ),
 )
 
 # -- joins -------------------------------------------------------------------------------------------------------------
@@ -280,10 +272,10 @@ def _concatenate_infer(*specs: TensorSpec, axis: int) -> TensorSpec:
         if spec.ndim != specs[0].ndim or any(
             a != b for k, (a, b) in enumerate(zip(spec.shape, specs[0].shape, strict=True)) if k != axis
         ):
-            raise user_error(
-                ShapeError, "concatenate", f"array {i} differs from array 0 on another axis than {axis}.",
-                operands={"array 0": specs[0], f"array {i}": spec}, fix="give all arrays the same shape but for the axis to join.",
-            )  # fmt: skip
+            problem = f"array {i} differs from array 0 on another axis than {axis}."
+            operands = {"array 0": specs[0], f"array {i}": spec}
+            fix = "give all arrays the same shape but for the axis to join."
+            raise user_error(ShapeError, "concatenate", problem, operands=operands, fix=fix)
     shape = list(specs[0].shape)
     shape[axis] = sum(spec.shape[axis] for spec in specs)
     return specs[0].update(shape=tuple(shape))
@@ -308,16 +300,17 @@ def _starts_along(*specs: TensorSpec, axis: int) -> list[Shape]:
 
 concatenate: Command = register(
     "concatenate",
-    None,
-    infer=_concatenate_infer,
-    reference=lambda *xs, axis: np.concatenate(xs, axis),
-    numpy_call=lambda *specs, axis: lambda *xs: np.concatenate(xs, axis),
+    Rules(
+        infer=_concatenate_infer,
+        reference=lambda *xs, axis: np.concatenate(xs, axis),
+        numpy_call=lambda *specs, axis: lambda *xs: np.concatenate(xs, axis),
+        derivative=linear_in_all("concatenate", _concatenate_transpose),
+        batch=batch_with("concatenate", lambda p: {"axis": behind_batch(p["axis"])}),
+        joined=_starts_along,
+        cost=_no_cost,
+    ),
+    arity=None,
     numpy_into=lambda *specs, axis: lambda *xs, out: np.concatenate(xs, axis, out=out),
-    derivative=linear_in_all("concatenate", _concatenate_transpose),
-    batch=batch_with("concatenate", lambda p: {"axis": behind_batch(p["axis"])}),
-    alias="parts",
-    joined=_starts_along,
-    cost=_no_cost,
 )
 
 
@@ -328,10 +321,9 @@ def _assemble_infer(*parts: TensorSpec, shape: Shape, dtype: Any, starts: tuple[
     clash = first_overlap(boxes)
     if clash is not None:
         i, j = clash
-        raise user_error(
-            GraphError, "assemble", f"parts {i} and {j} overlap: {boxes[i]} and {boxes[j]} of a tensor of shape {tuple(shape)}.",
-            fix="write aliases that do not overlap, or add the two values first.",
-        )  # fmt: skip
+        problem = f"parts {i} and {j} overlap: {boxes[i]} and {boxes[j]} of a tensor of shape {tuple(shape)}."
+        fix = "write aliases that do not overlap, or add the two values first."
+        raise user_error(GraphError, "assemble", problem, fix=fix)
     return TensorSpec(tuple(shape), dtypes.as_dtype(dtype))
 
 
@@ -365,14 +357,15 @@ def _assemble_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool,
 
 assemble: Command = register(
     "assemble",
-    None,
-    infer=_assemble_infer,
-    reference=_assemble_reference,
-    derivative=linear_in_all("assemble", _assemble_transpose),
-    batch=_assemble_batch,
-    alias="parts",
-    joined=lambda *specs, shape, dtype, starts: starts,
-    cost=_no_cost,
+    Rules(
+        infer=_assemble_infer,
+        reference=_assemble_reference,
+        derivative=linear_in_all("assemble", _assemble_transpose),
+        batch=_assemble_batch,
+        joined=lambda *specs, shape, dtype, starts: starts,
+        cost=_no_cost,
+    ),
+    arity=None,
 )
 
 # -- pad ---------------------------------------------------------------------------------------------------------------
@@ -381,15 +374,15 @@ assemble: Command = register(
 def _pad_infer(x: TensorSpec, value: TensorSpec, *, low: Shape, high: Shape, interior: Shape) -> TensorSpec:
     check_same_dtype("pad", (x, value))
     if value.shape != () or not len(low) == len(high) == len(interior) == x.ndim:
-        raise user_error(
-            ShapeError, "pad", f"low {low}, high {high} and interior {interior} must have one entry for each of {x.ndim} axes, "
-            "and the value must be 0-d.", operands={"x": x, "value": value}, fix="give one amount for each axis.",
-        )  # fmt: skip
+        problem = (
+            f"low {low}, high {high} and interior {interior} must have one entry for each of {x.ndim} axes, "
+            "and the value must be 0-d."
+        )
+        fix = "give one amount for each axis."
+        raise user_error(ShapeError, "pad", problem, operands={"x": x, "value": value}, fix=fix)
     if min((*low, *high, *interior), default=0) < 0:
-        raise user_error(
-            ShapeError, "pad", f"negative padding: low {low}, high {high}, interior {interior}.", operands={"x": x},
-            fix="slice the array to make it smaller.",
-        )  # fmt: skip
+        problem = f"negative padding: low {low}, high {high}, interior {interior}."
+        raise user_error(ShapeError, "pad", problem, operands={"x": x}, fix="slice the array to make it smaller.")
     return x.update(
         shape=tuple(a + n + max(0, n - 1) * i + b for n, a, b, i in zip(x.shape, low, high, interior, strict=True))
     )
@@ -449,11 +442,13 @@ def _pad_batch(
 
 pad: Command = register(
     "pad",
-    2,
-    infer=_pad_infer,
-    reference=_pad_reference,
-    derivative=linear_in_all("pad", _pad_transpose),
-    cannot_fail=True,
-    batch=_pad_batch,
-    cost=_no_cost,
+    Rules(
+        infer=_pad_infer,
+        reference=_pad_reference,
+        derivative=linear_in_all("pad", _pad_transpose),
+        refuses=False,
+        batch=_pad_batch,
+        cost=_no_cost,
+    ),
+    arity=2,
 )

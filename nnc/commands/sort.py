@@ -12,10 +12,11 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.index import gather, move_axis
-from nnc.commands.rules import Derivative, Tangents, Value, batch_with, behind_batch, check_axis, lead
+from nnc.commands.rules import batch_with, behind_batch, check_axis, lead
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec, check_same_dtype, register
+from nnc.graph.rules import Derivative, Rules, Tangents, Value
 
 NDArray = np.ndarray[Any, Any]
 
@@ -60,11 +61,13 @@ def _along(x: Value, index: Value, axis: int) -> Value:
 
 sort = register(
     "sort",
-    infer=_sort_infer,
-    reference=lambda x, *, axis, descending: np.take_along_axis(x, _order(x, axis, descending), axis),
-    derivative=Derivative(_sort_jvp),
-    batch=batch_with("sort", _shift_axis),
-    cost=_sort_cost,
+    Rules(
+        infer=_sort_infer,
+        reference=lambda x, *, axis, descending: np.take_along_axis(x, _order(x, axis, descending), axis),
+        derivative=Derivative(_sort_jvp),
+        batch=batch_with("sort", _shift_axis),
+        cost=_sort_cost,
+    ),
 )
 
 
@@ -75,19 +78,20 @@ def _argsort_infer(x: TensorSpec, *, axis: int, descending: bool, stable: bool) 
 
 argsort = register(
     "argsort",
-    infer=_argsort_infer,
-    reference=lambda x, *, axis, descending, stable: _order(x, axis, descending),
-    batch=batch_with("argsort", _shift_axis),
-    cost=_sort_cost,
+    Rules(
+        infer=_argsort_infer,
+        reference=lambda x, *, axis, descending, stable: _order(x, axis, descending),
+        batch=batch_with("argsort", _shift_axis),
+        cost=_sort_cost,
+    ),
 )
 
 
 def _top_k_infer(x: TensorSpec, *, k: int) -> tuple[TensorSpec, TensorSpec]:
     if not x.ndim or not 0 <= k <= x.shape[-1]:
-        raise user_error(
-            ShapeError, "top_k", f"there are no {k} largest of {x.shape[-1] if x.ndim else 'no axis'} elements.",
-            operands={"x": x}, fix="choose k from 0 to the size of the last axis.",
-        )  # fmt: skip
+        problem = f"there are no {k} largest of {x.shape[-1] if x.ndim else 'no axis'} elements."
+        fix = "choose k from 0 to the size of the last axis."
+        raise user_error(ShapeError, "top_k", problem, operands={"x": x}, fix=fix)
     shape = (*x.shape[:-1], k)
     return x.update(shape=shape), x.update(shape=shape, dtype=dtypes.int64)
 
@@ -103,13 +107,14 @@ def _top_k_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Va
 
 top_k = register(
     "top_k",
-    1,
-    2,
-    infer=_top_k_infer,
-    reference=_top_k_reference,
-    derivative=Derivative(_top_k_jvp),
-    batch=batch_with("top_k", lambda params: params),
-    cost=_sort_cost,
+    Rules(
+        infer=_top_k_infer,
+        reference=_top_k_reference,
+        derivative=Derivative(_top_k_jvp),
+        batch=batch_with("top_k", lambda params: params),
+        cost=_sort_cost,
+    ),
+    outputs=2,
 )
 
 
@@ -118,11 +123,9 @@ def _searchsorted_infer(steps: TensorSpec, values: TensorSpec, *, side: str) -> 
     check_same_dtype("searchsorted", (steps, values))
     check_choice("searchsorted", "side", side, ("left", "right"))
     if not steps.ndim or values.shape[: steps.ndim - 1] != steps.shape[:-1]:
-        raise user_error(
-            ShapeError, "searchsorted", f"sorted rows of shape {steps.shape} do not fit values of shape {values.shape}.",
-            operands={"sorted": steps, "values": values},
-            fix="give a 1-d sorted array, or values whose first axes are those of the sorted rows.",
-        )  # fmt: skip
+        problem = f"sorted rows of shape {steps.shape} do not fit values of shape {values.shape}."
+        fix = "give a 1-d sorted array, or values whose first axes are those of the sorted rows."
+        raise user_error(ShapeError, "searchsorted", problem, operands={"sorted": steps, "values": values}, fix=fix)
     return values.update(dtype=dtypes.int64)
 
 
@@ -146,9 +149,11 @@ def _searchsorted_batch(size: int, operands: tuple[Value, ...], batched: tuple[b
 
 searchsorted = register(
     "searchsorted",
-    2,
-    infer=_searchsorted_infer,
-    reference=_searchsorted_reference,
-    batch=_searchsorted_batch,
-    cost=lambda steps, values, side: values.size * max(1, steps.shape[-1]).bit_length(),
+    Rules(
+        infer=_searchsorted_infer,
+        reference=_searchsorted_reference,
+        batch=_searchsorted_batch,
+        cost=lambda steps, values, side: values.size * max(1, steps.shape[-1]).bit_length(),
+    ),
+    arity=2,
 )

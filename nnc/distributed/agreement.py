@@ -9,9 +9,8 @@ from dataclasses import fields
 from hashlib import sha256
 from itertools import zip_longest
 
-from nnc.backends.mpi.board import Site
-from nnc.backends.mpi.world import known_world
 from nnc.base.context import get_context
+from nnc.compiled.processes import Site, known_world
 from nnc.errors import TraceError, user_error
 from nnc.graph import Graph
 from nnc.graph.text import to_text
@@ -45,11 +44,10 @@ def check_agreement(where: str, graph: Graph) -> None:
     usual = Counter(digests).most_common(1)[0][0]
     one, other = digests.index(usual), next(rank for rank, digest in enumerate(digests) if digest != usual)
     lines = _first_difference(texts[one].splitlines(), texts[other].splitlines())
-    raise user_error(
-        TraceError, where, "the processes have traced different programs.",
-        operands={f"rank {rank}": line for rank, line in zip((one, other), lines, strict=True)},
-        fix="let all processes run the same code with the same options, on arguments of the same shapes and dtypes.",
-    )  # fmt: skip
+    problem = "the processes have traced different programs."
+    operands = {f"rank {rank}": line for rank, line in zip((one, other), lines, strict=True)}
+    fix = "let all processes run the same code with the same options, on arguments of the same shapes and dtypes."
+    raise user_error(TraceError, where, problem, operands=operands, fix=fix)
 
 
 def _options() -> str:

@@ -26,28 +26,29 @@ _OWN_NAMES = {"fabs": "abs", "pow": "power", "fmod": "fmod", "isclose": "isclose
 _LONGEST = 60  # characters of a remedy's code
 
 
-def remedy(tracer: Any, asked: str, namespace: Any) -> str:
+def remedy(tracer: Any, asked: str) -> str:
     """The sentence that says how to do without the value of a traced array.
 
     Args:
         tracer: stands for the value.
         asked: the conversion, as "float" or "index".
-        namespace: the module nnc.numpy.
     """
     node, frame = _expression()
     static, name = _static(tracer)
     if asked == "bool" and name:
         return f"{static}, so that its value is known; or {_DECIDE}."
-    code = "" if asked == "bool" else _code(node, frame, namespace)
+    code = "" if asked == "bool" else _code(node, frame, tracer.__array_namespace__())
     if code:
         return f"{code}; or {static if name else 'leave this out of the traced function'}."
     return f"{_DECIDE}; {static}; or leave this out of the traced function."
 
 
-def numpy_remedy(namespace: Any) -> str:
+def numpy_remedy(tracer: Any) -> str:
     """The call of nnc.numpy in place of the one of NumPy in the user's line; empty where none is found."""
     node, frame = _expression()
-    return _replacement(node, frame, namespace) if isinstance(node, ast.Call) and frame is not None else ""
+    if not isinstance(node, ast.Call) or frame is None:
+        return ""
+    return _replacement(node, frame, tracer.__array_namespace__())
 
 
 def hash_remedy(tracer: Any) -> str:
@@ -133,7 +134,7 @@ def _replacement(call: ast.Call, frame: FrameType, namespace: Any) -> str:
         path = "stack"
     found = namespace
     for part in path.split("."):
-        found = getattr(found, part, None) if hasattr(found, "__dict__") and part in vars(found) else None
+        found = getattr(found, part) if part in getattr(found, "__all__", ()) else None
     arguments = [_short(x) for x in call.args] + [f"{x.arg}={_short(x.value)}" for x in call.keywords if x.arg]
     text = f"nnp.{path}({', '.join(arguments)})"
     return "" if found is None else text if len(text) <= _LONGEST else f"nnp.{path}(...)"

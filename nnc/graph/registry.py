@@ -7,66 +7,38 @@ one attribute set per command is libnnc's rule.)
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
-from nnc.base.dtypes import plain_dtype
+import numpy as np
+
 from nnc.device import CPU, load_kernels, machine_of_device
 from nnc.device.target import Target
-from nnc.errors import BackendError, InternalError, RegistryError, user_error
+from nnc.errors import BackendError, RegistryError, user_error
+from nnc.graph.dispatch import Command
+from nnc.graph.rules import AsView, BatchRule, Derivative, Infer, InPlace, Reference, Rules
 from nnc.graph.spec import TensorSpec
 
+__all__ = [
+    "ATTRIBUTES",
+    "COMMANDS",
+    "Attribute",
+    "Kernel",
+    "add_kernel",
+    "attribute",
+    "command",
+    "expect_kernels",
+    "find_kernel",
+    "infer",
+    "kernel",
+    "reference",
+    "register",
+]
+
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Command:
-    """An operation: its name, how many inputs it takes (None: any number) and how many outputs it yields (None: it depends).
-
-    Calling a command with arrays, tracers or symbols runs, traces or records it.
-
-    Args:
-        name: unique.
-        arity: number of inputs; None: any number.
-        outputs: number of outputs; None: it depends.
-
-    Example:
-        >>> command("exp").arity
-        1
-    """
-
-    name: str
-    arity: int | None = 1
-    outputs: int | None = 1
-
-    def __call__(self, *args: Any, graphs: tuple[Any, ...] = (), **params: Any) -> Any:
-        """Runs, traces or records the command; parameters are static and keyword-only."""
-        if "dtype" in params:
-            params["dtype"] = plain_dtype(params["dtype"])
-        outputs = _BIND.function(self, args, params, graphs)
-        return outputs[0] if self.outputs == 1 else tuple(outputs)
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return command, (self.name,)
-
-
-@dataclass(slots=True)
-class _Bind:
-    """The dispatcher, which stands above this module (nnc.graph.dispatch)."""
-
-    function: Callable[[Command, Sequence[Any], dict[str, Any], tuple[Any, ...]], Sequence[Any]]
-
-
-def _unset(*_: Any) -> Sequence[Any]:
-    raise InternalError("no dispatcher: import nnc before commands are called")
-
-
-_BIND = _Bind(_unset)
 
 
 @dataclass(slots=True)
@@ -96,10 +68,8 @@ class Attribute(dict[Command, T]):
     def __init__(self, name: str, doc: str = "") -> None:
         super().__init__()
         if name in ATTRIBUTES:
-            raise user_error(
-                RegistryError, "Attribute", f"attribute {name!r} exists already.",
-                fix=f"use nnc.graph.attribute({name!r}), or another name.",
-            )  # fmt: skip
+            fix = f"use nnc.graph.attribute({name!r}), or another name."
+            raise user_error(RegistryError, "Attribute", f"attribute {name!r} exists already.", fix=fix)
         self.name, self.doc = name, doc
         self._priorities: dict[Command, int] = {}
         self._followers: list[Callable[[Command], None]] = []
@@ -120,10 +90,8 @@ class Attribute(dict[Command, T]):
         at = command(target)
         known = self._priorities.get(at)
         if known is not None and known >= priority:
-            raise user_error(
-                RegistryError, at.name, f"attribute {self.name!r} is set already, with priority {known}.",
-                fix=f"pass priority={known + 1} or higher to replace it.",
-            )  # fmt: skip
+            problem = f"attribute {self.name!r} is set already, with priority {known}."
+            raise user_error(RegistryError, at.name, problem, fix=f"pass priority={known + 1} or higher to replace it.")
         if self._check is not None:
             self._check(at, value)
         self._fill(at, value, priority)
@@ -170,10 +138,8 @@ class Attribute(dict[Command, T]):
         )
 
     def __missing__(self, target: Command) -> T:
-        raise user_error(
-            RegistryError, target.name, f"attribute {self.name!r} is not set.",
-            fix=f"set it with {self.name}.set({target.name!r}, ...).",
-        )  # fmt: skip
+        fix = f"set it with {self.name}.set({target.name!r}, ...)."
+        raise user_error(RegistryError, target.name, f"attribute {self.name!r} is not set.", fix=fix)
 
     def __repr__(self) -> str:
         return f"<Attribute {self.name}>"
@@ -195,34 +161,35 @@ Example:
 """
 
 
-def register(name: str, arity: int | None = 1, outputs: int | None = 1, **attributes: Any) -> Command:
-    """Adds a command and fills cells of existing columns, named by keyword.
+def register(name: str, rules: Rules, arity: int | None = 1, outputs: int | None = 1, **attributes: Any) -> Command:
+    """Adds a command and fills its cells.
 
     Args:
         name: unique.
+        rules: the facts of the command that nnc asks for.
         arity: number of inputs; None: any number.
         outputs: number of outputs; None: it depends.
-        **attributes: cells by the name of their column.
+        **attributes: cells of other columns, by the name of the column.
 
     Raises:
         RegistryError: the command exists already, there is no such column, or a value is wrong.
 
     Example:
-        >>> double = register("double_doctest", 1, infer=lambda x: x, reference=lambda x: x + x)
+        >>> double = register("double_doctest", Rules(infer=lambda x: x, reference=lambda x: x + x))
         >>> double(nnp.ones(2))
         Array([2., 2.], dtype=float32)
     """
     if name in COMMANDS:
-        raise user_error(
-            RegistryError, "register", f"command {name!r} exists already.",
-            fix="choose another name, or add attributes to the one there.",
-        )  # fmt: skip
-    cells = [(attribute(key), value) for key, value in attributes.items()]
+        fix = "choose another name, or add attributes to the one there."
+        raise user_error(RegistryError, "register", f"command {name!r} exists already.", fix=fix)
+    given = {
+        each.name: getattr(rules, each.name) for each in fields(rules) if getattr(rules, each.name) != each.default
+    }
+    cells = [(attribute(key), value) for key, value in (given | attributes).items() if value is not None]
     new = COMMANDS[name] = Command(name, arity, outputs)
     try:
         for column, value in sorted(cells, key=lambda cell: cell[0].is_checked):
-            if value is not None:
-                column.set(new, value)
+            column.set(new, value)
     except RegistryError:  # of a wrong command nothing stays
         del COMMANDS[name]
         for column in ATTRIBUTES.values():
@@ -254,6 +221,9 @@ def command(name: Command | str) -> Command:
         ) from None
 
 
+copyreg.pickle(Command, lambda each: (command, (each.name,)))  # a copy is the command itself
+
+
 def attribute(name: str) -> Attribute[Any]:
     """The column of that name.
 
@@ -270,10 +240,8 @@ def attribute(name: str) -> Attribute[Any]:
     try:
         return ATTRIBUTES[name]
     except KeyError:
-        raise user_error(
-            RegistryError, "attribute", f"no attribute {name!r}; there are {', '.join(ATTRIBUTES)}.",
-            fix=f"create Attribute({name!r}).",
-        ) from None  # fmt: skip
+        problem = f"no attribute {name!r}; there are {', '.join(ATTRIBUTES)}."
+        raise user_error(RegistryError, "attribute", problem, fix=f"create Attribute({name!r}).") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,13 +326,11 @@ def add_kernel(target: Command | str, new: Kernel | KernelFactory) -> None:
         'mine'
     """
     name = command(target)
-    kernels = kernel.get(name, ())
+    kernels = kernel.so_far(name)
     for old in kernels:
         if _has_place_of(old, new) and old.priority >= new.priority:
-            raise user_error(
-                RegistryError, name.name, f"backend {new.backend!r} has a kernel of priority {old.priority} already.",
-                fix="give the new one a higher priority.",
-            )  # fmt: skip
+            problem = f"backend {new.backend!r} has a kernel of priority {old.priority} already."
+            raise user_error(RegistryError, name.name, problem, fix="give the new one a higher priority.")
     kept = [old for old in kernels if not _has_place_of(old, new)]
     kernel.replace_cell(name, tuple(sorted([*kept, new], key=lambda k: -k.priority)))
 
@@ -375,32 +341,71 @@ def _has_place_of(old: Kernel | KernelFactory, new: Kernel | KernelFactory) -> b
 
 
 class _KernelColumn(Attribute[tuple[Kernel | KernelFactory, ...]]):
-    """The kernel column: a cell holds one kernel for each backend, so it grows instead of being overruled."""
+    """The kernel column: a cell holds one kernel for each backend, so it grows instead of being overruled. Modules with kernels are
+    imported when somebody asks for the kernels of a command that they serve.
+    """
+
+    def __init__(self, name: str, doc: str) -> None:
+        super().__init__(name, doc)
+        self._promised: dict[Command, list[Callable[[], object]]] = {}
+
+    def promise(self, target: Command | str, load: Callable[[], object]) -> None:
+        """Has `load`, which adds kernels of a command, called before they are first asked for."""
+        self._promised.setdefault(command(target), []).append(load)
+
+    def get(self, target: Command, default: Any = None) -> Any:
+        """The kernels of a command, best first; the default where it has none."""
+        promised = self._promised.get(target)
+        if promised is not None:
+            for load in promised:
+                load()
+            self._promised.pop(target, None)  # only now, so that other threads wait for the imports
+        return super().get(target, default)
+
+    def so_far(self, target: Command) -> tuple[Kernel | KernelFactory, ...]:
+        """The kernels of a command that are there already."""
+        return super().get(target, ())
+
+    def __getitem__(self, target: Command) -> tuple[Kernel | KernelFactory, ...]:
+        found: tuple[Kernel | KernelFactory, ...] | None = self.get(target)
+        return super().__getitem__(target) if found is None else found
 
     def replace_cell(self, target: Command, kernels: tuple[Kernel | KernelFactory, ...]) -> None:
+        """Fills a cell anew. Nobody has concluded anything from kernels that are still promised."""
+        version = REGISTRY.version
         self._fill(target, kernels, 0)
+        if target in self._promised:
+            REGISTRY.version = version
 
 
-infer: Attribute[Callable[..., Any]] = Attribute(
-    "infer", "(*specs, [graphs,] **params) -> spec or tuple of specs; raises a user error for operands it does not take"
-)
+infer: Attribute[Infer] = Attribute("infer")
 """The column of shape rules: the specs of a command's results.
 
 Example:
     >>> infer[command("neg")](TensorSpec((2,), "float32"))
     TensorSpec(shape=(2,), dtype=dtype('float32'), layout='strided')
 """
-reference: Attribute[Callable[..., Any]] = Attribute(
-    "reference",
-    "(*numpy arrays, **params) -> array or tuple: the definition of the command; a command with sub-graphs also gets `graphs` and "
-    "`run(graph, arrays) -> list of arrays`",
-)
+reference: Attribute[Reference] = Attribute("reference")
 """The column of references: the meaning of a command, as a function of NumPy arrays.
 
 Example:
     >>> reference[command("neg")](np.ones(2))
     array([-1., -1.])
 """
+derivative: Attribute[Derivative] = Attribute("derivative")
+batch: Attribute[BatchRule] = Attribute("batch")
+alias: Attribute[AsView] = Attribute("alias")
+joined: Attribute[Callable[..., Sequence[tuple[int, ...]]]] = Attribute("joined")
+inplace: Attribute[InPlace | Callable[[Mapping[str, Any]], InPlace]] = Attribute("inplace")
+scalar: Attribute[str] = Attribute("scalar")
+exact: Attribute[bool] = Attribute("exact")
+commutes: Attribute[bool] = Attribute("commutes")
+cost: Attribute[Callable[..., int]] = Attribute("cost")
+weight: Attribute[int] = Attribute("weight")
+effect: Attribute[str] = Attribute("effect")
+refuses: Attribute[bool | Callable[..., bool]] = Attribute("refuses")
+numpy_call: Attribute[np.ufunc | Callable[..., Callable[..., Any] | None]] = Attribute("numpy_call")
+any_arrays: Attribute[bool] = Attribute("any_arrays")
 rewritten: Attribute[Callable[..., Mapping[str, Any]]] = Attribute(
     "rewritten", "(params, old sub-graphs, new ones) -> params of a node after a pass rewrote its sub-graphs"
 )
@@ -453,11 +458,10 @@ def find_kernel(
         if candidate.supports(specs, params):
             return candidate
     if target not in reference:
-        raise user_error(
-            BackendError, target.name, "no backend runs it for these inputs, and it has no reference.",
-            operands={f"input {i}": spec for i, spec in enumerate(specs)},
-            fix="register a reference, or a kernel whose `supports` accepts them.",
-        )  # fmt: skip
+        problem = "no backend runs it for these inputs, and it has no reference."
+        operands = {f"input {i}": spec for i, spec in enumerate(specs)}
+        fix = "register a reference, or a kernel whose `supports` accepts them."
+        raise user_error(BackendError, target.name, problem, operands=operands, fix=fix)
     return None
 
 

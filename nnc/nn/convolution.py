@@ -18,6 +18,8 @@ from nnc.nn.module import Module, field
 from nnc.nn.windows import PaddingLike, Sizes, parse_layout, per_axis
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["AdaptiveAvgPool", "AvgPool", "Conv", "ConvTranspose", "GlobalAvgPool", "GlobalMaxPool", "MaxPool"]
+
 
 class _Convolution(Module):
     """The base of Conv and ConvTranspose: parameters for each spatial axis, of which the layout gives the number."""
@@ -80,10 +82,8 @@ def _shifted(out: Array, bias: Any, layout: str) -> Array:
 
 def _check_groups(where: str, in_features: int, out_features: int, groups: int) -> None:
     if groups < 1 or in_features % groups or out_features % groups:
-        raise user_error(
-            ArgumentError, where, f"groups={groups} does not divide in_features={in_features} and out_features={out_features}.",
-            fix="use a number of groups that divides both.",
-        )  # fmt: skip
+        problem = f"groups={groups} does not divide in_features={in_features} and out_features={out_features}."
+        raise user_error(ArgumentError, where, problem, fix="use a number of groups that divides both.")
 
 
 def _hashable(padding: PaddingLike) -> Any:

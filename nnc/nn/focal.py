@@ -15,9 +15,17 @@ from nnc.graph import spec_of
 from nnc.nn.activations import log_sigmoid, log_softmax, softmax, softplus
 from nnc.nn.classification import kl_div, softmax_cross_entropy
 from nnc.nn.reduction import check_same_shape, widen
-from nnc.numpy.operands import to_values
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness, to_values
 from nnc.typing import ArrayLike
+
+__all__ = [
+    "generalized_kl_divergence",
+    "ntxent",
+    "poly_loss_cross_entropy",
+    "ranking_softmax_loss",
+    "sigmoid_focal_loss",
+    "smooth_labels",
+]
 
 Axes = int | tuple[int, ...] | None
 
@@ -211,10 +219,10 @@ def ntxent(embeddings: ArrayLike, labels: ArrayLike, temperature: float = 0.07) 
     (x,), dtype = widen(where, embeddings)
     names = nnp.asarray(labels)
     if x.ndim != 2 or names.shape != x.shape[:1]:
-        raise user_error(
-            ShapeError, where, "embeddings must have shape (batch, features), labels (batch,).",
-            operands={"embeddings": spec_of(x), "labels": spec_of(names)}, fix="give one label for each embedding.",
-        )  # fmt: skip
+        problem = "embeddings must have shape (batch, features), labels (batch,)."
+        operands = {"embeddings": spec_of(x), "labels": spec_of(names)}
+        fix = "give one label for each embedding."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     tiny = float(nnp.finfo(x.dtype).eps)
     unit = x / nnp.sqrt(nnp.maximum(nnp.sum(x * x, axis=1, keepdims=True), tiny))
     similarity = unit @ unit.T / temperature

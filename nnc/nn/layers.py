@@ -22,6 +22,19 @@ from nnc.trace.core.flat import call_function
 from nnc.trace.core.subgraphs import checkpoint
 from nnc.typing import A, ArrayLike, DTypeLike
 
+__all__ = [
+    "MLP",
+    "Checkpoint",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "Identity",
+    "Lambda",
+    "Linear",
+    "PReLU",
+    "Sequential",
+]
+
 
 def draw(key: ArrayLike, shape: Sequence[int], fan_in: int, dtype: DTypeLike) -> Array:
     """Uniform in ±1 / sqrt(fan_in): the variance 1 / (3 · fan_in) that most layers start from."""
@@ -32,10 +45,8 @@ def draw(key: ArrayLike, shape: Sequence[int], fan_in: int, dtype: DTypeLike) ->
 def check_sizes(where: str, shape: Sequence[Any]) -> None:
     """Raises ArgumentTypeError where the sizes that a user gave make no shape of weights."""
     if any(not hasattr(n, "__index__") or n < 0 for n in shape):
-        raise user_error(
-            ArgumentTypeError, where, f"weights cannot have the shape ({', '.join(map(repr, shape))}).",
-            fix="pass sizes that are integers and not negative.",
-        )  # fmt: skip
+        problem = f"weights cannot have the shape ({', '.join(map(repr, shape))})."
+        raise user_error(ArgumentTypeError, where, problem, fix="pass sizes that are integers and not negative.")
 
 
 def draw_weights(
@@ -52,10 +63,9 @@ def check_features(where: str, x: ArrayLike, features: int, axis: int = -1) -> A
     """x as an array, whose `axis` must have the size `features`."""
     x = nnp.asarray(x)
     if x.ndim < -axis or x.shape[axis] != features:
-        raise user_error(
-            ShapeError, where, f"axis {axis} of the input must be {features}, the input has shape {x.shape}.",
-            operands={"x": spec_of(x)}, fix=f"pass an input of shape (..., {features}{', ...' if axis != -1 else ''}).",
-        )  # fmt: skip
+        problem = f"axis {axis} of the input must be {features}, the input has shape {x.shape}."
+        fix = f"pass an input of shape (..., {features}{', ...' if axis != -1 else ''})."
+        raise user_error(ShapeError, where, problem, operands={"x": spec_of(x)}, fix=fix)
     return x
 
 
@@ -272,10 +282,9 @@ class Sequential(Module):
             given = layers[0]
         for i, layer in enumerate(given):
             if not callable(layer):
-                raise user_error(
-                    ArgumentTypeError, "Sequential", f"layer {i} is {layer!r} ({type(layer).__name__}), which cannot be called.",
-                    fix="pass modules and functions of one argument.",
-                )  # fmt: skip
+                problem = f"layer {i} is {layer!r} ({type(layer).__name__}), which cannot be called."
+                fix = "pass modules and functions of one argument."
+                raise user_error(ArgumentTypeError, "Sequential", problem, fix=fix)
         self.layers = tuple(layer if isinstance(layer, Module) else Lambda(layer) for layer in given)
 
     def __call__(self, x: ArrayLike, *, key: ArrayLike | None = None) -> Any:

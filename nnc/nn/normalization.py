@@ -18,11 +18,12 @@ from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.numpy.operands import to_values
+from nnc.numpy.operands import keeps_weakness, to_values
 from nnc.numpy.scaling import factor_for_squares, scaled_sum_of_squares
-from nnc.numpy.weak import keeps_weakness
 from nnc.trace.core.collectives import axis_size, pmean
 from nnc.typing import ArrayLike
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
 
 Axes = int | Sequence[int]
 
@@ -92,10 +93,9 @@ def _along(where: str, name: str, values: Any, x: Array, axes: tuple[int, ...]) 
     _, values = to_values(where, x=x, **{name: values})
     expected = tuple(x.shape[axis] for axis in axes)
     if values.shape != expected:
-        raise user_error(
-            ShapeError, where, f"{name} has shape {values.shape}, the axes {axes} of x have shape {expected}.",
-            operands={"x": spec_of(x), name: spec_of(values)}, fix=f"pass {name} of shape {expected}.",
-        )  # fmt: skip
+        problem = f"{name} has shape {values.shape}, the axes {axes} of x have shape {expected}."
+        fix = f"pass {name} of shape {expected}."
+        raise user_error(ShapeError, where, problem, operands={"x": spec_of(x), name: spec_of(values)}, fix=fix)
     return reshape(values, shape=tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
 
 
@@ -205,10 +205,9 @@ def group_norm(
     axis = check_axis("group_norm", axis, wide.ndim)
     shape = wide.shape
     if groups < 1 or shape[axis] % groups:
-        raise user_error(
-            ShapeError, "group_norm", f"groups={groups} does not divide the {shape[axis]} channels.",
-            operands={"x": spec_of(wide)}, fix="use a number of groups that divides the channels.",
-        )  # fmt: skip
+        problem = f"groups={groups} does not divide the {shape[axis]} channels."
+        fix = "use a number of groups that divides the channels."
+        raise user_error(ShapeError, "group_norm", problem, operands={"x": spec_of(wide)}, fix=fix)
     split = reshape(wide, shape=(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :]))
     others = tuple(i for i in range(1, split.ndim) if i != axis)
     normal = reshape(_normal(_moments(split, others, eps), eps), shape=shape)

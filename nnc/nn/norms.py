@@ -16,6 +16,8 @@ from nnc.nn.module import Module, field
 from nnc.nn.windows import Sizes
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["BatchNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm"]
+
 
 class LayerNorm(Module):
     """Normalisation over the last axes, of the sizes `features` (see nnc.nn.layer_norm).
@@ -142,10 +144,9 @@ class GroupNorm(_ChannelNorm):
         dtype: DTypeLike = dtypes.float32,
     ) -> None:
         if groups < 1 or features % groups:
-            raise user_error(
-                ArgumentError, "GroupNorm", f"groups={groups} does not divide features={features}.",
-                fix="write GroupNorm(groups, features), with a number of groups that divides the channels.",
-            )  # fmt: skip
+            problem = f"groups={groups} does not divide features={features}."
+            fix = "write GroupNorm(groups, features), with a number of groups that divides the channels."
+            raise user_error(ArgumentError, "GroupNorm", problem, fix=fix)
         self._set_up(features, axis, eps, use_scale, use_bias, dtype)
         self.groups = groups
 

@@ -25,6 +25,8 @@ from nnc.trace.core.named import check_axis_name, find_axes
 from nnc.trace.core.parts import Split
 from nnc.typing import A, ArrayLike, DTypeLike
 
+__all__ = ["ColumnParallelLinear", "RowParallelLinear", "VocabParallelEmbedding", "tensor_parallel"]
+
 
 class _ParallelLinear(Linear):
     """A Linear whose weight is split over the places along a named axis."""
@@ -171,10 +173,10 @@ class ParallelAttention(MultiHeadAttention, init=False):
             return super()._heads()
         places = axis_size(self.axis_name)
         if self.num_heads % places or self.kv_heads % places:
-            raise user_error(
-                ArgumentError, "ParallelAttention", f"its heads do not split over the {places} places of {self.axis_name!r}.",
-                operands={"num_heads": self.num_heads, "kv_heads": self.kv_heads}, fix=f"choose multiples of {places}.",
-            )  # fmt: skip
+            problem = f"its heads do not split over the {places} places of {self.axis_name!r}."
+            operands = {"num_heads": self.num_heads, "kv_heads": self.kv_heads}
+            fix = f"choose multiples of {places}."
+            raise user_error(ArgumentError, "ParallelAttention", problem, operands=operands, fix=fix)
         return self.num_heads // places, self.kv_heads // places
 
 

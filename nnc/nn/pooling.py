@@ -21,8 +21,18 @@ from nnc.commands.windows import Padding, Shape, window_shape
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Layout, PaddingLike, Sizes, check_rank, parse_layout, per_axis, to_padding
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness
 from nnc.typing import ArrayLike
+
+__all__ = [
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
+    "avg_pool",
+    "global_avg_pool",
+    "global_max_pool",
+    "lp_pool",
+    "max_pool",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,10 +270,9 @@ def _adaptive(where: str, x: Array, output_size: Sizes, layout: str, over_bins: 
     canonical, lead = form.to_canonical(x)
     spatial = canonical.shape[2:]
     if min(sizes, default=1) < 1 or min(spatial, default=1) < 1:
-        raise user_error(
-            ArgumentError, where, f"output_size={output_size!r} of the spatial axes {spatial} leaves a bin empty.",
-            operands={"x": spec_of(x)}, fix="use an output_size of 1 or more and an input that is not empty.",
-        )  # fmt: skip
+        problem = f"output_size={output_size!r} of the spatial axes {spatial} leaves a bin empty."
+        fix = "use an output_size of 1 or more and an input that is not empty."
+        raise user_error(ArgumentError, where, problem, operands={"x": spec_of(x)}, fix=fix)
     for axis, (n, size) in enumerate(zip(spatial, sizes, strict=True), 2):
         canonical = over_bins(canonical, axis, *bin_intervals(n, size))
     return form.from_canonical(canonical, lead)

@@ -10,9 +10,10 @@ from nnc.calls.spelling import spelled
 from nnc.errors import ShapeError, user_error
 from nnc.nn.activations import sigmoid, softmax
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
-from nnc.numpy.operands import to_values
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness, to_values
 from nnc.typing import ArrayLike
+
+__all__ = ["binary_dice_loss", "dice_loss", "multiclass_generalized_dice_loss"]
 
 
 @spelled
@@ -72,10 +73,8 @@ def dice_loss(
     if class_weights is not None:
         _, factors = to_values(where, predictions=x, class_weights=class_weights)
         if factors.shape != terms.shape[-1:]:
-            raise user_error(
-                ShapeError, where, f"class_weights have shape {factors.shape} for {terms.shape[-1]} classes.",
-                fix="give one weight for each class.",
-            )  # fmt: skip
+            problem = f"class_weights have shape {factors.shape} for {terms.shape[-1]} classes."
+            raise user_error(ShapeError, where, problem, fix="give one weight for each class.")
         terms = terms * factors
     if ignore_background and x.shape[-1] > 1:
         terms = terms[..., 1:]

@@ -11,16 +11,17 @@ from typing import Any
 from nnc import random, tree
 from nnc.base import dtypes
 from nnc.base.context import get_context
-from nnc.base.html import show_text
-from nnc.commands.rules import cost
+from nnc.base.html import format_bytes, format_table, show_text
+from nnc.commands.facts import flops_of
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph, Node, TensorSpec, spec_of
-from nnc.lower.text import format_bytes, format_table
 from nnc.nn.module import Module, is_container
 from nnc.nn.paths import join, parameters
 from nnc.nn.running import is_stateful, takes_key
 from nnc.trace.core.specs import make_graph
+
+__all__ = ["LayerRow", "Summary", "summary"]
 
 _LOG = "_summary_log"  # beside the fields of a watched module: its log and its path
 
@@ -133,18 +134,15 @@ def summary(model: Module, *inputs: Any, depth: int | None = None, **options: An
         total: 58 parameters (232 B), ... flops, ... read and written
     """
     if not isinstance(model, Module):
-        raise user_error(
-            ArgumentTypeError, "nnc.nn.summary", f"the model is a {type(model).__name__}, not a module.",
-            fix="of a function, nnc.compile(function).lower(*arguments).compile().cost tells the work of each command.",
-        )  # fmt: skip
+        problem = f"the model is a {type(model).__name__}, not a module."
+        fix = "of a function, nnc.compile(function).lower(*arguments).compile().cost tells the work of each command."
+        raise user_error(ArgumentTypeError, "nnc.nn.summary", problem, fix=fix)
     if takes_key(model) and options.get("key") is None:
         options["key"] = random.key(0)
     for i, given in enumerate(inputs):
         if isinstance(given, (tuple, list)) and given and all(isinstance(n, int) for n in given):
-            raise user_error(
-                ArgumentTypeError, "nnc.nn.summary", f"input {i} is {given!r}, a shape.",
-                fix=f'pass nnc.ShapeDtypeStruct({tuple(given)}, "float32"), or an array.',
-            )  # fmt: skip
+            fix = f'pass nnc.ShapeDtypeStruct({tuple(given)}, "float32"), or an array.'
+            raise user_error(ArgumentTypeError, "nnc.nn.summary", f"input {i} is {given!r}, a shape.", fix=fix)
     log = _Log([], [])
     leaves, structure = tree.flatten((inputs, options))
     traced = [None if dtypes.is_scalar(leaf) else leaf for leaf in leaves]  # flags and numbers are settings
@@ -240,8 +238,7 @@ def _work(nodes: Sequence[Node]) -> tuple[int, int]:
             flops += iterations * sum(work[0] for work in of_graphs)
             nbytes += iterations * sum(work[1] for work in of_graphs)
             continue
-        if node.command in cost:
-            flops += cost[node.command](*(symbol.spec for symbol in node.inputs), **node.params)
+        flops += flops_of(node.command, [symbol.spec for symbol in node.inputs], node.params)
         nbytes += sum(symbol.spec.nbytes for symbol in (*node.inputs, *node.outputs))
     return flops, nbytes
 

@@ -24,8 +24,7 @@ from nnc.commands.shape import pad, slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
 from nnc.errors.names import module_getattr
 from nnc.numpy.manipulation import roll
-from nnc.numpy.operands import Axis, Shape, static_int, to_axes, to_value
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import Axis, Shape, keeps_weakness, static_int, to_axes, to_value
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
@@ -74,10 +73,8 @@ def _real(where: str, x: Any) -> Array:
 def _points(where: str, n: Any) -> int:
     points = static_int(n, where, "n")
     if points < 1:
-        raise user_error(
-            ArgumentError, where, f"the transform would have {points} points.",
-            fix="give n (or each size in s) of at least 1.",
-        )  # fmt: skip
+        fix = "give n (or each size in s) of at least 1."
+        raise user_error(ArgumentError, where, f"the transform would have {points} points.", fix=fix)
     return points
 
 
@@ -111,10 +108,9 @@ def _sizes(where: str, x: Array, s: Sequence[int] | None, axes: Axis) -> tuple[l
     sizes = [static_int(n, where, "s") for n in (s if isinstance(s, (tuple, list)) else (s,))]
     at = to_axes(where, tuple(range(-len(sizes), 0)) if axes is None else axes, x.spec.ndim)
     if len(sizes) != len(at):
-        raise user_error(
-            ArgumentError, where, f"s has {len(sizes)} sizes for {len(at)} axes.", operands={"x": x.spec},
-            fix="give one size for each axis; -1 leaves an axis as it is.",
-        )  # fmt: skip
+        problem = f"s has {len(sizes)} sizes for {len(at)} axes."
+        fix = "give one size for each axis; -1 leaves an axis as it is."
+        raise user_error(ArgumentError, where, problem, operands={"x": x.spec}, fix=fix)
     return [None if n == -1 else _points(where, n) for n in sizes], at
 
 

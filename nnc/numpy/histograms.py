@@ -20,9 +20,8 @@ from nnc.numpy import reductions as red
 from nnc.numpy.creation import linspace
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import ravel, reshape
-from nnc.numpy.operands import known_or_none, static_int, to_value, to_values
+from nnc.numpy.operands import keeps_weakness, known_or_none, static_int, to_value, to_values
 from nnc.numpy.searching import bincount, is_rising, ravel_multi_index, searchsorted
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 __all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
@@ -86,10 +85,8 @@ def _check_range(low: Any, high: Any) -> None:
     if first is None or last is None:
         return
     if not (np.isfinite(first) and np.isfinite(last) and first <= last):
-        raise user_error(
-            ArgumentError, "histogram", f"the range of the bins is from {first} to {last}.",
-            fix="pass range=(least, greatest), two finite numbers, or leave out infinities and NaNs.",
-        )  # fmt: skip
+        fix = "pass range=(least, greatest), two finite numbers, or leave out infinities and NaNs."
+        raise user_error(ArgumentError, "histogram", f"the range of the bins is from {first} to {last}.", fix=fix)
 
 
 def _bin_of(x: Array, edges: Array) -> Array:
@@ -162,10 +159,9 @@ def histogramdd(
     """
     points = stack(sample, 1) if isinstance(sample, (list, tuple)) else to_value(sample, "histogramdd", "sample")
     if points.spec.ndim != 2:
-        raise user_error(
-            ShapeError, "histogramdd", "the sample must have a row for each point.", operands={"sample": points.spec},
-            fix="pass a matrix (points, axes).",
-        )  # fmt: skip
+        problem = "the sample must have a row for each point."
+        fix = "pass a matrix (points, axes)."
+        raise user_error(ShapeError, "histogramdd", problem, operands={"sample": points.spec}, fix=fix)
     _, weights = to_values("histogramdd", sample=points, weights=weights)
     ndim = points.spec.shape[1]
     each = _for_each_axis("bins", bins, ndim, isinstance(bins, (list, tuple)))

@@ -41,7 +41,7 @@ from nnc.numpy.factorizations import (
 )
 from nnc.numpy.manipulation import matrix_transpose
 from nnc.numpy.norms import matrix_norm, norm, vector_norm
-from nnc.numpy.operands import static_int, to_value, to_values
+from nnc.numpy.operands import keeps_weakness, static_int, to_value, to_values
 from nnc.numpy.statistics import cross
 from nnc.numpy.systems import (
     LstsqResult,
@@ -58,7 +58,6 @@ from nnc.numpy.systems import (
     to_matrix,
 )
 from nnc.numpy.types import finfo
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
@@ -300,10 +299,9 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Array:
     sizes = [1 if parts[0].spec.ndim < 2 else parts[0].spec.shape[0]]
     for i, x in enumerate(parts):
         if x.spec.ndim != 2 and not (x.spec.ndim == 1 and i in (0, len(parts) - 1)):
-            raise user_error(
-                ShapeError, "multi_dot", f"array {i} has {x.spec.ndim} axes.", operands={f"array {i}": x.spec},
-                fix="pass matrices; only the first and the last may be vectors.",
-            )  # fmt: skip
+            problem = f"array {i} has {x.spec.ndim} axes."
+            fix = "pass matrices; only the first and the last may be vectors."
+            raise user_error(ShapeError, "multi_dot", problem, operands={f"array {i}": x.spec}, fix=fix)
         sizes.append(x.spec.shape[-1] if x.spec.ndim == 2 or i == 0 else 1)
     best: dict[tuple[int, int], tuple[int, int]] = {(i, i): (0, i) for i in range(len(parts))}
     for length in range(1, len(parts)):

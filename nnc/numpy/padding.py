@@ -18,10 +18,9 @@ from nnc.numpy import reductions as red
 from nnc.numpy.creation import linspace
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import broadcast_to, flip
-from nnc.numpy.operands import in_dtype, static_int, to_value
+from nnc.numpy.operands import in_dtype, keeps_weakness, static_int, to_value
 from nnc.numpy.repetition import PAD_MODES, pad_widths
 from nnc.numpy.statistics import median
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 __all__ = ["pad"]
@@ -77,10 +76,8 @@ def pad(
     lengths = None if stat_length is None else pad_widths(stat_length, x.spec.ndim)
     for axis, widths in enumerate(sides):
         if not x.spec.shape[axis] and any(widths):
-            raise user_error(
-                ArgumentError, "pad", f"axis {axis} is empty, so mode {mode!r} has nothing to pad with.",
-                operands={"x": x.spec}, fix='use mode="constant".',
-            )  # fmt: skip
+            problem = f"axis {axis} is empty, so mode {mode!r} has nothing to pad with."
+            raise user_error(ArgumentError, "pad", problem, operands={"x": x.spec}, fix='use mode="constant".')
         grown = x
         for side, width in enumerate(widths):
             if not width:

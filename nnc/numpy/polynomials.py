@@ -17,10 +17,9 @@ from nnc.numpy import linalg
 from nnc.numpy.creation import vander
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import matrix_transpose
-from nnc.numpy.operands import in_dtype, known, static_int, to_value, to_values
+from nnc.numpy.operands import in_dtype, keeps_weakness, known, static_int, to_value, to_values
 from nnc.numpy.repetition import pad
 from nnc.numpy.signals import convolve
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots"]
@@ -287,10 +286,9 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, *, w: ArrayLike | None = None)
     x, y = (to_value(v, "polyfit") for v in promote(x, y, where="polyfit", to=dtypes.to_float))
     n = static_int(deg, "polyfit", "deg") + 1
     if x.spec.ndim != 1 or y.spec.ndim not in (1, 2) or y.spec.shape[0] != x.spec.size or not 1 <= n <= x.spec.size:
-        raise user_error(
-            ShapeError, "polyfit", f"{n} coefficients are fitted to these points.", operands={"x": x.spec, "y": y.spec},
-            fix="pass vectors of one length, of at least deg + 1 points.",
-        )  # fmt: skip
+        problem = f"{n} coefficients are fitted to these points."
+        fix = "pass vectors of one length, of at least deg + 1 points."
+        raise user_error(ShapeError, "polyfit", problem, operands={"x": x.spec, "y": y.spec}, fix=fix)
     rows = vander(x, n)
     targets = y if y.spec.ndim == 2 else y[:, None]
     if w is not None:

@@ -19,7 +19,7 @@ from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
 from nnc.commands import sort as commands
 from nnc.commands.elementwise import INTEGER
-from nnc.commands.promote import astype, broadcast, promote
+from nnc.commands.promote import astype, broadcast, promote, promote_compared
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
@@ -33,6 +33,7 @@ from nnc.numpy.operands import (
     at_once,
     check_not_inplace,
     in_dtype,
+    keeps_weakness,
     known,
     known_or_none,
     ravel_for,
@@ -45,7 +46,6 @@ from nnc.numpy.operands import (
 )
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.repetition import pad, pick
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike, ShapeLike
 
 __all__ = [
@@ -173,10 +173,9 @@ def _check_places(where: str, kth: Any, x: Array, axis: int | None) -> None:
     n = x.spec.shape[-1 if axis is None else axis]
     for k in kth if isinstance(kth, (tuple, list)) else np.ravel(known(kth, where, STATIC)).tolist():
         if not -n <= static_int(k, where, "kth") < n:
-            raise user_error(
-                OutOfBoundsError, where, f"kth is {k}, the axis has {n} elements.", operands={"x": x.spec},
-                fix=f"choose a place from {-n} to {n - 1}.",
-            )  # fmt: skip
+            problem = f"kth is {k}, the axis has {n} elements."
+            fix = f"choose a place from {-n} to {n - 1}."
+            raise user_error(OutOfBoundsError, where, problem, operands={"x": x.spec}, fix=fix)
 
 
 @spelled
@@ -239,7 +238,7 @@ def searchsorted(x1: ArrayLike, x2: ArrayLike, /, side: str = "left", sorter: Ar
         >>> searchsorted(np.asarray([1, 3, 5]), [3, 4])
         Array([1, 2], dtype=int64)
     """
-    steps, values = promote(x1, x2, where="searchsorted")
+    steps, values = promote_compared(x1, x2, where="searchsorted")
     if np.ndim(steps) != 1:
         raise user_error(
             ShapeError,
@@ -487,10 +486,10 @@ def place(x: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = Fal
     values = manipulation.ravel(values)
     true = el.as_bool(mask, "place")
     if true.spec.size != x.spec.size or not values.spec.size:
-        raise user_error(
-            ShapeError, "place", "mask must have the size of x, and vals an element.",
-            operands={"x": x.spec, "mask": true.spec, "vals": values.spec}, fix="use nnp.where for masks that broadcast.",
-        )  # fmt: skip
+        problem = "mask must have the size of x, and vals an element."
+        operands = {"x": x.spec, "mask": true.spec, "vals": values.spec}
+        fix = "use nnp.where for masks that broadcast."
+        raise user_error(ShapeError, "place", problem, operands=operands, fix=fix)
     number = cumsum(true) - 1
     news = indexing.take(values, el.remainder(el.maximum(number, 0), values.spec.size))
     fitting = indexing.fit_values(x, news, "place")
@@ -688,10 +687,9 @@ def _places(x: Any, where: str, size: int) -> Array:
     data = known_or_none(x)
     wrong = None if data is None else data[(data < 0) | (data >= size)]
     if wrong is not None and wrong.size:
-        raise user_error(
-            OutOfBoundsError, where, f"index {wrong[0]} is out of range for size {size}.", operands={"indices": x.spec},
-            fix=f"give indices from 0 to {size - 1}; take those of negative ones modulo the size yourself.",
-        )  # fmt: skip
+        problem = f"index {wrong[0]} is out of range for size {size}."
+        fix = f"give indices from 0 to {size - 1}; take those of negative ones modulo the size yourself."
+        raise user_error(OutOfBoundsError, where, problem, operands={"indices": x.spec}, fix=fix)
     return x.astype(dtypes.int64)
 
 
@@ -775,10 +773,8 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
         x = astype(x, dtypes.int64)
     data = known_or_none(x)
     if data is not None and data.size and data.min() < 0:
-        raise user_error(
-            ArgumentError, "bincount", f"element {data.min()} is negative.", operands={"x": x.spec},
-            fix="count numbers of 0 or more.",
-        )  # fmt: skip
+        problem = f"element {data.min()} is negative."
+        raise user_error(ArgumentError, "bincount", problem, operands={"x": x.spec}, fix="count numbers of 0 or more.")
     least = to_size(minlength, "bincount", "minlength")
     if length is None:
         values = known(x, "bincount", "pass length=n, the number of counts, so that the shape of the result is known.")

@@ -23,9 +23,8 @@ from nnc.numpy import reductions as red
 from nnc.numpy.contractions import matmul
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis, ravel, reshape
-from nnc.numpy.operands import Axis, to_axes, to_axis, to_value, to_values
+from nnc.numpy.operands import Axis, keeps_weakness, to_axes, to_axis, to_value, to_values
 from nnc.numpy.searching import argsort, searchsorted, take, take_along_axis
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
@@ -85,10 +84,9 @@ def average(
     if w.spec.shape != x.spec.shape:
         axes = to_axes("average", axis, x.spec.ndim)
         if axis is None or tuple(x.spec.shape[i] for i in axes) != w.spec.shape:
-            raise user_error(
-                ShapeError, "average", "the weights have neither the shape of x nor that of its axis.",
-                operands={"x": x.spec, "weights": w.spec}, fix="give a weight for each element, or pass axis=... for a vector.",
-            )  # fmt: skip
+            problem = "the weights have neither the shape of x nor that of its axis."
+            fix = "give a weight for each element, or pass axis=... for a vector."
+            raise user_error(ShapeError, "average", problem, operands={"x": x.spec, "weights": w.spec}, fix=fix)
         order = sorted(range(len(axes)), key=axes.__getitem__)
         rising = w.transpose(order)
         w = reshape(rising, tuple(n if i in axes else 1 for i, n in enumerate(x.spec.shape)))
@@ -641,10 +639,9 @@ def interp(
     """
     x, xp, fp = (to_value(v, "interp") for v in promote(x, xp, fp, where="interp", to=dtypes.to_float))
     if xp.spec.ndim != 1 or fp.spec.shape != xp.spec.shape or not xp.spec.size:
-        raise user_error(
-            ShapeError, "interp", "xp and fp must be vectors of one length, not empty.", operands={"xp": xp.spec, "fp": fp.spec},
-            fix="give one value for each point.",
-        )  # fmt: skip
+        problem = "xp and fp must be vectors of one length, not empty."
+        fix = "give one value for each point."
+        raise user_error(ShapeError, "interp", problem, operands={"xp": xp.spec, "fp": fp.spec}, fix=fix)
     if period is not None:
         length = el.abs(period)
         x, xp = el.remainder(x, length), el.remainder(xp, length)

@@ -28,6 +28,17 @@ from nnc.optim.moments import zeros_state
 from nnc.optim.partition import multi_transform, set_to_zero
 from nnc.optim.transforms import zero_count
 
+__all__ = [
+    "ApplyEvery",
+    "apply_every",
+    "flatten",
+    "named_chain",
+    "selective_transform",
+    "stateless",
+    "stateless_with_tree_map",
+    "with_extra_args_support",
+]
+
 
 @spelled
 def named_chain(*args: tuple[str, GradientTransformation]) -> GradientTransformation:
@@ -49,10 +60,9 @@ def named_chain(*args: tuple[str, GradientTransformation]) -> GradientTransforma
     where = "named_chain"
     for i, pair in enumerate(args):
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-            raise user_error(
-                ArgumentTypeError, where, f"argument {i} is {shorten(pair)}, not a pair of a name and a transformation.",
-                fix='write named_chain(("clip", nnc.optim.clip(1.0)), ("step", nnc.optim.sgd(0.1))).',
-            )  # fmt: skip
+            problem = f"argument {i} is {shorten(pair)}, not a pair of a name and a transformation."
+            fix = 'write named_chain(("clip", nnc.optim.clip(1.0)), ("step", nnc.optim.sgd(0.1))).'
+            raise user_error(ArgumentTypeError, where, problem, fix=fix)
         check_transformation(where, f"the transformation of {pair[0]!r}", pair[1])
     parts = dict(args)
     if len(parts) < len(args):

@@ -27,6 +27,16 @@ from nnc.optim.transforms import zero_count
 from nnc.trace.loops.branches import cond
 from nnc.typing import A
 
+__all__ = [
+    "ConditionallyMaskState",
+    "ConditionallyTransformState",
+    "conditionally_mask",
+    "conditionally_transform",
+    "periodic_update",
+    "skip_large_updates",
+    "skip_not_finite",
+]
+
 
 def run_if(pred: Any, on_true: Callable[[], Any], on_false: Callable[[], Any]) -> Any:
     """The tree of one of two functions, of which only one runs; leaves that are no arrays are alike in both."""
@@ -45,10 +55,9 @@ def run_if(pred: Any, on_true: Callable[[], Any], on_false: Callable[[], Any]) -
 def _check(where: str, inner: Any, condition: Any) -> None:
     check_transformation(where, "inner", inner)
     if not callable(condition):
-        raise user_error(
-            ArgumentTypeError, where, f"should_transform_fn is {shorten(condition)}, not a function of the step.",
-            fix="write should_transform_fn=lambda step: step % 10 == 0.",
-        )  # fmt: skip
+        problem = f"should_transform_fn is {shorten(condition)}, not a function of the step."
+        fix = "write should_transform_fn=lambda step: step % 10 == 0."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
 
 
 class ConditionallyTransformState(NamedTuple):

@@ -16,6 +16,15 @@ from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, stateless, widen
 from nnc.optim.clipping import global_norm, norm
 
+__all__ = [
+    "ZeroNansState",
+    "centralize",
+    "keep_params_nonnegative",
+    "normalize_by_update_norm",
+    "scale_by_param_block_norm",
+    "zero_nans",
+]
+
 
 @spelled
 def centralize() -> GradientTransformation:
@@ -119,10 +128,8 @@ def keep_params_nonnegative() -> GradientTransformation:
 
     def bound(u: Array, p: Any) -> Array:
         if dtypes.is_complex(u.dtype):
-            raise user_error(
-                DTypeError, where, "complex numbers have no order.", operands={"updates": u.spec},
-                fix="leave complex leaves out with nnc.optim.masked.",
-            )  # fmt: skip
+            fix = "leave complex leaves out with nnc.optim.masked."
+            raise user_error(DTypeError, where, "complex numbers have no order.", operands={"updates": u.spec}, fix=fix)
         wide = widen(u)
         at = astype(as_operand(p), wide.dtype)
         return astype(nnp.where(at + wide < 0, -at, wide), u.dtype)

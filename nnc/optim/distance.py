@@ -20,6 +20,17 @@ from nnc.optim.totals import broadcast_like, copies, shared, squared_norm
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, scaled
 from nnc.typing import DTypeLike
 
+__all__ = [
+    "DoGState",
+    "DoWGState",
+    "ScaleByDistanceOverGradientsState",
+    "dog",
+    "dowg",
+    "scale_by_distance_over_gradients",
+    "scale_by_dog",
+    "scale_by_dowg",
+]
+
 InitStep = tuple[Literal["distance", "learning_rate", "heuristic"], Scalar]
 
 
@@ -82,10 +93,8 @@ def scale_by_dog(init_step: InitStep, eps: Scalar = 1e-8) -> GradientTransformat
     where = "scale_by_dog"
     kinds = ("distance", "heuristic", "learning_rate")
     if not isinstance(init_step, tuple) or len(init_step) != 2 or init_step[0] not in kinds:
-        raise user_error(
-            ArgumentError, where, f"init_step is {init_step!r}; it must be a pair of one of {', '.join(kinds)}, and a number.",
-            fix='write init_step=("heuristic", 1e-6).',
-        )  # fmt: skip
+        problem = f"init_step is {init_step!r}; it must be a pair of one of {', '.join(kinds)}, and a number."
+        raise user_error(ArgumentError, where, problem, fix='write init_step=("heuristic", 1e-6).')
     kind, first = init_step
     check_scalar(where, "init_step[1]", first, positive=True)
     check_scalar(where, "eps", eps)

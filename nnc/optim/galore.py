@@ -21,6 +21,8 @@ from nnc.optim.moments import scale_by_adam
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
 
+__all__ = ["GaLoreDimensionNumbers", "GaLoreState", "galore", "scale_by_galore"]
+
 
 class GaLoreDimensionNumbers(NamedTuple):
     """Axes of an array that are the rows and the columns of its matrix.
@@ -84,10 +86,9 @@ def _layout(x: Array, axes: GaLoreDimensionNumbers | None) -> _Layout | None:
     groups = [(group,) if isinstance(group, int) else tuple(group) for group in axes]
     order = tuple(axis % x.ndim for group in groups for axis in group)
     if sorted(order) != list(range(x.ndim)):
-        raise user_error(
-            ShapeError, "scale_by_galore", f"{axes} do not name each of {x.ndim} axes once.", operands={"leaf": x.spec},
-            fix="give each axis to the rows or to the columns, or leave the array out by None.",
-        )  # fmt: skip
+        problem = f"{axes} do not name each of {x.ndim} axes once."
+        fix = "give each axis to the rows or to the columns, or leave the array out by None."
+        raise user_error(ShapeError, "scale_by_galore", problem, operands={"leaf": x.spec}, fix=fix)
     shape = tuple(x.shape[axis] for axis in order)
     rows = math.prod(shape[: len(groups[0])])
     return _Layout(order, shape, rows, math.prod(shape[len(groups[0]) :]))

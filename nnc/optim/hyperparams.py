@@ -17,6 +17,8 @@ from nnc.optim.arguments import check_state
 from nnc.optim.base import GradientTransformation, GradientTransformationExtraArgs, extended, run_update
 from nnc.optim.transforms import zero_count
 
+__all__ = ["InjectHyperparamsState", "inject_hyperparams"]
+
 
 class InjectHyperparamsState(NamedTuple):
     """Count of updates, the hyperparameters as 0-d arrays by name, the states of their schedules, the inner state.
@@ -73,10 +75,9 @@ def inject_hyperparams(
     static = {static_args} if isinstance(static_args, str) else set(static_args)
     signature = inspect.signature(inner_factory)
     if not static <= set(signature.parameters):
-        raise user_error(
-            ArgumentError, "inject_hyperparams", f"{', '.join(sorted(static - set(signature.parameters)))} is no argument.",
-            fix=f"the arguments are {', '.join(signature.parameters)}.",
-        )  # fmt: skip
+        problem = f"{', '.join(sorted(static - set(signature.parameters)))} is no argument."
+        fix = f"the arguments are {', '.join(signature.parameters)}."
+        raise user_error(ArgumentError, "inject_hyperparams", problem, fix=fix)
 
     @functools.wraps(inner_factory)
     def make(*args: Any, **kwargs: Any) -> GradientTransformation:

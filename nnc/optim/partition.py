@@ -21,6 +21,19 @@ from nnc.optim.base import (
     stateless,
 )
 
+__all__ = [
+    "MaskedNode",
+    "MaskedState",
+    "PartitionState",
+    "SplitRealAndImaginaryArrays",
+    "SplitRealAndImaginaryState",
+    "freeze",
+    "masked",
+    "multi_transform",
+    "set_to_zero",
+    "split_real_and_imaginary",
+]
+
 
 class MaskedNode(NamedTuple):
     """Stands in a tree for a leaf that is left out.
@@ -143,10 +156,9 @@ def multi_transform(transforms: Mapping[str, GradientTransformation], param_labe
     """
     where = "multi_transform"
     if not isinstance(transforms, Mapping):
-        raise user_error(
-            ArgumentTypeError, where, f"transforms is a {type(transforms).__name__}, not a dict.",
-            fix='pass {"label": optimizer, ...}, and labels like the parameters.',
-        )  # fmt: skip
+        problem = f"transforms is a {type(transforms).__name__}, not a dict."
+        advice = 'pass {"label": optimizer, ...}, and labels like the parameters.'
+        raise user_error(ArgumentTypeError, where, problem, fix=advice)
     for label, transformation in transforms.items():
         check_transformation(where, f"transforms[{label!r}]", transformation)
 

@@ -32,6 +32,8 @@ from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, ze
 from nnc.trace.core.differentiate import grad, jvp
 from nnc.typing import DTypeLike
 
+__all__ = ["HutchinsonState", "SophiaState", "hutchinson_estimator_diag_hessian", "scale_by_sophia", "sophia"]
+
 _grad: Callable[..., Callable[..., Any]] = grad  # of functions without types
 
 
@@ -79,10 +81,8 @@ def hutchinson_estimator_diag_hessian(random_seed: Key = 0) -> GradientTransform
         check_state(where, state, HutchinsonState)
         check_params(where, params)
         if not callable(obj_fn):
-            raise user_error(
-                ArgumentTypeError, where, f"obj_fn is {shorten(obj_fn)}, not the function that is minimised.",
-                fix="call update(grads, state, params, obj_fn=loss).",
-            )  # fmt: skip
+            problem = f"obj_fn is {shorten(obj_fn)}, not the function that is minimised."
+            raise user_error(ArgumentTypeError, where, problem, fix="call update(grads, state, params, obj_fn=loss).")
         keys = random.split(state.key)
         at = ravel(params)
         signs = astype(random.rademacher(keys[1], at.shape), at.dtype)

@@ -19,6 +19,18 @@ from nnc.optim.clipping import norm
 from nnc.optim.schedules import Schedule
 from nnc.typing import DTypeLike
 
+__all__ = [
+    "ScaleByScheduleState",
+    "TraceState",
+    "WeightDecaySchedule",
+    "add_decayed_weights",
+    "scale",
+    "scale_by_learning_rate",
+    "scale_by_schedule",
+    "scale_by_trust_ratio",
+    "trace",
+]
+
 
 def scaled(where: str, updates: Any, factor: Scalar) -> Any:
     """Every trainable leaf of `updates` times `factor`, in its own dtype."""
@@ -82,10 +94,9 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
         Array([0.5], dtype=float32)
     """
     if not callable(step_size_fn):
-        raise user_error(
-            ArgumentTypeError, "scale_by_schedule", f"step_size_fn is {step_size_fn!r}, not a function of the count.",
-            fix="use scale for constants, or one of the schedules, such as linear_schedule.",
-        )  # fmt: skip
+        problem = f"step_size_fn is {step_size_fn!r}, not a function of the count."
+        fix = "use scale for constants, or one of the schedules, such as linear_schedule."
+        raise user_error(ArgumentTypeError, "scale_by_schedule", problem, fix=fix)
 
     def init_fn(params: Any) -> ScaleByScheduleState:
         return ScaleByScheduleState(zero_count())

@@ -5,8 +5,8 @@ there is a program, and the compiler works on them meanwhile. This file alone de
 
     moment                    steps whose texts are printed
     begin                     none; the compiler begins with the functions that every program calls
-    after LAYOUT              nodes that no later pass touches (`settled`)
-    after FUSE                fused sums that are no epilogues (`fused_alone`)
+    after "layout"            nodes that no later pass touches (`settled`)
+    after "fuse"              fused sums that are no epilogues (`fused_alone`)
     steps are emitted         all steps but moves and tensors that are joined, whose strides are open until buffers are bound
     memory is planned         the rest; then comes the entry, whose text names all kernels (`Program.compiled`)
 
@@ -21,16 +21,16 @@ from typing import Any
 from nnc.base.context import timed
 from nnc.base.dtypes import TAPE
 from nnc.commands.control import fused
-from nnc.commands.facts import has_companion
-from nnc.commands.rules import expansion, joined, takes_epilogue
+from nnc.commands.facts import has_companion, takes_epilogue
+from nnc.commands.rules import expansion
 from nnc.device import CPU, machine_of_device
 from nnc.device.target import Target
 from nnc.graph import Command, Graph, Kernel, Node, find_kernel
-from nnc.graph.registry import kernels_for
+from nnc.graph.passes import PhaseName
+from nnc.graph.registry import joined, kernels_for
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.native import Compiler, Native, Remembered
-from nnc.lower.phases import LAYOUT, Phase
 from nnc.lower.plan.bind import Emitted, emit, no_workspace
 from nnc.lower.plan.emit import Workspace, is_move
 from nnc.lower.plan.liveness import walk
@@ -71,10 +71,10 @@ class KernelQueue:
             for native in common():
                 self.compiler.expect(native)
 
-    def after(self, phase: Phase, graph: Graph) -> None:
-        """Prints the kernels whose texts are final after LAYOUT or FUSE; `graph` is the result of that phase."""
+    def after(self, phase: PhaseName, graph: Graph) -> None:
+        """Prints the kernels whose texts are final after the phase "layout" or "fuse"; `graph` is the result of that phase."""
         if self.compiler is not None and self._machine.kind == CPU:
-            final = settled(graph, self._machine) if phase.name == LAYOUT.name else fused_alone(graph)
+            final = settled(graph, self._machine) if phase == "layout" else fused_alone(graph)
             self.add(emit(final, self._workspace))
 
     def add(self, emitted: Emitted) -> None:
@@ -156,7 +156,7 @@ def settled(graph: Graph, machine: Target) -> Graph:
     nodes = tuple(dict.fromkeys(graph.walk()))
     printed = {name for name in {node.command for node in nodes} if _is_printed_once(name, machine)}
     kept = {node for node in nodes if node.command in printed and _stays(node, machine)}
-    products = {node.outputs[0]: node for node in kept if node.command in takes_epilogue}
+    products = {node.outputs[0]: node for node in kept if takes_epilogue(node.command)}
     if products:
         for node in nodes:
             for product in [products.pop(symbol) for symbol in node.inputs if symbol in products]:
@@ -170,7 +170,7 @@ def fused_alone(graph: Graph) -> Graph:
     read through. They are no epilogues of products, nor do others do the same to every element.
     """
     nodes = tuple(dict.fromkeys(graph.walk()))
-    products = {node.outputs[0] for node in nodes if node.command in takes_epilogue}
+    products = {node.outputs[0] for node in nodes if takes_epilogue(node.command)}
     kept = {
         node
         for node in nodes

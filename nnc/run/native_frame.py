@@ -24,10 +24,9 @@ from nnc.lower.plan.stages import Branches, Loop, NDArray, Step
 from nnc.run.arguments import FrameLayout, as_plain
 from nnc.run.entry import BIND
 from nnc.run.entry_steps import CALLS, POLL, Failure
-from nnc.run.executor import Arrays, Block, Executor, explain
-from nnc.run.frame import Frame, check_inputs
+from nnc.run.executor import Arrays, Executor, PythonSteps, explain
+from nnc.run.frame import Frame, check_inputs, stream_runner
 from nnc.run.native_program import Entry, ProgramAbi
-from nnc.run.streams import StreamRunner
 
 DirectCall = Callable[[list[Any]], Any]  # of a list of arrays, which it empties: see `nnc.run.direct`
 
@@ -65,14 +64,14 @@ class _Callbacks:
     returned.
     """
 
-    blocks: list[Block]
+    blocks: list[PythonSteps]
     errors: dict[int, BaseException] = field(default_factory=dict)
 
     def __call__(self, call: int) -> int:
         """Runs a block; an interrupt before that breaks the call off."""
         number = call % CALLS
         try:
-            self._run(number)
+            self._call_block(number)
             return call
         except BaseException as error:
             self.errors[number] = error
@@ -86,7 +85,7 @@ class _Callbacks:
                 while True:
                     call = yield done
                     number = call % CALLS
-                    self._run(number)
+                    self._call_block(number)
                     done, number = call, POLL
             except GeneratorExit:
                 return
@@ -94,7 +93,7 @@ class _Callbacks:
                 self.errors[number] = error
                 done, number = 0, POLL
 
-    def _run(self, number: int) -> None:
+    def _call_block(self, number: int) -> None:
         if number != POLL:
             self.blocks[number]()
 
@@ -110,7 +109,7 @@ class NativeFrame(Frame):
         self._words = words = (ctypes.c_int64 * layout.size)()
         self.address = ctypes.addressof(words)
         self.executor.iterations = (ctypes.c_int64 * outside.loops).from_buffer(words, 8 * layout.round(0))
-        self._callbacks = _Callbacks([Block(self.executor, steps) for steps in entry.blocks])
+        self._callbacks = _Callbacks([PythonSteps(self.executor, steps) for steps in entry.blocks])
         self._function = _CALLBACK(self._called())
         schedule = entry.parts().schedule if entry.apart else None
         # Steps that follow one another share their workspace; steps that run side by side cannot.
@@ -129,10 +128,10 @@ class NativeFrame(Frame):
             words[layout.constant(i)] = constant.ctypes.data
         for i, state in enumerate(self._states):
             words[layout.state(i)] = state.address
-        self._runner: StreamRunner | None = None
+        self._runner: Any = None
         if schedule is not None:
             steps = range(len(entry.parts().planned.bound.steps))
-            self._runner = StreamRunner(schedule, [partial(self._part, i) for i in steps], around)
+            self._runner = stream_runner(schedule, [partial(self._part, i) for i in steps], around)
         self._bind = (BIND,) if entry.apart else ()
         self._is_plain = not entry.blocks and not entry.apart
         self.direct: DirectCall | None = None

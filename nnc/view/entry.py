@@ -7,11 +7,10 @@ from typing import Any
 
 from nnc.compiled.compiled import BoundMethod, Compiled
 from nnc.compiled.executable import Executable, Lowered
+from nnc.compiled.reports import MemoryPlan, ScheduleReport
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph
-from nnc.lower.plan.schedule.report import ScheduleReport
-from nnc.run.report import MemoryPlan
 from nnc.trace.core.specs import make_graph
 from nnc.view.graph import draw_graph
 from nnc.view.memory import draw_memory
@@ -62,10 +61,8 @@ class View:
         if isinstance(graph, (Executable, Lowered)):
             graph = graph.graph
         if not isinstance(graph, Graph):
-            raise user_error(
-                ArgumentTypeError, "nnc.view", f"{graph!r} is no graph.",
-                fix="pass a graph, the result of compiled.lower(...), or a function with arguments to trace it for.",
-            )  # fmt: skip
+            fix = "pass a graph, the result of compiled.lower(...), or a function with arguments to trace it for."
+            raise user_error(ArgumentTypeError, "nnc.view", f"{graph!r} is no graph.", fix=fix)
         return draw_graph(graph)
 
     @staticmethod
@@ -91,10 +88,8 @@ class View:
         if isinstance(plan, Executable):
             name, plan = f"memory plan of {plan.graph.name}", plan.memory_plan
         if not isinstance(plan, MemoryPlan):
-            raise user_error(
-                ArgumentTypeError, "nnc.view.memory", f"{plan!r} has no memory plan.",
-                fix="pass the result of compiled.lower(...).compile().",
-            )  # fmt: skip
+            fix = "pass the result of compiled.lower(...).compile()."
+            raise user_error(ArgumentTypeError, "nnc.view.memory", f"{plan!r} has no memory plan.", fix=fix)
         return draw_memory(plan, name)
 
     @staticmethod
@@ -118,10 +113,8 @@ class View:
             schedule = schedule.compile()
         report = schedule.schedule if isinstance(schedule, Executable) else schedule
         if not isinstance(report, ScheduleReport):
-            raise user_error(
-                ArgumentTypeError, "nnc.view.schedule", f"{schedule!r} has no schedule.",
-                fix="pass the result of compiled.lower(...).compile() or nnc.debug.profile(...).",
-            )  # fmt: skip
+            fix = "pass the result of compiled.lower(...).compile() or nnc.debug.profile(...)."
+            raise user_error(ArgumentTypeError, "nnc.view.schedule", f"{schedule!r} has no schedule.", fix=fix)
         return draw_schedule(report)
 
 

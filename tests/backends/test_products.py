@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import nnc
 import nnc.numpy as nnp
-from nnc.backends.cpu.compiler.jit import compiler, run_native
+from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.cpu.kernels.products import gemm
 from nnc.backends.cpu.kernels.products.dot import _native
+from nnc.backends.native_runs import run_native
 from nnc.backends.onednn import library
 from nnc.backends.onednn.library import Eltwise, Sum
 from nnc.backends.onednn.matmul import Combine, matmul_native
@@ -434,6 +435,16 @@ def test_onednn_refuses_unknown_operands() -> None:
     assert matmul_native(step_of(x, x, x.copy(), params)) is None  # float64
     x = np.ones((16, 16), np.float32)[::2, ::2]
     assert matmul_native(step_of(x, x, np.ones((8, 8), np.float32), params)) is None
+
+
+@with_onednn
+@pytest.mark.parametrize(
+    "other", [np.ones((9, 8), np.float32)[::-1], np.ones((9, 8), np.int64)], ids=["backwards", "int64"]
+)
+def test_onednn_refuses_operands_of_post_ops_that_it_cannot_read(other: np.ndarray) -> None:
+    x, y = np.ones((9, 5), np.float32), np.ones((5, 8), np.float32)
+    step = step_of(x, y, np.zeros((9, 8), np.float32), {"contract": ((1,), (0,))}, other)
+    assert matmul_native(step, (Combine("add", 2),)) is None
 
 
 def test_without_the_library_there_is_no_kernel_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

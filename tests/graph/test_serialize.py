@@ -34,7 +34,8 @@ from nnc.graph import (
     structurally_equal,
     to_json,
 )
-from nnc.graph.serialize import decode_value, encode_value
+from nnc.graph.rules import Rules
+from nnc.graph.serialize import decode_array, decode_value, encode_array, encode_value
 
 VALUES = [
     None, True, 1, 2**53, -(2**70), 0.1, -0.0, math.inf, -math.inf, math.nan, 1 - 2j, complex(math.inf, -0.0),
@@ -80,6 +81,13 @@ def test_constants_of_every_dtype_come_back_bit_for_bit(dtype: Any, shape: tuple
     b = GraphBuilder()
     (value,) = from_json(to_json(b.build(b.constant(array)))).constants.values()
     assert (value.dtype, value.shape, value.tobytes()) == (array.dtype, array.shape, array.tobytes())
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">i8", ">c16", ">u2"])
+def test_big_endian_arrays_are_stored_as_the_same_numbers(dtype: str) -> None:
+    array = np.array([1, 2, 258]).astype(dtype)
+    assert encode_array(array) == encode_array(array.astype(array.dtype.newbyteorder("<")))
+    np.testing.assert_array_equal(decode_array(encode_array(array)), array)
 
 
 @st.composite
@@ -157,7 +165,7 @@ def test_a_node_that_reads_seventy_thousand_others_comes_back(gather_all: Comman
 def test_parameters_and_attributes_without_a_json_form_are_named(
     new_command: Callable[..., Command], squares: Graph
 ) -> None:
-    new = new_command("test_callback", 1, infer=lambda x, *, function: x)
+    new = new_command("test_callback", Rules(infer=lambda x, *, function: x))
     b = GraphBuilder()
     graph = b.build(b.add(new, b.input((), "int8"), function=print))
     with pytest.raises(GraphError, match="parameter 'function' of a test_callback node cannot be stored"):

@@ -24,9 +24,9 @@ import nnc.backends.cuda.kernels.triangles
 import nnc.backends.cuda.libraries.cupy_arrays
 import nnc.backends.cuda.libraries.nccl
 import nnc.backends.cuda.libraries.products  # noqa: F401
-from nnc.backends.cpu.compiler.jit import expected_compiler as expected_cpu_compiler
 from nnc.backends.cuda.compiler.compiler import CudaCompiler
 from nnc.backends.numpy_ref import choose_kernel
+from nnc.device import CPU, load_kernels
 from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec
 
@@ -47,5 +47,5 @@ def candidate_kernels(
 @cache
 def expected_compiler() -> CudaCompiler | None:
     """The compiler of kernels and entries; None where entries cannot be compiled."""
-    found = expected_cpu_compiler()
+    found = load_kernels(CPU).expected_compiler()
     return None if found is None else CudaCompiler(found)

@@ -16,14 +16,14 @@ from typing import Any
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.commands.rules import exact
-from nnc.commands.rules import scalar as expressions
+from nnc.base.later import later
 from nnc.errors import InternalError
 from nnc.graph import Command
+from nnc.graph.registry import exact
+from nnc.graph.registry import scalar as expressions
 from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.integers import FUNCTIONS as INTEGER_FUNCTIONS
 from nnc.lower.kernels.integers import integer_pow, shift
-from nnc.lower.kernels.math.polygamma import polygamma
 from nnc.lower.kernels.math.table import FUNCTIONS as REAL_FUNCTIONS
 from nnc.lower.kernels.math.terms import Term, where
 
@@ -226,6 +226,6 @@ SHARED: Mapping[str, Callable[..., Any]] = {
     "select": _select,
     "convert": lambda x: x,
     "isnan": lambda x: x.compare("ne", x),
-    "polygamma": polygamma,
+    "polygamma": later(f"{__package__}.math.polygamma", "polygamma"),
 }
 _PRINTED = Operations()

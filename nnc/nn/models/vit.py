@@ -19,6 +19,8 @@ from nnc.nn.running import Run
 from nnc.nn.transformer import TransformerEncoder, TransformerEncoderLayer
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["ViT", "exact_gelu", "vit_b16", "vit_b32", "vit_l16"]
+
 
 def exact_gelu(x: ArrayLike) -> Array:
     """gelu by the error function, as in torchvision and the original.
@@ -81,10 +83,8 @@ class ViT(Module):
         dtype: DTypeLike = dtypes.float32,
     ) -> None:
         if image_size % patch_size:
-            raise user_error(
-                ArgumentError, "ViT", f"patch_size={patch_size} does not divide image_size={image_size}.",
-                fix="choose sizes of which one divides the other.",
-            )  # fmt: skip
+            problem = f"patch_size={patch_size} does not divide image_size={image_size}."
+            raise user_error(ArgumentError, "ViT", problem, fix="choose sizes of which one divides the other.")
         keys = random.split(key, num_layers + 3)
         self.conv_proj = Conv(in_features, features, patch_size, key=keys[0], stride=patch_size, dtype=dtype)
         self.class_token = nnp.zeros((1, 1, features), dtype)

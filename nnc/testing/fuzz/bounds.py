@@ -16,9 +16,11 @@ import numpy as np
 
 from nnc.array.array import as_value
 from nnc.base.context import with_mode
-from nnc.commands.rules import freedom, reduction, scalar
+from nnc.commands.rules import reduction
 from nnc.graph import Command, Graph
 from nnc.graph.dispatch import replaced_eager
+from nnc.graph.registry import scalar
+from nnc.testing.fuzz.examples.tables import FREEDOM
 from nnc.testing.fuzz.reference import (
     WIDE,
     ReferenceInterpreter,
@@ -80,7 +82,7 @@ class BoundInterpreter(ReferenceInterpreter):
         if not any(is_inexact(x) for x in arrays):
             changed = any(np.any(error > 0) for _, error in known)
             return None if changed else [(_widened(x), _rounding(x, _widened(x))) for x in found]
-        if command in freedom:
+        if command.name in FREEDOM:
             return None
         settings = {k: WIDE.get(v, v) if isinstance(v, np.dtype) else v for k, v in params.items()}
         wide = [x for x, _ in known]
@@ -141,13 +143,12 @@ class BoundInterpreter(ReferenceInterpreter):
                 if not np.any(error > 0):
                     continue
                 step = np.where(unknown[i], 0, error)
+                zero = np.where(np.abs(x) <= step, -x, step)  # where it may be 0, a quotient may be anything
                 most = [
-                    _distances(
-                        run_reference(command, [*wide[:i], _shifted(x, s * step), *wide[i + 1 :]], params), center
-                    )
-                    for s in (1, -1)
+                    _distances(run_reference(command, [*wide[:i], _shifted(x, s), *wide[i + 1 :]], params), center)
+                    for s in (step, -step, zero)
                 ]
-                total = [t + np.maximum(a, b) for t, a, b in zip(total, *most, strict=True)]
+                total = [t + np.maximum.reduce(each) for t, *each in zip(total, *most, strict=True)]
                 total = [np.where(unknown[i], np.inf, t) for t in total]
             return total
         rng = np.random.default_rng(len(self.shadows))

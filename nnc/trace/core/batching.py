@@ -9,9 +9,9 @@ from nnc.array.array import as_value
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.dtypes import Weakness
 from nnc.base.source import user_source
-from nnc.commands.rules import batch
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, bind
+from nnc.graph.registry import batch
 from nnc.trace.core.axes import Axes, varying_over
 from nnc.trace.core.tracer import Tracer
 
@@ -56,11 +56,10 @@ class BatchTrace:
                 return bind(command, operands, params, graphs)
             rule = batch.get(command, None)
             if rule is None:
-                raise user_error(
-                    UnsupportedError, command.name, "this command has no batching rule.",
-                    operands={f"input {i}": v.spec for i, v in enumerate(operands)},
-                    fix=f"register one: nnc.graph.attribute('batch').set({command.name!r}, rule), or use nnc.map.",
-                )  # fmt: skip
+                problem = "this command has no batching rule."
+                shown = {f"input {i}": v.spec for i, v in enumerate(operands)}
+                fix = f"register one: nnc.graph.attribute('batch').set({command.name!r}, rule), or use nnc.map."
+                raise user_error(UnsupportedError, command.name, problem, operands=shown, fix=fix)
             static = {**params, "graphs": graphs} if graphs else params
             outputs, out_batched = rule(self.size, operands, batched, **static)
             return [BatchTracer(self, x, x.weak) if b else x for x, b in zip(outputs, out_batched, strict=True)]

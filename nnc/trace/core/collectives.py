@@ -19,14 +19,29 @@ from nnc.calls.spelling import spelled
 from nnc.commands import collective
 from nnc.commands.elementwise import convert, mul, select
 from nnc.commands.index import gather, move_axis
-from nnc.commands.promote import as_operand
-from nnc.commands.rules import Value, check_axis, zeros
+from nnc.commands.promote import as_operand, is_weak, with_weakness
+from nnc.commands.rules import check_axis, zeros
 from nnc.commands.shape import broadcast_to, reshape
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command
+from nnc.graph.rules import Value
 from nnc.trace.core.axes import NamedAxis, vary, varying_over
 from nnc.trace.core.flat import FlatTree
 from nnc.trace.core.named import find_axes
+
+__all__ = [
+    "all_gather",
+    "all_to_all",
+    "axis_index",
+    "axis_size",
+    "pmax",
+    "pmean",
+    "pmin",
+    "ppermute",
+    "psum",
+    "psum_scatter",
+    "pvary",
+]
 
 T = TypeVar("T")
 Names = str | Sequence[str]
@@ -82,7 +97,8 @@ def _sum(x: Value, axes: Sequence[NamedAxis]) -> Value:
         if _varies(x, axis):
             x = _call(collective.psum, x, axis)
         else:
-            x = mul(x, broadcast_to(as_value(np.asarray(axis.size, x.spec.dtype)), shape=x.spec.shape))
+            count = with_weakness(as_value(np.asarray(axis.size, x.spec.dtype)), is_weak(x))
+            x = mul(x, broadcast_to(count, shape=x.spec.shape))
     return x
 
 
@@ -221,10 +237,9 @@ def _split(where: str, name: str, x: Value, axis: int, tiled: bool, axes: Sequen
     count = x.spec.shape[axis]
     if count % size if tiled else count != size:
         wanted = f"a multiple of {size}" if tiled else f"{size}"
-        raise user_error(
-            ShapeError, where, f"axis {axis} has {count} elements; with {size} places it must have {wanted}.",
-            operands={"x": x.spec}, fix=f"pad it, or choose another {name}." if tiled else f"choose another {name}, or tiled=True.",
-        )  # fmt: skip
+        problem = f"axis {axis} has {count} elements; with {size} places it must have {wanted}."
+        fix = f"pad it, or choose another {name}." if tiled else f"choose another {name}, or tiled=True."
+        raise user_error(ShapeError, where, problem, operands={"x": x.spec}, fix=fix)
     if tiled:
         shape = x.spec.shape
         x = reshape(x, shape=(*shape[:axis], size, count // size, *shape[axis + 1 :]))
@@ -345,21 +360,16 @@ def _checked_pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
     try:
         pairs = tuple((operator.index(source), operator.index(target)) for source, target in perm)
     except (TypeError, ValueError):
-        raise user_error(
-            ArgumentError, "nnc.ppermute", f"perm must be a list of pairs of ints, it is {perm!r}.",
-            fix="give pairs (source, target).",
-        ) from None  # fmt: skip
+        problem = f"perm must be a list of pairs of ints, it is {perm!r}."
+        raise user_error(ArgumentError, "nnc.ppermute", problem, fix="give pairs (source, target).") from None
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
     if any(not 0 <= k < size for k in (*sources, *targets)):
-        raise user_error(
-            ArgumentError, "nnc.ppermute", f"perm {list(pairs)} names a place that is not among the {size} of the axis.",
-            fix=f"use numbers from 0 to {size - 1}.",
-        )  # fmt: skip
+        problem = f"perm {list(pairs)} names a place that is not among the {size} of the axis."
+        raise user_error(ArgumentError, "nnc.ppermute", problem, fix=f"use numbers from 0 to {size - 1}.")
     if len(set(sources)) < len(sources) or len(set(targets)) < len(targets):
-        raise user_error(
-            ArgumentError, "nnc.ppermute", f"perm {list(pairs)} names a place twice as source, or twice as target.",
-            fix="let each place send to one place and receive from one.",
-        )  # fmt: skip
+        problem = f"perm {list(pairs)} names a place twice as source, or twice as target."
+        fix = "let each place send to one place and receive from one."
+        raise user_error(ArgumentError, "nnc.ppermute", problem, fix=fix)
     return pairs
 
 

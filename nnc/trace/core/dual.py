@@ -18,9 +18,10 @@ from nnc.array.array import as_value
 from nnc.base import dtypes
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.source import SourceLine, user_source
-from nnc.commands.rules import derivative, zeros
+from nnc.commands.rules import zeros
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
+from nnc.graph.registry import derivative
 from nnc.trace.core.axes import Axes, align, varying_over
 from nnc.trace.core.backward import push_graph
 from nnc.trace.core.powers import WATCHED, Operand, Origin, Roots
@@ -112,11 +113,10 @@ class DualTrace:
                 return outputs, [tangent]
         if rule is None or rule.jvp is None:
             if any(dtypes.is_inexact(spec_of(x).dtype) for x in outputs):
-                raise user_error(
-                    UnsupportedError, command.name, "this command has no derivative in this mode.",
-                    operands={f"input {i}": x.spec for i, x in enumerate(primals)},
-                    fix="wrap its use in nnc.custom_jvp or nnc.custom_vjp, or its input in nnc.stop_gradient.",
-                )  # fmt: skip
+                problem = "this command has no derivative in this mode."
+                operands = {f"input {i}": x.spec for i, x in enumerate(primals)}
+                fix = "wrap its use in nnc.custom_jvp or nnc.custom_vjp, or its input in nnc.stop_gradient."
+                raise user_error(UnsupportedError, command.name, problem, operands=operands, fix=fix)
             return outputs, [None] * len(outputs)
         return outputs, rule.jvp(primals, tangents, tuple(outputs), **static)
 

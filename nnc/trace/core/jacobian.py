@@ -14,14 +14,16 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.constants import iota
 from nnc.commands.elementwise import convert, equal
-from nnc.commands.rules import Value
 from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.errors import DTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
+from nnc.graph.rules import Value
 from nnc.trace.core.differentiate import active_leaves, linearize, vjp
 from nnc.trace.core.flat import FlatTree, call_function, check_argnums, check_callable, check_positions, other_arguments
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import A, First, Jacobians, Leaf, No, P, R, Zero
+
+__all__ = ["hessian", "jacfwd", "jacrev"]
 
 Fun = Callable[..., Any]
 Argnums = int | Sequence[int]
@@ -197,19 +199,17 @@ def _check_real(transform: str, what: str, value: Any) -> None:
     """A Jacobian of real numbers has no entry for the two directions of a complex one."""
     for leaf in map(as_value, FlatTree(value).dynamic):
         if dtypes.is_complex(leaf.spec.dtype):
-            raise user_error(
-                DTypeError, transform, f"{what} is complex.", operands={what.removeprefix("the "): leaf.spec},
-                fix="pass holomorphic=True if the function is; else differentiate real and imaginary parts (nnp.real, nnp.imag).",
-            )  # fmt: skip
+            problem = f"{what} is complex."
+            fix = "pass holomorphic=True if the function is; else differentiate real and imaginary parts (nnp.real, nnp.imag)."
+            raise user_error(DTypeError, transform, problem, operands={what.removeprefix("the "): leaf.spec}, fix=fix)
 
 
 def _check_complex(transform: str, result: Any) -> None:
     for leaf in map(as_value, FlatTree(result).dynamic):
         if not dtypes.is_complex(leaf.spec.dtype):
-            raise user_error(
-                DTypeError, transform, "holomorphic=True needs a complex result.", operands={"result": leaf.spec},
-                fix="drop holomorphic=True, or return a complex array.",
-            )  # fmt: skip
+            problem = "holomorphic=True needs a complex result."
+            fix = "drop holomorphic=True, or return a complex array."
+            raise user_error(DTypeError, transform, problem, operands={"result": leaf.spec}, fix=fix)
 
 
 def _identity(value: Any) -> Any:

@@ -20,6 +20,8 @@ from nnc.graph import Graph, TensorSpec, spec_of
 from nnc.trace.core.flat import FlatFunction, FlatTree, check_callable, name_of
 from nnc.trace.core.staging import Staged, axes_of, stage
 
+__all__ = ["ShapeDtypeStruct", "eval_shape", "make_graph"]
+
 
 @dataclass(frozen=True)
 class ShapeDtypeStruct:
@@ -164,10 +166,9 @@ def close_graph(staged: Staged) -> Graph:
     graph, explicit = staged.graph, staged.num_explicit
     for value in staged.captured:
         if not isinstance(value, Array):
-            raise user_error(
-                TraceError, "make_graph", f"the function captures {value.shown}, a value of an enclosing trace.",
-                fix="pass it as an argument, so that it becomes an input of the graph.",
-            )  # fmt: skip
+            problem = f"the function captures {value.shown}, a value of an enclosing trace."
+            fix = "pass it as an argument, so that it becomes an input of the graph."
+            raise user_error(TraceError, "make_graph", problem, fix=fix)
     constants = {symbol: value.data for symbol, value in zip(graph.inputs[explicit:], staged.captured, strict=True)}
     return graph.update(inputs=graph.inputs[:explicit], constants={**graph.constants, **constants})
 

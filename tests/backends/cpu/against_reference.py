@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-import nnc
-import nnc.backends.loaded  # noqa: F401  (registers every kernel)
 from nnc.base.dtypes import BY_NAME
+from nnc.device import load_kernels
 from nnc.graph import Kernel, TensorSpec, command, infer_specs, reference, spec_of
 from nnc.graph.registry import kernels_for
 from nnc.lower.kernels.native import Native
@@ -18,6 +17,8 @@ from tests.figures import HERE
 
 NDArray = np.ndarray[Any, Any]
 Layout = Callable[[NDArray], NDArray]
+
+load_kernels()
 
 REAL = [name for name in BY_NAME if not name.startswith("complex")]
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from nnc.backends.cpu.kernels.printer import Bound, times
-from nnc.backends.products import Axis
+from nnc.backends.printer import Bound, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.masks import first_lanes, known_lanes
 
+if TYPE_CHECKING:
+    from nnc.backends.products import Axis
 # Rows of a tile by its vectors: as many sums as registers can hold beside the operands.
 _FEW = {1: 8, 2: 5, 3: 4, 4: 2, 8: 1}  # of 16 registers
 TILE_ROWS = {64: {1: 14, 2: 14, 3: 8, 4: 6, 5: 5, 6: 4, 8: 3}, 32: _FEW, 16: _FEW}

@@ -7,7 +7,7 @@ import math
 from nnc.backends.cuda.kernels.operands import Operands
 from nnc.backends.cuda.kernels.values import ThreadValues
 from nnc.lower.kernels.launch import DeviceKernel
-from nnc.lower.kernels.values import Block
+from nnc.lower.kernels.values import Scope
 
 
 def print_elements(operands: Operands) -> DeviceKernel:
@@ -38,6 +38,6 @@ class _Elements(ThreadValues):
             iterations = self.take_apart(unit, nest.outer, counts)
             if nest.vector is not None:
                 iterations[nest.vector] = code.mul(iterations[nest.vector], code.integer(self.width))
-            self.store_all(list(enumerate(self.graph.outputs)), Block({}, iterations))
+            self.store_all(list(enumerate(self.graph.outputs)), Scope({}, iterations))
         code.ret()
         return DeviceKernel(self.text(), (self.launch((blocks, 1), threads),), self.operands.may_fail)

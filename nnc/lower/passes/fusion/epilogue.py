@@ -9,15 +9,16 @@ from typing import Any
 
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED, fused, with_epilogue
-from nnc.commands.rules import takes_epilogue
+from nnc.commands.facts import takes_epilogue
 from nnc.device import machine_of
 from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
+from nnc.graph.passes import Fact
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.passes.memory.order import Description, overwritable
 
 
-@register_pass("epilogue")
+@register_pass("epilogue", requires=[Fact.KERNELS])
 def epilogue(graph: Graph, options: Options) -> Graph:
     """Makes one `with_epilogue` node of a product and the `fused` node that reads it, in sub-graphs, too.
 
@@ -25,7 +26,7 @@ def epilogue(graph: Graph, options: Options) -> Graph:
     memory. The backend of the product must take such an epilogue, and the fused node must go over the elements of the
     product; if others read the product later, it is one more result.
 
-    Requires: `fuse` ran; later passes keep the order of symbols that share memory.
+    Requires: later passes keep the order of symbols that share memory.
     Ensures:  the same values, up to roundings of the product; the largest live set does not grow.
 
     Example:
@@ -81,9 +82,9 @@ class _Attached:
                 self.readers.setdefault(symbol, []).append(i)
 
     @cached_property
-    def memory(self) -> _Memory:
+    def memory(self) -> _LiveBytes:
         """Live bytes at each node, computed at the first request."""
-        return _Memory(self.description())
+        return _LiveBytes(self.description())
 
     def result(self, inner: Callable[[Node], Node]) -> Graph:
         """Returns the graph with all products and kernels joined that can be."""
@@ -99,7 +100,7 @@ class _Attached:
         products = [(self.writer[s], i) for i, s in enumerate(node.inputs) if s in self.writer]
         for place, operand in sorted(products, reverse=True):
             product = self.nodes[place]
-            if product is None or product.command not in takes_epilogue or (place < self.before) != (at < self.before):
+            if product is None or not takes_epilogue(product.command) or (place < self.before) != (at < self.before):
                 continue
             readers = self.readers[product.outputs[0]]
             if readers[0] != at:
@@ -188,7 +189,7 @@ def _form(
     return whole, params if taken.in_place else MappingProxyType({"overwrite": ()})
 
 
-class _Memory:
+class _LiveBytes:
     """The bytes that are live at each node of a graph, and how they change where a product is moved."""
 
     def __init__(self, description: Description) -> None:

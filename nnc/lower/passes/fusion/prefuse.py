@@ -13,17 +13,20 @@ from functools import partial
 
 from nnc.base.options import Options
 from nnc.commands.control import unit
-from nnc.commands.rules import effect, number, scalar
+from nnc.commands.facts import element_as
+from nnc.commands.rules import Number
 from nnc.device import machine_of
 from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray, new_symbol
+from nnc.graph.passes import Fact
+from nnc.graph.registry import effect, scalar
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import can_fuse, is_view
 from nnc.lower.passes.fusion.forms import Forms, copied, of_one_shape
 
 
-@register_pass("prefuse")
+@register_pass("prefuse", invalidates=[Fact.COMMANDS, Fact.ORDERED])
 def prefuse(graph: Graph, options: Options) -> Graph:
     """Makes one `unit` node of the elementwise nodes that wait for the same values and lead to results alone.
 
@@ -31,8 +34,7 @@ def prefuse(graph: Graph, options: Options) -> Graph:
     commands without operands, are taken along, so that kernels have them as constants. Sub-graphs stay as they are, as do nodes
     that no single kernel takes.
 
-    Requires: rules that look for elementwise commands have run. `fuse` follows, which makes kernels of units and their neighbours.
-    Ensures:  the same values bit for bit.
+    Ensures: the same values bit for bit.
 
     Example:
         g = dot(x, y); m = mul(v, 0.9); v' = add(m, g); w' = sub(w, v')
@@ -40,7 +42,7 @@ def prefuse(graph: Graph, options: Options) -> Graph:
     """
     machine = machine_of(options)
     found = _find(graph, machine) if options.native else {}
-    return _Made(graph, found, machine).result() if found else graph
+    return _WithUnits(graph, found, machine).result() if found else graph
 
 
 def members(node: Node) -> tuple[list[Node], Mapping[Symbol, NDArray]]:
@@ -58,7 +60,7 @@ def members(node: Node) -> tuple[list[Node], Mapping[Symbol, NDArray]]:
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class _UnitNodes:
     """Nodes that may be a unit, and for which values they wait, if for any."""
 
     nodes: list[Node]
@@ -73,7 +75,7 @@ def _find(graph: Graph, machine: Target) -> dict[Node, list[Node]]:
     if len(tail) < 2:
         return {}
     given, views = _given(graph)
-    groups: dict[Symbol, _Group] = {}
+    groups: dict[Symbol, _UnitNodes] = {}
     needs: dict[Symbol, frozenset[Symbol]] = {}
     for node in tail:
         group, wanted = None, _NOTHING
@@ -94,7 +96,7 @@ def _find(graph: Graph, machine: Target) -> dict[Node, list[Node]]:
                 group.waits |= small.waits
                 groups.update([(each.outputs[0], group) for each in small.nodes])
         if group is None:
-            group = _Group([], set())
+            group = _UnitNodes([], set())
         group.nodes.append(node)
         if wanted:
             group.waits.add(wanted)
@@ -148,7 +150,7 @@ def _is_elementwise(node: Node, machine: Target) -> bool:
 # -- the new graph -----------------------------------------------------------------------------------------------------
 
 
-class _Made:
+class _WithUnits:
     """The graph with units."""
 
     def __init__(self, graph: Graph, found: Mapping[Node, Sequence[Node]], machine: Target) -> None:
@@ -184,7 +186,7 @@ class _Made:
                 and can_fuse(node, self.machine)
             ):
                 held[node.outputs[0]] = (*held[node.inputs[0]], node)
-            elif node.command in number and can_fuse(node, self.machine):
+            elif element_as(node.command, Number) and can_fuse(node, self.machine):
                 held[node.outputs[0]] = (node,)
         return held
 

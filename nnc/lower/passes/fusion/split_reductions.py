@@ -9,24 +9,24 @@ from __future__ import annotations
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.facts import is_sum
-from nnc.commands.rules import alias, effect, expansion, reduction, scalar
+from nnc.commands.rules import expansion, reduction
 from nnc.graph import Graph, Node, Symbol, register_pass
-from nnc.lower.passes.once import OncePerGraph
-from nnc.lower.passes.remake import Remake
+from nnc.graph.passes import Fact
+from nnc.graph.registry import alias, effect, scalar
+from nnc.graph.remake import OncePerGraph, Remake
 
 _LESS = 8  # times smaller than its own operand an operand of a total is at least
 _NODES = 32  # that are looked at to find the terms of a sum's operand
 
 
-@register_pass("split_reductions")
+@register_pass("split_reductions", requires=[Fact.ORDERED], invalidates=[Fact.KERNELS])
 def split_reductions(graph: Graph, options: Options) -> Graph:
     """Takes sums in two steps, whose operands are made of other sums over a part of the axes, in sub-graphs, too.
 
     Then nodes that lead from small results to single numbers, which only outputs of the graph hold, go behind all others. The small
     results, of sums, choices and the like, stay in memory for a little longer then.
 
-    Requires: `order` has run, so that nodes that are moved stay where they are.
-    Ensures:  the same values up to the order of sums; nodes that are moved read no donated input, and nothing large.
+    Ensures: the same values up to the order of sums; nodes that are moved read no donated input, and nothing large.
 
     Example:
         p = softmax(x) over rows; t = reduce_sum(p · w); y = p + 1
@@ -34,7 +34,7 @@ def split_reductions(graph: Graph, options: Options) -> Graph:
     """
     if options.compact or not options.native:
         return graph
-    graph = _Totals().graph(graph)
+    graph = _PartialTotals().graph(graph)
     given = {graph.inputs[i] for i in options.donated}
     last = _Last(graph, {*graph.constants, *graph.inputs} - given).nodes()
     nodes = (*(node for node in graph.nodes if node not in last), *(node for node in graph.nodes if node in last))
@@ -44,7 +44,7 @@ def split_reductions(graph: Graph, options: Options) -> Graph:
 # -- two steps ---------------------------------------------------------------------------------------------------------
 
 
-class _Totals(OncePerGraph):
+class _PartialTotals(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
         return _TwoSteps(self, graph).result()
 
@@ -98,7 +98,7 @@ class _Last:
         self.small: set[Symbol] = set()  # much smaller than an operand, or computed of such symbols and no larger
         given = set(graph.constants)
         for node in graph.nodes:
-            is_view = alias.get(node.command, None) == "view"
+            is_view = node.command in alias
             if is_view and node.inputs[0] in given:
                 given.update(node.outputs)
             most = max((x.spec.size for x in node.inputs), default=0) // _LESS
@@ -143,5 +143,5 @@ def _is_cheap(node: Node, most: int) -> bool:
     return (
         is_small
         and node.command not in effect
-        and (node.command in scalar or alias.get(node.command, None) == "view" or node.command in reduction)
+        and (node.command in scalar or node.command in alias or node.command in reduction)
     )

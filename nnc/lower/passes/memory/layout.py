@@ -13,11 +13,12 @@ from types import MappingProxyType
 from typing import Any
 
 from nnc.base.options import Options
-from nnc.commands.rules import scalar
 from nnc.commands.shape import broadcast_axes, invert_permutation
 from nnc.device import CPU, machine_of
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph.passes import Fact
+from nnc.graph.registry import scalar
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.plan.min_cut import INFINITE, MinCut
 
 Axes = tuple[int, ...]
@@ -43,15 +44,19 @@ _BY_AXES: Mapping[str, tuple[str, ...]] = MappingProxyType({
 _HOLDS_AXES = frozenset({"axis", "axes"})
 
 
-@register_pass("layout")
+@register_pass(
+    "layout",
+    requires=[Fact.SIMPLIFIED, Fact.NO_DEAD],
+    ensures=[Fact.LAYOUT],
+    invalidates=[Fact.SIMPLIFIED, Fact.ORDERED],
+)
 def layout(graph: Graph, options: Options) -> Graph:
     """Lets chains of nodes between convolutions run with the channels last, where that moves fewer bytes, in sub-graphs, too.
 
     Programs for other devices than CPUs stay: the costs are of the CPU's library.
 
-    Requires: `simplify` has run, so that no needless nodes follow a convolution.
-    Ensures:  the same values; inputs and outputs of the graph keep their axes. Nodes between are turned with their operands, by
-              `transpose` and, where memory is to be written in the new order, `reorder`.
+    Ensures: the same values; inputs and outputs of the graph keep their axes. Nodes between are turned with their operands, by
+        `transpose` and, where memory is to be written in the new order, `reorder`.
 
     Example:
         y = conv(x, w); z = exp(y); u = conv(z, w)

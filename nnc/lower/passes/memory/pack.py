@@ -13,26 +13,26 @@ from types import MappingProxyType
 
 import nnc.commands.conv  # noqa: F401  (registers commands that take packed operands)
 from nnc.base.options import Options
+from nnc.commands.pack import PACKABLE
 from nnc.commands.pack import pack as pack_command
-from nnc.commands.pack import packable
 from nnc.commands.roles import take_loop
 from nnc.device import machine_of
 from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol, find_kernel, infer_specs, reference, register_pass
-from nnc.lower.passes.loops.licm import move_out
+from nnc.graph.passes import Fact
+from nnc.graph.remake import OncePerGraph
+from nnc.lower.passes.loops import move_out
 from nnc.lower.passes.memory.keep_packed import lasting_inputs
-from nnc.lower.passes.once import OncePerGraph
 
 
-@register_pass("pack")
+@register_pass("pack", requires=[Fact.LAYOUT], ensures=[Fact.PACKED])
 def pack(graph: Graph, options: Options) -> Graph:
     """Puts `pack` nodes before nodes whose kernels would reorder an operand (column `kernel`, `layouts`), in sub-graphs, too.
 
     Packed are lasting inputs, constants, captured values of loops (before the loop), and values that several nodes want in one
     layout. Where no backend asks for a packed layout, nothing changes.
 
-    Requires: the pass `layout` ran, since the layout that a kernel wants depends on its activations.
-    Ensures:  the same values; packed symbols have a spec with that layout, and the bytes that they take.
+    Ensures: the same values; packed symbols have a spec with that layout, and the bytes that they take.
 
     Example:
         y = conv(x, w)  →  p = pack(w){layout=64x64x3x3:Acdb64a}; y = conv(x, p){packed=64x64x3x3:Acdb64a}
@@ -51,10 +51,10 @@ class _Packer(OncePerGraph):
         self.once, self.machine = set(lasting), machine
 
     def rewrite(self, graph: Graph) -> Graph:
-        return _Packed(graph, self).result()
+        return _WithPacks(graph, self).result()
 
 
-class _Packed:
+class _WithPacks:
     """One graph that is rewritten. `known` are packed symbols, by their sources and layouts; `wishes` counts their consumers."""
 
     def __init__(self, graph: Graph, packer: _Packer) -> None:
@@ -123,9 +123,9 @@ class _Packed:
 
     def _layouts(self, node: Node) -> Mapping[int, str]:
         """The packed layouts of operands that the kernel of a node prefers."""
-        if node.command not in packable or "packed" in node.params:
+        if node.command.name not in PACKABLE or "packed" in node.params:
             return {}
         specs = tuple(symbol.spec for symbol in node.inputs)
         kernel = find_kernel(node.command, specs, node.params, self.packer.machine)
-        once = self.lasting.issuperset(node.inputs[i] for i in packable[node.command])
+        once = node.inputs[1] in self.lasting
         return kernel.layouts(specs, node.params, once) if kernel is not None else {}

@@ -6,21 +6,18 @@ own, which runs after equal nodes have been merged; until then nothing sees into
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nnc.base.options import Options
-from nnc.commands.control import inlines, stays_apart
+from nnc.commands.control import inlines, isolated
 from nnc.graph import Graph, Node, Symbol, register_pass
-from nnc.graph.graph import NDArray
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph.passes import Fact
+from nnc.graph.remake import OncePerGraph, append_copy
 
 
-@register_pass("inline_calls")
+@register_pass("inline_calls", ensures=[Fact.INLINED])
 def inline_calls(graph: Graph, options: Options) -> Graph:
     """Inlines calls that are no barriers.
 
-    Requires: nothing.
-    Ensures:  no node is a call without `barrier`, at any depth.
+    Ensures: no node is a call without `barrier`, at any depth.
 
     Example:
         y = call(x) {square(%0): mul(%0, %0)}  →  y = mul(x, x)
@@ -28,12 +25,11 @@ def inline_calls(graph: Graph, options: Options) -> Graph:
     return _Inliner(barriers=False).graph(graph)
 
 
-@register_pass("inline_barriers")
+@register_pass("inline_barriers", requires=[Fact.INLINED], ensures=[Fact.NO_CALLS], invalidates=[Fact.BARRIERS])
 def inline_barriers(graph: Graph, options: Options) -> Graph:
     """Inlines all calls, but for those that stay apart until steps are made.
 
-    Requires: no later pass merges equal nodes.
-    Ensures:  no node is a call, at any depth.
+    Ensures: no node is a call, at any depth.
 
     Example:
         y = call(x) {barrier=True} {square(%0): mul(%0, %0)}  →  y = mul(x, x)
@@ -67,22 +63,6 @@ class _Inliner(OncePerGraph):
         return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
 
     def _is_inlined(self, node: Node) -> bool:
-        if not inlines.get(node.command, False) or stays_apart.get(node.command, False):
+        if not inlines.get(node.command, False) or node.command is isolated:
             return False
         return self.barriers or not node.params.get("barrier", False)
-
-
-def append_copy(
-    graph: Graph, inputs: Sequence[Symbol], nodes: list[Node], constants: dict[Symbol, NDArray]
-) -> tuple[Symbol, ...]:
-    """Appends the nodes of `graph` on `inputs`, with symbols of their own; returns the symbols that stand for its outputs."""
-    renamed: dict[Symbol, Symbol] = dict(zip(graph.inputs, inputs, strict=True))
-    for symbol, value in graph.constants.items():
-        renamed[symbol] = Symbol(symbol.spec, symbol.name)
-        constants[renamed[symbol]] = value
-    for node in graph.nodes:
-        operands = tuple(renamed[symbol] for symbol in node.inputs)
-        results = tuple(Symbol(symbol.spec, symbol.name) for symbol in node.outputs)
-        nodes.append(node.update(inputs=operands, outputs=results))
-        renamed.update(zip(node.outputs, results, strict=True))
-    return tuple(renamed[symbol] for symbol in graph.outputs)

@@ -9,23 +9,23 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.options import Options
-from nnc.commands.facts import is_view
-from nnc.commands.rules import quotient
+from nnc.commands.facts import element_as, is_view
+from nnc.commands.rules import Quotient
 from nnc.graph import Graph, Node, Symbol, apply_rules, command, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph.passes import Fact
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.simplify.algebra import ARITHMETIC
 from nnc.lower.passes.simplify.moves import MOVES
 
 RULES = (*ARITHMETIC, *MOVES)
 
 
-@register_pass("simplify")
+@register_pass("simplify", requires=[Fact.COMMANDS, Fact.FOLDED], ensures=[Fact.SIMPLIFIED], invalidates=[Fact.NO_DEAD])
 def simplify(graph: Graph, options: Options) -> Graph:
     """Applies the rules of algebra.py and moves.py until none fits, in sub-graphs, too; all are exact.
 
-    Requires: tensors of one number are in the form that `fold` gives them, else rules on numbers find nothing.
-    Ensures:  no rule applies; new nodes have the source line of the node that they replace.
+    Ensures: no rule applies; new nodes have the source line of the node that they replace.
 
     Example:
         a = neg(x); b = neg(a); c = stop_gradient(b); return c  →  return x
@@ -45,7 +45,7 @@ class _Reciprocals(OncePerGraph):
         for node in graph.nodes:
             if is_view(node) and node.inputs[0] in numbers:
                 numbers[node.outputs[0]] = numbers[node.inputs[0]]
-            divisor = numbers.get(node.inputs[1]) if quotient.get(node.command, False) else None
+            divisor = numbers.get(node.inputs[1]) if element_as(node.command, Quotient) else None
             inverse = _exact_inverse(divisor) if divisor is not None else None
             if inverse is not None:
                 factor = Symbol(node.outputs[0].spec.update(shape=()))

@@ -11,15 +11,14 @@ from typing import NamedTuple
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.facts import is_addition, is_sum, multiplies, spread_axes
-from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command, register_pass
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.fusion.centred import Centred
-from nnc.lower.passes.once import OncePerGraph
 
 _LEAST = 1 << 10  # elements for each sum's element; below, a sum is no work
 _TERMS = 4
 
 
-@register_pass("split_sums")
 def split_sums(graph: Graph, options: Options) -> Graph:
     """Takes sums of products with row-wise factors apart, where the factors come from sums and the whole is read again.
 
@@ -27,8 +26,7 @@ def split_sums(graph: Graph, options: Options) -> Graph:
     of ct and x do not wait for f and g, all sums of a norm's gradient are found in one pass over memory. The values differ by
     rounding, also since the sum of centred values is 0.
 
-    Requires: dead code elimination must follow.
-    Ensures:  no `reduce_sum` over many elements reads a sum of products with broadcast factors of which one depends on another sum.
+    Ensures: no `reduce_sum` over many elements reads a sum of products with broadcast factors of which one depends on another sum.
 
     Example:
         y = ct · broadcast(f) + x · broadcast(g); s = reduce_sum(y)  →  s = reduce_sum(ct) · f + reduce_sum(x) · g
@@ -41,7 +39,7 @@ class _Splitter(OncePerGraph):
         return _Split(self, graph).result()
 
 
-class _Term(NamedTuple):
+class _ProductTerm(NamedTuple):
     """A product among the terms: a tensor, the commands of the products, and the factors without the axes that are summed."""
 
     base: Symbol
@@ -114,7 +112,7 @@ class _Split:
         self.made.append(Node(command(name), inputs, (out,), MappingProxyType(params or {})))
         return out
 
-    def _terms(self, symbol: Symbol, axes: tuple[int, ...], out: Symbol) -> list[_Term]:
+    def _terms(self, symbol: Symbol, axes: tuple[int, ...], out: Symbol) -> list[_ProductTerm]:
         """Returns the terms of a sum."""
         node = self.writer.get(symbol)
         if node is not None and is_addition(node.command):
@@ -132,9 +130,9 @@ class _Split:
             assert row is not None
             factors.append((node.command, row))
             node = self.writer.get(symbol)
-        return [_Term(symbol, tuple(factors))]
+        return [_ProductTerm(symbol, tuple(factors))]
 
-    def _times(self, term: _Term, product: Node) -> _Term:
+    def _times(self, term: _ProductTerm, product: Node) -> _ProductTerm:
         """A term times the number of a product. The number comes first, as it may keep the sum in range."""
         base = self._make(product.command, (term.base, product.inputs[1]), term.base.spec)
         self.unscaled[base] = term.base

@@ -10,12 +10,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from nnc.base.html import show_text
+from nnc.base.html import format_table, show_text
 from nnc.base.source import SourceLine
 from nnc.errors import ArgumentError, user_error
 from nnc.lower.plan.schedule.types import Schedule
 from nnc.lower.plan.stages import Bound, Step
-from nnc.lower.text import format_table
 
 Span = tuple[float, float]  # seconds
 
@@ -110,10 +109,9 @@ class ScheduleReport:
         """
         target = Path(path)
         if target.suffix.lower() != ".json":
-            raise user_error(
-                ArgumentError, "schedule.save", f"path is {str(path)!r}, which does not end in .json.",
-                fix="end the name in .json; str(schedule) is the text, nnc.view.schedule(...) the picture.",
-            )  # fmt: skip
+            problem = f"path is {str(path)!r}, which does not end in .json."
+            fix = "end the name in .json; str(schedule) is the text, nnc.view.schedule(...) the picture."
+            raise user_error(ArgumentError, "schedule.save", problem, fix=fix)
         target.write_text(json.dumps(self.to_chrome_trace()), encoding="utf-8")
 
 

@@ -15,6 +15,7 @@ from nnc.base.options import Options
 from nnc.commands import elementwise as ew
 from nnc.errors import OutOfBoundsError
 from nnc.graph import Graph, GraphBuilder, TensorSpec, register, run_passes
+from nnc.graph.rules import Rules
 from nnc.lower.passes.fusion.grouping import Grouping
 from nnc.lower.phases import SIMPLIFYING, names_of
 from tests.figures import HERE
@@ -233,7 +234,7 @@ def test_each_group_is_one_loop_nest_whether_or_not_that_was_looked_at(graph: Gr
 @pytest.mark.usefixtures("own_registries")
 def test_a_step_that_raises_stays_before_an_effect_that_follows_it() -> None:
     """A kernel that takes the step along with its reader would run behind the effect."""
-    show = register("test_show", 1, 0, infer=lambda x: (), reference=lambda x: (), effect="debug")
+    show = register("test_show", Rules(infer=lambda x: (), reference=lambda x: (), effect="debug"), outputs=0)
     b = GraphBuilder("effect")
     x, i = b.input((64,), "float32"), b.input((50,), "int64")
     y = b.add("gather", x, i, axes=(0,), batch=0, mode="error")
@@ -267,3 +268,14 @@ def test_numbers_that_differ_by_their_sign_are_two_in_a_kernel() -> None:
     after = run_passes(graph, ("fuse",), Options(), verify=True)
     assert [node.command.name for node in after.nodes] == ["fused"]
     check_same_bits(graph, after, [X[0, :3]])
+
+
+def test_places_of_a_known_tensor_of_one_element_are_read_from_memory() -> None:
+    """A known number is printed into a kernel's text, where no index finds it."""
+    b = GraphBuilder("table")
+    i = b.input((5,), "int64")
+    table = b.constant(np.array([2.5], np.float32))
+    graph = b.build(b.add("exp", b.add("gather", table, i, axes=(0,), batch=0, mode="clip")))
+    after = run_passes(graph, ("fuse",), Options(), verify=True)
+    check_same_bits(graph, after, [np.array([0, -1, 7, 0, 3])])
+    assert [node.command.name for node in after.nodes] == ["gather", "fused"]

@@ -1,0 +1,203 @@
+"""Printed kernels that move elements: their common functions, parts that run in threads, and loops over axes.
+
+Such kernels see elements as words of 1, 2, 4 or 8 bytes, so that they serve every dtype: a complex128 is two words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from nnc.backends.native_runs import run_native
+from nnc.base import dtypes
+from nnc.device import CPU
+from nnc.device.target import Target
+from nnc.graph import Kernel, add_kernel
+from nnc.graph.registry import KernelFactory
+from nnc.lower.kernels.axes import Axes, Shape
+from nnc.lower.kernels.builder import Code, Value
+from nnc.lower.kernels.native import Native, Remembered
+from nnc.lower.plan.stages import Step
+
+Bound = Value | int
+Body = Callable[[Code, Bound, Bound], None]
+
+
+def add_native(
+    name: str,
+    native: Callable[[Step, Target], Native | None],
+    supports: Callable[..., bool] = lambda specs, params: True,
+    workspace: Callable[..., int] = lambda specs, params, machine: 0,
+) -> None:
+    """Registers a printed kernel, which is another one for each machine."""
+
+    def make(machine: Target) -> Kernel:
+        def made(step: Step) -> Native | None:
+            return native(step, machine)
+
+        return Kernel(
+            CPU, run_native(made, name), supports, native=Remembered(made),
+            workspace=lambda specs, params: workspace(specs, params, machine),
+        )  # fmt: skip
+
+    add_kernel(name, KernelFactory(CPU, make))
+
+
+class Printer:
+    """The functions of one kernel that is being printed for a machine.
+
+    `main` is the kernel. Its pointers are %in0, …, %out0, …; with `workspace` the last output is called %workspace. With
+    `refuses`, `refuse` makes it return 1 in the end.
+    """
+
+    def __init__(self, step: Step, machine: Target, *, workspace: bool = False, refuses: bool = False) -> None:
+        self.machine = machine
+        names = [f"in{i}" for i in range(len(step.inputs))] + [f"out{i}" for i in range(len(step.outputs))]
+        if workspace:
+            names[-1] = "workspace"
+        self.main = Code("KERNEL", [("ptr", name) for name in names])
+        self._shared = [f"%{name}" for name in names]
+        self._functions: list[Code] = []
+        self._called: dict[str, Native] = {}
+        self._refuses = refuses
+        if refuses:
+            self.share("flag", self.main.room(8))
+            self.main.line("store i64 0, ptr %flag")
+
+    def share(self, name: str, pointer: str) -> str:
+        """Names a pointer of `main` so that parts can use it, too."""
+        self.main.line(f"%{name} = getelementptr i8, ptr {pointer}, i64 0")
+        self._shared.append(f"%{name}")
+        return f"%{name}"
+
+    def refuse(self, code: Code) -> None:
+        """Notes that an input is refused; the kernel may go on."""
+        code.line("store atomic i64 1, ptr %flag monotonic, align 8")
+
+    def parts(self, count: int, grain: int, body: Body) -> None:
+        """Runs `body(code, begin, end)` on parts that together cover 0..count, in threads where `count` is more than `grain`.
+
+        The body may be printed into a function of its own; it names pointers by the results of `share`.
+        """
+        if count <= 0:
+            return
+        if count <= grain:
+            body(self.main, 0, count)
+            return
+        code = Code(
+            f"KERNEL.part{len(self._functions)}", [("ptr", "args"), ("i64", "begin"), ("i64", "end")], "internal void"
+        )
+        shared = self._shared
+        room = self.main.room(8 * len(shared))
+        for i, name in enumerate(shared):
+            self.main.line(f"store ptr {name}, ptr {self.main.offset(room, 8 * i)}")
+            code.line(f"{name} = load ptr, ptr {code.offset('%args', 8 * i)}")
+        body(code, Value("%begin", dtypes.int64), Value("%end", dtypes.int64))
+        code.ret()
+        self._functions.append(code)
+        self.main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
+        self.main.line(f"call void @nnc_parallel_for(ptr @{code.name}, ptr {room}, i64 {count}, i64 {grain})")
+
+    def add(self, code: Code) -> None:
+        """Adds a finished function to the kernel."""
+        self._functions.append(code)
+
+    def call(self, code: Code, native: Native, *operands: str | Bound) -> None:
+        """Calls another kernel with pointers and i64s; it must not refuse them."""
+        typed = [f"ptr {x}" if isinstance(x, str) else code.integer(x).typed for x in operands]
+        code.declare(f"declare i64 @{native.name}({', '.join(text.split(' ')[0] for text in typed)})")
+        code.line(f"call i64 @{native.name}({', '.join(typed)})")
+        self._called[native.name] = native
+
+    def native(self, *, inline: bool = False, light: bool = False) -> Native:
+        """The finished kernel; see `Native`."""
+        result = self.main.let("load atomic i64, ptr %flag monotonic, align 8") if self._refuses else "0"
+        self.main.ret(Value(result, dtypes.int64))
+        functions = [*self._functions, self.main]
+        declared = sorted({line for code in functions for line in code.declarations})
+        text = "\n".join([*(code.text() for code in functions), *declared, ""])
+        return Native(text, inline=inline, light=light, calls=tuple(self._called.values()))
+
+
+# -- axes -----------------------------------------------------------------------------------------------------------------
+
+
+def longest(shape: Shape) -> int:
+    """The axis of most positions, the first of equal ones; -1 where there is none."""
+    return shape.index(max(shape)) if shape else -1
+
+
+@contextmanager
+def over(
+    code: Code, axes: Axes, pointers: Sequence[str], part: tuple[int, Bound, Bound] | None = None
+) -> Iterator[list[str]]:
+    """Loops over all positions of `axes`; yields the operands' pointers there.
+
+    Args:
+        part: (axis, begin, end): which positions of one axis are done; all where None.
+    """
+    with ExitStack() as stack:
+        moved = list(pointers)
+        for axis, n in enumerate(axes.shape):
+            begin, end = part[1:] if part is not None and part[0] == axis else (0, n)
+            i = stack.enter_context(code.loop(begin, end))
+            moved = [
+                code.offset(pointer, code.mul(i, code.integer(strides[axis]))) if strides[axis] else pointer
+                for pointer, strides in zip(moved, axes.strides, strict=True)
+            ]
+        yield moved
+
+
+@contextmanager
+def looping(
+    code: Code, first: Value, goes_on: Callable[[Value], Value], following: Callable[[Value], Value]
+) -> Iterator[Value]:
+    """The block runs for i = first, following(first), … while `goes_on(i)`."""
+    slot = code.slot(first)
+    test, body, done = code.label("test"), code.label("body"), code.label("done")
+    code.jump(test)
+    code.place(test)
+    i = code.read(slot)
+    code.branch(goes_on(i), body, done)
+    code.place(body)
+    yield i
+    code.write(slot, following(i))
+    code.jump(test)
+    code.place(done)
+
+
+def times(code: Code, x: Bound, factor: Bound) -> Bound:
+    """x · factor, folded where known."""
+    if factor == 1:
+        return x
+    if isinstance(x, int):
+        return x * factor if isinstance(factor, int) else times(code, factor, x)
+    return code.mul(x, code.integer(factor))
+
+
+def minus(code: Code, x: Bound, y: Bound) -> Bound:
+    """x - y, folded where known."""
+    if isinstance(x, int) and isinstance(y, int):
+        return x - y
+    return x if y == 0 else code.sub(code.integer(x), code.integer(y))
+
+
+def in_blocks(code: Code, begin: Bound, end: Bound, lanes: int, body: Callable[[Value, int], None]) -> None:
+    """Runs `body(i, lanes)` for full vectors of positions from `begin` on, then `body(i, 0)` for each position that is left."""
+    if isinstance(begin, int) and isinstance(end, int):
+        middle: Bound = begin + (end - begin) // lanes * lanes
+    else:
+        count = code.integer(minus(code, end, begin))
+        middle = code.add(code.integer(begin), code.and_(count, code.integer(-lanes)))
+    if not (isinstance(middle, int) and middle == begin):
+        with code.loop(begin, middle, lanes) as i:
+            body(i, lanes)
+    if not (isinstance(middle, int) and middle == end):
+        with code.loop(middle, end) as i:
+            body(i, 0)
+
+
+def grain_of(count: int, nbytes: int, machine: Target) -> int:
+    """The least number of positions for a thread, where `count` of them move so many bytes."""
+    return max(1, math.ceil(count * machine.threads.moved_part_bytes / max(nbytes, 1)))

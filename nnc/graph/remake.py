@@ -1,0 +1,127 @@
+"""Bases of passes: those that rewrite graphs with their sub-graphs, and those that replace one node after the other."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from nnc.base.source import SourceLine
+from nnc.graph.builder import infer_specs
+from nnc.graph.graph import Graph, NDArray, Node, Symbol
+from nnc.graph.registry import command
+from nnc.graph.spec import TensorSpec
+
+
+class OncePerGraph(ABC):
+    """Rewrites each graph once, since many nodes may share a sub-graph, which stays shared."""
+
+    def __init__(self) -> None:
+        self._known: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        """Rewrites a graph, or returns the earlier result for it."""
+        found = self._known.get(graph)
+        if found is None:
+            found = self._known[graph] = self.rewrite(graph)
+        return found
+
+    @abstractmethod
+    def rewrite(self, graph: Graph) -> Graph:
+        """The new graph; the graph itself where nothing changes."""
+
+    def renew(self, node: Node, renamed: dict[Symbol, Symbol]) -> Node:
+        """The node with rewritten sub-graphs and renamed inputs; the node itself where neither changes."""
+        inputs, graphs = node.inputs, node.graphs
+        if not graphs and renamed.keys().isdisjoint(inputs):
+            return node
+        inputs = tuple([renamed.get(symbol, symbol) for symbol in inputs])
+        graphs = tuple(map(self.graph, graphs))
+        return node if (inputs, graphs) == (node.inputs, node.graphs) else node.update(inputs=inputs, graphs=graphs)
+
+
+class Remake(ABC):
+    """The new form of one graph.
+
+    `writers` and `constants` belong to the new graph so far. A new node has the line of the node that it replaces.
+
+    Args:
+        passes: rewrites the sub-graphs.
+    """
+
+    def __init__(self, passes: OncePerGraph, graph: Graph) -> None:
+        self.passes, self.graph = passes, graph
+        self.writers: dict[Symbol, Node] = {}
+        self.constants: dict[Symbol, NDArray] = dict(graph.constants)
+        self.renamed: dict[Symbol, Symbol] = {}
+        self._nodes: list[Node] = []
+        self.source: SourceLine | None = None
+
+    @abstractmethod
+    def new_form(self, node: Node) -> Symbol | None:
+        """Returns the replacement of a node's only result, made by `make`; None where the node stays."""
+
+    def result(self) -> Graph:
+        """The graph itself where nothing changes."""
+        changes = [self.add(node) for node in self.graph.nodes]
+        if not any(changes):
+            return self.graph
+        outputs = tuple(self.renamed.get(symbol, symbol) for symbol in self.graph.outputs)
+        return self.graph.update(nodes=tuple(self._nodes), outputs=outputs, constants=self.constants)
+
+    def add(self, old: Node) -> bool:
+        """Appends a node, or its replacement; returns whether it was replaced."""
+        node = self.passes.renew(old, self.renamed)
+        self.source = node.source
+        found = self.new_form(node)
+        if found is None:
+            self._append(node)
+        else:
+            self.renamed[old.outputs[0]] = found
+        return node is not old or found is not None
+
+    def _append(self, node: Node) -> None:
+        self._nodes.append(node)
+        for symbol in node.outputs:
+            self.writers[symbol] = node
+
+    def make(self, name: str, *inputs: Symbol, **params: Any) -> Symbol:
+        """Appends a command with one result, and returns that."""
+        (spec,) = infer_specs(command(name), tuple(symbol.spec for symbol in inputs), params)
+        out = Symbol(spec)
+        self._append(Node(command(name), inputs, (out,), MappingProxyType(params), source=self.source))
+        return out
+
+    def number(self, value: Any, like: Symbol, shape: tuple[int, ...]) -> Symbol:
+        """A tensor of one number, in the form that `fold` gives it."""
+        array = np.asarray(value, like.dtype)
+        constant = Symbol(TensorSpec((), like.dtype))
+        self.constants[constant] = array
+        return self.make("broadcast_to", constant, shape=shape, axes=()) if shape else constant
+
+    def reshape(self, x: Symbol, shape: tuple[int, ...]) -> Symbol:
+        """x in another shape; itself where it has that."""
+        return x if x.shape == shape else self.make("reshape", x, shape=shape)
+
+    def transpose(self, x: Symbol, permutation: tuple[int, ...]) -> Symbol:
+        """x with axes in another order; itself where that is theirs."""
+        return x if permutation == tuple(range(x.spec.ndim)) else self.make("transpose", x, permutation=permutation)
+
+
+def append_copy(
+    graph: Graph, inputs: Sequence[Symbol], nodes: list[Node], constants: dict[Symbol, NDArray]
+) -> tuple[Symbol, ...]:
+    """Appends the nodes of `graph` on `inputs`, with symbols of their own; returns the symbols that stand for its outputs."""
+    renamed: dict[Symbol, Symbol] = dict(zip(graph.inputs, inputs, strict=True))
+    for symbol, value in graph.constants.items():
+        renamed[symbol] = Symbol(symbol.spec, symbol.name)
+        constants[renamed[symbol]] = value
+    for node in graph.nodes:
+        operands = tuple(renamed[symbol] for symbol in node.inputs)
+        results = tuple(Symbol(symbol.spec, symbol.name) for symbol in node.outputs)
+        nodes.append(node.update(inputs=operands, outputs=results))
+        renamed.update(zip(node.outputs, results, strict=True))
+    return tuple(renamed[symbol] for symbol in graph.outputs)
