@@ -18,7 +18,8 @@ from nnc.calls.remember import remembered
 from nnc.commands.rules import reduction
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol
-from nnc.lower.kernels.domain import UNIT, Domain, Phases, is_counted, is_gather, is_reduction, is_view, keeps_order
+from nnc.lower.kernels.domain import UNIT, Domain, is_counted, is_gather, is_reduction, is_view, keeps_order
+from nnc.lower.kernels.row_phases import Phases
 from nnc.lower.kernels.scalars import count_instructions
 from nnc.lower.plan.stages import View
 
@@ -78,8 +79,9 @@ class Nest:
 
     @cached_property
     def work(self) -> int:
-        """Instructions for one element, by estimate."""
-        return sum(map(instructions, self._of_elements)) + len(self.operands)
+        """Instructions for one element, by estimate, without those that few rows need."""
+        usual = [node for node in self._of_elements if node.outputs[0] not in self.phases.guards]
+        return sum(map(instructions, usual)) + len(self.operands)
 
     @cached_property
     def _of_elements(self) -> list[Node]:
@@ -116,6 +118,7 @@ def make_nest(
     outputs: Sequence[View],
     neighbours: int = _NEIGHBOURS,
     tiles: Sequence[int] = _LOOPS.tiles,
+    guarded: bool = False,
 ) -> Nest:
     """The loop nest of a fused graph on operands that lie in these views.
 
@@ -126,6 +129,7 @@ def make_nest(
         neighbours: iterations of the vector loop that run side by side; a longer loop is no better. 1 where the lanes go on into
             the next loop, as the threads of a GPU do.
         tiles: iterations along both axes of a tile of a transposed access, the largest that fits first; none: loops stay whole.
+        guarded: whether loops of the row that few rows need are skipped by the others.
     """
     domain = Domain.of(graph)
     operands, views = (*graph.inputs, *graph.outputs), (*inputs, *outputs)
@@ -170,7 +174,7 @@ def make_nest(
     nest = Nest(
         graph,
         domain,
-        Phases.of(graph, domain),
+        Phases.of(graph, domain, guarded),
         sizes,
         outer,
         row,

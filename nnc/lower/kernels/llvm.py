@@ -31,7 +31,7 @@ _PART = "@KERNEL.part"
 
 def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], vector_bytes: int) -> Native:
     """The kernel that computes a fused graph on operands that lie in these views."""
-    return _Printer(make_nest(graph, inputs, outputs), vector_bytes).native()
+    return _Printer(make_nest(graph, inputs, outputs, guarded=True), vector_bytes).native()
 
 
 class KernelPrinter:

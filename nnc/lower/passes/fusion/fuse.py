@@ -12,13 +12,8 @@ from nnc.device import kind_of
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.kernels.builder import has_code
-from nnc.lower.kernels.domain import (
-    Domain,
-    has_better_kernel,
-    is_gather,
-    is_reduction,
-    overwrites,
-)
+from nnc.lower.kernels.domain import Domain, has_better_kernel, is_gather, is_reduction
+from nnc.lower.kernels.row_phases import overwrites
 from nnc.lower.passes.fusion.forms import Forms, Pairs, of_one_shape
 from nnc.lower.passes.fusion.grouping import Group, Grouping
 from nnc.lower.passes.fusion.prefuse import members
