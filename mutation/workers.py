@@ -17,9 +17,11 @@ from mutation.mutants import Mutant
 from mutation.reach import Reach
 
 STARTING = 60.0  # seconds in which a process imports and collects the tests, on a busy machine
+COLLECTING = 0.5  # seconds that a file of tests costs, beside its tests
+FIRST = 6.0  # seconds of the tests that run first, in a process of their own: most mutants fall there, and few files are read
 SLOWER = 5.0  # times the expected duration after which a test is taken to hang
 FEW = 40  # tests; where fewer enter a function, tests of its file are chosen as well: a function behind a cache is entered once
-WHOLE = ("tests/test_public_signatures.py", "tests/golden/")  # look at all of nnc, in other processes or without a call
+WHOLE = ("tests/test_public_signatures.py", "tests/test_frozen.py", "tests/golden/")  # look at more than they call
 TAIL = 400  # characters of the tests' output that a report shows
 
 
@@ -43,10 +45,10 @@ class Verdict:
 
 
 def choose_tests(reach: Reach, mutant: Mutant, seconds: float) -> list[str]:
-    """Chooses the tests that are most likely to notice a change, those of the file's own test module first.
+    """Chooses the tests that are most likely to notice a change.
 
-    Then come tests by how few functions they enter, one of each test function before a second one of any; at last those in
-    `WHOLE`, which look at more than they enter.
+    Those that enter the function come first, of them those of the file's own test module; then tests by how few functions they
+    enter, one of each test function before a second one of any; at last those in `WHOLE`, which look at more than they enter.
 
     Args:
         reach: which tests enter which functions.
@@ -59,22 +61,34 @@ def choose_tests(reach: Reach, mutant: Mutant, seconds: float) -> list[str]:
     own = f"test_{Path(mutant.path).name}"
     turns: dict[str, int] = {}
 
-    def rank(test: str) -> tuple[bool, int, int]:
+    def rank(test: str) -> tuple[bool, bool, int, int]:
         file, _, name = test.partition("::")
         function = f"{file}::{name.partition('[')[0]}"
         turns[function] = turns.get(function, 0) + 1
-        return not file.endswith(own), turns[function], len(reach.entered[test])
+        return test not in entering, not file.endswith(own), turns[function], len(reach.entered[test])
 
     near = reach.tests_of(mutant.path, mutant.function)
+    entering = set(near)
     if len(near) < FEW:
         near = list(dict.fromkeys([*near, *reach.tests_of(mutant.path, ""), *(t for t in reach.entered if own in t)]))
     by_size = sorted(near, key=lambda test: len(reach.entered[test]))
-    chosen, spent = [], 0.0
-    for test in sorted(by_size, key=rank):
-        if spent + reach.seconds[test] <= seconds:
-            chosen.append(test)
-            spent += reach.seconds[test]
+    chosen = within(reach, sorted(by_size, key=rank), seconds)
     return [*chosen, *(test for test in reach.entered if test.startswith(WHOLE) and test not in chosen)]
+
+
+def within(reach: Reach, tests: Sequence[str], seconds: float) -> list[str]:
+    """Returns the tests, without those that would take too long together."""
+    chosen: list[str] = []
+    files: set[str] = set()
+    spent = 0.0
+    for test in tests:
+        file = test.partition("::")[0]
+        cost = reach.seconds[test] + COLLECTING * (file not in files)
+        if spent + cost <= seconds:
+            chosen.append(test)
+            files.add(file)
+            spent += cost
+    return chosen
 
 
 def copy_tree(root: Path, to: Path) -> None:
@@ -101,6 +115,8 @@ def run_tests(folder: Path, tests: Sequence[str], limit: float) -> tuple[bool, s
             "mutation.chosen",
             "-p",
             "no:cacheprovider",
+            "-p",
+            "no:xdist",
             "-x",
             "-q",
             *files,
@@ -127,10 +143,13 @@ def judge(folder: Path, reach: Reach, mutant: Mutant, seconds: float) -> Verdict
         return Verdict(mutant, False, 0, reached, "no test enters it")
     file = folder / mutant.path
     original = file.read_text()
-    spent = sum(reach.seconds[test] for test in tests)
+    first = within(reach, tests, FIRST)
+    passed, output = True, ""
     try:
         write_source(file, mutant.source)
-        passed, output = run_tests(folder, tests, STARTING + SLOWER * spent)
+        for part in (first, [test for test in tests if test not in first]):
+            if passed and part:
+                passed, output = run_tests(folder, part, STARTING + SLOWER * sum(map(reach.seconds.__getitem__, part)))
     finally:
         write_source(file, original)
     return Verdict(mutant, not passed, len(tests), reached, output)

@@ -1,7 +1,6 @@
 """nnc: pure functions over pytrees, traced into graphs, transformed, planned and compiled."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nnc.base.garbage import collection_paused
 
@@ -11,9 +10,13 @@ with collection_paused():  # modules stay, so looking through them for garbage i
     from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
     from nnc.compiled import targets as _targets  # noqa: F401  (registers the kinds of devices)
     from nnc.device import devices
-    from nnc.errors import MissingNameError
     from nnc.errors.names import module_getattr
-    from nnc.errors.tracebacks import cut_traceback
+
+if TYPE_CHECKING:
+    from nnc import data, debug, distributed, io, nn, optim, random, scipy, testing
+    from nnc.backends.cpu.threads.threads import set_num_threads
+    from nnc.compiled.compiled import compile
+    from nnc.compiled.dynamic import DynamicGraph
     from nnc.trace.core.collectives import (
         all_gather,
         all_to_all,
@@ -46,12 +49,6 @@ with collection_paused():  # modules stay, so looking through them for garbage i
     from nnc.trace.core.vectorize import vmap
     from nnc.trace.loops.branches import case_of, cond, switch
     from nnc.trace.loops.control_flow import associative_scan, fori_loop, map, scan, while_loop
-
-if TYPE_CHECKING:
-    from nnc import data, debug, distributed, io, nn, optim, random, scipy, testing
-    from nnc.backends.cpu.threads.threads import set_num_threads
-    from nnc.compiled.compiled import compile
-    from nnc.compiled.dynamic import DynamicGraph
     from nnc.view import view
 
 __version__ = "0.2.0"
@@ -122,35 +119,32 @@ __all__ = [
     "while_loop",
 ]
 
-# Imported when first asked for, as it takes longer than the rest; None for a module of its own.
-_LATER = {
-    "DynamicGraph": "nnc.compiled.dynamic", "compile": "nnc.compiled.compiled",
-    "set_num_threads": "nnc.backends.cpu.threads.threads",
-    "data": None, "debug": None, "distributed": None, "io": None, "nn": None, "optim": None, "random": None, "scipy": None,
-    "testing": None, "view": None,
-}  # fmt: skip
-
-
-_missing = module_getattr("nnc")
-
-
-def _find(name: str) -> Any:
-    if name not in _LATER:
-        try:
-            _missing(name)
-        except MissingNameError as error:
-            cut_traceback(error)
-            raise
-    module = _LATER[name]
-    with collection_paused():
-        found = importlib.import_module(module or f"nnc.{name}")
-    value = found if module is None else getattr(found, name)
-    globals()[name] = value
-    return value
-
+# Names by the modules that are imported when one is first asked for.
+_MODULES = {
+    "nnc.backends.cpu.threads.threads": "set_num_threads",
+    "nnc.compiled.compiled": "compile",
+    "nnc.compiled.dynamic": "DynamicGraph",
+    "nnc.trace.core.collectives": "all_gather all_to_all axis_index axis_size pmax pmean pmin ppermute psum psum_scatter pvary",
+    "nnc.trace.core.custom": "custom_jvp custom_vjp",
+    "nnc.trace.core.differentiate": "grad hvp jvp linear_transpose linearize stop_gradient value_and_grad vjp",
+    "nnc.trace.core.host": "pure_callback",
+    "nnc.trace.core.jacobian": "hessian jacfwd jacrev",
+    "nnc.trace.core.on_device": "block_until_ready default_device device_put",
+    "nnc.trace.core.specs": "ShapeDtypeStruct eval_shape make_graph",
+    "nnc.trace.core.subgraphs": "checkpoint",
+    "nnc.trace.core.vectorize": "vmap",
+    "nnc.trace.loops.branches": "case_of cond switch",
+    "nnc.trace.loops.control_flow": "associative_scan fori_loop map scan while_loop",
+    **{
+        f"nnc.{name}": name
+        for name in ["data", "debug", "distributed", "io", "nn", "optim", "random", "scipy", "testing", "view"]
+    },
+}
+_LATER = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type Any
-    __getattr__ = _find
+    __getattr__ = module_getattr("nnc", _LATER)
+    tree.__getattr__ = module_getattr("nnc.tree", {"at": "nnc.tree.edits", "ravel": "nnc.numpy.ravelling"})
 
 
 def __dir__() -> list[str]:

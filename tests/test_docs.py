@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nnc.lower.phases import BEFORE_FUSION, DELAY, FUSE, JOIN, names_of
+from tests.lower.passes.page import PAGE, page
 from tests.test_words import CLAUSE, NO_WORDS, OPENING, TERM, comments, docstrings
 
 ROOT = Path(__file__).parent.parent
@@ -101,9 +101,8 @@ def test_every_room_is_linked_from_the_page_for_strangers() -> None:
 
 
 def test_every_pass_of_a_phase_is_explained() -> None:
-    text = (ROOT / "docs" / "rooms" / "passes.md").read_text(encoding="utf-8")
-    missing = [name for name in names_of((*BEFORE_FUSION, DELAY, FUSE, JOIN)) if f"`{name}`" not in text]
-    assert not missing
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == page(text)  # python -m tests.lower.passes.page renews it
 
 
 def test_files_that_docstrings_and_comments_name_exist() -> None:

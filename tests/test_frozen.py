@@ -31,7 +31,7 @@ CHANGING = {
     "nnc.lower.kernels.values": "Block",
     "nnc.lower.passes.fusion.grouping": "Group",
     "nnc.lower.passes.fusion.prefuse": "_Group",
-    "nnc.lower.passes.memory.remat": "_Search",
+    "nnc.lower.passes.memory.rematerialize_to_budget": "_Search",
     "nnc.run.store.cache": "_Room",
     "nnc.run.executor": "_Place",
     "nnc.run.native_frame": "_Callbacks",

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar, cast
 import numpy as np
 
 from nnc.array.methods import NamedMethods
-from nnc.base import dlpack, dtypes, html
+from nnc.base import dtypes, html
 from nnc.base.casting import cast_array, limits
 from nnc.base.context import get_context
-from nnc.base.foreign import is_foreign
-from nnc.base.references import IN_VARIABLE
+from nnc.base.garbage import IN_VARIABLE
 from nnc.base.silence import silently
 from nnc.calls.specialise import specialised
 from nnc.commands import constants
@@ -30,10 +29,19 @@ from nnc.commands.contract import matmul
 from nnc.commands.indexing import getitem
 from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak, to_dtype, with_weakness
 from nnc.commands.shape import transpose
-from nnc.device import CPU, check_program, find_device, interpreter_of
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, TraceError, user_error
+from nnc.device import CPU, check_program, dlpack, find_device, interpreter_of
+from nnc.device.dlpack import is_foreign
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    NncError,
+    TraceError,
+    numpy_remedy,
+    remedy,
+    user_error,
+)
 from nnc.errors.names import MissingMethod, names_without_missing
-from nnc.errors.remedies import numpy_remedy, remedy
 from nnc.errors.tracebacks import api_boundary, cut_traceback, leave
 from nnc.graph import Command, TensorSpec, spec_of
 
@@ -167,10 +175,9 @@ class ArrayMethods(NamedMethods):
     def mT(self) -> Array:
         """The last two axes swapped."""
         if self.ndim < 2:
-            raise user_error(
-                ArgumentTypeError, "mT", "a matrix transpose needs at least two axes.", operands={"x": self.shown},
-                fix="use x[:, None] to make a column of a vector.",
-            )  # fmt: skip
+            problem = "a matrix transpose needs at least two axes."
+            fix = "use x[:, None] to make a column of a vector."
+            raise user_error(ArgumentTypeError, "mT", problem, operands={"x": self.shown}, fix=fix)
         return transpose(self, permutation=(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
 
     @property
@@ -265,10 +272,8 @@ class ArrayMethods(NamedMethods):
     def __len__(self) -> int:
         try:
             if not self.ndim:
-                raise user_error(
-                    ArgumentTypeError, "len", "a 0-d array has no length.",
-                    fix="use x.size, or index an array with axes.",
-                )  # fmt: skip
+                fix = "use x.size, or index an array with axes."
+                raise user_error(ArgumentTypeError, "len", "a 0-d array has no length.", fix=fix)
             return self.shape[0]
         except BaseException as error:
             cut_traceback(error)
@@ -336,10 +341,9 @@ class ArrayMethods(NamedMethods):
     @api_boundary
     def __index__(self) -> int:
         if self.ndim or not dtypes.is_integer(self.dtype):
-            raise user_error(
-                ArgumentTypeError, "index", "only 0-d integer arrays can be an index.", operands={"x": self.shown},
-                fix="convert with int(x), or x.astype(int).",
-            )  # fmt: skip
+            problem = "only 0-d integer arrays can be an index."
+            fix = "convert with int(x), or x.astype(int)."
+            raise user_error(ArgumentTypeError, "index", problem, operands={"x": self.shown}, fix=fix)
         return int(self.concrete("index"))
 
     @api_boundary
@@ -348,26 +352,15 @@ class ArrayMethods(NamedMethods):
 
     @api_boundary
     def __setitem__(self, index: Never, value: Never) -> None:
-        raise user_error(
-            ArgumentTypeError, "x[...] = value", "nnc arrays are immutable.", operands={"x": self.shown},
-            fix="write x = x.at[index].set(value) (or .add, .multiply, .min, .max).",
-        )  # fmt: skip
+        problem = "nnc arrays are immutable."
+        fix = "write x = x.at[index].set(value) (or .add, .multiply, .min, .max)."
+        raise user_error(ArgumentTypeError, "x[...] = value", problem, operands={"x": self.shown}, fix=fix)
 
     @api_boundary
     def __delitem__(self, index: Never) -> None:
-        raise user_error(
-            ArgumentTypeError, "del x[...]", "nnc arrays are immutable.", operands={"x": self.shown},
-            fix="select the rest, with x[mask] or nnp.delete.",
-        )  # fmt: skip
-
-    @api_boundary
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        if api_version not in (None, *_API_VERSIONS):
-            raise user_error(
-                ArgumentError, "__array_namespace__", f"nnc.numpy has no version {api_version!r} of the Array API standard.",
-                fix=f"ask for one of {', '.join(_API_VERSIONS)}, or for none.",
-            )  # fmt: skip
-        return _NAMESPACE["numpy"]
+        problem = "nnc arrays are immutable."
+        fix = "select the rest, with x[mask] or nnp.delete."
+        raise user_error(ArgumentTypeError, "del x[...]", problem, operands={"x": self.shown}, fix=fix)
 
     @api_boundary
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -376,10 +369,11 @@ class ArrayMethods(NamedMethods):
             return _UFUNCS[ufunc.__name__](*inputs)
         for x in kwargs.get("out", ()):
             if isinstance(x, ArrayMethods):
+                problem = "nnc arrays are immutable."
+                fix = f"write x = np.{ufunc.__name__}(...)."
                 raise user_error(
-                    ArgumentTypeError, f"np.{ufunc.__name__}(..., out=x)", "nnc arrays are immutable.", operands={"x": x.spec},
-                    fix=f"write x = np.{ufunc.__name__}(...).",
-                )  # fmt: skip
+                    ArgumentTypeError, f"np.{ufunc.__name__}(..., out=x)", problem, operands={"x": x.spec}, fix=fix
+                )
         arrays = [np.asarray(x) if isinstance(x, ArrayMethods) else x for x in inputs]
         return getattr(ufunc, method)(*arrays, **kwargs)
 
@@ -394,9 +388,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "bitwise_xor": _binary(ew.bitwise_xor)[0], "left_shift": _binary(ew.shift_left)[0],
     "right_shift": _binary(ew.shift_right)[0],
 }  # fmt: skip
-_NAMESPACE: dict[str, Any] = {}
 _LARGE = 1 << 13  # elements, over which a pass takes longer than a function does to choose its commands
-_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
 def array_method(function: F) -> F:
@@ -435,11 +427,6 @@ def name_foreign_methods(names: Iterable[str]) -> None:
             setattr(ArrayMethods, name, MissingMethod(name))
 
 
-def set_namespace(module: Any) -> None:
-    """Names the module that `__array_namespace__` returns."""
-    _NAMESPACE["numpy"] = module
-
-
 class _Unfinished(ArrayMethods):
     """An array that is being made: its fields can still be set."""
 
@@ -473,10 +460,9 @@ class Array(_Unfinished):
 
     @api_boundary
     def __setattr__(self, name: str, value: Any) -> None:
-        raise user_error(
-            ArgumentTypeError, f"x.{name} = value", "nnc arrays are immutable.", operands={"x": self.shown},
-            fix="make a new array: x.reshape(...), x.astype(...), x.at[index].set(value).",
-        )  # fmt: skip
+        problem = "nnc arrays are immutable."
+        fix = "make a new array: x.reshape(...), x.astype(...), x.at[index].set(value)."
+        raise user_error(ArgumentTypeError, f"x.{name} = value", problem, operands={"x": self.shown}, fix=fix)
 
     @property
     def data(self) -> NDArray:
@@ -684,10 +670,9 @@ def donated_error(spec: TensorSpec) -> ArgumentTypeError:
     Args:
         spec: of the array.
     """
-    return user_error(
-        ArgumentTypeError, "donated array", "its memory was given to a compiled function and reused.",
-        operands={"x": spec}, fix="use the function's result instead, or drop donate_argnums.",
-    )  # fmt: skip
+    problem = "its memory was given to a compiled function and reused."
+    fix = "use the function's result instead, or drop donate_argnums."
+    return user_error(ArgumentTypeError, "donated array", problem, operands={"x": spec}, fix=fix)
 
 
 def _read_only(memory: NDArray) -> NDArray:
@@ -706,10 +691,9 @@ def _restore(data: NDArray, weak: dtypes.Weakness) -> Array:
 def _one_element(x: ArrayMethods, target: str) -> NDArray:
     data = x.concrete(target)
     if x.size != 1:
-        raise user_error(
-            ArgumentTypeError, target, f"an array of {x.size} elements has no single {target} value.", operands={"x": x.spec},
-            fix="reduce it first (x.sum(), x.any(), x.all()), or index one element.",
-        )  # fmt: skip
+        problem = f"an array of {x.size} elements has no single {target} value."
+        fix = "reduce it first (x.sum(), x.any(), x.all()), or index one element."
+        raise user_error(ArgumentTypeError, target, problem, operands={"x": x.spec}, fix=fix)
     return data.reshape(())
 
 
@@ -797,10 +781,9 @@ def _make_array(obj: Any, dtype: Any, copy: bool | None) -> Any:
         if isinstance(obj, (list, tuple, range)) and dtypes.is_integer(wanted):
             _check_range(data, wanted)
         if dtypes.is_complex(data.dtype) and not dtypes.is_complex(wanted):
-            raise user_error(
-                DTypeError, "asarray", f"{data.dtype.name} to {wanted.name} would drop the imaginary part.",
-                operands={"obj": spec_of(data)}, fix="take nnp.real(obj) first.",
-            )  # fmt: skip
+            problem = f"{data.dtype.name} to {wanted.name} would drop the imaginary part."
+            fix = "take nnp.real(obj) first."
+            raise user_error(DTypeError, "asarray", problem, operands={"obj": spec_of(data)}, fix=fix)
         data = cast_array(data, wanted)
     elif copy:
         data = np.array(data)
@@ -818,10 +801,8 @@ def _check_range(data: NDArray, wanted: dtypes.DType) -> None:
         info = np.iinfo(wanted)
         outside = data[(data < info.min) | (data > info.max)]
     if outside.size:
-        raise user_error(
-            DTypeError, "asarray", f"the number {outside[0]} does not fit into {wanted.name}.",
-            fix="use a wider dtype, or convert with .astype(...): integers wrap around there, floats are limited.",
-        )  # fmt: skip
+        fix = "use a wider dtype, or convert with .astype(...): integers wrap around there, floats are limited."
+        raise user_error(DTypeError, "asarray", f"the number {outside[0]} does not fit into {wanted.name}.", fix=fix)
 
 
 def as_value(x: Any) -> Any:
@@ -845,17 +826,14 @@ def as_command_operand(x: Any) -> Any:
 
 def numpy_error(tracer: Any) -> TraceError:
     """The error for handing a value that is being differentiated to NumPy."""
-    found = numpy_remedy(_NAMESPACE.get("numpy")) or "the function of the same name in nnc.numpy"
-    return user_error(
-        TraceError, "conversion to a NumPy array", f"{tracer.shown} is being differentiated; NumPy would lose the derivative.",
-        fix=f"use {found}, or nnc.stop_gradient(x) where no derivative is wanted.",
-    )  # fmt: skip
+    found = numpy_remedy() or "the function of the same name in nnc.numpy"
+    problem = f"{tracer.shown} is being differentiated; NumPy would lose the derivative."
+    fix = f"use {found}, or nnc.stop_gradient(x) where no derivative is wanted."
+    return user_error(TraceError, "conversion to a NumPy array", problem, fix=fix)
 
 
 def concrete_error(tracer: Any, what: str, fix: str = "") -> TraceError:
     """The error for asking an abstract tracer for its value."""
     made = f" (made at {tracer.source})" if tracer.source is not None else ""
-    return user_error(
-        TraceError, what, f"the value of {tracer.shown}{made} is not known while the function is traced.",
-        fix=fix or remedy(tracer, what, _NAMESPACE.get("numpy")),
-    )  # fmt: skip
+    problem = f"the value of {tracer.shown}{made} is not known while the function is traced."
+    return user_error(TraceError, what, problem, fix=fix or remedy(tracer, what))

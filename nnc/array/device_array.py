@@ -6,10 +6,9 @@ import warnings
 from typing import Any
 
 from nnc.array.array import Array, NDArray, donated_error, new_array
-from nnc.base import dlpack
 from nnc.base.context import get_context
 from nnc.base.dtypes import Weakness, bfloat16
-from nnc.device import CPU, Accelerator, SharingDevice, find_device, interpreter_of
+from nnc.device import CPU, Accelerator, SharingDevice, dlpack, find_device, interpreter_of
 from nnc.device.memory import DeviceMemory
 from nnc.errors import DeviceError, user_error
 from nnc.errors.errors import ExportError
@@ -43,10 +42,9 @@ def note_transfer(spec: TensorSpec, source: str, target: str) -> None:
     modes = get_context().modes
     if WARN not in modes and ERROR not in modes:
         return
-    error = user_error(
-        DeviceError, "transfer", f"{spec.nbytes:,} bytes ({spec}) are copied from {source} to {target}.",
-        fix="copy the array once, with nnc.device_put or x.to_device, where it is made or used last.",
-    )  # fmt: skip
+    problem = f"{spec.nbytes:,} bytes ({spec}) are copied from {source} to {target}."
+    fix = "copy the array once, with nnc.device_put or x.to_device, where it is made or used last."
+    error = user_error(DeviceError, "transfer", problem, fix=fix)
     if ERROR in modes:
         raise error
     warnings.warn(TransferWarning(str(error)), stacklevel=2)
@@ -171,10 +169,9 @@ class DeviceArray(Array):
         asks_for_host = wanted == (dlpack.HOST, 0)
         if not asks_for_host or copy is False:
             problem = "the host needs a copy" if asks_for_host else "other libraries cannot read it there"
-            raise user_error(
-                ExportError, "__dlpack__", f"the array is on {self.device}, and {problem}.", operands={"x": self.spec},
-                fix='copy it: np.asarray(x), np.from_dlpack(x, device="cpu"), or nnc.device_put(x, "cpu").',
-            )  # fmt: skip
+            reason = f"the array is on {self.device}, and {problem}."
+            fix = 'copy it: np.asarray(x), np.from_dlpack(x, device="cpu"), or nnc.device_put(x, "cpu").'
+            raise user_error(ExportError, "__dlpack__", reason, operands={"x": self.spec}, fix=fix)
         host = self.to_device(CPU)
         return host.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 

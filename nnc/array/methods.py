@@ -14,6 +14,7 @@ class NamedMethods:
     __slots__ = ()
 
     if TYPE_CHECKING:
+        __array_namespace__ = methods.__array_namespace__
         all = reductions.all
         any = reductions.any
         argmax = reductions.argmax

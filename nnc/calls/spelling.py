@@ -139,9 +139,8 @@ def spelled(function: F) -> F:
             if kwargs and not kwargs.keys() <= known:
                 raise unknown_argument(where(args), next(key for key in kwargs if key not in known), names, placed)
             if draws and "key" not in kwargs:
-                raise user_error(
-                    ArgumentTypeError, where(args), "the argument 'key' is missing.", fix="pass key=nnc.random.key(0).",
-                )  # fmt: skip
+                fix = "pass key=nnc.random.key(0)."
+                raise user_error(ArgumentTypeError, where(args), "the argument 'key' is missing.", fix=fix)
             for place, name in flags:
                 value = args[place] if place < len(args) and place < first else kwargs.get(name, False)
                 if type(value) is not bool:

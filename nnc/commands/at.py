@@ -93,10 +93,9 @@ class AtPlace:
         """`x[index] /= values`, for floating-point arrays."""
         spec = spec_of(self.array)
         if not dtypes.is_inexact(spec.dtype):
-            raise user_error(
-                DTypeError, "x.at[...].divide", f"an array of {spec.dtype.name} cannot hold quotients.",
-                operands={"x": spec}, fix="convert it first: x.astype('float32').at[...].divide(...).",
-            )  # fmt: skip
+            problem = f"an array of {spec.dtype.name} cannot hold quotients."
+            fix = "convert it first: x.astype('float32').at[...].divide(...)."
+            raise user_error(DTypeError, "x.at[...].divide", problem, operands={"x": spec}, fix=fix)
         one = full(shape=spec.shape, dtype=spec.dtype, value=1)
         return div(self.array, set_at(one, self.index, values, "mul", mode, unique_indices))
 

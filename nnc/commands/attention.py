@@ -85,18 +85,16 @@ def _infer(*specs: TensorSpec, scale: float, reach: Reach, biased: bool) -> tupl
     of_q, of_k, of_v = x.q.shape, x.k.shape, x.v.shape
     fits = len(of_q) == len(of_k) >= 3 and of_k[:-1] == of_v[:-1] and of_q[-1] == of_k[-1] and of_q[:-3] == of_k[:-3]
     if not fits or of_q[-2] % max(1, of_k[-2]) or (of_q[-2] and not of_k[-2]):
-        raise user_error(
-            ShapeError, "attention", "q, k and v do not fit together.", operands={"q": x.q, "k": x.k, "v": x.v},
-            fix="pass q (…, T, heads, features), k and v (…, S, heads or a divisor of it, features).",
-        )  # fmt: skip
+        problem = "q, k and v do not fit together."
+        fix = "pass q (…, T, heads, features), k and v (…, S, heads or a divisor of it, features)."
+        raise user_error(ShapeError, "attention", problem, operands={"q": x.q, "k": x.k, "v": x.v}, fix=fix)
     for mask in x.masks:
         check_dtype("attention", mask, dtypes.is_bool, "bools", "mask")
     for name, extra in [("bias", x.bias)] * biased + [("mask", mask) for mask in x.masks]:
         if extra.ndim != len(x.shape) or any(n not in (1, m) for n, m in zip(extra.shape, x.shape, strict=True)):
-            raise user_error(
-                ShapeError, "attention", f"{name} has shape {extra.shape}, which does not broadcast to the scores' {x.shape}.",
-                operands={name: extra}, fix=f"pass a {name} with as many axes as the scores, each of their size or 1.",
-            )  # fmt: skip
+            problem = f"{name} has shape {extra.shape}, which does not broadcast to the scores' {x.shape}."
+            fix = f"pass a {name} with as many axes as the scores, each of their size or 1."
+            raise user_error(ShapeError, "attention", problem, operands={name: extra}, fix=fix)
     return _outputs(x)
 
 
@@ -126,10 +124,9 @@ def _tangent_infer(*specs: TensorSpec, wrt: tuple[int, ...], biased: bool, **par
     _check_results("attention_tangent", x, {"out": rest[-2], "logarithms": rest[-1]})
     for i, t in zip(wrt, tangents, strict=True):
         if (t.shape, t.dtype) != (rest[i].shape, rest[i].dtype):
-            raise user_error(
-                ShapeError, "attention_tangent", f"the tangent of operand {i} must be {rest[i]}.",
-                operands={"tangent": t}, fix="pass tangents that look like their primals.",
-            )  # fmt: skip
+            problem = f"the tangent of operand {i} must be {rest[i]}."
+            fix = "pass tangents that look like their primals."
+            raise user_error(ShapeError, "attention_tangent", problem, operands={"tangent": t}, fix=fix)
     return _outputs(x)
 
 

@@ -47,10 +47,9 @@ def _bins_of_places(size: int, bins: int) -> Intervals:
 def _resized(name: str, x: TensorSpec, axis: int, size: int) -> TensorSpec:
     check_dtype(name, x, *INEXACT)
     if not 0 <= axis < x.ndim or size < 1 or x.shape[axis] < 1:
-        raise user_error(
-            ArgumentError, name, f"there are no bins along axis {axis} of {x.shape}, or places of them: {size}.",
-            operands={"x": x}, fix="name an axis that is not empty, counted from the front, and a size of 1 or more.",
-        )  # fmt: skip
+        problem = f"there are no bins along axis {axis} of {x.shape}, or places of them: {size}."
+        fix = "name an axis that is not empty, counted from the front, and a size of 1 or more."
+        raise user_error(ArgumentError, name, problem, operands={"x": x}, fix=fix)
     return x.update(shape=(*x.shape[:axis], size, *x.shape[axis + 1 :]))
 
 

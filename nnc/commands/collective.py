@@ -53,10 +53,9 @@ by_elements: Attribute[bool] = Attribute(
 
 def _check_index(name: str, index: TensorSpec) -> None:
     if index != INDEX:
-        raise user_error(
-            ShapeError if index.shape else DTypeError, name, "its last operand must be the number of the place.",
-            operands={"index": index}, fix="call the function of nnc of the same name within a named axis.",
-        )  # fmt: skip
+        problem = "its last operand must be the number of the place."
+        fix = "call the function of nnc of the same name within a named axis."
+        raise user_error(ShapeError if index.shape else DTypeError, name, problem, operands={"index": index}, fix=fix)
 
 
 def _in_one_process(reference: Callable[..., NDArray]) -> Callable[..., NDArray]:
@@ -64,11 +63,10 @@ def _in_one_process(reference: Callable[..., NDArray]) -> Callable[..., NDArray]
 
     def run(x: NDArray, index: NDArray, *, stride: int = 0, **params: Any) -> NDArray:
         if stride:
-            raise user_error(
-                BackendError, "nnc.distributed", "the library that joins the values of processes reported a failure.",
-                operands={"value": TensorSpec(x.shape, x.dtype)},
-                fix="check that all processes run the same program on arrays of the same shapes and dtypes.",
-            )  # fmt: skip
+            problem = "the library that joins the values of processes reported a failure."
+            operands = {"value": TensorSpec(x.shape, x.dtype)}
+            fix = "check that all processes run the same program on arrays of the same shapes and dtypes."
+            raise user_error(BackendError, "nnc.distributed", problem, operands=operands, fix=fix)
         return reference(x, index, **params)
 
     return run
@@ -99,10 +97,8 @@ def _linear(push: Callable[..., Value], pull: Callable[..., Value]) -> Derivativ
 def _rows(size: int, x: Value, batched: bool, rows: int) -> Value:
     """The operand with the batch axis, whose rows are the places of the axis."""
     if rows != size:
-        raise user_error(
-            ShapeError, "vmap", f"a named axis of {size} places was mapped as one of {rows} rows.",
-            fix="map a whole named axis at once.",
-        )  # fmt: skip
+        problem = f"a named axis of {size} places was mapped as one of {rows} rows."
+        raise user_error(ShapeError, "vmap", problem, fix="map a whole named axis at once.")
     return lead(rows, x, batched)
 
 
@@ -145,7 +141,6 @@ pvary: Command = register(
     "pvary", 2, infer=_same("pvary"), reference=lambda x, index, **params: np.array(x),
     derivative=_linear(lambda *x, **p: pvary(*x, **p), lambda *x, **p: psum(*x, **p)),
     batch=_pvary_batch, cannot_fail=True, cost=lambda x, index, **params: 0,
-    example=lambda rng: ((np.ones((2, 3), np.float32), np.int32(0)), {"size": 1, "axis_name": "i"}),
 )  # fmt: skip
 
 # -- extrema -----------------------------------------------------------------------------------------------------------
@@ -224,10 +219,8 @@ all_gather_same: Command = register(
 
 def _check_parts(name: str, x: TensorSpec, size: int) -> None:
     if not x.shape or x.shape[0] != size:
-        raise user_error(
-            ShapeError, name, f"axis 0 of the operand must have one element for each of the {size} places.",
-            operands={"x": x}, fix="split the axis first.",
-        )  # fmt: skip
+        problem = f"axis 0 of the operand must have one element for each of the {size} places."
+        raise user_error(ShapeError, name, problem, operands={"x": x}, fix="split the axis first.")
 
 
 def _psum_scatter_infer(x: TensorSpec, index: TensorSpec, *, size: int, **params: Any) -> TensorSpec:

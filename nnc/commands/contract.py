@@ -54,16 +54,14 @@ def _sizes(shape: tuple[int, ...], axes: Axes) -> tuple[int, ...]:
 def _check_pairs(kind: str, x: TensorSpec, y: TensorSpec, axes: AxesPair) -> None:
     operands = {"left": x, "right": y}
     if len(axes) != 2 or len(axes[0]) != len(axes[1]):
-        raise user_error(
-            ArgumentError, "dot", f"{kind} axes must be two tuples of one length, they are {axes}.", operands=operands,
-            fix="name each axis of the left operand together with its partner of the right one.",
-        )  # fmt: skip
+        problem = f"{kind} axes must be two tuples of one length, they are {axes}."
+        fix = "name each axis of the left operand together with its partner of the right one."
+        raise user_error(ArgumentError, "dot", problem, operands=operands, fix=fix)
     for a, b in zip(*axes, strict=True):
         if x.shape[a] != y.shape[b]:
-            raise user_error(
-                ShapeError, "dot", f"{kind} sizes differ: left axis {a} is {x.shape[a]}, right axis {b} is {y.shape[b]}.",
-                operands=operands, fix="pair axes of equal size; commands do not broadcast.",
-            )  # fmt: skip
+            problem = f"{kind} sizes differ: left axis {a} is {x.shape[a]}, right axis {b} is {y.shape[b]}."
+            fix = "pair axes of equal size; commands do not broadcast."
+            raise user_error(ShapeError, "dot", problem, operands=operands, fix=fix)
 
 
 def _dot_infer(x: TensorSpec, y: TensorSpec, *, contract: AxesPair, batch: AxesPair = ((), ())) -> TensorSpec:
@@ -71,10 +69,9 @@ def _dot_infer(x: TensorSpec, y: TensorSpec, *, contract: AxesPair, batch: AxesP
     for spec, side in ((x, 0), (y, 1)):
         axes = (*batch[side], *contract[side])
         if check_axes("dot", axes, spec.ndim) != axes:
-            raise user_error(
-                ShapeError, "dot", f"axes {axes} must be counted from the front.", operands={"left": x, "right": y},
-                fix="add the number of axes to negative ones.",
-            )  # fmt: skip
+            problem = f"axes {axes} must be counted from the front."
+            fix = "add the number of axes to negative ones."
+            raise user_error(ShapeError, "dot", problem, operands={"left": x, "right": y}, fix=fix)
     _check_pairs("contracting", x, y, contract)
     _check_pairs("batch", x, y, batch)
     of_x, of_y = _roles(x, y, contract, batch)
@@ -224,12 +221,9 @@ def matmul(x: Any, y: Any) -> Array:
     k_of_y = max(0, b.ndim - 2)
     if a.shape[-1] != b.shape[k_of_y]:
         k = a.shape[-1]
-        raise user_error(
-            ShapeError, "matmul",
-            f"contracting sizes differ: left axis {a.ndim - 1} is {k}, right axis {k_of_y} is {b.shape[k_of_y]}.",
-            operands=operands,
-            fix=f"pass a right operand of shape ({k},{' n' if b.ndim > 1 else ''}){', or transpose it with `.T`' * (b.ndim > 1)}.",
-        )  # fmt: skip
+        problem = f"contracting sizes differ: left axis {a.ndim - 1} is {k}, right axis {k_of_y} is {b.shape[k_of_y]}."
+        fix = f"pass a right operand of shape ({k},{' n' if b.ndim > 1 else ''}){', or transpose it with `.T`' * (b.ndim > 1)}."
+        raise user_error(ShapeError, "matmul", problem, operands=operands, fix=fix)
     _check_batches(a, b)
     return _matmul(x, y)
 
@@ -238,11 +232,11 @@ def _check_batches(a: TensorSpec, b: TensorSpec) -> None:
     for back in range(3, min(a.ndim, b.ndim) + 1):
         m, n = a.shape[-back], b.shape[-back]
         if m != n and 1 not in (m, n):
-            raise user_error(
-                ShapeError, "matmul",
-                f"batch sizes do not broadcast: left axis {a.ndim - back} is {m}, right axis {b.ndim - back} is {n}.",
-                operands={"left": a, "right": b}, fix="give the leading axes equal sizes, or size 1 where they broadcast.",
-            )  # fmt: skip
+            problem = (
+                f"batch sizes do not broadcast: left axis {a.ndim - back} is {m}, right axis {b.ndim - back} is {n}."
+            )
+            fix = "give the leading axes equal sizes, or size 1 where they broadcast."
+            raise user_error(ShapeError, "matmul", problem, operands={"left": a, "right": b}, fix=fix)
 
 
 def _matmul(x: Value, y: Value) -> Value:

@@ -54,21 +54,18 @@ def _out_shape(
 ) -> Shape:
     """(N, O, *out) of a convolution of `x` with `w`."""
     if len(x) < 3 or len(x) != len(w):
-        raise user_error(
-            ShapeError, where, f"the input has {len(x)} axes and the weight {len(w)}; both need two axes and the spatial ones.",
-            operands=operands, fix="pass an input (N, C, *spatial) and a weight (O, C / groups, *kernel).",
-        )  # fmt: skip
+        problem = f"the input has {len(x)} axes and the weight {len(w)}; both need two axes and the spatial ones."
+        fix = "pass an input (N, C, *spatial) and a weight (O, C / groups, *kernel)."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     if groups < 1 or x[1] % groups or w[0] % groups:
-        raise user_error(
-            ArgumentError, where, f"groups={groups} does not divide the {x[1]} input and {w[0]} output channels.",
-            operands=operands, fix="use a number of groups that divides both numbers of channels.",
-        )  # fmt: skip
+        problem = f"groups={groups} does not divide the {x[1]} input and {w[0]} output channels."
+        fix = "use a number of groups that divides both numbers of channels."
+        raise user_error(ArgumentError, where, problem, operands=operands, fix=fix)
     if x[1] != w[1] * groups:
         share = f" of groups={groups}" if groups > 1 else ""
-        raise user_error(
-            ShapeError, where, f"channels differ: input axis 1 is {x[1]}, weight axis 1 is {w[1]}{share}.",
-            operands=operands, fix=f"pass a weight of shape (O, {x[1] // groups}, *kernel), or set groups.",
-        )  # fmt: skip
+        problem = f"channels differ: input axis 1 is {x[1]}, weight axis 1 is {w[1]}{share}."
+        fix = f"pass a weight of shape (O, {x[1] // groups}, *kernel), or set groups."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     return (x[0], w[0], *window_shape(where, x[2:], w[2:], stride, padding, dilation, operands))
 
 
@@ -80,10 +77,8 @@ def _check(where: str, **operands: TensorSpec) -> None:
 
 def _check_cotangent(where: str, ct: TensorSpec, expected: Shape, operands: dict[str, TensorSpec]) -> None:
     if ct.shape != expected:
-        raise user_error(
-            ShapeError, where, f"the cotangent has shape {ct.shape}, the convolution's output has shape {expected}.",
-            operands=operands, fix="pass a cotangent of the output's shape.",
-        )  # fmt: skip
+        problem = f"the cotangent has shape {ct.shape}, the convolution's output has shape {expected}."
+        raise user_error(ShapeError, where, problem, operands=operands, fix="pass a cotangent of the output's shape.")
 
 
 def _channels_first(shape: Shape, channels_last: bool) -> Shape:
@@ -105,10 +100,8 @@ def strided_weight(w: TensorSpec, packed: str | None, ndim: int) -> TensorSpec:
     if packed is not None and w.layout in (packed, STRIDED) and w.shape == Blocks.of(packed).row:
         return w.update(shape=packed_shape(packed, ndim), layout=STRIDED)  # an array's spec names no layout
     if packed is not None or w.layout != STRIDED:
-        raise user_error(
-            ShapeError, "conv", f"the weight lies otherwise than packed={packed!r} says.", operands={"w": w},
-            fix="name the weight's layout.",
-        )  # fmt: skip
+        problem = f"the weight lies otherwise than packed={packed!r} says."
+        raise user_error(ShapeError, "conv", problem, operands={"w": w}, fix="name the weight's layout.")
     return w
 
 

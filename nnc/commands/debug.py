@@ -89,15 +89,16 @@ def raise_unless_finite(
         count = int(np.sum(~np.isfinite(result)))
         what = "NaN" if has_nan else "infinity"
         came_in = has_nan and any(np.isnan(x).any() for x in floats)
-        raise user_error(
-            NotFiniteError, name,
-            f"{count} of {result.size} elements of its result are not finite (the first kind: {what})"
-            + (", and an operand held NaN already." if came_in else ", though its operands are."),
-            operands={f"input {i}": _range(x) for i, x in enumerate(operands)},
-            fix="look at the arguments, which held NaN before the first command." if came_in
-            else "keep operands inside the command's domain: add a small number, clip, or choose with nnp.where before.",
-            source=source,
-        )  # fmt: skip
+        problem = f"{count} of {result.size} elements of its result are not finite (the first kind: {what})" + (
+            ", and an operand held NaN already." if came_in else ", though its operands are."
+        )
+        shown = {f"input {i}": _range(x) for i, x in enumerate(operands)}
+        fix = (
+            "look at the arguments, which held NaN before the first command."
+            if came_in
+            else "keep operands inside the command's domain: add a small number, clip, or choose with nnp.where before."
+        )
+        raise user_error(NotFiniteError, name, problem, operands=shown, fix=fix, source=source)
 
 
 def is_checked(spec: TensorSpec) -> bool:

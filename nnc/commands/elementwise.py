@@ -405,10 +405,9 @@ log1p: Command = elementwise(
 def _integer_pow_infer(x: TensorSpec, *, exponent: int) -> TensorSpec:
     check_dtype("integer_pow", x, *NUMERIC)
     if exponent < 0 and dtypes.is_integer(x.dtype):
-        raise user_error(
-            DTypeError, "integer_pow", f"an integer array to the power {exponent} is no integer.",
-            operands={"x": x}, fix="convert to a float first: x.astype('float32') ** exponent.",
-        )  # fmt: skip
+        problem = f"an integer array to the power {exponent} is no integer."
+        fix = "convert to a float first: x.astype('float32') ** exponent."
+        raise user_error(DTypeError, "integer_pow", problem, operands={"x": x}, fix=fix)
     return x
 
 
@@ -461,10 +460,8 @@ def pow_slope_by_exponent(x: Value, y: Value, out: Value) -> Value:
 def _pow(x: Any, y: Any) -> Any:
     """NumPy takes a square root where one exponent 0.5 stands for all, which is wrong at -inf and -0: so it gets a copy."""
     if dtypes.is_integer(y.dtype) and np.any(y < 0):
-        raise user_error(
-            ArgumentError, "pow", f"an integer to the power {np.min(y)} is no integer.",
-            fix="convert to a float first: x.astype('float32') ** y.",
-        )  # fmt: skip
+        fix = "convert to a float first: x.astype('float32') ** y."
+        raise user_error(ArgumentError, "pow", f"an integer to the power {np.min(y)} is no integer.", fix=fix)
     return np.power(x.reshape(-1), np.array(y).reshape(-1)).reshape(x.shape)
 
 
@@ -704,10 +701,8 @@ complex_: Command = register(
 def _convert_infer(x: TensorSpec, *, dtype: Any) -> TensorSpec:
     target = dtypes.as_dtype(dtype)
     if dtypes.is_complex(x.dtype) and not dtypes.is_complex(target) and not dtypes.is_bool(target):
-        raise user_error(
-            DTypeError, "convert", f"{x.dtype.name} to {target.name} would drop the imaginary part.",
-            operands={"x": x}, fix="take nnp.real(x) or nnp.abs(x) first.",
-        )  # fmt: skip
+        problem = f"{x.dtype.name} to {target.name} would drop the imaginary part."
+        raise user_error(DTypeError, "convert", problem, operands={"x": x}, fix="take nnp.real(x) or nnp.abs(x) first.")
     return x.update(dtype=target)
 
 

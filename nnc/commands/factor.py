@@ -206,10 +206,8 @@ def _svd_reference(x: NDArray, *, full_matrices: bool = False) -> Any:
 
 def _check_reduced(where: str, x: TensorSpec, full: bool, fix: str) -> None:
     if full and x.shape[-1] != x.shape[-2]:
-        raise user_error(
-            UnsupportedError, where, "the columns that complete a factor are arbitrary, so they have no derivative.",
-            operands={"x": x}, fix=fix,
-        )  # fmt: skip
+        problem = "the columns that complete a factor are arbitrary, so they have no derivative."
+        raise user_error(UnsupportedError, where, problem, operands={"x": x}, fix=fix)
 
 
 def _svd_jvp(

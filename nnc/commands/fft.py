@@ -35,10 +35,9 @@ def _replaced(x: TensorSpec, axis: int, n: int) -> Shape:
 
 def _check_points(name: str, x: TensorSpec, axis: int, n: int) -> None:
     if n < 1:
-        raise user_error(
-            ShapeError, name, f"a transform along axis {axis} would have {n} points.", operands={"x": x},
-            fix="transform an axis with at least one element.",
-        )  # fmt: skip
+        problem = f"a transform along axis {axis} would have {n} points."
+        fix = "transform an axis with at least one element."
+        raise user_error(ShapeError, name, problem, operands={"x": x}, fix=fix)
 
 
 # -- complex to complex ------------------------------------------------------------------------------------------------
@@ -124,10 +123,9 @@ def _irfft_infer(x: TensorSpec, *, axis: int, points: int) -> TensorSpec:
     axis = check_axis("irfft", axis, x.ndim)
     _check_points("irfft", x, axis, points)
     if x.shape[axis] != points // 2 + 1:
-        raise user_error(
-            ShapeError, "irfft", f"{points} points need {points // 2 + 1} bins, axis {axis} has {x.shape[axis]}.",
-            operands={"x": x}, fix="use nnp.fft.irfft, or cut or pad the axis before.",
-        )  # fmt: skip
+        problem = f"{points} points need {points // 2 + 1} bins, axis {axis} has {x.shape[axis]}."
+        fix = "use nnp.fft.irfft, or cut or pad the axis before."
+        raise user_error(ShapeError, "irfft", problem, operands={"x": x}, fix=fix)
     return x.update(shape=_replaced(x, axis, points), dtype=dtypes.real_dtype(x.dtype))
 
 

@@ -21,11 +21,9 @@ def misfit(where: str, number: Any, dtype: dtypes.DType, reason: Exception) -> D
         dtype: the dtype that it was to take.
         reason: why it does not fit, in NumPy's words; an OverflowError where it is too large.
     """
-    return user_error(
-        NumberRangeError if isinstance(reason, OverflowError) else DTypeError, where,
-        f"the number {number!r} does not fit into {dtype.name}: {reason}.",
-        fix="use a wider dtype, or convert the array first.",
-    )  # fmt: skip
+    problem = f"the number {number!r} does not fit into {dtype.name}: {reason}."
+    fix = "use a wider dtype, or convert the array first."
+    return user_error(NumberRangeError if isinstance(reason, OverflowError) else DTypeError, where, problem, fix=fix)
 
 
 def bounds(source: dtypes.DType, target: dtypes.DType) -> tuple[int, int]:

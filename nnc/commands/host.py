@@ -44,26 +44,22 @@ def checked_result(x: Any, spec: TensorSpec, name: str, path: str, source: Sourc
         try:
             return np.array(x, spec.dtype)
         except OverflowError:
-            raise user_error(
-                DTypeError, WHERE, f"{leaf} is {x}, which {spec.dtype.name} does not hold.", source=source,
-                fix="announce a wider dtype in result_shape_dtypes.",
-            ) from None  # fmt: skip
+            problem = f"{leaf} is {x}, which {spec.dtype.name} does not hold."
+            fix = "announce a wider dtype in result_shape_dtypes."
+            raise user_error(DTypeError, WHERE, problem, source=source, fix=fix) from None
     if not (dtypes.is_scalar(x) or hasattr(x, "shape")):
-        raise user_error(
-            ArgumentTypeError, WHERE, f"{leaf} is a {type(x).__name__}, not an array.", source=source,
-            operands={"announced": spec}, fix="return a NumPy array: np.asarray(result).",
-        )  # fmt: skip
+        problem = f"{leaf} is a {type(x).__name__}, not an array."
+        fix = "return a NumPy array: np.asarray(result)."
+        raise user_error(ArgumentTypeError, WHERE, problem, source=source, operands={"announced": spec}, fix=fix)
     array = np.array(x if isinstance(x, (np.ndarray, np.generic)) else as_operand(x, name, "result"), order="C")
     if array.shape != spec.shape:
-        raise user_error(
-            ShapeError, WHERE, f"{leaf} has shape {array.shape}, result_shape_dtypes announces {spec.shape}.", source=source,
-            fix="announce the shape that the function returns; under nnc.vmap it depends on vmap_method.",
-        )  # fmt: skip
+        problem = f"{leaf} has shape {array.shape}, result_shape_dtypes announces {spec.shape}."
+        fix = "announce the shape that the function returns; under nnc.vmap it depends on vmap_method."
+        raise user_error(ShapeError, WHERE, problem, source=source, fix=fix)
     if array.dtype != spec.dtype:
-        raise user_error(
-            DTypeError, WHERE, f"{leaf} has dtype {array.dtype}, result_shape_dtypes announces {spec.dtype.name}.",
-            source=source, fix=f"return result.astype({spec.dtype.name!r}), or announce {array.dtype}.",
-        )  # fmt: skip
+        problem = f"{leaf} has dtype {array.dtype}, result_shape_dtypes announces {spec.dtype.name}."
+        fix = f"return result.astype({spec.dtype.name!r}), or announce {array.dtype}."
+        raise user_error(DTypeError, WHERE, problem, source=source, fix=fix)
     return np.asarray(array, spec.dtype)
 
 
@@ -99,12 +95,13 @@ def _differentiate(
     primals: tuple[Value, ...], tangents: Tangents, function: HostFunction, results: Specs, method: str, name: str
 ) -> tuple[Sequence[Value], Tangents]:
     if any(t is not None for t in tangents) and any(map(is_differentiable, results)):
-        raise user_error(
-            UnsupportedError, WHERE, f"{name} is a function of Python, which has no derivative rule.",
-            operands={f"input {i}": x.spec for i, x in enumerate(primals)},
-            fix="call it within a function with nnc.custom_jvp (or nnc.custom_vjp), whose rule you define with .defjvp; "
-            "where no derivative is wanted, pass nnc.stop_gradient(x).",
-        )  # fmt: skip
+        problem = f"{name} is a function of Python, which has no derivative rule."
+        operands = {f"input {i}": x.spec for i, x in enumerate(primals)}
+        fix = (
+            "call it within a function with nnc.custom_jvp (or nnc.custom_vjp), whose rule you define with .defjvp; "
+            "where no derivative is wanted, pass nnc.stop_gradient(x)."
+        )
+        raise user_error(UnsupportedError, WHERE, problem, operands=operands, fix=fix)
     found = pure_callback(*primals, function=function, results=results, method=method, name=name)
     outputs = found if isinstance(found, tuple) else (found,)
     return outputs, (None,) * len(outputs)

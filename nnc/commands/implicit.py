@@ -29,7 +29,7 @@ from nnc.commands.elementwise import (
     stop_gradient,
 )
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import Value, surrogate
+from nnc.commands.rules import Value
 from nnc.commands.shape import reshape
 from nnc.commands.special import polygamma
 from nnc.graph import Command
@@ -93,5 +93,3 @@ log_gamma_draw: Command = elementwise(
     partials=(None, lambda x, a, out: _log_gamma_slope(out, a)),
 )  # fmt: skip
 """The logarithm x of a draw."""
-for _draw in (gamma_draw, log_gamma_draw):
-    surrogate.set(_draw, True)

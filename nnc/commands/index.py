@@ -22,7 +22,7 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.constants import full, iota
 from nnc.commands.elementwise import add, convert, equal, maximum, minimum, mul, reciprocal, select
-from nnc.commands.modes import GATHER_MODES, SCATTER_MODES, SLICE_MODES, is_strict
+from nnc.commands.index_plan import GATHER_MODES, SCATTER_MODES, SLICE_MODES, is_strict
 from nnc.commands.reduce import expand
 from nnc.commands.rules import (
     Derivative,
@@ -66,19 +66,17 @@ def _check_indices(
     check_choice(where, "mode", mode, modes)
     check_axes(where, axes, x.ndim)
     if not indices or len(indices) != len(axes) or not 0 <= batch <= min((*axes, *(i.ndim for i in indices))):
-        raise user_error(
-            ShapeError, where, f"{len(indices)} index arrays for axes {tuple(axes)} with {batch} shared axes.",
-            operands={"x": x, **{f"index {k}": spec for k, spec in enumerate(indices)}},
-            fix="give one index array for each indexed axis; the shared axes come first and are not indexed.",
-        )  # fmt: skip
+        problem = f"{len(indices)} index arrays for axes {tuple(axes)} with {batch} shared axes."
+        operands = {"x": x, **{f"index {k}": spec for k, spec in enumerate(indices)}}
+        fix = "give one index array for each indexed axis; the shared axes come first and are not indexed."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     for k, spec in enumerate(indices):
         check_dtype(where, spec, dtypes.is_integer, "of an integer type", f"index {k}")
         if spec.shape != indices[0].shape or spec.shape[:batch] != x.shape[:batch]:
-            raise user_error(
-                ShapeError, where, f"index {k} has shape {spec.shape}, which does not fit the others or the {batch} shared axes.",
-                operands={"x": x, **{f"index {n}": s for n, s in enumerate(indices)}},
-                fix="broadcast the index arrays to one shape that starts with the shared axes of x.",
-            )  # fmt: skip
+            problem = f"index {k} has shape {spec.shape}, which does not fit the others or the {batch} shared axes."
+            operands = {"x": x, **{f"index {n}": s for n, s in enumerate(indices)}}
+            fix = "broadcast the index arrays to one shape that starts with the shared axes of x."
+            raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     return (*indices[0].shape, *(x.shape[axis] for axis in _rest(x.ndim, axes, batch)))
 
 
@@ -107,12 +105,13 @@ def _locate(
                 value = index[~ok].flat[0]
                 before = f", {-value} before the first element," if value < 0 else ""
                 from_end = f"; counted from the end it was {value - size}" if value < 0 else ""
-                raise user_error(
-                    OutOfBoundsError, where,
-                    f"index {value}{before} is out of range for axis {axis}, which has size {size}{from_end}.",
-                    fix=f"index with 0 to {size - 1}, or pass mode= another than 'error' to accept such indices."
-                    if size else "an axis of size 0 has no element to index.",
-                )  # fmt: skip
+                problem = f"index {value}{before} is out of range for axis {axis}, which has size {size}{from_end}."
+                fix = (
+                    f"index with 0 to {size - 1}, or pass mode= another than 'error' to accept such indices."
+                    if size
+                    else "an axis of size 0 has no element to index."
+                )
+                raise user_error(OutOfBoundsError, where, problem, fix=fix)
             if mode == "clip":
                 index = np.clip(index, 0, size - 1)
             elif mode == "wrap":
@@ -266,10 +265,9 @@ def _scatter_infer(
     if op in ("min", "max"):
         check_dtype("scatter", x, lambda dtype: not dtypes.is_complex(dtype), "real or bool")
     if updates.shape != shape:
-        raise user_error(
-            ShapeError, "scatter", f"the updates have shape {updates.shape}, the indexed part of x has {shape}.",
-            operands={"x": x, "updates": updates}, fix="broadcast the updates to the shape of the indexed part.",
-        )  # fmt: skip
+        problem = f"the updates have shape {updates.shape}, the indexed part of x has {shape}."
+        fix = "broadcast the updates to the shape of the indexed part."
+        raise user_error(ShapeError, "scatter", problem, operands={"x": x, "updates": updates}, fix=fix)
     return x
 
 
@@ -435,18 +433,16 @@ scatter = register(
 def _check_starts(where: str, x: TensorSpec, starts: Sequence[TensorSpec], sizes: Shape, mode: str) -> None:
     check_choice(where, "mode", mode, SLICE_MODES)
     if len(starts) != x.ndim or len(sizes) != x.ndim or any(start.shape for start in starts):
-        raise user_error(
-            ShapeError, where, f"{len(starts)} starts and {len(sizes)} sizes for {x.ndim} axes.",
-            operands={"x": x, **{f"start {k}": spec for k, spec in enumerate(starts)}},
-            fix="give one 0-d integer start and one size for each axis.",
-        )  # fmt: skip
+        problem = f"{len(starts)} starts and {len(sizes)} sizes for {x.ndim} axes."
+        operands = {"x": x, **{f"start {k}": spec for k, spec in enumerate(starts)}}
+        fix = "give one 0-d integer start and one size for each axis."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     for k, start in enumerate(starts):
         check_dtype(where, start, dtypes.is_integer, "of an integer type", f"start {k}")
     if any(not 0 <= n <= m for n, m in zip(sizes, x.shape, strict=True)):
-        raise user_error(
-            ShapeError, where, f"a box of shape {tuple(sizes)} does not fit into {x.shape}.",
-            operands={"x": x}, fix="choose sizes from 0 to the size of each axis.",
-        )  # fmt: skip
+        problem = f"a box of shape {tuple(sizes)} does not fit into {x.shape}."
+        fix = "choose sizes from 0 to the size of each axis."
+        raise user_error(ShapeError, where, problem, operands={"x": x}, fix=fix)
 
 
 def _box(where: str, shape: Shape, starts: Sequence[NDArray], sizes: Shape, mode: str) -> tuple[slice, ...]:
@@ -456,10 +452,9 @@ def _box(where: str, shape: Shape, starts: Sequence[NDArray], sizes: Shape, mode
         if mode == "clip":
             first = min(max(first, 0), size - n)
         elif not 0 <= first <= size - n:
-            raise user_error(
-                OutOfBoundsError, where, f"{first}:{first + n} is out of range for axis {axis}, which has size {size}.",
-                fix=f"start from 0 to {size - n}, or pass mode='clip' to move the box inside.",
-            )  # fmt: skip
+            problem = f"{first}:{first + n} is out of range for axis {axis}, which has size {size}."
+            fix = f"start from 0 to {size - n}, or pass mode='clip' to move the box inside."
+            raise user_error(OutOfBoundsError, where, problem, fix=fix)
         box.append(slice(first, first + n))
     return tuple(box)
 

@@ -16,13 +16,24 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.context import get_context
-from nnc.base.foreign import is_foreign
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import add, less, select
 from nnc.commands.promote import as_operand, astype, broadcast_shapes, broadcast_to_shape
 from nnc.commands.rules import Value
+from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentError, IndexingError, OutOfBoundsError, TraceError, user_error
 from nnc.graph import TensorSpec, spec_of
+
+# Modes of reading and writing at positions out of range: see `index.py` for their meaning.
+GATHER_MODES = ("error", "clip", "wrap", "drop", "fill")
+SCATTER_MODES = ("error", "clip", "wrap", "drop")
+SLICE_MODES = ("error", "clip")
+
+
+def is_strict(*specs: TensorSpec, mode: str, **params: Any) -> bool:
+    """Whether a command of these parameters raises on a position that is out of range (column `refuses`)."""
+    return mode == "error"
+
 
 Shape = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
@@ -72,10 +83,8 @@ def read_entry(entry: Any, where: str) -> _Entry:
 
 def bad_type(where: str, what: str) -> IndexingError:
     """The error for something that cannot index."""
-    return user_error(
-        IndexingError, where, f"{what} is no index.",
-        fix="index with integers, slices, None, ..., integer arrays or boolean masks; convert floats with x.astype(int).",
-    )  # fmt: skip
+    fix = "index with integers, slices, None, ..., integer arrays or boolean masks; convert floats with x.astype(int)."
+    return user_error(IndexingError, where, f"{what} is no index.", fix=fix)
 
 
 def _read_array(entry: Value, where: str) -> _Entry:
@@ -95,11 +104,9 @@ def _known_mask(mask: Value, where: str) -> NDArray:
     try:
         return np.asarray(mask)
     except TraceError as error:
-        raise user_error(
-            TraceError, where, "a boolean mask that is being traced has no values yet, so the result's shape is unknown.",
-            operands={"mask": spec_of(mask)},
-            fix="use nnp.where(mask, x, 0) or x.at[mask].set(number), which keep the shape, or nnp.nonzero(mask, size=n).",
-        ) from error  # fmt: skip
+        problem = "a boolean mask that is being traced has no values yet, so the result's shape is unknown."
+        fix = "use nnp.where(mask, x, 0) or x.at[mask].set(number), which keep the shape, or nnp.nonzero(mask, size=n)."
+        raise user_error(TraceError, where, problem, operands={"mask": spec_of(mask)}, fix=fix) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +156,9 @@ def _expand(spec: TensorSpec, index: Any, where: str) -> list[_Entry]:
     if len(dots) > 1:
         raise user_error(IndexingError, where, "an index may have one `...` only.", fix="write the other axes as `:`.")
     if used > spec.ndim:
-        raise user_error(
-            IndexingError, where, f"{used} indices for an array of {spec.ndim} axes.", operands={"x": spec},
-            fix="give at most one index for each axis; None adds an axis.",
-        )  # fmt: skip
+        problem = f"{used} indices for an array of {spec.ndim} axes."
+        fix = "give at most one index for each axis; None adds an axis."
+        raise user_error(IndexingError, where, problem, operands={"x": spec}, fix=fix)
     missing: list[_Entry] = [slice(None)] * (spec.ndim - used)
     if not dots:
         return entries + missing
@@ -224,11 +230,13 @@ def _resolve(number: int, size: int, axis: int, mode: str, where: str) -> int | 
 
 
 def _out_of_bounds(where: str, number: int, axis: int, size: int) -> OutOfBoundsError:
-    return user_error(
-        OutOfBoundsError, where, f"index {number} is out of range for axis {axis}, which has size {size}.",
-        fix=f"use an index from {-size} to {size - 1}, or mode='clip', 'wrap' or 'fill' with x.at[...]." if size
-        else "an axis of size 0 has no element to index.",
-    )  # fmt: skip
+    problem = f"index {number} is out of range for axis {axis}, which has size {size}."
+    fix = (
+        f"use an index from {-size} to {size - 1}, or mode='clip', 'wrap' or 'fill' with x.at[...]."
+        if size
+        else "an axis of size 0 has no element to index."
+    )
+    return user_error(OutOfBoundsError, where, problem, fix=fix)
 
 
 def _resolve_slice(entry: slice, size: int, where: str) -> tuple[int, int, int]:
@@ -236,10 +244,8 @@ def _resolve_slice(entry: slice, size: int, where: str) -> tuple[int, int, int]:
     try:
         parts = [None if part is None else operator.index(part) for part in (entry.start, entry.stop, entry.step)]
     except TraceError as error:
-        raise user_error(
-            TraceError, where, "the bounds of a slice must be known when tracing.",
-            fix="use nnc.dynamic_slice(x, starts, sizes), whose starts may be traced.",
-        ) from error  # fmt: skip
+        fix = "use nnc.dynamic_slice(x, starts, sizes), whose starts may be traced."
+        raise user_error(TraceError, where, "the bounds of a slice must be known when tracing.", fix=fix) from error
     except TypeError as error:
         raise bad_type(where, f"{entry}") from error
     if parts[2] == 0:
@@ -258,10 +264,9 @@ def _mask_positions(mask: NDArray, spec: TensorSpec, axis: int, where: str) -> t
     sizes = spec.shape[axis : axis + mask.ndim]
     # The Array API standard lets an axis of a mask be empty, which then selects nothing.
     if len(sizes) != mask.ndim or any(found not in (n, 0) for found, n in zip(mask.shape, sizes, strict=True)):
-        raise user_error(
-            IndexingError, where, f"a mask of shape {mask.shape} does not fit axes of sizes {sizes}.",
-            operands={"x": spec}, fix="use a mask with the sizes of the axes that it stands for.",
-        )  # fmt: skip
+        problem = f"a mask of shape {mask.shape} does not fit axes of sizes {sizes}."
+        fix = "use a mask with the sizes of the axes that it stands for."
+        raise user_error(IndexingError, where, problem, operands={"x": spec}, fix=fix)
     return mask.nonzero() if mask.ndim else (np.zeros(int(mask), np.int64),)
 
 
@@ -288,10 +293,9 @@ def _common(arrays: Sequence[Value], where: str) -> tuple[Value, ...]:
     try:
         shape = broadcast_shapes(*shapes)
     except ValueError:
-        raise user_error(
-            IndexingError, where, f"index arrays of shapes {' and '.join(map(str, shapes))} do not broadcast together.",
-            fix="make their sizes equal or 1; nnp.ix_(rows, columns) makes arrays that select rows and columns.",
-        ) from None  # fmt: skip
+        problem = f"index arrays of shapes {' and '.join(map(str, shapes))} do not broadcast together."
+        fix = "make their sizes equal or 1; nnp.ix_(rows, columns) makes arrays that select rows and columns."
+        raise user_error(IndexingError, where, problem, fix=fix) from None
     return tuple(
         np.array(np.broadcast_to(a, shape)) if isinstance(a, np.ndarray) else broadcast_to_shape(a, shape)
         for a in arrays

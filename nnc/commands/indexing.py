@@ -14,8 +14,17 @@ from nnc.commands.elementwise import add, copy, maximum, minimum, mul, select
 from nnc.commands.index import dynamic_slice as dynamic_slice_command
 from nnc.commands.index import dynamic_update_slice as dynamic_update_slice_command
 from nnc.commands.index import expand_last, gather, move_axis, scatter
-from nnc.commands.index_plan import Picked, Plan, bad_type, from_front, make_plan, read_entry
-from nnc.commands.modes import GATHER_MODES, SCATTER_MODES, SLICE_MODES
+from nnc.commands.index_plan import (
+    GATHER_MODES,
+    SCATTER_MODES,
+    SLICE_MODES,
+    Picked,
+    Plan,
+    bad_type,
+    from_front,
+    make_plan,
+    read_entry,
+)
 from nnc.commands.promote import (
     Operand,
     as_operand,
@@ -192,11 +201,10 @@ def fit_values(x: Value, values: Any, where: str) -> Value:
         joined = None
     if joined != dtype:
         wider = (joined or dtypes.float64).name
-        raise user_error(
-            DTypeError, where, f"values of {given.name} do not fit into an array of {dtype.name}.",
-            operands={"x": spec_of(x), "values": given.name if is_weak(news) else spec_of(news)},
-            fix=f"widen the array with x.astype('{wider}'), or convert the values with values.astype('{dtype.name}').",
-        )  # fmt: skip
+        problem = f"values of {given.name} do not fit into an array of {dtype.name}."
+        operands = {"x": spec_of(x), "values": given.name if is_weak(news) else spec_of(news)}
+        fix = f"widen the array with x.astype('{wider}'), or convert the values with values.astype('{dtype.name}')."
+        raise user_error(DTypeError, where, problem, operands=operands, fix=fix)
     return astype(news, dtype, where)
 
 
@@ -218,10 +226,9 @@ def _broadcast_values(news: Value, shape: Shape, where: str) -> Value:
     if any(n != 1 for n in given[:extra]) or any(
         n not in (1, m) for n, m in zip(inner[::-1], shape[::-1], strict=False)
     ):
-        raise user_error(
-            ShapeError, where, f"values of shape {given} do not broadcast to the indexed part, which has shape {shape}.",
-            operands={"values": spec_of(news)}, fix="give values of that shape, or with sizes of 1.",
-        )  # fmt: skip
+        problem = f"values of shape {given} do not broadcast to the indexed part, which has shape {shape}."
+        fix = "give values of that shape, or with sizes of 1."
+        raise user_error(ShapeError, where, problem, operands={"values": spec_of(news)}, fix=fix)
     return broadcast_to_shape(reshape(news, shape=inner) if extra else news, shape)
 
 
@@ -234,10 +241,8 @@ def integer_indices(indices: Any, where: str) -> Operand:
     if isinstance(indices, np.ndarray) and not indices.size:
         indices = indices.astype(np.int64)
     if not dtypes.is_integer(dtype_of(indices)):
-        raise user_error(
-            IndexingError, where, f"indices of {dtype_of(indices).name} are no positions.",
-            fix="pass integers; convert with indices.astype(int).",
-        )  # fmt: skip
+        fix = "pass integers; convert with indices.astype(int)."
+        raise user_error(IndexingError, where, f"indices of {dtype_of(indices).name} are no positions.", fix=fix)
     return np.asarray(indices) if isinstance(indices, (int, np.generic)) else indices
 
 
@@ -263,10 +268,9 @@ def _along_axis(x: Value, indices: Any, axis: int, mode: str, where: str) -> tup
     index = integer_indices(indices, where)
     axis = check_axis(where, axis, spec.ndim)
     if len(np.shape(index)) != spec.ndim:
-        raise user_error(
-            ShapeError, where, f"the indices have {len(np.shape(index))} axes, x has {spec.ndim}.",
-            operands={"x": spec, "indices": spec_of(index)}, fix="give indices with as many axes as x.",
-        )  # fmt: skip
+        problem = f"the indices have {len(np.shape(index))} axes, x has {spec.ndim}."
+        fix = "give indices with as many axes as x."
+        raise user_error(ShapeError, where, problem, operands={"x": spec, "indices": spec_of(index)}, fix=fix)
     return from_front(index, spec.shape[axis], axis, mode, where), axis
 
 
@@ -276,11 +280,10 @@ def _outer_shape(where: str, axis: int, **operands: Value) -> Shape:
     try:
         return broadcast_shapes(*shapes)
     except ValueError:
-        raise user_error(
-            ShapeError, where, f"shapes {' and '.join(map(str, map(np.shape, operands.values())))} differ but for axis {axis}.",
-            operands={name: spec_of(x) for name, x in operands.items()},
-            fix="make the sizes of all other axes equal or 1.",
-        ) from None  # fmt: skip
+        problem = f"shapes {' and '.join(map(str, map(np.shape, operands.values())))} differ but for axis {axis}."
+        shown = {name: spec_of(x) for name, x in operands.items()}
+        fix = "make the sizes of all other axes equal or 1."
+        raise user_error(ShapeError, where, problem, operands=shown, fix=fix) from None
 
 
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1, mode: str = "error") -> Value:
@@ -315,10 +318,9 @@ def put_along_axis(
     index, axis = _along_axis(x, indices, axis, mode, where)
     outer = _put(shape, axis, 1)
     if _outer_shape(where, axis, x=x, indices=index) != outer:
-        raise user_error(
-            ShapeError, where, f"indices of shape {np.shape(index)} name more rows than x of shape {shape} has.",
-            operands={"x": spec_of(x), "indices": spec_of(index)}, fix="make the other sizes equal to those of x, or 1.",
-        )  # fmt: skip
+        problem = f"indices of shape {np.shape(index)} name more rows than x of shape {shape} has."
+        fix = "make the other sizes equal to those of x, or 1."
+        raise user_error(ShapeError, where, problem, operands={"x": spec_of(x), "indices": spec_of(index)}, fix=fix)
     full_shape = _put(shape, axis, np.shape(index)[axis])
     news = _broadcast_values(fit_values(x, values, where), full_shape, where)
     index = _last(broadcast_to_shape(index, full_shape), axis)
@@ -389,10 +391,9 @@ def _box_sizes(sizes: Sequence[int], spec: TensorSpec, where: str) -> Shape:
             ArgumentTypeError, where, f"sizes {sizes!r} are no integers.", fix="give one static integer for each axis."
         ) from error
     if len(box) != spec.ndim or any(not 0 <= n <= m for n, m in zip(box, spec.shape, strict=True)):
-        raise user_error(
-            ShapeError, where, f"a box of shape {box} does not fit into an array of shape {spec.shape}.", operands={"x": spec},
-            fix="give for each axis a size from 0 to the size of x.",
-        )  # fmt: skip
+        problem = f"a box of shape {box} does not fit into an array of shape {spec.shape}."
+        fix = "give for each axis a size from 0 to the size of x."
+        raise user_error(ShapeError, where, problem, operands={"x": spec}, fix=fix)
     return box
 
 
@@ -404,10 +405,8 @@ def _read_starts(starts: Any, spec: TensorSpec, box: Shape, mode: str, where: st
             else [starts]
         )
     if len(starts) != spec.ndim:
-        raise user_error(
-            ShapeError, where, f"{len(starts)} starts for an array of {spec.ndim} axes.", operands={"x": spec},
-            fix="give one start for each axis.",
-        )  # fmt: skip
+        problem = f"{len(starts)} starts for an array of {spec.ndim} axes."
+        raise user_error(ShapeError, where, problem, operands={"x": spec}, fix="give one start for each axis.")
     return [_read_start(start, spec.shape[axis], box[axis], axis, mode, where) for axis, start in enumerate(starts)]
 
 
@@ -419,8 +418,7 @@ def _read_start(start: Any, size: int, length: int, axis: int, mode: str, where:
         raise bad_type(where, f"start {axis}")
     first = entry + size if entry < 0 else entry
     if mode == "error" and not 0 <= first <= size - length:
-        raise user_error(
-            OutOfBoundsError, where, f"{first}:{first + length} is out of range for axis {axis}, which has size {size}.",
-            fix=f"start from 0 to {size - length}, or pass mode='clip' to move the box inside.",
-        )  # fmt: skip
+        problem = f"{first}:{first + length} is out of range for axis {axis}, which has size {size}."
+        fix = f"start from 0 to {size - length}, or pass mode='clip' to move the box inside."
+        raise user_error(OutOfBoundsError, where, problem, fix=fix)
     return np.asarray(first)

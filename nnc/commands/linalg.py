@@ -55,15 +55,12 @@ NDArray = np.ndarray[Any, Any]
 def check_matrix(where: str, x: TensorSpec, *, square: bool = True, name: str = "x") -> None:
     """Raises ShapeError unless the last two axes of `x` are a matrix, a square one where `square`."""
     if x.ndim < 2:
-        raise user_error(
-            ShapeError, where, f"{name} must be a matrix, it has {x.ndim} axes.", operands={name: x},
-            fix="pass at least two axes; the last two are the matrix.",
-        )  # fmt: skip
+        problem = f"{name} must be a matrix, it has {x.ndim} axes."
+        fix = "pass at least two axes; the last two are the matrix."
+        raise user_error(ShapeError, where, problem, operands={name: x}, fix=fix)
     if square and x.shape[-1] != x.shape[-2]:
-        raise user_error(
-            ShapeError, where, f"{name} must be square, its matrices are {x.shape[-2]} by {x.shape[-1]}.",
-            operands={name: x}, fix="make the last two axes of one size.",
-        )  # fmt: skip
+        problem = f"{name} must be square, its matrices are {x.shape[-2]} by {x.shape[-1]}."
+        raise user_error(ShapeError, where, problem, operands={name: x}, fix="make the last two axes of one size.")
 
 
 def batch_leading(name: str) -> BatchRule:
@@ -167,10 +164,9 @@ def _check_system(name: str, a: TensorSpec, b: TensorSpec) -> TensorSpec:
     check_matrix(name, a, name="a")
     check_matrix(name, b, square=False, name="b")
     if a.shape[:-1] != b.shape[:-1]:
-        raise user_error(
-            ShapeError, name, f"a of shape {a.shape} and b of shape {b.shape} differ in batches or rows.",
-            operands={"a": a, "b": b}, fix="give b the leading axes of a, and as many rows.",
-        )  # fmt: skip
+        problem = f"a of shape {a.shape} and b of shape {b.shape} differ in batches or rows."
+        fix = "give b the leading axes of a, and as many rows."
+        raise user_error(ShapeError, name, problem, operands={"a": a, "b": b}, fix=fix)
     return b
 
 
@@ -186,10 +182,11 @@ def _solver(name: str, matrix: Callable[..., Value], opposite: Callable[..., Val
     def rule(cotangents: Cotangents, operands: tuple[Value | Linear, ...], **params: Any) -> Tangents:
         a = operands[0]
         if isinstance(a, Linear):
-            raise user_error(
-                UnsupportedError, name, "it is not linear in the matrix a.", operands={"a": a.spec},
-                fix="make the function given to linear_transpose, or the rule given to custom_jvp, linear in its argument.",
-            )  # fmt: skip
+            problem = "it is not linear in the matrix a."
+            fix = (
+                "make the function given to linear_transpose, or the rule given to custom_jvp, linear in its argument."
+            )
+            raise user_error(UnsupportedError, name, problem, operands={"a": a.spec}, fix=fix)
         return None, opposite(a, cotangents[0], **params)
 
     return Derivative(jvp, rule)

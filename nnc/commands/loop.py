@@ -42,28 +42,24 @@ def check_inputs(name: str, given: Sequence[TensorSpec], graph: Graph, what: str
     """Raises unless a sub-graph takes operands of these specs."""
     wanted = graph.input_specs
     if len(given) != len(wanted):
-        raise user_error(
-            ArgumentError, name, f"{what} takes {len(wanted)} inputs, there are {len(given)} values for it.",
-            operands={"given": ", ".join(map(str, given)), "taken": ", ".join(map(str, wanted))},
-            fix="give the sub-graph the inputs that this command passes to it.",
-        )  # fmt: skip
+        problem = f"{what} takes {len(wanted)} inputs, there are {len(given)} values for it."
+        operands = {"given": ", ".join(map(str, given)), "taken": ", ".join(map(str, wanted))}
+        fix = "give the sub-graph the inputs that this command passes to it."
+        raise user_error(ArgumentError, name, problem, operands=operands, fix=fix)
     for i, (spec, want) in enumerate(zip(given, wanted, strict=True)):
         if (spec.shape, spec.dtype) != (want.shape, want.dtype):
-            raise user_error(
-                ShapeError, name, f"input {i} of {what} does not match.", operands={"given": spec, "taken": want},
-                fix="convert the value, or build the sub-graph for its spec.",
-            )  # fmt: skip
+            problem = f"input {i} of {what} does not match."
+            fix = "convert the value, or build the sub-graph for its spec."
+            raise user_error(ShapeError, name, problem, operands={"given": spec, "taken": want}, fix=fix)
 
 
 def check_carried(name: str, carried: Sequence[TensorSpec], following: Sequence[TensorSpec]) -> None:
     """Raises unless an iteration's carried values have the specs of the values it started with."""
     for i, (before, after) in enumerate(zip(carried, following, strict=False)):
         if (before.shape, before.dtype) != (after.shape, after.dtype):
-            raise user_error(
-                ShapeError, name, f"carried value {i} changes its shape or dtype from iteration to iteration.",
-                operands={"before": before, "after": after},
-                fix="make the iteration return values of the specs that it takes, for example with .astype.",
-            )  # fmt: skip
+            problem = f"carried value {i} changes its shape or dtype from iteration to iteration."
+            fix = "make the iteration return values of the specs that it takes, for example with .astype."
+            raise user_error(ShapeError, name, problem, operands={"before": before, "after": after}, fix=fix)
 
 
 # -- while -------------------------------------------------------------------------------------------------------------
@@ -78,24 +74,21 @@ def _while_infer(
     outputs = body.output_specs
     exits = len(outputs) - 1 - carries - tapes
     if exits < 0 or not 0 <= carries <= len(specs) or not 0 <= before <= len(body.nodes):
-        raise user_error(
-            ArgumentError, "while",
+        problem = (
             f"an iteration with {len(outputs)} outputs and {len(body.nodes)} nodes cannot carry {carries} values, write {tapes} "
-            f"tapes and test after {before} nodes.",
-            fix="let the iteration yield the condition, the carried values, the exits and the tapes' rows.",
-        )  # fmt: skip
+            f"tapes and test after {before} nodes."
+        )
+        fix = "let the iteration yield the condition, the carried values, the exits and the tapes' rows."
+        raise user_error(ArgumentError, "while", problem, fix=fix)
     if outputs[0] != TensorSpec((), dtypes.bool_):
-        raise user_error(
-            ShapeError, "while", "the condition must be a single bool.", operands={"condition": outputs[0]},
-            fix="compare a scalar, or reduce with .any() or .all().",
-        )  # fmt: skip
+        problem = "the condition must be a single bool."
+        fix = "compare a scalar, or reduce with .any() or .all()."
+        raise user_error(ShapeError, "while", problem, operands={"condition": outputs[0]}, fix=fix)
     check_carried("while", specs[:carries], outputs[1 : 1 + carries])
     early = {*body.inputs, *body.constants, *(s for node in body.nodes[:before] for s in node.outputs)}
     if any(symbol not in early for symbol in (body.outputs[0], *body.outputs[1 + carries : 1 + carries + exits])):
-        raise user_error(
-            GraphError, "while", f"the condition and the exits must be known after the first {before} nodes of the iteration.",
-            fix="put the nodes they need before the test.",
-        )  # fmt: skip
+        problem = f"the condition and the exits must be known after the first {before} nodes of the iteration."
+        raise user_error(GraphError, "while", problem, fix="put the nodes they need before the test.")
     return (
         *specs[:carries],
         *outputs[1 + carries : 1 + carries + exits],
@@ -146,10 +139,9 @@ def _while_reference(
 def check_steps(step: int, limit: int | None) -> None:
     """Raises where an iteration begins that `max_steps` does not allow."""
     if limit is not None and step >= limit:
-        raise user_error(
-            ArgumentError, "while_loop", f"the condition still holds after max_steps={limit} iterations.",
-            fix="raise max_steps, or leave it out for a loop of any length.",
-        )  # fmt: skip
+        problem = f"the condition still holds after max_steps={limit} iterations."
+        fix = "raise max_steps, or leave it out for a loop of any length."
+        raise user_error(ArgumentError, "while_loop", problem, fix=fix)
 
 
 def _while_rewritten(params: Mapping[str, Any], old: tuple[Graph, ...], new: tuple[Graph, ...]) -> Mapping[str, Any]:
@@ -216,17 +208,16 @@ def _scan_infer(
         elements = body.input_specs[1 : 1 + xs]
         wrong = specs[0].dtype != dtypes.int64 or specs[0].shape != () or any(s.dtype != TAPE for s in sequences)
         if wrong:
-            raise user_error(
-                ArgumentError, "scan", "a scan of unknown length takes its length (int64) and reads tapes.",
-                operands={f"operand {i}": spec for i, spec in enumerate(specs)}, fix="give the length, or stack the rows.",
-            )  # fmt: skip
+            problem = "a scan of unknown length takes its length (int64) and reads tapes."
+            operands = {f"operand {i}": spec for i, spec in enumerate(specs)}
+            fix = "give the length, or stack the rows."
+            raise user_error(ArgumentError, "scan", problem, operands=operands, fix=fix)
     else:
         for i, spec in enumerate(sequences):
             if not spec.shape or spec.shape[0] != length:
-                raise user_error(
-                    ShapeError, "scan", f"sequence {i} does not have {length} rows.", operands={"sequence": spec},
-                    fix="give sequences of one length along axis 0.",
-                )  # fmt: skip
+                problem = f"sequence {i} does not have {length} rows."
+                fix = "give sequences of one length along axis 0."
+                raise user_error(ShapeError, "scan", problem, operands={"sequence": spec}, fix=fix)
         elements = tuple(spec.update(shape=spec.shape[1:]) for spec in sequences)
     check_inputs("scan", (ITERATION, *elements, *carried, *captured), body, "the iteration")
     outputs = body.output_specs
@@ -288,33 +279,31 @@ def _case_infer(
     index: TensorSpec, *specs: TensorSpec, graphs: tuple[Graph, ...], checked: bool = True
 ) -> tuple[TensorSpec, ...]:
     if index != ITERATION:
-        raise user_error(
-            ShapeError, "case_of", "the index must be a single int64.", operands={"index": index},
-            fix="convert it with .astype('int64').",
-        )  # fmt: skip
+        fix = "convert it with .astype('int64')."
+        raise user_error(ShapeError, "case_of", "the index must be a single int64.", operands={"index": index}, fix=fix)
     if not graphs:
         raise user_error(ArgumentError, "case_of", "there is no branch.", fix="give at least one branch.")
     for i, branch in enumerate(graphs):
         check_inputs("case_of", specs, branch, f"branch {i}")
         if [(s.shape, s.dtype) for s in branch.output_specs] != [(s.shape, s.dtype) for s in graphs[0].output_specs]:
             raise user_error(
-                ShapeError, "case_of", f"branch {i} yields other shapes or dtypes than branch 0.",
+                ShapeError,
+                "case_of",
+                f"branch {i} yields other shapes or dtypes than branch 0.",
                 operands={
                     "branch 0": ", ".join(map(str, graphs[0].output_specs)),
                     f"branch {i}": ", ".join(map(str, branch.output_specs)),
                 },
                 fix="make all branches yield the same specs.",
-            )  # fmt: skip
+            )
     return graphs[0].output_specs
 
 
 def check_branch(index: int, branches: int) -> int:
     """`index`; raises where there is no such branch."""
     if not 0 <= index < branches:
-        raise user_error(
-            OutOfBoundsError, "switch", f"index {index} is out of range for {branches} branches.",
-            fix='give an index in range, or mode="clip"; nnc.case_of has bypass= for indices without a branch.',
-        )  # fmt: skip
+        fix = 'give an index in range, or mode="clip"; nnc.case_of has bypass= for indices without a branch.'
+        raise user_error(OutOfBoundsError, "switch", f"index {index} is out of range for {branches} branches.", fix=fix)
     return index
 
 

@@ -170,10 +170,9 @@ def _pick_infer(x: TensorSpec, index: TensorSpec, *, mode: str) -> TensorSpec:
     check_axes("pick_log_softmax", (-1,), x.ndim)
     check_choice("pick_log_softmax", "mode", mode, PICK_MODES)
     if index.ndim != x.ndim:
-        raise user_error(
-            ShapeError, "pick_log_softmax", f"the index has {index.ndim} axes, x has {x.ndim}.",
-            operands={"x": x, "index": index}, fix="give the index an axis of size 1 for one element of each row.",
-        )  # fmt: skip
+        problem = f"the index has {index.ndim} axes, x has {x.ndim}."
+        fix = "give the index an axis of size 1 for one element of each row."
+        raise user_error(ShapeError, "pick_log_softmax", problem, operands={"x": x, "index": index}, fix=fix)
     spec: TensorSpec = infer[gather](x, index, **_gather_params(x, mode))
     return spec
 

@@ -119,10 +119,9 @@ def _parse(layout: str) -> Blocks:
 def _infer(x: TensorSpec, *, layout: str) -> TensorSpec:
     blocks = Blocks.of(layout)
     if x.layout != STRIDED or _joined(blocks.sizes, x.ndim) != x.shape:
-        raise user_error(
-            ShapeError, "pack", f"the layout is one of a tensor of shape {blocks.sizes}.", operands={"x": x},
-            fix="pass a strided tensor of that shape; its first axis may be two in the layout.",
-        )  # fmt: skip
+        problem = f"the layout is one of a tensor of shape {blocks.sizes}."
+        fix = "pass a strided tensor of that shape; its first axis may be two in the layout."
+        raise user_error(ShapeError, "pack", problem, operands={"x": x}, fix=fix)
     return x.update(shape=blocks.row, layout=layout)
 
 

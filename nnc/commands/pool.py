@@ -53,10 +53,9 @@ def _pooled(
 ) -> TensorSpec:
     rank = len(window)
     if x.ndim < rank + channels_last:
-        raise user_error(
-            ShapeError, where, f"window {window} has {rank} axes, the input has {x.ndim}.", operands={"x": x},
-            fix="pass an input with a spatial axis for each entry of the window.",
-        )  # fmt: skip
+        problem = f"window {window} has {rank} axes, the input has {x.ndim}."
+        fix = "pass an input with a spatial axis for each entry of the window."
+        raise user_error(ShapeError, where, problem, operands={"x": x}, fix=fix)
     spatial = x.shape[spatial_axes(x.ndim, rank, channels_last)]
     return _exchanged(x, window_shape(where, spatial, window, stride, padding, dilation, {"x": x}), channels_last)
 
@@ -78,10 +77,9 @@ def _check_windows_meet(
     ):
         places = np.arange(count)[:, None] * s + np.arange(k) * d - low
         if not ((places >= 0) & (places < n)).any(axis=1).all():
-            raise user_error(
-                ArgumentError, where, f"spatial axis {axis}: a window lies in the padding {(low, high)} alone.",
-                operands={"x": x}, fix="use less padding: at most half of the window.",
-            )  # fmt: skip
+            problem = f"spatial axis {axis}: a window lies in the padding {(low, high)} alone."
+            fix = "use less padding: at most half of the window."
+            raise user_error(ArgumentError, where, problem, operands={"x": x}, fix=fix)
 
 
 def _max_pool_infer(x: TensorSpec, **params: Any) -> TensorSpec:
@@ -187,10 +185,9 @@ together.set(max_pool, (max_pool_places, max_pool_both))
 def _check_places(where: str, places: TensorSpec, pooled: TensorSpec, window: Shape) -> None:
     expected = pooled.update(dtype=place_dtype(window))
     if places != expected:
-        raise user_error(
-            ShapeError, where, f"the places are {places}, those of these windows are {expected}.",
-            operands={"places": places}, fix="pass the result of max_pool_places for the same windows.",
-        )  # fmt: skip
+        problem = f"the places are {places}, those of these windows are {expected}."
+        fix = "pass the result of max_pool_places for the same windows."
+        raise user_error(ShapeError, where, problem, operands={"places": places}, fix=fix)
 
 
 def _pick_infer(x: TensorSpec, places: TensorSpec, *, window: Shape, **params: Any) -> TensorSpec:
@@ -295,10 +292,9 @@ def _sum_pool_grad_infer(
     out = window_shape("sum_pool_input_grad", spatial, window, stride, padding, dilation, {"ct": ct})
     axes = spatial_axes(ct.ndim, len(out), channels_last)
     if axes.start < 0 or ct.shape[axes] != out:
-        raise user_error(
-            ShapeError, "sum_pool_input_grad", f"the cotangent's shape {ct.shape} does not end in {out}, the number of windows.",
-            operands={"ct": ct}, fix="pass a cotangent of the pooled shape.",
-        )  # fmt: skip
+        problem = f"the cotangent's shape {ct.shape} does not end in {out}, the number of windows."
+        fix = "pass a cotangent of the pooled shape."
+        raise user_error(ShapeError, "sum_pool_input_grad", problem, operands={"ct": ct}, fix=fix)
     return _exchanged(ct, spatial, channels_last)
 
 

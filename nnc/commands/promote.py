@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnc.base import dlpack, dtypes
+from nnc.base import dtypes
 from nnc.base.casting import cast_array
 from nnc.base.context import get_context
-from nnc.base.foreign import is_foreign
 from nnc.commands.constants import full
 from nnc.commands.elementwise import convert, equal, greater, greater_equal, less, less_equal, not_equal, select
 from nnc.commands.fit import fit, misfit
 from nnc.commands.promotion import is_widened, promotion_watch
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, concatenate, reshape
+from nnc.device import dlpack
+from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.errors.errors import shorten
 from nnc.graph import Command, TensorSpec, spec_of
@@ -83,10 +84,9 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
     if isinstance(x, (np.ndarray, np.generic)):
         masked = sys.modules.get("numpy.ma")  # which takes long to load, and is loaded where there is a masked array
         if masked is not None and isinstance(x, masked.MaskedArray):
-            raise user_error(
-                ArgumentTypeError, where, f"{name} is a masked array, whose mask would be lost.",
-                fix="pass x.filled(value), or the data and the mask as two arrays.",
-            )  # fmt: skip
+            problem = f"{name} is a masked array, whose mask would be lost."
+            advice = "pass x.filled(value), or the data and the mask as two arrays."
+            raise user_error(ArgumentTypeError, where, problem, fix=advice)
         if not dtypes.is_known(x.dtype):
             native = x.dtype.newbyteorder("=")
             if dtypes.is_known(native):
@@ -102,18 +102,14 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
         try:
             return _from_list(x, where, name, dtype)
         except RecursionError:
-            raise user_error(
-                ShapeError, where, f"{name} is a {type(x).__name__} nested deeper than an array has axes, or holds itself.",
-                fix="pass lists of at most 64 levels.",
-            ) from None  # fmt: skip
+            problem = f"{name} is a {type(x).__name__} nested deeper than an array has axes, or holds itself."
+            raise user_error(ShapeError, where, problem, fix="pass lists of at most 64 levels.") from None
     if isinstance(x, memoryview):
         return as_operand(np.asarray(x), where, name)
     if is_foreign(type(x)):
         return as_operand(dlpack.read(x, where, name), where, name)
-    raise user_error(
-        ArgumentTypeError, where, f"{name} is {shorten(x)} ({type(x).__name__}), not an array or a number.",
-        fix="pass an array, a number, or a (nested) list of numbers.",
-    )  # fmt: skip
+    problem = f"{name} is {shorten(x)} ({type(x).__name__}), not an array or a number."
+    raise user_error(ArgumentTypeError, where, problem, fix="pass an array, a number, or a (nested) list of numbers.")
 
 
 def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | None) -> Operand:
@@ -131,10 +127,9 @@ def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | No
     if array.dtype.kind in "Ouf":
         array = _whole_numbers(x, array, where, name, dtype)
     if array.dtype.kind in "OUSMm":
-        raise user_error(
-            ArgumentTypeError, where, f"{name} is {shorten(x)}, which holds values that are no numbers.",
-            fix="pass numbers only; strings and objects cannot be traced.",
-        )  # fmt: skip
+        problem = f"{name} is {shorten(x)}, which holds values that are no numbers."
+        fix = "pass numbers only; strings and objects cannot be traced."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
     if dtype is None and not any(issubclass(kind, (np.ndarray, np.generic)) for kind in set(map(type, _walk(x)))):
         weakest = {"b": dtypes.bool_, "i": dtypes.DEFAULT_INT, "u": dtypes.DEFAULT_INT, "f": dtypes.DEFAULT_FLOAT}
         with np.errstate(over="ignore"):  # as everywhere, a number too large for a float is infinite
@@ -171,10 +166,8 @@ def _check_fits(x: Any, where: str, name: str, dtype: dtypes.DType) -> None:
     info = np.iinfo(dtype)
     for leaf in _walk(x):
         if not info.min <= int(leaf) <= info.max:
-            raise user_error(
-                DTypeError, where, f"{name} holds {leaf}, which does not fit into {dtype.name}.",
-                fix="make it a float, or a NumPy array of a dtype that holds it.",
-            )  # fmt: skip
+            fix = "make it a float, or a NumPy array of a dtype that holds it."
+            raise user_error(DTypeError, where, f"{name} holds {leaf}, which does not fit into {dtype.name}.", fix=fix)
 
 
 def _walk(x: Any) -> Any:
@@ -240,10 +233,10 @@ def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
     try:
         return _promoted(tuple([(dtype_of(x), is_weak(x)) for x in xs]))
     except TypeError as error:
+        fix = "convert one operand with .astype(...)."
         raise user_error(
-            DTypeError, where, f"{error}.", operands={f"operand {i}": _describe(x) for i, x in enumerate(xs)},
-            fix="convert one operand with .astype(...).",
-        ) from None  # fmt: skip
+            DTypeError, where, f"{error}.", operands={f"operand {i}": _describe(x) for i, x in enumerate(xs)}, fix=fix
+        ) from None
 
 
 @lru_cache(maxsize=4096)
@@ -287,10 +280,9 @@ def to_dtype(dtype: Any, where: str, shape: Any = ()) -> dtypes.DType:
                 if where in _SHAPED
                 else "pass a tuple as the shape"
             )
-            raise user_error(
-                DTypeError, where, f"{shorten(dtype)} is passed as dtype, behind the shape.",
-                fix=f"{one}, and the arguments behind the shape by name, such as dtype=nnp.float32.",
-            ) from None  # fmt: skip
+            problem = f"{shorten(dtype)} is passed as dtype, behind the shape."
+            fix = f"{one}, and the arguments behind the shape by name, such as dtype=nnp.float32."
+            raise user_error(DTypeError, where, problem, fix=fix) from None
         raise user_error(DTypeError, where, f"{error}.", fix="use a dtype of nnc.numpy, such as nnp.float32.") from None
 
 
@@ -397,11 +389,10 @@ def broadcast(*xs: Value, where: str = "broadcast") -> list[Array]:
     try:
         shape = broadcast_shapes(*shapes)
     except ValueError:
-        raise user_error(
-            ShapeError, where, f"shapes {' and '.join(str(s) for s in shapes)} do not broadcast together.",
-            operands={f"operand {i}": spec_of(x) for i, x in enumerate(xs)},
-            fix="make sizes equal or 1, counted from the last axis; insert axes with x[:, None].",
-        ) from None  # fmt: skip
+        problem = f"shapes {' and '.join(str(s) for s in shapes)} do not broadcast together."
+        operands = {f"operand {i}": spec_of(x) for i, x in enumerate(xs)}
+        fix = "make sizes equal or 1, counted from the last axis; insert axes with x[:, None]."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix) from None
     return [broadcast_to_shape(x, shape) for x in xs]
 
 

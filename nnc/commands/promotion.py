@@ -53,12 +53,12 @@ class PromotionWatch:
         line = get_context().source or user_source()
         if line in self._lines:
             return
-        problem = user_error(
-            DTypeError, where, f"operands of fewer bits meet {dtype.name}, so the result is {dtype.name}.",
-            operands=operands, source=line,
-            fix="make the wide operand float32 where it comes from: x.astype('float32') for a NumPy array, which is float64 "
-            "unless told otherwise.",
-        )  # fmt: skip
+        reason = f"operands of fewer bits meet {dtype.name}, so the result is {dtype.name}."
+        fix = (
+            "make the wide operand float32 where it comes from: x.astype('float32') for a NumPy array, which is float64 "
+            "unless told otherwise."
+        )
+        problem = user_error(DTypeError, where, reason, operands=operands, source=line, fix=fix)
         if self.action == "error":
             raise problem
         self._lines.add(line)

@@ -47,20 +47,17 @@ def threefry2x32(key: tuple[NDArray, NDArray], counter: tuple[NDArray, NDArray])
 
 def _infer(key: TensorSpec, start: TensorSpec, *, shape: Shape, width: int) -> TensorSpec:
     if key.dtype != dtypes.uint32 or start.dtype != dtypes.uint64:
-        raise user_error(
-            DTypeError, "random_bits", f"the key is {key.dtype.name} and the start {start.dtype.name}.",
-            operands={"key": key, "start": start}, fix="pass a uint32 key, made by nnc.random.key, and a uint64 start.",
-        )  # fmt: skip
+        problem = f"the key is {key.dtype.name} and the start {start.dtype.name}."
+        fix = "pass a uint32 key, made by nnc.random.key, and a uint64 start."
+        raise user_error(DTypeError, "random_bits", problem, operands={"key": key, "start": start}, fix=fix)
     if not key.ndim or key.shape[-1] != 2 or start.shape != key.shape[:-1]:
-        raise user_error(
-            ShapeError, "random_bits", f"keys of shape {key.shape} do not fit starts of shape {start.shape}.",
-            operands={"key": key, "start": start}, fix="pass keys of shape (..., 2) and one start for each.",
-        )  # fmt: skip
+        problem = f"keys of shape {key.shape} do not fit starts of shape {start.shape}."
+        fix = "pass keys of shape (..., 2) and one start for each."
+        raise user_error(ShapeError, "random_bits", problem, operands={"key": key, "start": start}, fix=fix)
     if width not in UNSIGNED_OF_WIDTH or any(n < 0 for n in shape):
-        raise user_error(
-            ArgumentError, "random_bits", f"there are no draws of shape {tuple(shape)} and {width} bits.",
-            fix="choose sizes of 0 or more and 8, 16, 32 or 64 bits.",
-        )  # fmt: skip
+        problem = f"there are no draws of shape {tuple(shape)} and {width} bits."
+        fix = "choose sizes of 0 or more and 8, 16, 32 or 64 bits."
+        raise user_error(ArgumentError, "random_bits", problem, fix=fix)
     return TensorSpec((*start.shape, *shape), UNSIGNED_OF_WIDTH[width])
 
 

@@ -115,10 +115,8 @@ def _reduction(
         check_dtype(name, x, *accepts)
         axes = check_axes(name, axes, x.ndim)
         if needs_elements and any(x.shape[axis] == 0 for axis in axes):
-            raise user_error(
-                ShapeError, name, "it has no value over an axis of size 0.", operands={"x": x},
-                fix="reduce a non-empty axis, or handle the empty case before.",
-            )  # fmt: skip
+            fix = "reduce a non-empty axis, or handle the empty case before."
+            raise user_error(ShapeError, name, "it has no value over an axis of size 0.", operands={"x": x}, fix=fix)
         return x.update(shape=tuple(x.shape[i] for i in _kept(x.ndim, axes)))
 
     def reference(x: Any, *, axes: Shape) -> Any:
@@ -231,10 +229,8 @@ def _arg_reduction(name: str, function: Callable[..., Any]) -> Command:
         check_dtype(name, x, *ORDERED)
         axis = check_axis(name, axis, x.ndim)
         if x.shape[axis] == 0:
-            raise user_error(
-                ShapeError, name, f"axis {axis} has size 0, so there is no element to name.", operands={"x": x},
-                fix="reduce a non-empty axis.",
-            )  # fmt: skip
+            problem = f"axis {axis} has size 0, so there is no element to name."
+            raise user_error(ShapeError, name, problem, operands={"x": x}, fix="reduce a non-empty axis.")
         return x.update(shape=tuple(n for i, n in enumerate(x.shape) if i != axis), dtype=dtypes.int64)
 
     return register(

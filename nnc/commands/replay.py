@@ -42,10 +42,8 @@ def check_strategy(where: str, checkpoint: Any) -> None:
     if checkpoint is None or checkpoint in ("sqrt", "binomial"):
         return
     if isinstance(checkpoint, bool) or not isinstance(checkpoint, int) or checkpoint < 1:
-        raise user_error(
-            ArgumentError, where, f"checkpoint is {checkpoint!r}.",
-            fix='use "sqrt", "binomial", a positive number of states to keep, or None to keep the residuals of every iteration.',
-        )  # fmt: skip
+        fix = 'use "sqrt", "binomial", a positive number of states to keep, or None to keep the residuals of every iteration.'
+        raise user_error(ArgumentError, where, f"checkpoint is {checkpoint!r}.", fix=fix)
 
 
 def split(iterations: int, room: int) -> int:

@@ -192,22 +192,10 @@ effect: Attribute[str] = Attribute(
 )
 SILENT_EFFECTS = ("random",)  # of nodes that do no more than compute their results
 REMOVABLE_EFFECTS = ("random", "host")  # of nodes that are removed where nothing reads their results
-example: Attribute[Callable[[np.random.Generator], tuple[Sequence[Any], dict[str, Any]]]] = Attribute(
-    "example",
-    "(random generator) -> operands and params on which the command is defined: an array where its elements matter, else a spec. "
-    "Generated programs (nnc.testing.fuzz) take it; a command without one is tried on the values at hand",
-)
 root_of: Attribute[tuple[int, Callable[[tuple[Value, ...], Tangents], Value | None]]] = Attribute(
     "root_of",
     "(n, rule) for commands such as sqrt and abs, whose result has a power that is smoother than itself: "
     "rule(primals, tangents) is the tangent of the n-th power",
-)
-surrogate: Attribute[bool] = Attribute(
-    "surrogate", "True where the derivative is by definition not that of the values: differences do not approximate it"
-)
-freedom: Attribute[Callable[..., Sequence[np.ndarray[Any, Any]]]] = Attribute(
-    "freedom",
-    "(random generator, results, **params) -> results that are as right: eigenvectors of another sign, for example",
 )
 refuses: Attribute[bool | Callable[..., bool]] = Attribute(
     "refuses", "(*specs, **params) -> whether the command raises on some values of its operands"
@@ -244,30 +232,26 @@ def check_same_spec(where: str, specs: Sequence[TensorSpec]) -> TensorSpec:
     """The one shape and dtype of all `specs`; raises where they differ (commands neither broadcast nor convert)."""
     check_same_dtype(where, specs)
     if any(spec.shape != specs[0].shape for spec in specs):
-        raise user_error(
-            ShapeError, where, f"shapes differ: {', '.join(str(spec.shape) for spec in specs)}.",
-            operands={f"input {i}": spec for i, spec in enumerate(specs)},
-            fix="broadcast them to one shape first, with nnp.broadcast_to or broadcast_to in a hand-built graph.",
-        )  # fmt: skip
+        problem = f"shapes differ: {', '.join(str(spec.shape) for spec in specs)}."
+        operands = {f"input {i}": spec for i, spec in enumerate(specs)}
+        fix = "broadcast them to one shape first, with nnp.broadcast_to or broadcast_to in a hand-built graph."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     return specs[0]
 
 
 def check_dtype(where: str, spec: TensorSpec, accepts: Callable[[Any], bool], wanted: str, name: str = "x") -> None:
     """Raises DTypeError unless `accepts(spec.dtype)`."""
     if not accepts(spec.dtype):
-        raise user_error(
-            DTypeError, where, f"{name} must be {wanted}, it is {spec.dtype.name}.",
-            operands={name: spec}, fix=f"convert it, for example with {name}.astype(...).",
-        )  # fmt: skip
+        problem = f"{name} must be {wanted}, it is {spec.dtype.name}."
+        fix = f"convert it, for example with {name}.astype(...)."
+        raise user_error(DTypeError, where, problem, operands={name: spec}, fix=fix)
 
 
 def check_axis(where: str, axis: int, ndim: int) -> int:
     """`axis` counted from the front; raises AxisError where there is no such axis."""
     if not -ndim <= axis < ndim:
-        raise user_error(
-            AxisError, where, f"axis {axis} is out of range for an array of {ndim} axes.",
-            fix=f"use an axis from {-ndim} to {ndim - 1}." if ndim else "a 0-d array has no axes.",
-        )  # fmt: skip
+        fix = f"use an axis from {-ndim} to {ndim - 1}." if ndim else "a 0-d array has no axes."
+        raise user_error(AxisError, where, f"axis {axis} is out of range for an array of {ndim} axes.", fix=fix)
     return axis % ndim
 
 
@@ -333,11 +317,11 @@ def check_linear_in_one(command: str, operands: tuple[Value | Linear, ...]) -> N
 
 def not_linear(command: str, where: str, operands: Mapping[str, TensorSpec]) -> UnsupportedError:
     """The error for transposing a command that is not linear `where`."""
-    return user_error(
-        UnsupportedError, command, f"it is not linear {where}.", operands=operands,
-        fix="make the function given to linear_transpose, or the rule given to custom_jvp, linear in the "
-        "arguments that it differentiates.",
-    )  # fmt: skip
+    fix = (
+        "make the function given to linear_transpose, or the rule given to custom_jvp, linear in the "
+        "arguments that it differentiates."
+    )
+    return user_error(UnsupportedError, command, f"it is not linear {where}.", operands=operands, fix=fix)
 
 
 def is_differentiable(spec: TensorSpec) -> bool:

@@ -201,10 +201,9 @@ def _sylvester_infer(a: TensorSpec, b: TensorSpec, c: TensorSpec) -> TensorSpec:
     check_matrix("sylvester", b, name="b")
     check_matrix("sylvester", c, square=False, name="c")
     if c.shape != (*a.shape[:-1], b.shape[-1]) or a.shape[:-2] != b.shape[:-2]:
-        raise user_error(
-            ShapeError, "sylvester", f"c of shape {c.shape} fits no a of shape {a.shape} and b of shape {b.shape}.",
-            operands={"a": a, "b": b, "c": c}, fix="give c the rows of a, the columns of b, and equal leading axes to all.",
-        )  # fmt: skip
+        problem = f"c of shape {c.shape} fits no a of shape {a.shape} and b of shape {b.shape}."
+        fix = "give c the rows of a, the columns of b, and equal leading axes to all."
+        raise user_error(ShapeError, "sylvester", problem, operands={"a": a, "b": b, "c": c}, fix=fix)
     return c
 
 

@@ -61,10 +61,9 @@ def _broadcast_infer(x: TensorSpec, *, shape: Shape, axes: Shape | None = None) 
         or not rising
         or any(n not in (1, shape[axis]) for n, axis in zip(x.shape, where, strict=True))
     ):
-        raise user_error(
-            ShapeError, "broadcast_to", f"shape {x.shape} does not broadcast to {tuple(shape)}.",
-            operands={"x": x}, fix="every axis of x must have the target's size or size 1, aligned at the last axis.",
-        )  # fmt: skip
+        problem = f"shape {x.shape} does not broadcast to {tuple(shape)}."
+        fix = "every axis of x must have the target's size or size 1, aligned at the last axis."
+        raise user_error(ShapeError, "broadcast_to", problem, operands={"x": x}, fix=fix)
     return x.update(shape=tuple(shape))
 
 
@@ -116,10 +115,9 @@ broadcast_to: Command = register(
 def _reshape_infer(x: TensorSpec, *, shape: Shape) -> TensorSpec:
     _check_sizes("reshape", shape)
     if math.prod(shape) != x.size:
-        raise user_error(
-            ShapeError, "reshape", f"{x.size} elements do not fit into shape {tuple(shape)} of {math.prod(shape)}.",
-            operands={"x": x}, fix="give a shape with as many elements; one size may be -1 in nnp.reshape.",
-        )  # fmt: skip
+        problem = f"{x.size} elements do not fit into shape {tuple(shape)} of {math.prod(shape)}."
+        fix = "give a shape with as many elements; one size may be -1 in nnp.reshape."
+        raise user_error(ShapeError, "reshape", problem, operands={"x": x}, fix=fix)
     return x.update(shape=tuple(shape))
 
 
@@ -153,10 +151,9 @@ reshape: Command = register(
 
 def _transpose_infer(x: TensorSpec, *, permutation: Shape) -> TensorSpec:
     if sorted(permutation) != list(range(x.ndim)):
-        raise user_error(
-            ShapeError, "transpose", f"{tuple(permutation)} is no permutation of the {x.ndim} axes.",
-            operands={"x": x}, fix=f"name each of the axes 0 to {x.ndim - 1} once.",
-        )  # fmt: skip
+        problem = f"{tuple(permutation)} is no permutation of the {x.ndim} axes."
+        fix = f"name each of the axes 0 to {x.ndim - 1} once."
+        raise user_error(ShapeError, "transpose", problem, operands={"x": x}, fix=fix)
     return x.update(shape=tuple(x.shape[axis] for axis in permutation))
 
 
@@ -199,16 +196,14 @@ reorder: Command = register(
 
 def _slice_infer(x: TensorSpec, *, start: Shape, limit: Shape, stride: Shape) -> TensorSpec:
     if not len(start) == len(limit) == len(stride) == x.ndim:
-        raise user_error(
-            ShapeError, "slice", f"start {start}, limit {limit} and stride {stride} must have one entry for each of {x.ndim} axes.",
-            operands={"x": x}, fix="give one start, limit and stride for each axis.",
-        )  # fmt: skip
+        problem = f"start {start}, limit {limit} and stride {stride} must have one entry for each of {x.ndim} axes."
+        fix = "give one start, limit and stride for each axis."
+        raise user_error(ShapeError, "slice", problem, operands={"x": x}, fix=fix)
     for axis, (a, b, s, n) in enumerate(zip(start, limit, stride, x.shape, strict=True)):
         if not (0 <= a <= b <= n and s >= 1):
-            raise user_error(
-                ShapeError, "slice", f"{a}:{b}:{s} does not lie within axis {axis}, which has size {n}.",
-                operands={"x": x}, fix="choose 0 <= start <= limit <= size and a stride of at least 1.",
-            )  # fmt: skip
+            problem = f"{a}:{b}:{s} does not lie within axis {axis}, which has size {n}."
+            fix = "choose 0 <= start <= limit <= size and a stride of at least 1."
+            raise user_error(ShapeError, "slice", problem, operands={"x": x}, fix=fix)
     return x.update(shape=tuple(-(-(b - a) // s) for a, b, s in zip(start, limit, stride, strict=True)))
 
 
@@ -280,10 +275,10 @@ def _concatenate_infer(*specs: TensorSpec, axis: int) -> TensorSpec:
         if spec.ndim != specs[0].ndim or any(
             a != b for k, (a, b) in enumerate(zip(spec.shape, specs[0].shape, strict=True)) if k != axis
         ):
-            raise user_error(
-                ShapeError, "concatenate", f"array {i} differs from array 0 on another axis than {axis}.",
-                operands={"array 0": specs[0], f"array {i}": spec}, fix="give all arrays the same shape but for the axis to join.",
-            )  # fmt: skip
+            problem = f"array {i} differs from array 0 on another axis than {axis}."
+            operands = {"array 0": specs[0], f"array {i}": spec}
+            fix = "give all arrays the same shape but for the axis to join."
+            raise user_error(ShapeError, "concatenate", problem, operands=operands, fix=fix)
     shape = list(specs[0].shape)
     shape[axis] = sum(spec.shape[axis] for spec in specs)
     return specs[0].update(shape=tuple(shape))
@@ -328,10 +323,9 @@ def _assemble_infer(*parts: TensorSpec, shape: Shape, dtype: Any, starts: tuple[
     clash = first_overlap(boxes)
     if clash is not None:
         i, j = clash
-        raise user_error(
-            GraphError, "assemble", f"parts {i} and {j} overlap: {boxes[i]} and {boxes[j]} of a tensor of shape {tuple(shape)}.",
-            fix="write aliases that do not overlap, or add the two values first.",
-        )  # fmt: skip
+        problem = f"parts {i} and {j} overlap: {boxes[i]} and {boxes[j]} of a tensor of shape {tuple(shape)}."
+        fix = "write aliases that do not overlap, or add the two values first."
+        raise user_error(GraphError, "assemble", problem, fix=fix)
     return TensorSpec(tuple(shape), dtypes.as_dtype(dtype))
 
 
@@ -381,15 +375,15 @@ assemble: Command = register(
 def _pad_infer(x: TensorSpec, value: TensorSpec, *, low: Shape, high: Shape, interior: Shape) -> TensorSpec:
     check_same_dtype("pad", (x, value))
     if value.shape != () or not len(low) == len(high) == len(interior) == x.ndim:
-        raise user_error(
-            ShapeError, "pad", f"low {low}, high {high} and interior {interior} must have one entry for each of {x.ndim} axes, "
-            "and the value must be 0-d.", operands={"x": x, "value": value}, fix="give one amount for each axis.",
-        )  # fmt: skip
+        problem = (
+            f"low {low}, high {high} and interior {interior} must have one entry for each of {x.ndim} axes, "
+            "and the value must be 0-d."
+        )
+        fix = "give one amount for each axis."
+        raise user_error(ShapeError, "pad", problem, operands={"x": x, "value": value}, fix=fix)
     if min((*low, *high, *interior), default=0) < 0:
-        raise user_error(
-            ShapeError, "pad", f"negative padding: low {low}, high {high}, interior {interior}.", operands={"x": x},
-            fix="slice the array to make it smaller.",
-        )  # fmt: skip
+        problem = f"negative padding: low {low}, high {high}, interior {interior}."
+        raise user_error(ShapeError, "pad", problem, operands={"x": x}, fix="slice the array to make it smaller.")
     return x.update(
         shape=tuple(a + n + max(0, n - 1) * i + b for n, a, b, i in zip(x.shape, low, high, interior, strict=True))
     )

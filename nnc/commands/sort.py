@@ -84,10 +84,9 @@ argsort = register(
 
 def _top_k_infer(x: TensorSpec, *, k: int) -> tuple[TensorSpec, TensorSpec]:
     if not x.ndim or not 0 <= k <= x.shape[-1]:
-        raise user_error(
-            ShapeError, "top_k", f"there are no {k} largest of {x.shape[-1] if x.ndim else 'no axis'} elements.",
-            operands={"x": x}, fix="choose k from 0 to the size of the last axis.",
-        )  # fmt: skip
+        problem = f"there are no {k} largest of {x.shape[-1] if x.ndim else 'no axis'} elements."
+        fix = "choose k from 0 to the size of the last axis."
+        raise user_error(ShapeError, "top_k", problem, operands={"x": x}, fix=fix)
     shape = (*x.shape[:-1], k)
     return x.update(shape=shape), x.update(shape=shape, dtype=dtypes.int64)
 
@@ -118,11 +117,9 @@ def _searchsorted_infer(steps: TensorSpec, values: TensorSpec, *, side: str) -> 
     check_same_dtype("searchsorted", (steps, values))
     check_choice("searchsorted", "side", side, ("left", "right"))
     if not steps.ndim or values.shape[: steps.ndim - 1] != steps.shape[:-1]:
-        raise user_error(
-            ShapeError, "searchsorted", f"sorted rows of shape {steps.shape} do not fit values of shape {values.shape}.",
-            operands={"sorted": steps, "values": values},
-            fix="give a 1-d sorted array, or values whose first axes are those of the sorted rows.",
-        )  # fmt: skip
+        problem = f"sorted rows of shape {steps.shape} do not fit values of shape {values.shape}."
+        fix = "give a 1-d sorted array, or values whose first axes are those of the sorted rows."
+        raise user_error(ShapeError, "searchsorted", problem, operands={"sorted": steps, "values": values}, fix=fix)
     return values.update(dtype=dtypes.int64)
 
 

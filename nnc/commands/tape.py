@@ -104,10 +104,11 @@ def _rows_of(count: int, shape: tuple[int, ...], dtype: Any) -> NDArray:
         check_memory(count * math.prod(shape) * np.dtype(dtype).itemsize)
         return np.empty((count, *shape), dtype)
     except MemoryError as error:
-        raise user_error(
-            OutOfMemoryError, "loop", f"the residuals of {count:,} iterations, for its reverse pass, take all memory: {error}.",
-            fix='pass checkpoint="sqrt" to the loop (a scan or a while_loop), which keeps the residuals of few iterations.',
-        ) from None  # fmt: skip
+        problem = f"the residuals of {count:,} iterations, for its reverse pass, take all memory: {error}."
+        fix = (
+            'pass checkpoint="sqrt" to the loop (a scan or a while_loop), which keeps the residuals of few iterations.'
+        )
+        raise user_error(OutOfMemoryError, "loop", problem, fix=fix) from None
 
 
 def tape_spec(handle: tuple[int, ...] = ()) -> TensorSpec:
@@ -124,9 +125,8 @@ def tape_handles(shapes: Iterable[tuple[int, ...]]) -> Handles:
 def tape_specs(handles: Handles, count: int) -> list[TensorSpec]:
     """The specs of the tapes that a loop yields."""
     if handles and len(handles) != count:
-        raise user_error(
-            ArgumentError, "loop", f"{count} tapes cannot have {len(handles)} handles.", fix="give one for each tape, or none.",
-        )  # fmt: skip
+        fix = "give one for each tape, or none."
+        raise user_error(ArgumentError, "loop", f"{count} tapes cannot have {len(handles)} handles.", fix=fix)
     return [tape_spec(handle) for handle in handles or ((),) * count]
 
 

@@ -35,10 +35,9 @@ def window_shape(
     """
     for name, value in (("window", window), ("stride", stride), ("padding", padding), ("dilation", dilation)):
         if len(value) != len(spatial):
-            raise user_error(
-                ArgumentError, where, f"{name} {value} has {len(value)} entries, the input has {len(spatial)} spatial axes.",
-                operands=operands, fix=f"give {name} one entry for each spatial axis.",
-            )  # fmt: skip
+            problem = f"{name} {value} has {len(value)} entries, the input has {len(spatial)} spatial axes."
+            fix = f"give {name} one entry for each spatial axis."
+            raise user_error(ArgumentError, where, problem, operands=operands, fix=fix)
     for name, value in (("window", window), ("stride", stride), ("dilation", dilation)):
         if min(value, default=1) < 1:
             raise user_error(
@@ -49,10 +48,8 @@ def window_shape(
                 fix=f"use a {name} of 1 or more.",
             )
     if min(itertools.chain(*padding), default=0) < 0:
-        raise user_error(
-            ArgumentError, where, f"padding {padding} has a negative entry.", operands=operands,
-            fix="slice the input to make it smaller.",
-        )  # fmt: skip
+        fix = "slice the input to make it smaller."
+        raise user_error(ArgumentError, where, f"padding {padding} has a negative entry.", operands=operands, fix=fix)
     return tuple(
         _count(where, axis, n, window[axis], stride[axis], padding[axis], dilation[axis], operands)
         for axis, n in enumerate(spatial)
@@ -72,10 +69,12 @@ def _count(
     reach, padded = dilation * (window - 1) + 1, n + sum(padding)
     if reach > padded:
         raise user_error(
-            ShapeError, where,
+            ShapeError,
+            where,
             f"spatial axis {axis}: the window covers {reach} elements, the padded input has {padded} ({n} with padding {padding}).",
-            operands=operands, fix="use a smaller window or dilation, or more padding.",
-        )  # fmt: skip
+            operands=operands,
+            fix="use a smaller window or dilation, or more padding.",
+        )
     return (padded - reach) // stride + 1
 
 

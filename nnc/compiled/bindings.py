@@ -156,9 +156,7 @@ def _data(leaf: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
     if isinstance(leaf, Array):
         return leaf.data
     if hasattr(leaf, "spec"):
-        raise user_error(
-            ArgumentTypeError, "argument", f"{leaf!r} is no array, it only stands for one.",
-            fix="call the function with arrays; shapes alone are enough for .lower(...).",
-        )  # fmt: skip
+        fix = "call the function with arrays; shapes alone are enough for .lower(...)."
+        raise user_error(ArgumentTypeError, "argument", f"{leaf!r} is no array, it only stands for one.", fix=fix)
     array = np.asarray(astype(leaf, spec.dtype, "argument") if dtypes.is_scalar(leaf) else leaf)
     return array if array.dtype.isnative else array.astype(spec.dtype)

@@ -38,7 +38,6 @@ from nnc.run.background import deferring
 from nnc.run.store.stored import prepare
 from nnc.trace.core.flat import call_function, check_callable, name_of
 from nnc.trace.core.tracer import Tracer
-from nnc.trace.dynamic.interpreter import Recorder
 from nnc.typing import P, Q, R, R_co, S
 
 Fun = Callable[..., Any]
@@ -357,11 +356,9 @@ class Compiled(Generic[P, R_co]):
                 return entry, call
             changes = self._why(given.key, entry)
             if self._max_traces is not None and self._misses >= self._max_traces and not checks:
-                raise user_error(
-                    TraceError, name_of(self._signature.fun),
-                    f"it would be traced again, though max_traces={self._max_traces}: {describe(changes)}.",
-                    fix="call it with the same shapes, dtypes and static arguments, or raise max_traces.",
-                )  # fmt: skip
+                problem = f"it would be traced again, though max_traces={self._max_traces}: {describe(changes)}."
+                fix = "call it with the same shapes, dtypes and static arguments, or raise max_traces."
+                raise user_error(TraceError, name_of(self._signature.fun), problem, fix=fix)
             options = self._options.update(check_finite=checks, device=call.key.device)
             with deferring(), prefetching(call, options) as prefetch:
                 call, lowered = self._freed.trace(given, self._device, partial(Lowered.of, options=options))
@@ -403,7 +400,7 @@ def recorder_of(leaves: Iterable[Any]) -> Any:
     """The dynamic graph whose variables are among `leaves`, if they hold no other traced values."""
     owners = {id(leaf.owner): leaf.owner for leaf in leaves if isinstance(leaf, Tracer)}
     owner = next(iter(owners.values())) if len(owners) == 1 else None
-    return owner if isinstance(owner, Recorder) else None
+    return owner if getattr(owner, "is_recorder", False) else None
 
 
 class BoundMethod(Generic[P, R_co]):

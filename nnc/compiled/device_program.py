@@ -10,8 +10,8 @@ from nnc.array.array import Array, as_value, asarray
 from nnc.array.device_array import DeviceArray, new_device_array
 from nnc.base.dtypes import is_scalar
 from nnc.base.fork import new_rlock
+from nnc.base.garbage import IN_VARIABLE
 from nnc.base.options import Options, waits_in_each_call
-from nnc.base.references import IN_VARIABLE
 from nnc.commands.promote import astype
 from nnc.compiled.bindings import Inputs, Outputs
 from nnc.compiled.pipeline import lower

@@ -253,10 +253,9 @@ class DynamicGraph(Recorder):
 
     def _apply(self, optimizer: Any, variables: Sequence[Variable]) -> None:
         if not callable(getattr(optimizer, "init", None)) or not callable(getattr(optimizer, "update", None)):
-            raise user_error(
-                ArgumentTypeError, "apply_gradients", f"the optimizer is {optimizer!r}, which has no init and update.",
-                fix="pass the result of a function such as nnc.optim.sgd(0.1).",
-            )  # fmt: skip
+            problem = f"the optimizer is {optimizer!r}, which has no init and update."
+            fix = "pass the result of a function such as nnc.optim.sgd(0.1)."
+            raise user_error(ArgumentTypeError, "apply_gradients", problem, fix=fix)
         if not variables:
             raise user_error(
                 ArgumentError, "apply_gradients", "no variable has a gradient.", fix="call g.backward(loss) before."
@@ -397,10 +396,9 @@ class DynamicGraph(Recorder):
         listed = list(given) if isinstance(given, (list, tuple)) else [given]
         for x in listed:
             if not isinstance(x, Variable) or x.owner is not self:
-                raise user_error(
-                    ArgumentTypeError, where, f"{name} holds {x!r}, which is no variable of this graph.",
-                    fix="pass variables made by g.variable(...), or values computed from them.",
-                )  # fmt: skip
+                problem = f"{name} holds {x!r}, which is no variable of this graph."
+                fix = "pass variables made by g.variable(...), or values computed from them."
+                raise user_error(ArgumentTypeError, where, problem, fix=fix)
         return listed
 
 
@@ -452,24 +450,20 @@ def _cotangents(losses: Sequence[Variable], df: Any) -> list[Elements]:
     """Returns the factors of the losses' derivatives."""
     given = [None] * len(losses) if df is None else list(df) if isinstance(df, (list, tuple)) else [df]
     if len(given) != len(losses):
-        raise user_error(
-            ArgumentError, "backward", f"df holds {len(given)} values for {len(losses)} losses.",
-            fix="give one df for each loss, or leave df out.",
-        )  # fmt: skip
+        fix = "give one df for each loss, or leave df out."
+        raise user_error(ArgumentError, "backward", f"df holds {len(given)} values for {len(losses)} losses.", fix=fix)
     found = []
     for loss, ct in zip(losses, given, strict=True):
         if ct is None and loss.shape:
-            raise user_error(
-                ShapeError, "backward", "f is no scalar, so its derivative needs a direction.", operands={"f": loss.spec},
-                fix="reduce it (nnp.sum, nnp.mean), or pass df, an array like f.",
-            )  # fmt: skip
-        array = np.ones((), loss.dtype) if ct is None else _elements(concrete_array(ct, "backward"))
+            problem = "f is no scalar, so its derivative needs a direction."
+            fix = "reduce it (nnp.sum, nnp.mean), or pass df, an array like f."
+            raise user_error(ShapeError, "backward", problem, operands={"f": loss.spec}, fix=fix)
+        array = np.ones((), loss.spec.dtype) if ct is None else _elements(concrete_array(ct, "backward"))
         if array.shape != loss.shape:
-            raise user_error(
-                ShapeError, "backward", "df has another shape than f.",
-                operands={"f": loss.spec, "df": spec_of(array)}, fix="pass df with the shape of f.",
-            )  # fmt: skip
-        found.append(array.astype(loss.dtype, copy=False))
+            problem = "df has another shape than f."
+            fix = "pass df with the shape of f."
+            raise user_error(ShapeError, "backward", problem, operands={"f": loss.spec, "df": spec_of(array)}, fix=fix)
+        found.append(array.astype(loss.spec.dtype, copy=False))
     return found
 
 
@@ -477,20 +471,21 @@ def _check_floats(losses: Sequence[Variable], inputs: Sequence[Variable]) -> Non
     """Raises DTypeError for losses that have no derivative, and inputs to which there is none."""
     for name, x in (*(("f", x) for x in losses), *(("inputs", x) for x in inputs)):
         if not is_differentiable(x.spec):
-            raise user_error(
-                DTypeError, "backward", f"{name} holds a variable of {x.dtype.name}; derivatives need floating-point numbers.",
-                operands={name: x.spec}, fix="use floats: 1.0 instead of 1, x.astype('float32').",
-            )  # fmt: skip
+            problem = f"{name} holds a variable of {x.dtype.name}; derivatives need floating-point numbers."
+            fix = "use floats: 1.0 instead of 1, x.astype('float32')."
+            raise user_error(DTypeError, "backward", problem, operands={name: x.spec}, fix=fix)
 
 
 def _check_any(chosen: Sequence[Variable], losses: Sequence[Variable]) -> None:
     """Raises ArgumentError where there is nothing to differentiate with respect to."""
     if not chosen:
-        raise user_error(
-            ArgumentError, "backward", "f depends on no variable: on constants alone, on values computed within no_grad, or on "
-            "variables that have been freed.", operands={"f": losses[0].spec if losses else "empty"},
-            fix="make the inputs to differentiate by with g.variable(...), and keep them.",
-        )  # fmt: skip
+        problem = (
+            "f depends on no variable: on constants alone, on values computed within no_grad, or on "
+            "variables that have been freed."
+        )
+        operands = {"f": losses[0].spec if losses else "empty"}
+        fix = "make the inputs to differentiate by with g.variable(...), and keep them."
+        raise user_error(ArgumentError, "backward", problem, operands=operands, fix=fix)
 
 
 def _declared(operations: Sequence[Operation], targets: Sequence[Binding]) -> list[Variable]:

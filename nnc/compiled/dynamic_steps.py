@@ -64,11 +64,10 @@ class Update:
         mine = [x for ref in self._variables if (x := ref()) is not None and x.is_bound]
         given = {id(x) for x in variables}
         if len(mine) < len(self._variables) or not given <= set(map(id, mine)):
-            raise user_error(
-                ArgumentError, "apply_gradients", "the optimizer keeps a state for other variables than these.",
-                operands={"before": len(self._variables), "of them alive": len(mine), "now": len(variables)},
-                fix="make a new optimizer for another set of variables, and keep the variables of one set alive.",
-            )  # fmt: skip
+            problem = "the optimizer keeps a state for other variables than these."
+            operands = {"before": len(self._variables), "of them alive": len(mine), "now": len(variables)}
+            fix = "make a new optimizer for another set of variables, and keep the variables of one set alive."
+            raise user_error(ArgumentError, "apply_gradients", problem, operands=operands, fix=fix)
         params = [array_of(x.binding) for x in mine]
         grads = [_gradient(x, p, id(x) in given) for x, p in zip(mine, params, strict=True)]
         moved, self._state = self._step(params, grads, self._state)

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
 from nnc.array.array import Array, as_value, new_array
 from nnc.base.context import activity, get_context, set_context
 from nnc.base.dtypes import Weakness
@@ -24,32 +23,33 @@ from nnc.base.options import Options
 from nnc.commands.pack import packable
 from nnc.commands.promote import astype, is_weak
 from nnc.compiled.bindings import Inputs, Outputs
-from nnc.compiled.device_program import DeviceProgram, QueuedProgram
 from nnc.compiled.pipeline import lower
 from nnc.compiled.retraces import difference
 from nnc.compiled.signature import Call, CallPattern, Key, Signature, device_of, leaf_keys
+from nnc.compiled.targets import device_program, kernel_tuner, make_schedule_report, schedule_watch
 from nnc.compiled.toolchain import toolchain
 from nnc.device import CPU, CUDA, find_device, interpreter_of, kind_of
 from nnc.errors import ArgumentTypeError, DeviceError, NncError, OutOfMemoryError, TraceError, user_error
 from nnc.errors.tracebacks import api_boundary, is_users
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.plan.liveness import walk
-from nnc.lower.plan.schedule.report import ScheduleReport, Watch, make_schedule_report
 from nnc.lower.plan.stages import Loop, Step
 from nnc.lower.text import format_bytes
 from nnc.run.background import in_background
 from nnc.run.direct import ArrayLayout, Direct, load_direct
 from nnc.run.frame import NoRoomError
 from nnc.run.packed_weights import PackedWeights, is_alone
-from nnc.run.prefetch import Prefetch
 from nnc.run.program import Program
-from nnc.run.report import Cost, MemoryPlan, MemoryRow
-from nnc.run.store.autotune import Tuner
+from nnc.run.report import Cost, MemoryPlan, MemoryRow, Timings
 from nnc.run.store.cache import Cache, Entry
-from nnc.run.timings import Timings
 from nnc.trace.core.captures import Snapshot, take_snapshot
 from nnc.trace.core.flat import FlatTree, definition_of, name_of
 from nnc.trace.core.staging import Staged, stage
+
+if TYPE_CHECKING:
+    from nnc.compiled.device_program import DeviceProgram, QueuedProgram
+    from nnc.lower.plan.schedule.report import ScheduleReport, Watch
+    from nnc.run.prefetch import Prefetch
 
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments
 
@@ -124,10 +124,8 @@ class Lowered:
             TraceError: the function captures values of an enclosing trace.
         """
         if self.captures_tracers:
-            raise user_error(
-                TraceError, name_of(self._signature.fun), "it captures a value of an enclosing trace.",
-                fix="pass the value as an argument.",
-            )  # fmt: skip
+            problem = "it captures a value of an enclosing trace."
+            raise user_error(TraceError, name_of(self._signature.fun), problem, fix="pass the value as an argument.")
         _check_places(self._staged.captured, self._options.device, name_of(self._signature.fun))
         clock = {"tracing": self._seconds}
         with set_context(clock=clock), collection_paused():
@@ -146,7 +144,7 @@ class Lowered:
         )
         outputs = Outputs.of(self._out, graph.output_specs, self._weak)
         name, interpreter = name_of(self._signature.fun), interpreter_of(find_device(self._options.device, "compile"))
-        elsewhere = DeviceProgram(name, program, inputs, outputs, interpreter) if interpreter is not None else None
+        elsewhere = device_program(name, program, inputs, outputs, interpreter) if interpreter is not None else None
         return Executable(
             graph=graph,
             snapshot=self._snapshot,
@@ -175,7 +173,7 @@ class Lowered:
             last = self._lasting.union(i + explicit for i, x in enumerate(self._staged.captured) if _may_last(x))
             options = options.update(keeps=tuple(place for place, i in enumerate(used) if i in last))
         tools = toolchain(options.device)
-        choose = Tuner(tools.candidate_kernels, options) if options.autotune else tools.choose_kernel
+        choose = kernel_tuner(tools.candidate_kernels, options) if options.autotune else tools.choose_kernel
         compiler, expect = (
             tools.compiler() if options.native else None,
             prefetch.expect if prefetch is not None else None,
@@ -190,10 +188,9 @@ def _check_places(captured: Sequence[Any], device: str, name: str) -> None:
     """Raises DeviceError where a function captures an array of another device than the one that it runs on."""
     for value in captured:
         if isinstance(value, Array) and value.device not in (device, CPU):
-            raise user_error(
-                DeviceError, name, f"it runs on {device} and captures an array on {value.device}.",
-                operands={"array": value.spec}, fix=f"pass the array as an argument, or compile with device={value.device!r}.",
-            )  # fmt: skip
+            problem = f"it runs on {device} and captures an array on {value.device}."
+            fix = f"pass the array as an argument, or compile with device={value.device!r}."
+            raise user_error(DeviceError, name, problem, operands={"array": value.spec}, fix=fix)
 
 
 def prefetching(call: Call, options: Options) -> AbstractContextManager[Prefetch | None]:
@@ -317,15 +314,12 @@ class Executable:
             arguments.treedef, leaves, key.static, key.positions, device_of(arguments.dynamic, name, key.device)
         )
         if not given.is_served_by(key):
-            raise user_error(
-                ArgumentTypeError, name, f"it was lowered for other arguments: {difference(fun, key, given)}.",
-                fix="lower it again for these arguments; static ones are left out of the call.",
-            )  # fmt: skip
+            problem = f"it was lowered for other arguments: {difference(fun, key, given)}."
+            fix = "lower it again for these arguments; static ones are left out of the call."
+            raise user_error(ArgumentTypeError, name, problem, fix=fix)
         if not self.snapshot.unchanged():
-            raise user_error(
-                TraceError, name, f"{'; '.join(self.snapshot.changes())}, after it was lowered.",
-                fix="lower it again, or pass the value as an argument.",
-            )  # fmt: skip
+            fix = "lower it again, or pass the value as an argument."
+            raise user_error(TraceError, name, f"{'; '.join(self.snapshot.changes())}, after it was lowered.", fix=fix)
         specs = zip(arguments.dynamic, given.specs(), key.specs(), strict=True)
         return self.run([x if own == spec else astype(as_value(x), spec.dtype) for x, (own, _), (spec, _) in specs])
 
@@ -411,16 +405,15 @@ class Executable:
         if loops:
             few = "which keeps the residuals of few iterations for its reverse pass"
             fix = f'pass checkpoint="sqrt" to the loop (a scan or a while_loop), {few}; {fix}'
-        return user_error(
-            OutOfMemoryError, name_of(self._signature.fun),
+        problem = (
             f"the system does not give the {format_bytes(plan.peak)} that a call needs: {format_bytes(plan.arena_bytes)} "
-            f"for values within it, {format_bytes(plan.output_bytes)} for its results{f' ({reason})' if reason else ''}.",
-            operands=largest, fix=fix,
-        )  # fmt: skip
+            f"for values within it, {format_bytes(plan.output_bytes)} for its results{f' ({reason})' if reason else ''}."
+        )
+        return user_error(OutOfMemoryError, name_of(self._signature.fun), problem, operands=largest, fix=fix)
 
     def profile(self, leaves: Sequence[Any]) -> ScheduleReport:
         """The begin and end of each step of one run on these dynamic leaves, which are known to fit."""
-        watch = Watch(len(self._program.bound.steps))
+        watch = schedule_watch(len(self._program.bound.steps))
         watched = replace(self, _program=self._program.watched(watch))
         watched.run(leaves)
         return self._report(self._program, watch)

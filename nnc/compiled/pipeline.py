@@ -7,38 +7,31 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import nnc.lower.passes  # noqa: F401  (registers the passes of the pipeline)
 from nnc.base.context import set_context, timed
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
+from nnc.compiled.targets import check_schedule, check_signals, frugal, queued_code, rematerializer
 from nnc.device import CPU, kind_of
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
 from nnc.lower.kernels.native import Compiler
 from nnc.lower.kernels.references import RunProgram, sub_graph_kernel, tape_program
-from nnc.lower.passes.memory.remat import Remat, frugal
 from nnc.lower.phases import (
     DELAY,
     FUSE,
     JOIN,
-    LAYOUT,
     PLACING,
-    READY_TO_FUSE,
-    READY_TO_JOIN,
     SETTLING,
-    facts_after,
     run_phases,
 )
 from nnc.lower.plan.bind import bind_buffers, emit, no_workspace
 from nnc.lower.plan.emit import Workspace
 from nnc.lower.plan.schedule.make import concurrent_lives, make_schedule
-from nnc.lower.plan.schedule.races import check_schedule
-from nnc.lower.plan.schedule.reduction import check_signals
 from nnc.lower.plan.stages import Bound, Kind, Planned, Step
 from nnc.run.background import in_background
 from nnc.run.kernel_queue import KernelQueue
-from nnc.run.native_program import ProgramAbi
+from nnc.run.native_program import NativeCode, ProgramAbi
 from nnc.run.program import Program
 from nnc.run.report import check_addresses, check_budget
 from nnc.run.store.stored import find_place
@@ -74,7 +67,7 @@ def lower(
         expect(known.outside)
     made = known.program(lowering.step_kernel, compiler) if known is not None else None
     if made is not None and options.device != CPU:
-        made = made.queued()
+        made = made.in_form(queued_code())
     if made is not None:
         made.load()
         return made
@@ -159,7 +152,8 @@ class _Lowering:
             check_signals(planned.bound.name, schedule)
         with timed("choosing kernels"):
             program = Program.of(planned, schedule, self.step_kernel)
-        return replace(program.compiled(queue, options.device != CPU), guard=options.guard, idle=[])
+        form = NativeCode if options.device == CPU else queued_code()
+        return replace(program.compiled(queue, form), guard=options.guard, idle=[])
 
 
 def plan(
@@ -167,7 +161,7 @@ def plan(
 ) -> Planned:
     """The memory plan of `graph`, for which neither kernels nor memory are needed.
 
-    Where the plan exceeds `options.memory_budget`, values are rematerialised; where that does not help, the smallest plan found is
+    Where the plan exceeds `options.memory_budget`, values are rematerialized; where that does not help, the smallest plan found is
     returned.
 
     Args:
@@ -176,29 +170,29 @@ def plan(
     """
     queue, silent = queue or KernelQueue(), KernelQueue()
     rewritten = run_phases(graph, SETTLING, options)
-    queue.after(LAYOUT, rewritten)
-    rewritten = run_phases(rewritten, PLACING, options, facts_after(SETTLING))
+    queue.after("layout", rewritten)
+    rewritten = run_phases(rewritten, PLACING, options)
     budget = options.memory_budget
     planned = _plan_rewritten(rewritten, options, workspace, queue)
     if budget is None or planned.peak <= budget:
         return planned
     compact = options.update(compact=True)
-    rewritten = run_phases(rewritten, (DELAY,), compact, READY_TO_FUSE)
+    rewritten = run_phases(rewritten, (DELAY,), compact)
     planned = _plan_rewritten(rewritten, compact, workspace, silent)
     if planned.peak <= budget:
         return planned
-    kernels = run_phases(rewritten, (FUSE,), compact, READY_TO_FUSE)
+    kernels = run_phases(rewritten, (FUSE,), compact)
     forms = kernels, rewritten, frugal(rewritten, compact)
-    remat = Remat(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace, silent))
+    remat = rematerializer(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace, silent))
     return remat.fit(planned, budget)
 
 
 def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace, queue: KernelQueue) -> Planned:
     """Plans a graph that has been through the earlier phases; sub-graphs are rewritten with their graph."""
     kept = graph.attrs.get("kept", ())
-    graph = run_phases(graph, (FUSE,), options, READY_TO_FUSE)
-    queue.after(FUSE, graph)
-    graph = run_phases(graph, (JOIN,), options, READY_TO_JOIN)
+    graph = run_phases(graph, (FUSE,), options)
+    queue.after("fuse", graph)
+    graph = run_phases(graph, (JOIN,), options)
     with timed("binding buffers"):
         emitted = emit(graph, workspace)
     queue.add(emitted)

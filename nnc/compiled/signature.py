@@ -169,11 +169,10 @@ class Signature:
         donated = _resolve("donate", fun, parameters, donate_nums, donate_names)
         both = {*static[1]} & {*donated[1]} or {*static[0]} & {*donated[0]}
         if both:
-            raise user_error(
-                ArgumentError, "nnc.compile",
-                f"{', '.join(sorted(map(str, both)))} {'is' if len(both) == 1 else 'are'} both static and donated.",
-                fix="donate only arguments that are arrays.",
-            )  # fmt: skip
+            problem = (
+                f"{', '.join(sorted(map(str, both)))} {'is' if len(both) == 1 else 'are'} both static and donated."
+            )
+            raise user_error(ArgumentError, "nnc.compile", problem, fix="donate only arguments that are arrays.")
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         movable = tuple(p.name if p.kind is p.POSITIONAL_OR_KEYWORD else None for p in positional)
         return cls(fun, movable, *static, *donated)
@@ -244,28 +243,27 @@ def _resolve(
     keywords = tuple(names) if isinstance(names, (tuple, list)) else () if names is None else (names,)
     wrong = [i for i in positions if not isinstance(i, int)] + [name for name in keywords if not isinstance(name, str)]
     if wrong:
-        raise user_error(
-            ArgumentTypeError, "nnc.compile", f"{role}_argnums holds ints and {role}_argnames strings, not {wrong[0]!r}.",
-            fix="name arguments by position in argnums, by name in argnames.",
-        )  # fmt: skip
+        problem = f"{role}_argnums holds ints and {role}_argnames strings, not {wrong[0]!r}."
+        fix = "name arguments by position in argnums, by name in argnames."
+        raise user_error(ArgumentTypeError, "nnc.compile", problem, fix=fix)
     kinds = {p.kind for p in parameters}
     ordered = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     all_names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     for name in keywords:
         if name not in all_names and inspect.Parameter.VAR_KEYWORD not in kinds:
-            raise user_error(
-                ArgumentError, "nnc.compile", f"{role}_argnames names {name!r}, which {name_of(fun)} does not take.",
-                operands={"parameters": ", ".join(all_names)}, fix="name one of its parameters.",
-            )  # fmt: skip
+            problem = f"{role}_argnames names {name!r}, which {name_of(fun)} does not take."
+            operands = {"parameters": ", ".join(all_names)}
+            fix = "name one of its parameters."
+            raise user_error(ArgumentError, "nnc.compile", problem, operands=operands, fix=fix)
     if inspect.Parameter.VAR_POSITIONAL in kinds:  # counted from the end, positions depend on the call
         fixed = {*positions, *(ordered.index(name) for name in keywords if name in ordered)}
         return tuple(sorted(fixed)), tuple({*keywords, *(ordered[i] for i in fixed if 0 <= i < len(ordered))})
     for i in positions:
         if not -len(ordered) <= i < len(ordered):
-            raise user_error(
-                ArgumentError, "nnc.compile", f"{role}_argnums names argument {i}, but {name_of(fun)} takes {len(ordered)}.",
-                operands={"parameters": ", ".join(ordered)}, fix="count from 0, or use names.",
-            )  # fmt: skip
+            problem = f"{role}_argnums names argument {i}, but {name_of(fun)} takes {len(ordered)}."
+            operands = {"parameters": ", ".join(ordered)}
+            fix = "count from 0, or use names."
+            raise user_error(ArgumentError, "nnc.compile", problem, operands=operands, fix=fix)
     fixed = {i % len(ordered) for i in positions} | {ordered.index(name) for name in keywords if name in ordered}
     return tuple(sorted(fixed)), tuple({*keywords, *(ordered[i] for i in fixed)})
 
@@ -418,11 +416,10 @@ def device_of(leaves: Sequence[Any], where: str, device: str | None = None) -> s
     places = {x.device: x for x in leaves if isinstance(x, DeviceArray) or (isinstance(x, Array) and x.ndim)}
     if len(places) > 1:
         first, second = sorted(places)[:2]
-        raise user_error(
-            DeviceError, where, f"its arguments are on {first} and on {second}.",
-            operands={f"on {place}:": leaf.spec for place, leaf in places.items()},
-            fix=f"copy some of them first: nnc.device_put(x, {second!r}).",
-        )  # fmt: skip
+        problem = f"its arguments are on {first} and on {second}."
+        operands = {f"on {place}:": leaf.spec for place, leaf in places.items()}
+        fix = f"copy some of them first: nnc.device_put(x, {second!r})."
+        raise user_error(DeviceError, where, problem, operands=operands, fix=fix)
     return next(iter(places), CPU if ambient is None else ambient.device.name)
 
 
@@ -439,10 +436,9 @@ def check_places(leaves: Sequence[Any], where: str, device: str) -> None:
     """
     for leaf in leaves:
         if isinstance(leaf, DeviceArray) and leaf.device != device:
-            raise user_error(
-                DeviceError, where, f"it runs on {device}, and an argument is on {leaf.device}.",
-                operands={"argument": leaf.spec}, fix=f"copy the argument first: nnc.device_put(x, {device!r}).",
-            )  # fmt: skip
+            problem = f"it runs on {device}, and an argument is on {leaf.device}."
+            fix = f"copy the argument first: nnc.device_put(x, {device!r})."
+            raise user_error(DeviceError, where, problem, operands={"argument": leaf.spec}, fix=fix)
 
 
 def shown_spec(spec: TensorSpec, weak: dtypes.Weakness) -> TensorSpec:

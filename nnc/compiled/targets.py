@@ -12,8 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from nnc.base.context import LOCATORS
+from nnc.base.later import later
+from nnc.commands.rules import scalar
 from nnc.device import CPU, CUDA, DeviceKind, register_kind
 from nnc.device.cpu import Cpu
+from nnc.graph import attribute, kernel
 
 
 def _find(module: str, name: str) -> Any:
@@ -30,14 +34,67 @@ def within(module: str, name: str) -> Callable[[], Any]:
     return partial(_find, module, name)
 
 
-def expected_cpu_compiler() -> Any:
-    """The CPU's compiler, which may still be starting in another process, without the kernels; None where there is none."""
-    return _find("nnc.backends.cpu.compiler.jit", "expected_compiler")()
+# What many programs do without.
+check_schedule = later("nnc.lower.plan.schedule.races", "check_schedule")
+check_signals = later("nnc.lower.plan.schedule.reduction", "check_signals")
+device_program = later("nnc.compiled.device_program", "DeviceProgram")
+frugal = later("nnc.lower.passes.memory.rematerialize_to_budget", "frugal")
+kernel_tuner = later("nnc.run.store.autotune", "Tuner")
+make_schedule_report = later("nnc.lower.plan.schedule.report", "make_schedule_report")
+queued_code = within("nnc.run.queued_code", "QueuedCode")
+rematerializer = later("nnc.lower.passes.memory.rematerialize_to_budget", "Rematerializer")
+schedule_watch = later("nnc.lower.plan.schedule.report", "Watch")
 
 
-def _number_of_gpus() -> int:
-    count: int = _find("nnc.device.cuda.libraries", "number_of_gpus")()
-    return count
+expected_cpu_compiler = later("nnc.backends.cpu.compiler.jit", "expected_compiler")
+"""Gives the CPU's compiler, which may still be starting in another process, without the kernels; None where there is none."""
+
+
+# Modules with kernels for the CPU, the commands that they serve, and columns whose commands they serve, too.
+_KERNELS: tuple[tuple[str, str, str], ...] = (
+    ("blas.lapack", "cholesky solve det slogdet qr eigh svd", ""),
+    ("blas.schur", "lu schur sylvester", ""),
+    ("cpu.fit", "fit", ""),
+    ("cpu.kernels.arg_reduce", "argmax argmin", ""),
+    ("cpu.kernels.attention.attention", "attention", ""),
+    ("cpu.kernels.attention.attention_gradient", "attention_gradient", ""),
+    ("cpu.kernels.attention.attention_tangent", "attention_tangent", ""),
+    ("cpu.kernels.complexes", "integer_pow", "scalar"),
+    ("cpu.kernels.draws", "", "same_bits"),
+    ("cpu.kernels.fused", "full fused", ""),
+    ("cpu.kernels.moves.gather", "gather dynamic_slice", ""),
+    ("cpu.kernels.moves.scatter", "scatter dynamic_update_slice", ""),
+    ("cpu.kernels.moves.shape", "copy reorder concatenate pad", "restride"),
+    (
+        "cpu.kernels.pooling",
+        "max_pool max_pool_places max_pool_both sum_pool sum_pool_input_grad pick_pool_input_grad",
+        "",
+    ),
+    ("cpu.kernels.products.dot", "dot", ""),
+    ("cpu.kernels.products.epilogue", "with_epilogue", ""),
+    ("cpu.kernels.products.triangular", "triangular_solve", ""),
+    ("cpu.kernels.scan", "", "cumulative"),
+    ("cpu.kernels.sorts.search", "searchsorted", ""),
+    ("cpu.kernels.sorts.sort", "sort argsort", ""),
+    ("cpu.kernels.sorts.top_k", "top_k", ""),
+    ("cpu.kernels.threefry", "random_bits", ""),
+    ("mpi.kernels", "psum pmax pmin psum_scatter all_gather all_gather_same all_to_all ppermute process_index", ""),
+    ("onednn.convolution", "conv conv_input_grad conv_weight_grad with_epilogue", ""),
+    ("onednn.matmul", "dot", ""),
+    ("onednn.pack", "pack", ""),
+)
+
+
+def _cpu_kernels() -> Any:
+    """The CPU's choice of kernels and its compiler. Modules with kernels are imported when their commands are met."""
+    found = importlib.import_module("nnc.backends.loaded")
+    for module, names, column in _KERNELS:
+        load = partial(importlib.import_module, f"nnc.backends.{module}")
+        for name in names.split():
+            kernel.promise(name, load)
+        if column:
+            attribute(column).follow(partial(kernel.promise, load=load))
+    return found
 
 
 def _advice() -> str:
@@ -46,24 +103,27 @@ def _advice() -> str:
     return "; NVIDIA's driver (libcuda.so.1), which CUDA's devices need, finds no graphics processor"
 
 
+scalar.check_with(later("nnc.lower.kernels.scalar_checks", "check_scalar"))  # of expressions that come from outside
 register_kind(
     DeviceKind(
         name=CPU,
         backend=CPU,
         make=lambda name: Cpu(),
-        kernels=partial(importlib.import_module, "nnc.backends.loaded"),
+        kernels=_cpu_kernels,
     )
 )
+if importlib.util.find_spec("cupy") is not None:  # then the first array on a device may be another library's
+    LOCATORS[:] = [later("nnc.trace.core.on_device", "located")]
 register_kind(
     DeviceKind(
         name=CUDA,
         backend=CUDA,
-        make=lambda name: _find("nnc.device.cuda", "CudaDevice")(name),
+        make=later("nnc.device.cuda", "CudaDevice"),
         interpreter=within("nnc.trace.core.on_device", "make_interpreter"),
         queue=within("nnc.compiled.device_program", "program_of"),
         program=within("nnc.backends.cuda.program.program", "CudaModule"),
         kernels=partial(importlib.import_module, "nnc.backends.cuda.loaded"),
-        count=_number_of_gpus,
+        count=later("nnc.device.cuda.libraries", "number_of_gpus"),
         advice=_advice,
     )
 )

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 from nnc.base.garbage import collection_paused
 from nnc.compiled.pipeline import ChooseKernel
 from nnc.compiled.targets import expected_cpu_compiler
 from nnc.device import kind_of, load_kernels
 from nnc.run.entry import common
-from nnc.run.prefetch import ProgramCompiler
-from nnc.run.store.autotune import Candidates
+
+if TYPE_CHECKING:
+    from nnc.run.prefetch import ProgramCompiler
+    from nnc.run.store.autotune import Candidates
 
 
 @dataclass(frozen=True, slots=True)

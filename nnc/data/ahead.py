@@ -42,10 +42,8 @@ class Prefetch(Generic[B]):
     def after_fork(self) -> None:
         """The thread is not there, so no element will come."""
         self._items = queue.Queue()
-        error = user_error(
-            BackendError, self._where, "this process was forked off the one that makes the batches ahead.",
-            fix="make the batches in the process that uses them.",
-        )  # fmt: skip
+        problem = "this process was forked off the one that makes the batches ahead."
+        error = user_error(BackendError, self._where, problem, fix="make the batches in the process that uses them.")
         self._items.put(("error", error))
 
     def __iter__(self) -> Iterator[B]:

@@ -110,10 +110,8 @@ def batches(
         )
     per_epoch = length // batch if drop_last else -(-length // batch)
     if not per_epoch:
-        raise user_error(
-            ArgumentError, WHERE, f"{length} rows do not fill a batch of {batch}, and drop_last leaves the rest out.",
-            fix="choose a smaller batch, or drop_last=False.",
-        )  # fmt: skip
+        problem = f"{length} rows do not fill a batch of {batch}, and drop_last leaves the rest out."
+        raise user_error(ArgumentError, WHERE, problem, fix="choose a smaller batch, or drop_last=False.")
     own = (0, 1) if share is None else _check_share(share, batch, length, drop_last)
     return Batches(arrays, batch, key, prefetch, length, per_epoch, epochs, step, transform, device, own)
 
@@ -173,10 +171,9 @@ class Batches(Generic[B]):
     @api_boundary
     def __iter__(self) -> Iterator[B]:
         if self._end is not None and self._begin < self._end <= self.step:
-            raise user_error(
-                ArgumentError, WHERE, f"all {self.step} batches were taken; another loop would find none.",
-                fix="pass epochs=, or call nnc.data.batches again for each loop.",
-            )  # fmt: skip
+            problem = f"all {self.step} batches were taken; another loop would find none."
+            fix = "pass epochs=, or call nnc.data.batches again for each loop."
+            raise user_error(ArgumentError, WHERE, problem, fix=fix)
         return self
 
     @api_boundary
@@ -252,21 +249,17 @@ def _check_arrays(arrays: Any, leaves: list[Any]) -> int:
         if not tree.is_array(leaf):
             continue
         if not isinstance(leaf, (np.ndarray, Array)):
-            raise user_error(
-                ArgumentTypeError, WHERE, f"arrays{path} is a {type(leaf).__name__}, not an array.",
-                fix="convert lists with np.asarray; iterate outside of traced functions.",
-            )  # fmt: skip
+            problem = f"arrays{path} is a {type(leaf).__name__}, not an array."
+            fix = "convert lists with np.asarray; iterate outside of traced functions."
+            raise user_error(ArgumentTypeError, WHERE, problem, fix=fix)
         if not leaf.ndim:
-            raise user_error(
-                ShapeError, WHERE, f"arrays{path} is a number; it has no rows.", operands={"leaf": asarray(leaf).spec},
-                fix="give every array a first axis that counts the examples.",
-            )  # fmt: skip
+            problem = f"arrays{path} is a number; it has no rows."
+            fix = "give every array a first axis that counts the examples."
+            raise user_error(ShapeError, WHERE, problem, operands={"leaf": asarray(leaf).spec}, fix=fix)
         lengths[f"arrays{path}"] = leaf.shape[0]
     if len(set(lengths.values())) > 1:
-        raise user_error(
-            ShapeError, WHERE, "arrays differ in length: " + ", ".join(f"{name} {n}" for name, n in lengths.items()) + ".",
-            fix="give every array one row for each example.",
-        )  # fmt: skip
+        problem = "arrays differ in length: " + ", ".join(f"{name} {n}" for name, n in lengths.items()) + "."
+        raise user_error(ShapeError, WHERE, problem, fix="give every array one row for each example.")
     length = next(iter(lengths.values()))
     if not length:
         raise user_error(ArgumentError, WHERE, "the arrays have no rows.", fix="check how they were read.")
@@ -276,27 +269,20 @@ def _check_arrays(arrays: Any, leaves: list[Any]) -> int:
 def _check_share(share: Any, batch: int, length: int, drop_last: bool) -> tuple[int, int]:
     """The number of the part and the number of parts, which split every batch evenly."""
     if not isinstance(share, tuple) or len(share) != 2:
-        raise user_error(
-            ArgumentTypeError, WHERE, f"share is {share!r}, not a pair (rank, size).",
-            fix="write share=(nnc.distributed.rank(), nnc.distributed.size()).",
-        )  # fmt: skip
+        fix = "write share=(nnc.distributed.rank(), nnc.distributed.size())."
+        raise user_error(ArgumentTypeError, WHERE, f"share is {share!r}, not a pair (rank, size).", fix=fix)
     number, parts = share
     check_count(WHERE, "share[1]", parts, 1)
     check_count(WHERE, "share[0]", number, 0)
     if number >= parts:
-        raise user_error(
-            ArgumentError, WHERE, f"share is {share!r}: there is no rank {number} among {parts}.",
-            fix="write share=(nnc.distributed.rank(), nnc.distributed.size()).",
-        )  # fmt: skip
+        fix = "write share=(nnc.distributed.rank(), nnc.distributed.size())."
+        raise user_error(ArgumentError, WHERE, f"share is {share!r}: there is no rank {number} among {parts}.", fix=fix)
     last = 0 if drop_last else length % batch
     if batch % parts and (drop_last or length >= batch):
-        raise user_error(
-            ShapeError, WHERE, f"a batch of {batch} rows cannot be split evenly among {parts} processes.",
-            fix=f"choose batch={batch // parts * parts or parts}, or another multiple of {parts}.",
-        )  # fmt: skip
+        problem = f"a batch of {batch} rows cannot be split evenly among {parts} processes."
+        fix = f"choose batch={batch // parts * parts or parts}, or another multiple of {parts}."
+        raise user_error(ShapeError, WHERE, problem, fix=fix)
     if last % parts:
-        raise user_error(
-            ShapeError, WHERE, f"the last batch of an epoch has {last} rows, which cannot be split evenly among {parts} processes.",
-            fix="pass drop_last=True, or choose another batch.",
-        )  # fmt: skip
+        problem = f"the last batch of an epoch has {last} rows, which cannot be split evenly among {parts} processes."
+        raise user_error(ShapeError, WHERE, problem, fix="pass drop_last=True, or choose another batch.")
     return operator.index(number), operator.index(parts)

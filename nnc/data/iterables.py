@@ -45,10 +45,9 @@ def prefetch(source: Iterable[A], size: int = 2, *, device: str | None = None) -
     """
     check_count(WHERE, "size", size, 1)
     if not isinstance(source, Iterable):
-        raise user_error(
-            ArgumentTypeError, WHERE, f"source is a {type(source).__name__}, which is not iterable.",
-            fix="pass an iterable of batches; batches of arrays are made by nnc.data.batches.",
-        )  # fmt: skip
+        problem = f"source is a {type(source).__name__}, which is not iterable."
+        fix = "pass an iterable of batches; batches of arrays are made by nnc.data.batches."
+        raise user_error(ArgumentTypeError, WHERE, problem, fix=fix)
 
     def convert(leaf: Any) -> Any:
         leaf = owned(as_numpy(leaf, WHERE))

@@ -207,10 +207,8 @@ def progress(
     stream = sys.stderr if file is None else file
     chosen = style or (installed[0] if stream.isatty() else "plain")
     if chosen not in installed:
-        raise user_error(
-            ArgumentError, where, f"style is {style!r}; here there are {', '.join(installed)}.",
-            fix="leave it out, or install the library: pip install tqdm.",
-        )  # fmt: skip
+        fix = "leave it out, or install the library: pip install tqdm."
+        raise user_error(ArgumentError, where, f"style is {style!r}; here there are {', '.join(installed)}.", fix=fix)
     if total is None and iterable is not None:
         length = operator.length_hint(iterable, -1)
         total = None if length < 0 else length

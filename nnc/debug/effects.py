@@ -39,10 +39,9 @@ def callback(callback: Callable[..., object], *args: Any, ordered: bool = True, 
         (Array(6., dtype=float32), [Array(3., dtype=float32)])
     """
     if not callable(callback):
-        raise user_error(
-            ArgumentTypeError, "nnc.debug.callback", f"its first argument is {callback!r}, which cannot be called.",
-            fix="pass a function, then its arguments: nnc.debug.callback(f, x).",
-        )  # fmt: skip
+        problem = f"its first argument is {callback!r}, which cannot be called."
+        fix = "pass a function, then its arguments: nnc.debug.callback(f, x)."
+        raise user_error(ArgumentTypeError, "nnc.debug.callback", problem, fix=fix)
     flat = FlatTree((args, kwargs))
     skeleton = flat.skeleton()
 
@@ -93,8 +92,6 @@ def _check_format(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
     numbered = {int(name) for name in first if name.isdigit()} | set(range(first.count("")))
     named = {name for name in first if name and not name.isdigit()}
     if numbered != set(range(len(args))) or named != set(kwargs):
-        raise user_error(
-            ArgumentError, "nnc.debug.print",
-            f"{fmt!r} names {len(numbered | named)} values, {len(args) + len(kwargs)} were given.",
-            fix='name each value once: nnc.debug.print("x = {}, y = {y}", x, y=y); write no f-string, which has the tracer in it.',
-        )  # fmt: skip
+        problem = f"{fmt!r} names {len(numbered | named)} values, {len(args) + len(kwargs)} were given."
+        fix = 'name each value once: nnc.debug.print("x = {}, y = {y}", x, y=y); write no f-string, which has the tracer in it.'
+        raise user_error(ArgumentError, "nnc.debug.print", problem, fix=fix)

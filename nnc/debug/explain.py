@@ -27,8 +27,6 @@ def explain(compiled: Any) -> str:
         '<lambda>: the last call traced, because argument x changed from float32[2] to float32[3]'
     """
     if not isinstance(compiled, (Compiled, BoundMethod)):
-        raise user_error(
-            ArgumentTypeError, "nnc.debug.explain", f"{compiled!r} is no compiled function.",
-            fix="pass the result of nnc.compile.",
-        )  # fmt: skip
+        fix = "pass the result of nnc.compile."
+        raise user_error(ArgumentTypeError, "nnc.debug.explain", f"{compiled!r} is no compiled function.", fix=fix)
     return str(compiled.explain())

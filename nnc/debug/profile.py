@@ -35,14 +35,10 @@ def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> ScheduleReport:
     if isinstance(compiled, BoundMethod):
         return profile(compiled.compiled, compiled.instance, *args, **kwargs)
     if not isinstance(compiled, Compiled):
-        raise user_error(
-            ArgumentTypeError, "nnc.debug.profile", f"{compiled!r} is no compiled function.",
-            fix="pass the result of nnc.compile, then its arguments.",
-        )  # fmt: skip
+        fix = "pass the result of nnc.compile, then its arguments."
+        raise user_error(ArgumentTypeError, "nnc.debug.profile", f"{compiled!r} is no compiled function.", fix=fix)
     executable, leaves = compiled.find(*args, **kwargs)
     if executable is None:
-        raise user_error(
-            TraceError, "nnc.debug.profile", "the function captures a value of an enclosing trace.",
-            fix="measure it outside of grad, vmap and the like.",
-        )  # fmt: skip
+        problem = "the function captures a value of an enclosing trace."
+        raise user_error(TraceError, "nnc.debug.profile", problem, fix="measure it outside of grad, vmap and the like.")
     return executable.profile(leaves)

@@ -68,10 +68,8 @@ def register_kind(kind: DeviceKind) -> None:
         >>> register_kind(KINDS["cpu"])  # the same record again changes nothing
     """
     if KINDS.setdefault(kind.name, kind) != kind:
-        raise user_error(
-            RegistryError, "register_kind", f"there is a kind of device {kind.name!r} already.",
-            fix="give the new one another name.",
-        )  # fmt: skip
+        fix = "give the new one another name."
+        raise user_error(RegistryError, "register_kind", f"there is a kind of device {kind.name!r} already.", fix=fix)
 
 
 def kind_of(device: str) -> str:

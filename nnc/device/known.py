@@ -56,10 +56,8 @@ def find_device(name: Any, where: str) -> Device:
         advice = kind.advice() if kind is not None and kind.count() == 0 else ""
         if kind is None and first in ("sim", "ptx"):  # these names are well known, but their records come later
             advice = "; simulated devices are there after `import nnc.testing.devices`"
-        raise user_error(
-            UnsupportedError, where, f"there is no device {name!r}.",
-            fix=f"use one of nnc.devices(): {', '.join(map(repr, devices()))}{advice}.",
-        )  # fmt: skip
+        fix = f"use one of nnc.devices(): {', '.join(map(repr, devices()))}{advice}."
+        raise user_error(UnsupportedError, where, f"there is no device {name!r}.", fix=fix)
     with _LOCK:
         return _DEVICES.setdefault(str(name), kind.make(str(name)))
 
@@ -79,11 +77,11 @@ def check_program(device: str, where: str) -> None:
     """
     program = get_context().program
     if program is not None and program.device != device:
-        raise user_error(
-            DeviceError, where,
-            f"device={device!r} within a compiled function that runs on {program.device}: all its values are there.",
-            fix=f"leave device= out, or compile the function with device={device!r}.",
-        )  # fmt: skip
+        problem = (
+            f"device={device!r} within a compiled function that runs on {program.device}: all its values are there."
+        )
+        fix = f"leave device= out, or compile the function with device={device!r}."
+        raise user_error(DeviceError, where, problem, fix=fix)
 
 
 def interpreter_of(device: Device) -> Any:

@@ -45,11 +45,10 @@ def check_agreement(where: str, graph: Graph) -> None:
     usual = Counter(digests).most_common(1)[0][0]
     one, other = digests.index(usual), next(rank for rank, digest in enumerate(digests) if digest != usual)
     lines = _first_difference(texts[one].splitlines(), texts[other].splitlines())
-    raise user_error(
-        TraceError, where, "the processes have traced different programs.",
-        operands={f"rank {rank}": line for rank, line in zip((one, other), lines, strict=True)},
-        fix="let all processes run the same code with the same options, on arguments of the same shapes and dtypes.",
-    )  # fmt: skip
+    problem = "the processes have traced different programs."
+    operands = {f"rank {rank}": line for rank, line in zip((one, other), lines, strict=True)}
+    fix = "let all processes run the same code with the same options, on arguments of the same shapes and dtypes."
+    raise user_error(TraceError, where, problem, operands=operands, fix=fix)
 
 
 def _options() -> str:

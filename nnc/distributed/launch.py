@@ -45,10 +45,8 @@ class Launcher:
         beside = Path(sys.executable).parent / "mpiexec"
         path = str(beside) if beside.is_file() else shutil.which("mpiexec")
         if path is None:
-            raise user_error(
-                BackendError, _WHERE, "there is no mpiexec, neither beside Python nor on the search path.",
-                fix="install one with pip install 'nnc[mpi]'.",
-            )  # fmt: skip
+            problem = "there is no mpiexec, neither beside Python nor on the search path."
+            raise user_error(BackendError, _WHERE, problem, fix="install one with pip install 'nnc[mpi]'.")
         try:
             told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60).stdout
         except (OSError, subprocess.TimeoutExpired) as error:

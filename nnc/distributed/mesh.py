@@ -75,21 +75,17 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], *, simulate
     """
     sizes, names = _sizes(axis_shapes), _names(axis_names)
     if len(sizes) != len(names):
-        raise user_error(
-            ArgumentError, _WHERE, f"there are {len(sizes)} sizes and {len(names)} names.",
-            operands={"axis_shapes": sizes, "axis_names": names}, fix="give one size for each name.",
-        )  # fmt: skip
+        problem = f"there are {len(sizes)} sizes and {len(names)} names."
+        fix = "give one size for each name."
+        raise user_error(ArgumentError, _WHERE, problem, operands={"axis_shapes": sizes, "axis_names": names}, fix=fix)
     if len(set(names)) < len(names):
         raise user_error(
             ArgumentError, _WHERE, f"axis_names {names} has a name twice.", fix="give each axis a name of its own."
         )
     if not simulated and prod(sizes) != size():
-        raise user_error(
-            ArgumentError, _WHERE,
-            f"the mesh has {prod(sizes)} places, and the program runs in {size()} process{'es' * (size() > 1)}.",
-            operands={"axis_shapes": sizes},
-            fix=f"start it by mpiexec -n {prod(sizes)}, or pass simulated=True, which runs all places in this process.",
-        )  # fmt: skip
+        problem = f"the mesh has {prod(sizes)} places, and the program runs in {size()} process{'es' * (size() > 1)}."
+        fix = f"start it by mpiexec -n {prod(sizes)}, or pass simulated=True, which runs all places in this process."
+        raise user_error(ArgumentError, _WHERE, problem, operands={"axis_shapes": sizes}, fix=fix)
     return Mesh(sizes, names, bool(simulated))
 
 
@@ -97,10 +93,9 @@ def _sizes(axis_shapes: Any) -> tuple[int, ...]:
     try:
         sizes = tuple(map(operator.index, axis_shapes))
     except TypeError:
-        raise user_error(
-            ArgumentTypeError, _WHERE, f"axis_shapes must be a tuple of ints, it is {axis_shapes!r}.",
-            fix="give one int for each axis, such as (4,) or (2, 2).",
-        ) from None  # fmt: skip
+        problem = f"axis_shapes must be a tuple of ints, it is {axis_shapes!r}."
+        fix = "give one int for each axis, such as (4,) or (2, 2)."
+        raise user_error(ArgumentTypeError, _WHERE, problem, fix=fix) from None
     if any(n < 1 for n in sizes):
         raise user_error(
             ArgumentError, _WHERE, f"axis_shapes {sizes} has an axis without places.", fix="give positive ints."
@@ -110,18 +105,14 @@ def _sizes(axis_shapes: Any) -> tuple[int, ...]:
 
 def _names(axis_names: Any) -> tuple[str, ...]:
     if not isinstance(axis_names, (tuple, list)) or not all(isinstance(name, str) and name for name in axis_names):
-        raise user_error(
-            ArgumentTypeError, _WHERE, f"axis_names must be a tuple of strings, it is {axis_names!r}.",
-            fix='give one name for each axis, such as ("data",).',
-        )  # fmt: skip
+        problem = f"axis_names must be a tuple of strings, it is {axis_names!r}."
+        raise user_error(ArgumentTypeError, _WHERE, problem, fix='give one name for each axis, such as ("data",).')
     return tuple(axis_names)
 
 
 def check_mesh(where: str, mesh: Any) -> Mesh:
     """`mesh`; raises ArgumentTypeError unless it is one."""
     if not isinstance(mesh, Mesh):
-        raise user_error(
-            ArgumentTypeError, where, f"mesh must be a mesh, it is a {type(mesh).__name__}.",
-            fix="make one with nnc.distributed.make_mesh.",
-        )  # fmt: skip
+        fix = "make one with nnc.distributed.make_mesh."
+        raise user_error(ArgumentTypeError, where, f"mesh must be a mesh, it is a {type(mesh).__name__}.", fix=fix)
     return mesh

@@ -80,10 +80,8 @@ def data_parallel(
     positions = check_argnums(_WHERE, batch_argnums, "name the arguments that hold the batch by number.")
     chosen = make_mesh((size(),), (axis_name,)) if mesh is None else check_mesh(_WHERE, mesh)
     if axis_name not in chosen.axis_names:
-        raise user_error(
-            ArgumentError, _WHERE, f"the mesh has no axis {axis_name!r}; it has {', '.join(map(repr, chosen.axis_names))}.",
-            fix="pass axis_name=, or a mesh with that axis.",
-        )  # fmt: skip
+        problem = f"the mesh has no axis {axis_name!r}; it has {', '.join(map(repr, chosen.axis_names))}."
+        raise user_error(ArgumentError, _WHERE, problem, fix="pass axis_name=, or a mesh with that axis.")
     parted = None if shards is None else Shards.of(_WHERE, chosen, shards)
     layout = chosen if parted is None else parted.mesh
     if not positions:
@@ -152,10 +150,9 @@ def data_parallel(
 
 def _check_example_axis(path: str, x: Any, spec: PartitionSpec) -> None:
     if spec.all_names and not spec_of(as_value(x)).shape:
-        raise user_error(
-            ShapeError, _WHERE, f"{path} is 0-d, so it cannot be split.", operands={path: spec_of(as_value(x))},
-            fix="pass it by an argument that batch_argnums does not name.",
-        )  # fmt: skip
+        problem = f"{path} is 0-d, so it cannot be split."
+        fix = "pass it by an argument that batch_argnums does not name."
+        raise user_error(ShapeError, _WHERE, problem, operands={path: spec_of(as_value(x))}, fix=fix)
 
 
 def _mean(flat: FlatFunction, number: int, x: Any, mesh: Mesh, axis_name: str, split_over: frozenset[str]) -> Any:
@@ -171,8 +168,6 @@ def _mean(flat: FlatFunction, number: int, x: Any, mesh: Mesh, axis_name: str, s
         return mean_over(as_value(x), axes) if axes else x
     name, path = (others or [axis_name])[0], flat.result.paths()[number]
     reason = ", over which no mean is taken" if others else " and is no float, so it has no mean"
-    raise user_error(
-        ArgumentError, _WHERE, f"result{path} varies over {name!r}{reason}.",
-        operands={f"result{path}": spec_of(as_value(x))},
-        fix=f"join the values, for example with nnc.psum(x, {name!r}) or nnc.all_gather, or do not return them.",
-    )  # fmt: skip
+    problem = f"result{path} varies over {name!r}{reason}."
+    fix = f"join the values, for example with nnc.psum(x, {name!r}) or nnc.all_gather, or do not return them."
+    raise user_error(ArgumentError, _WHERE, problem, operands={f"result{path}": spec_of(as_value(x))}, fix=fix)

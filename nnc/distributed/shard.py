@@ -64,15 +64,12 @@ def shard_map(f: Callable[P, R], *, mesh: Mesh, in_specs: Any, out_specs: Any) -
     @api_boundary
     def mapped(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
-            raise user_error(
-                ArgumentError, _WHERE, f"{name_of(f)} was called with keyword arguments {', '.join(kwargs)}.",
-                fix="pass all arguments by position, as in_specs does.",
-            )  # fmt: skip
+            problem = f"{name_of(f)} was called with keyword arguments {', '.join(kwargs)}."
+            raise user_error(ArgumentError, _WHERE, problem, fix="pass all arguments by position, as in_specs does.")
         if isinstance(in_specs, (tuple, list)) and len(in_specs) != len(args):
-            raise user_error(
-                ArgumentError, _WHERE, f"in_specs has {len(in_specs)} entries for {len(args)} arguments.",
-                operands={"in_specs": in_specs}, fix="give one entry for each argument, or one for all.",
-            )  # fmt: skip
+            problem = f"in_specs has {len(in_specs)} entries for {len(args)} arguments."
+            fix = "give one entry for each argument, or one for all."
+            raise user_error(ArgumentError, _WHERE, problem, operands={"in_specs": in_specs}, fix=fix)
         flat = FlatFunction.of(f, args)
         prefix = tuple(in_specs) if isinstance(in_specs, list) else in_specs
         specs = [check_spec(_WHERE, s, mesh) for s in tree.broadcast_prefix(prefix, args, where=f"{_WHERE}: in_specs")]
@@ -196,8 +193,6 @@ def _check_varying(flat: FlatFunction, outputs: Sequence[Any], specs: Sequence[P
         found = varying_over(x) or frozenset()
         extra = [axis for axis in own if axis in found and axis.name not in spec.all_names]
         if extra:
-            raise user_error(
-                ArgumentError, _WHERE, f"result{path} varies over {names_of(frozenset(extra))}, which {spec!r} does not name.",
-                operands={f"result{path}": as_value(x).spec},
-                fix=f"name the axis in out_specs, or join the values, for example with nnc.pmean(x, {extra[0].name!r}).",
-            )  # fmt: skip
+            problem = f"result{path} varies over {names_of(frozenset(extra))}, which {spec!r} does not name."
+            fix = f"name the axis in out_specs, or join the values, for example with nnc.pmean(x, {extra[0].name!r})."
+            raise user_error(ArgumentError, _WHERE, problem, operands={f"result{path}": as_value(x).spec}, fix=fix)

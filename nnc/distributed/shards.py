@@ -26,7 +26,7 @@ from nnc.distributed.shard import own_axes
 from nnc.distributed.specs import PartitionSpec, join, split
 from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, user_error
 from nnc.graph import Command, Graph, Node, Symbol, bind, spec_of
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.passes.simplify.inline_calls import append_copy
 from nnc.trace.core.axes import NamedAxis, collectives_over
 from nnc.trace.core.named import stage_named
@@ -63,16 +63,13 @@ class Shards:
             )
         processes = mesh.size if mesh.strides else 1
         if len(mesh.axis_names) > 1:
-            raise user_error(
-                ArgumentError, where, f"shards={size} needs a mesh of one axis, it has {', '.join(map(repr, mesh.axis_names))}.",
-                fix="pass a mesh of one axis, or leave shards out.",
-            )  # fmt: skip
+            problem = f"shards={size} needs a mesh of one axis, it has {', '.join(map(repr, mesh.axis_names))}."
+            raise user_error(ArgumentError, where, problem, fix="pass a mesh of one axis, or leave shards out.")
         own, rest = divmod(size, processes)
         if rest or own < 1 or own & (own - 1):
-            raise user_error(
-                ArgumentError, where, f"shards={size} is not a power of two times the {processes} processes.",
-                fix=f"pass for example shards={4 * processes}, and run it on as many processes, a half or a quarter of them.",
-            )  # fmt: skip
+            problem = f"shards={size} is not a power of two times the {processes} processes."
+            fix = f"pass for example shards={4 * processes}, and run it on as many processes, a half or a quarter of them."
+            raise user_error(ArgumentError, where, problem, fix=fix)
         return cls(mesh.axis_names[0], size, processes)
 
     @property
@@ -175,12 +172,10 @@ def _refuse_inner_joins(where: str, graph: Graph, axis: NamedAxis) -> None:
     top = set(graph.nodes)
     for node in collectives_over(graph, frozenset((axis,))):
         if node not in top:
-            raise user_error(
-                TraceError, where,
-                f"{node.command.name} over {axis.name!r} within a loop or a branch cannot be dealt out to shards.",
-                operands={"called": f"at {node.source.describe()}"} if node.source else {},
-                fix="join the values outside of the loop, or leave shards out.",
-            )  # fmt: skip
+            problem = f"{node.command.name} over {axis.name!r} within a loop or a branch cannot be dealt out to shards."
+            operands = {"called": f"at {node.source.describe()}"} if node.source else {}
+            fix = "join the values outside of the loop, or leave shards out."
+            raise user_error(TraceError, where, problem, operands=operands, fix=fix)
 
 
 class _Run:

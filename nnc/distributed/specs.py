@@ -32,10 +32,9 @@ class PartitionSpec:
         for entry in entries:
             names = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
             if not all(isinstance(name, str) for name in names):
-                raise user_error(
-                    ArgumentTypeError, "nnc.distributed.PartitionSpec", f"{entry!r} is no name of an axis.",
-                    fix='give a name, a tuple of names or None for each axis, such as PartitionSpec("data", None).',
-                )  # fmt: skip
+                problem = f"{entry!r} is no name of an axis."
+                fix = 'give a name, a tuple of names or None for each axis, such as PartitionSpec("data", None).'
+                raise user_error(ArgumentTypeError, "nnc.distributed.PartitionSpec", problem, fix=fix)
         self._entries = entries
 
     @property
@@ -70,17 +69,13 @@ class PartitionSpec:
 def check_spec(where: str, spec: Any, mesh: Mesh) -> PartitionSpec:
     """`spec`, whose names must be axes of the mesh, each at most once."""
     if not isinstance(spec, PartitionSpec):
-        raise user_error(
-            ArgumentTypeError, where, f"{spec!r} is no PartitionSpec.",
-            fix="give PartitionSpec(...) for each argument or result; PartitionSpec() for a value that is whole at all places.",
-        )  # fmt: skip
+        fix = "give PartitionSpec(...) for each argument or result; PartitionSpec() for a value that is whole at all places."
+        raise user_error(ArgumentTypeError, where, f"{spec!r} is no PartitionSpec.", fix=fix)
     names = [name for entry in spec.names for name in entry]
     for name in names:
         if name not in mesh.axis_names:
-            raise user_error(
-                ArgumentError, where, f"{spec!r} names {name!r}; the mesh has the axes {', '.join(map(repr, mesh.axis_names))}.",
-                fix="use axes of the mesh.",
-            )  # fmt: skip
+            problem = f"{spec!r} names {name!r}; the mesh has the axes {', '.join(map(repr, mesh.axis_names))}."
+            raise user_error(ArgumentError, where, problem, fix="use axes of the mesh.")
     if len(set(names)) < len(names):
         raise user_error(ArgumentError, where, f"{spec!r} names an axis twice.", fix="split one axis by each name.")
     return spec
@@ -95,10 +90,9 @@ def split(where: str, path: str, x: Any, spec: PartitionSpec, mesh: Mesh) -> Any
     x = as_value(x)
     shape, sizes = spec_of(x).shape, mesh.shape
     if len(spec) > len(shape):
-        raise user_error(
-            ShapeError, where, f"{path} has {len(shape)} axes, {spec!r} speaks of {len(spec)}.",
-            operands={path: spec_of(x)}, fix="give a spec with at most one entry for each axis.",
-        )  # fmt: skip
+        problem = f"{path} has {len(shape)} axes, {spec!r} speaks of {len(spec)}."
+        fix = "give a spec with at most one entry for each axis."
+        raise user_error(ShapeError, where, problem, operands={path: spec_of(x)}, fix=fix)
     if not spec.all_names:
         return x
     cut: list[int] = []
@@ -109,11 +103,9 @@ def split(where: str, path: str, x: Any, spec: PartitionSpec, mesh: Mesh) -> Any
         count = prod(sizes[name] for name in names)
         if n % count:
             over = " and ".join(map(repr, names))
-            raise user_error(
-                ShapeError, where, f"axis {i} of {path} has {n} elements, no multiple of the {count} places of {over}.",
-                operands={path: spec_of(x)},
-                fix=f"give a multiple of {count}: drop the last {n % count}, or pad with {count - n % count}.",
-            )  # fmt: skip
+            problem = f"axis {i} of {path} has {n} elements, no multiple of the {count} places of {over}."
+            fix = f"give a multiple of {count}: drop the last {n % count}, or pad with {count - n % count}."
+            raise user_error(ShapeError, where, problem, operands={path: spec_of(x)}, fix=fix)
         for name in names:
             where_is[name] = len(cut)
             cut.append(sizes[name])
@@ -130,10 +122,9 @@ def join(where: str, path: str, x: Any, spec: PartitionSpec, mesh: Mesh) -> Any:
     shape, sizes = spec_of(x).shape, mesh.shape
     part = shape[len(leading) :]
     if len(spec) > len(part):
-        raise user_error(
-            ShapeError, where, f"{path} has {len(part)} axes at each place, {spec!r} speaks of {len(spec)}.",
-            operands={path: spec_of(x)}, fix="give a spec with at most one entry for each axis.",
-        )  # fmt: skip
+        problem = f"{path} has {len(part)} axes at each place, {spec!r} speaks of {len(spec)}."
+        fix = "give a spec with at most one entry for each axis."
+        raise user_error(ShapeError, where, problem, operands={path: spec_of(x)}, fix=fix)
     if not leading:
         return x
     order: list[int] = []

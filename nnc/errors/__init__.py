@@ -1,5 +1,6 @@
 """The errors of nnc: one class for each kind of mistake, and the function that words them."""
 
+from nnc.base.later import later
 from nnc.errors.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -30,6 +31,13 @@ from nnc.errors.errors import (
     UnsupportedError,
     user_error,
 )
+
+access = later(f"{__name__}.paths", "access")
+hash_remedy = later(f"{__name__}.remedies", "hash_remedy")
+numpy_remedy = later(f"{__name__}.remedies", "numpy_remedy")
+path_to_read = later(f"{__name__}.paths", "path_to_read")
+path_to_write = later(f"{__name__}.paths", "path_to_write")
+remedy = later(f"{__name__}.remedies", "remedy")
 
 __all__ = [
     "ArgumentError",

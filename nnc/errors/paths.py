@@ -47,10 +47,8 @@ def path_to_write(where: str, path: Any) -> Path:
     place = _as_path(where, path)
     with access(where, place):
         if not place.parent.is_dir():
-            raise user_error(
-                MissingFileError, where, f"there is no directory {_shown(place.parent)}.",
-                fix="make it first: path.parent.mkdir(parents=True).",
-            )  # fmt: skip
+            fix = "make it first: path.parent.mkdir(parents=True)."
+            raise user_error(MissingFileError, where, f"there is no directory {_shown(place.parent)}.", fix=fix)
         try:
             mode = os.stat(place).st_mode
         except FileNotFoundError:
@@ -69,34 +67,26 @@ def access(where: str, path: Path) -> Iterator[None]:
     except (FileAccessError, MissingFileError):
         raise
     except (FileNotFoundError, NotADirectoryError):
-        raise user_error(
-            MissingFileError, where, f"there is no file {_shown(path)}.",
-            fix=f"check the path; the working directory is {os.getcwd()}.",
-        ) from None  # fmt: skip
+        fix = f"check the path; the working directory is {os.getcwd()}."
+        raise user_error(MissingFileError, where, f"there is no file {_shown(path)}.", fix=fix) from None
     except OSError as error:
         reason = error.strerror or str(error)
-        raise user_error(
-            FileAccessError, where, f"the system refuses {_shown(path)}: {reason}.",
-            fix="name a file that you may read and write, on a disk with room, with a name of at most 255 bytes.",
-        ) from error  # fmt: skip
+        fix = "name a file that you may read and write, on a disk with room, with a name of at most 255 bytes."
+        raise user_error(FileAccessError, where, f"the system refuses {_shown(path)}: {reason}.", fix=fix) from error
 
 
 def _as_path(where: str, path: Any) -> Path:
     if not isinstance(path, (str, os.PathLike)):
-        raise user_error(
-            ArgumentTypeError, where, f"its argument path is a {type(path).__name__}, not a path.",
-            fix=f'write {where}("model.safetensors", ...).',
-        )  # fmt: skip
+        problem = f"its argument path is a {type(path).__name__}, not a path."
+        raise user_error(ArgumentTypeError, where, problem, fix=f'write {where}("model.safetensors", ...).')
     place = Path(path)
     try:
         encoded = os.fsencode(place)
     except UnicodeEncodeError:
         encoded = b"\0"
     if b"\0" in encoded:
-        raise user_error(
-            ArgumentError, where, f"{str(place)!r} is no path: it holds a NUL or half a character.",
-            fix="name a file with characters that the file system knows.",
-        )  # fmt: skip
+        problem = f"{str(place)!r} is no path: it holds a NUL or half a character."
+        raise user_error(ArgumentError, where, problem, fix="name a file with characters that the file system knows.")
     return place
 
 

@@ -82,11 +82,12 @@ def _no_memory(error: BaseException, name: str, caller: FrameType) -> OutOfMemor
         or is_users(error)
     ):
         return None
-    return user_error(
-        OutOfMemoryError, name, f"the system gives no memory for it: {str(error) or 'it is all taken'}.",
-        fix="work on fewer elements at a time, for example with nnc.map or nnc.vmap(..., chunk_size=n); a function compiled by "
-        "nnc.compile keeps fewer values at once than its commands one by one.",
-    )  # fmt: skip
+    problem = f"the system gives no memory for it: {str(error) or 'it is all taken'}."
+    fix = (
+        "work on fewer elements at a time, for example with nnc.map or nnc.vmap(..., chunk_size=n); a function compiled by "
+        "nnc.compile keeps fewer values at once than its commands one by one."
+    )
+    return user_error(OutOfMemoryError, name, problem, fix=fix)
 
 
 def is_users(error: BaseException) -> bool:
@@ -121,7 +122,9 @@ def arguments_misfit(
         fix: the remedy; by default, to call it as its signature says.
     """
     traceback = error.__traceback__
-    if not isinstance(error, TypeError) or isinstance(error, NncError) or traceback is None or traceback.tb_next:
+    if not isinstance(error, TypeError) or isinstance(error, NncError) or traceback is None:
+        return None
+    if traceback.tb_next and not hasattr(function, "__signature__"):  # such a function passes its arguments on
         return None  # raised in the body of the function
     try:
         signature = inspect.signature(function)
@@ -133,12 +136,10 @@ def arguments_misfit(
         count = f"{len(args)} positional argument{'' if len(args) == 1 else 's'}"
         given = ", ".join([count, *(f"{name}=" for name in kwargs)])
         takes = str(signature.replace(return_annotation=inspect.Signature.empty))
-        return user_error(
-            ArgumentTypeError, where or name,
-            f"{name if where else 'it'} does not take the arguments that it is called with: {reason}.",
-            operands={"signature": f"{name}{takes}", "given": given},
-            fix=fix or "call it with the arguments of its signature.",
-        )  # fmt: skip
+        problem = f"{name if where else 'it'} does not take the arguments that it is called with: {reason}."
+        operands = {"signature": f"{name}{takes}", "given": given}
+        advice = fix or "call it with the arguments of its signature."
+        return user_error(ArgumentTypeError, where or name, problem, operands=operands, fix=advice)
     return None
 
 

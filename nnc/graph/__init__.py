@@ -3,6 +3,9 @@
 Nothing here knows a command by name, but for `slice` and `assemble`, through which the builder gives aliases a meaning.
 """
 
+from typing import TYPE_CHECKING
+
+from nnc.errors.names import module_getattr
 from nnc.graph.boxes import Box, covers, first_overlap, uncovered
 from nnc.graph.builder import GraphBuilder, InlineGraph, check_same_dtype, infer_specs
 from nnc.graph.dispatch import Interpreter, bind, find_interpreter, set_eager
@@ -27,11 +30,13 @@ from nnc.graph.registry import (
 )
 from nnc.graph.rewrite import apply_rules
 from nnc.graph.rule import Rule, RuleError, Sample, rewrite_rule, sample
-from nnc.graph.rule_check import check_rule
 from nnc.graph.serialize import from_json, load_graph, save_graph, storable, to_json
 from nnc.graph.spec import STRIDED, TensorSpec, spec_of
 from nnc.graph.text import node_texts, symbol_numbers, to_text, value_text
 from nnc.graph.verify import verify
+
+if TYPE_CHECKING:
+    from nnc.graph.rule_check import check_rule
 
 __all__ = [
     "ATTRIBUTES",
@@ -97,3 +102,7 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = module_getattr(__name__, {"check_rule": f"{__name__}.rule_check"})

@@ -51,16 +51,14 @@ class Box:
         outer, box = tuple(map(index, outer_shape)), cls(tuple(map(index, start)), tuple(map(index, shape)))
         operands = {"tensor": list(outer), "start": list(box.start), "shape": list(box.shape)}
         if not len(outer) == len(box.start) == len(box.shape):
-            raise user_error(
-                ShapeError, where, f"the tensor has {len(outer)} axes, start {len(box.start)} and shape {len(box.shape)}.",
-                operands=operands, fix="give one start and one size for each axis of the tensor.",
-            )  # fmt: skip
+            problem = f"the tensor has {len(outer)} axes, start {len(box.start)} and shape {len(box.shape)}."
+            fix = "give one start and one size for each axis of the tensor."
+            raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
         for axis, (size, first, length) in enumerate(zip(outer, box.start, box.shape, strict=True)):
             if first < 0 or length < 0 or first + length > size:
-                raise user_error(
-                    ShapeError, where, f"axis {axis}: {first}:{first + length} is not within 0:{size}.",
-                    operands=operands, fix="choose start >= 0 and shape >= 0 with start + shape <= the tensor's shape.",
-                )  # fmt: skip
+                problem = f"axis {axis}: {first}:{first + length} is not within 0:{size}."
+                fix = "choose start >= 0 and shape >= 0 with start + shape <= the tensor's shape."
+                raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
         return box
 
     @classmethod

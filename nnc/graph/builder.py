@@ -20,8 +20,9 @@ from nnc.base.source import SourceLine, user_source
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError, NncError, ShapeError, user_error
 from nnc.errors.errors import word_anew
 from nnc.graph.boxes import Box
+from nnc.graph.dispatch import Command
 from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
-from nnc.graph.registry import REGISTRY, Command, command, infer
+from nnc.graph.registry import REGISTRY, command, infer
 from nnc.graph.spec import MOST_AXES, TensorSpec
 
 Replace = Callable[[Symbol, Mapping[str, Any], SourceLine | None], Symbol]
@@ -357,10 +358,9 @@ class GraphBuilder:
             self._append(Node(command("slice"), (source,), (symbol,), MappingProxyType(params), (), user_source()))
             return symbol
         what = f"{symbol!r}" if isinstance(symbol, Symbol) else f"{symbol!r} ({type(symbol).__name__})"
-        raise user_error(
-            GraphError, where, f"input {position} is {what}, which is no symbol of the graph being built.",
-            fix="pass symbols that this builder returned; make a constant of a value with builder.constant(value).",
-        )  # fmt: skip
+        problem = f"input {position} is {what}, which is no symbol of the graph being built."
+        fix = "pass symbols that this builder returned; make a constant of a value with builder.constant(value)."
+        raise user_error(GraphError, where, problem, fix=fix)
 
     def _assemble(self, base: Symbol) -> Symbol:
         parts = self._declared.pop(base)
@@ -378,28 +378,25 @@ class GraphBuilder:
         view = self._views.get(out)
         if out in self._written or view is None:
             first = f" at {self._written[out]}" if self._written.get(out) else ""
-            raise user_error(
-                GraphError, cmd.name, f"out={out!r} is written or read already{first}; a symbol is written exactly once.",
-                fix="write a fresh alias of a tensor declared with builder.tensor.",
-            )  # fmt: skip
+            problem = f"out={out!r} is written or read already{first}; a symbol is written exactly once."
+            fix = "write a fresh alias of a tensor declared with builder.tensor."
+            raise user_error(GraphError, cmd.name, problem, fix=fix)
         base, box = view
         if base not in self._declared and base is not out:
-            raise user_error(
-                GraphError, cmd.name, f"out={out!r} views {base!r}, which has its value already.",
-                fix="declare the tensor with builder.tensor and write all its aliases before reading it.",
-            )  # fmt: skip
+            fix = "declare the tensor with builder.tensor and write all its aliases before reading it."
+            raise user_error(GraphError, cmd.name, f"out={out!r} views {base!r}, which has its value already.", fix=fix)
         if specs != (out.spec,):
-            raise user_error(
-                GraphError, cmd.name, "out has another shape or dtype than the command yields.",
-                operands={"yields": specs[0], "out": out.spec}, fix="declare the alias with the command's output shape.",
-            )  # fmt: skip
+            problem = "out has another shape or dtype than the command yields."
+            fix = "declare the alias with the command's output shape."
+            raise user_error(GraphError, cmd.name, problem, operands={"yields": specs[0], "out": out.spec}, fix=fix)
         for other, other_box in self._declared[base]:
             if box.overlaps(other_box):
                 raise user_error(
-                    GraphError, cmd.name,
+                    GraphError,
+                    cmd.name,
                     f"out overlaps an alias that is written already, at {self._written[other]}: {box} and {other_box} of {base!r}.",
                     fix="write aliases that do not overlap, or add the two values first.",
-                )  # fmt: skip
+                )
         del self._views[out]
         if base is out:
             del self._declared[out]
@@ -453,10 +450,10 @@ def _infer_anew(
     command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], graphs: tuple[Graph, ...]
 ) -> tuple[TensorSpec, ...]:
     if command.arity is not None and len(specs) != command.arity:
-        raise user_error(
-            ArgumentError, command.name, f"it takes {command.arity} inputs, {len(specs)} were given.",
-            operands={f"input {i}": spec for i, spec in enumerate(specs)}, fix="pass the inputs that the command takes.",
-        )  # fmt: skip
+        problem = f"it takes {command.arity} inputs, {len(specs)} were given."
+        operands = {f"input {i}": spec for i, spec in enumerate(specs)}
+        fix = "pass the inputs that the command takes."
+        raise user_error(ArgumentError, command.name, problem, operands=operands, fix=fix)
     rule = infer[command]
     given = {**params, "graphs": graphs} if graphs else params
     try:
@@ -466,10 +463,9 @@ def _infer_anew(
             word_anew(lambda: rule(*specs, **given), user_source())
         raise
     except TypeError as error:
-        raise user_error(
-            ArgumentTypeError, command.name, f"parameters do not fit: {error}.",
-            operands=dict(params), fix="pass each static parameter of the command, by keyword.",
-        ) from error  # fmt: skip
+        problem = f"parameters do not fit: {error}."
+        fix = "pass each static parameter of the command, by keyword."
+        raise user_error(ArgumentTypeError, command.name, problem, operands=dict(params), fix=fix) from error
     found = result if isinstance(result, tuple) else (result,)
     for spec in found:
         _check_size(command, spec)
@@ -479,16 +475,13 @@ def _infer_anew(
 def _check_size(command: Command, spec: TensorSpec) -> None:
     """Raises ShapeError for a result that no memory holds. As in NumPy, axes of size 0 do not make others of any size possible."""
     if spec.ndim > MOST_AXES:
-        raise user_error(
-            ShapeError, command.name, f"its result would have {spec.ndim} axes; an array has at most {MOST_AXES}.",
-            fix="join axes with reshape before you add others.",
-        )  # fmt: skip
+        problem = f"its result would have {spec.ndim} axes; an array has at most {MOST_AXES}."
+        raise user_error(ShapeError, command.name, problem, fix="join axes with reshape before you add others.")
     nbytes = math.prod([n for n in spec.shape if n]) * spec.dtype.itemsize
     if nbytes > sys.maxsize:
-        raise user_error(
-            ShapeError, command.name, f"its result {spec} would have {nbytes:.3g} bytes; an array has at most {sys.maxsize}.",
-            fix="make it smaller: look at the sizes that its shape is computed from.",
-        )  # fmt: skip
+        problem = f"its result {spec} would have {nbytes:.3g} bytes; an array has at most {sys.maxsize}."
+        fix = "make it smaller: look at the sizes that its shape is computed from."
+        raise user_error(ShapeError, command.name, problem, fix=fix)
 
 
 def check_same_dtype(where: str, specs: Sequence[TensorSpec]) -> None:
@@ -502,7 +495,7 @@ def check_same_dtype(where: str, specs: Sequence[TensorSpec]) -> None:
         >>> check_same_dtype("f", [TensorSpec((2,), "float32"), TensorSpec((3,), "float32")])
     """
     if any(spec.dtype != specs[0].dtype for spec in specs):
-        raise user_error(
-            DTypeError, where, f"dtypes differ: {', '.join(spec.dtype.name for spec in specs)}.",
-            operands={f"input {i}": spec for i, spec in enumerate(specs)}, fix="convert them first, with x.astype(dtype).",
-        )  # fmt: skip
+        problem = f"dtypes differ: {', '.join(spec.dtype.name for spec in specs)}."
+        operands = {f"input {i}": spec for i, spec in enumerate(specs)}
+        fix = "convert them first, with x.astype(dtype)."
+        raise user_error(DTypeError, where, problem, operands=operands, fix=fix)

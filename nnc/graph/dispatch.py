@@ -8,8 +8,39 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nnc.base.context import get_context
+from nnc.base.dtypes import plain_dtype
 from nnc.errors import InternalError, TraceError, user_error
-from nnc.graph.registry import _BIND, Command
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Command:
+    """An operation: its name, how many inputs it takes (None: any number) and how many outputs it yields (None: it depends).
+
+    Calling a command with arrays, tracers or symbols runs, traces or records it.
+
+    Args:
+        name: unique.
+        arity: number of inputs; None: any number.
+        outputs: number of outputs; None: it depends.
+
+    Example:
+        >>> command("exp").arity
+        1
+    """
+
+    name: str
+    arity: int | None = 1
+    outputs: int | None = 1
+
+    def __call__(self, *args: Any, graphs: tuple[Any, ...] = (), **params: Any) -> Any:
+        """Runs, traces or records the command; parameters are static and keyword-only."""
+        if "dtype" in params:
+            params["dtype"] = plain_dtype(params["dtype"])
+        outputs = bind(self, args, params, graphs)
+        return outputs[0] if self.outputs == 1 else tuple(outputs)
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 class Interpreter(Protocol):
@@ -121,6 +152,3 @@ def bind(command: Command, args: Sequence[Any], params: dict[str, Any], graphs: 
         Array([-1., -2.], dtype=float32)
     """
     return find_interpreter(args).process(command, args, params, graphs)
-
-
-_BIND.function = bind

@@ -15,8 +15,8 @@ from nnc.base.html import show_text
 from nnc.base.source import SourceLine
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.tracebacks import api_boundary
-from nnc.graph.dispatch import bind
-from nnc.graph.registry import Command, command, rewritten
+from nnc.graph.dispatch import Command, bind
+from nnc.graph.registry import command, rewritten
 from nnc.graph.spec import TensorSpec, spec_of
 
 NDArray = np.ndarray[Any, Any]
@@ -286,18 +286,16 @@ class Graph:
     def __call__(self, *args: Any) -> Any:
         """Returns the outputs (a single one by itself) for these inputs, whose specs must be the graph's."""
         if len(args) != len(self.inputs):
-            raise user_error(
-                ArgumentError, self.name, f"the graph takes {len(self.inputs)} inputs, {len(args)} were given.",
-                fix="pass one array for each input of the graph.",
-            )  # fmt: skip
+            problem = f"the graph takes {len(self.inputs)} inputs, {len(args)} were given."
+            raise user_error(ArgumentError, self.name, problem, fix="pass one array for each input of the graph.")
         args = tuple(_taken(arg, symbol.spec) for symbol, arg in zip(self.inputs, args, strict=True))
         for i, (symbol, arg) in enumerate(zip(self.inputs, args, strict=True)):
             spec = spec_of(arg)
             if (spec.shape, spec.dtype) != (symbol.spec.shape, symbol.spec.dtype):
-                raise user_error(
-                    ShapeError, self.name, f"input {i} has another shape or dtype than the graph was made for.",
-                    operands={"expected": symbol.spec, "given": spec}, fix="convert the argument, or make the graph anew.",
-                )  # fmt: skip
+                problem = f"input {i} has another shape or dtype than the graph was made for."
+                operands = {"expected": symbol.spec, "given": spec}
+                fix = "convert the argument, or make the graph anew."
+                raise user_error(ShapeError, self.name, problem, operands=operands, fix=fix)
         to_array = command("copy")  # for constants and inputs that are returned as they are: NumPy values
         outputs = [x if hasattr(x, "spec") else to_array(x) for x in self.evaluate(args)]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)

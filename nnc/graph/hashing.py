@@ -105,11 +105,11 @@ def _strict(node: Node | None, name: str, value: Any) -> str:
         return f"{name}={json.dumps(encode_value(value))}"
     except TypeError as error:
         where = f"a {node.command.name} node" if node is not None else "a node"
+        problem = f"parameter {name!r} of {where} has no stable form: {error}."
+        fix = "use plain values, tuples, dtypes, arrays or dataclasses marked with storable."
         raise user_error(
-            GraphError, "structural_hash", f"parameter {name!r} of {where} has no stable form: {error}.",
-            fix="use plain values, tuples, dtypes, arrays or dataclasses marked with storable.",
-            source=node.source if node is not None else None,
-        ) from error  # fmt: skip
+            GraphError, "structural_hash", problem, fix=fix, source=node.source if node is not None else None
+        ) from error
 
 
 def _lenient(node: Node | None, name: str, value: Any) -> Any:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Literal, get_args
 
 from nnc.base.context import activity, note_seconds
 from nnc.errors import ArgumentTypeError, GraphError, RegistryError, user_error
+from nnc.graph.dispatch import Command
 from nnc.graph.graph import Graph, Node
-from nnc.graph.registry import Attribute, Command
+from nnc.graph.registry import Attribute
 from nnc.graph.serialize import storable
 from nnc.graph.verify import verify as verify_graph
 
@@ -25,10 +27,31 @@ PhaseName = Literal["simplify", "rewrite", "simplify again", "layout", "order", 
 """Phases of lowering, in their order (nnc/lower/phases.py); passes of other packages say by these names when they run."""
 
 
+class Fact(Enum):
+    """A fact about graphs that holds from the pass that ensures it until a pass invalidates it; its value is its meaning."""
+
+    BARRIERS = "Barriers are calls still, which keep values that are recomputed on purpose apart from the originals."
+    COMMANDS = "Elementwise commands are nodes of their own, where rules find them."
+    INLINED = "No node is a call, but for barriers."
+    FOLDED = "A tensor that holds one number everywhere, as far as this is known, is `broadcast_to` of a 0-d constant."
+    SIMPLIFIED = "Forms that users, derivatives and passes write have been simplified; `pvary` nodes are gone."
+    MERGED = "The traced nodes were simplified, and equal ones are one; rewrites may make new ones that are equal."
+    NO_DEAD = "Each node has an effect or is read, and so is each input and output of a loop's or branch's sub-graph."
+    NO_INVARIANTS = "No loop computes a value that is the same in all its iterations."
+    COMBINED = "Softmax and its like are commands, where users or derivatives wrote them as several."
+    NO_CALLS = "No node is a call, but for those that stay apart until steps are made."
+    LAYOUT = "Each tensor has the layout in which kernels read it."
+    ORDERED = "The order of nodes is the one that runs, up to small moves."
+    LOW_PEAK = "Cheap values that only wait over the peak of memory have been rematerialized behind it."
+    PACKED = "Weights are in the layout that their library's kernels read."
+    KERNELS = "Every command that a printed kernel can run stands in a `fused` node."
+
+
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A registered pass: the attributes it needs and provides, which attributes stay true when it changes nodes, and the commands
-    that it `concerns`, without any of which it changes nothing (none are named: it looks at every graph).
+    """A registered pass: the attributes it needs and provides, which attributes stay true when it changes nodes, the commands
+    that it `concerns`, without any of which it changes nothing (none are named: it looks at every graph), and the facts that say
+    where it stands among the passes of lowering.
 
     Args:
         name: in pipelines.
@@ -39,6 +62,10 @@ class Pass:
         concerns: commands, without any of which it changes nothing, by their names or as those of a column; none are named: it
             looks at every graph.
         phase: the phase of lowering at whose end it runs; None: it runs where a pipeline names it.
+        requires: facts that must hold before it.
+        ensures: facts that hold after it.
+        invalidates: facts that may not hold after it.
+        when: whether it may change a graph at all, by the options; None: it may.
 
     Example:
         >>> nnc.graph.find_pass("dce").preserves
@@ -52,6 +79,10 @@ class Pass:
     preserves: tuple[str, ...] = ()
     concerns: Collection[str | Command] = frozenset()
     phase: PhaseName | None = None
+    requires: frozenset[Fact] = frozenset()
+    ensures: frozenset[Fact] = frozenset()
+    invalidates: frozenset[Fact] = frozenset()
+    when: Callable[[Any], bool] | None = None
 
 
 @storable
@@ -84,7 +115,7 @@ PASSES: dict[str, Pass] = {}
 """All passes by name.
 
 Example:
-    >>> import nnc.lower.passes  # registers them
+    >>> import nnc.lower.phases  # registers them
     >>> PASSES["one_hot"].name
     'one_hot'
 """
@@ -92,7 +123,8 @@ Example:
 
 def register_pass(
     name: str, *, needs: Sequence[str] = (), provides: Sequence[str] = (), preserves: Sequence[str] = (),
-    concerns: Iterable[str] | Attribute[Any] = (), phase: PhaseName | None = None,
+    concerns: Iterable[str] | Attribute[Any] = (), phase: PhaseName | None = None, requires: Iterable[Fact] = (),
+    ensures: Iterable[Fact] = (), invalidates: Iterable[Fact] = (), when: Callable[[Any], bool] | None = None,
 ) -> Callable[[PassFunction], PassFunction]:  # fmt: skip
     """Registers the decorated function as the pass `name`; the function itself is unchanged.
 
@@ -105,6 +137,10 @@ def register_pass(
             too, stays as it is without the pass being asked.
         phase: has every later compilation run the pass at the end of this phase of lowering, whose guarantees it must keep; for
             passes of other packages: those of nnc stand in nnc/lower/phases.py.
+        requires: facts (`nnc.graph.passes.Fact`) that an earlier pass of lowering must ensure, and none in between invalidate.
+        ensures: facts that hold after the pass.
+        invalidates: facts that may not hold after it; all others still hold.
+        when: (options) -> whether the pass may change a graph at all.
 
     Raises:
         RegistryError: there is a pass of that name, or no such phase.
@@ -118,21 +154,20 @@ def register_pass(
     """
     if name in PASSES:
         where = getattr(PASSES[name].function, "__module__", "another module")
-        raise user_error(
-            RegistryError, "register_pass", f"pass {name!r} exists already: {where} registers it.",
-            fix="choose another name; a module that is imported by two names registers its passes twice.",
-        )  # fmt: skip
+        problem = f"pass {name!r} exists already: {where} registers it."
+        fix = "choose another name; a module that is imported by two names registers its passes twice."
+        raise user_error(RegistryError, "register_pass", problem, fix=fix)
     phases = get_args(PhaseName)
     if phase is not None and phase not in phases:
-        raise user_error(
-            RegistryError, "register_pass", f"pass {name!r} asks for the phase {phase!r}, which lowering does not have.",
-            fix=f"name one of these: {', '.join(phases)}.",
-        )  # fmt: skip
+        problem = f"pass {name!r} asks for the phase {phase!r}, which lowering does not have."
+        raise user_error(RegistryError, "register_pass", problem, fix=f"name one of these: {', '.join(phases)}.")
 
     commands: Collection[str | Command] = concerns if isinstance(concerns, Attribute) else frozenset(concerns)
 
     def add(function: PassFunction) -> PassFunction:
-        PASSES[name] = Pass(name, function, tuple(needs), tuple(provides), tuple(preserves), commands, phase)
+        facts = frozenset(requires), frozenset(ensures), frozenset(invalidates)
+        columns = tuple(needs), tuple(provides), tuple(preserves)
+        PASSES[name] = Pass(name, function, *columns, commands, phase, *facts, when)
         return function
 
     return add
@@ -199,7 +234,7 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
         _check_needs(graph, step, lost)
         if step.concerns and graph.nodes is not looked_at:
             looked_at, present = graph.nodes, {node.command for node in graph.walk()}
-        if step.concerns and not _concerns_any(step, present):
+        if (step.when and not step.when(options)) or (step.concerns and not _concerns_any(step, present)):
             step = replace(step, function=_leave)
         with activity(f"running pass {step.name!r}"):
             graph, count = _run(graph, step, options, verify, lost, count)
@@ -223,16 +258,13 @@ def _run(graph: Graph, step: Pass, options: Any, verify: bool, lost: dict[str, s
     seconds = time.perf_counter() - start
     note_seconds(f"pass {step.name}", seconds)
     if not isinstance(result, Graph):
-        raise user_error(
-            ArgumentTypeError, step.name, f"the pass returned {type(result).__name__}, not a graph.",
-            fix="return the graph, changed or not.",
-        )  # fmt: skip
+        problem = f"the pass returned {type(result).__name__}, not a graph."
+        raise user_error(ArgumentTypeError, step.name, problem, fix="return the graph, changed or not.")
     missing = [name for name in step.provides if name not in result.attrs]
     if missing:
-        raise user_error(
-            GraphError, step.name, f"the pass did not provide the attribute {', '.join(map(repr, missing))} that it promises.",
-            fix="return graph.with_attrs(...), or take the name out of provides.",
-        )  # fmt: skip
+        problem = f"the pass did not provide the attribute {', '.join(map(repr, missing))} that it promises."
+        fix = "return graph.with_attrs(...), or take the name out of provides."
+        raise user_error(GraphError, step.name, problem, fix=fix)
     attrs = dict(result.attrs)
     if (result.nodes, result.inputs, result.outputs) != (graph.nodes, graph.inputs, graph.outputs):
         kept = {*step.preserves, *step.provides, LOG}
@@ -253,7 +285,10 @@ def _check_needs(graph: Graph, step: Pass, lost: dict[str, str]) -> None:
         if name not in graph.attrs:
             providers = sorted(other.name for other in PASSES.values() if name in other.provides)
             why = f" (pass {lost[name]!r} changed the nodes that it described)" if name in lost else ""
-            raise user_error(
-                GraphError, step.name, f"the pass needs the attribute {name!r}, which the graph does not have{why}.",
-                fix=f"run {' or '.join(map(repr, providers))} before it." if providers else "no registered pass provides it.",
-            )  # fmt: skip
+            problem = f"the pass needs the attribute {name!r}, which the graph does not have{why}."
+            fix = (
+                f"run {' or '.join(map(repr, providers))} before it."
+                if providers
+                else "no registered pass provides it."
+            )
+            raise user_error(GraphError, step.name, problem, fix=fix)

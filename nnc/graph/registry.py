@@ -7,64 +7,17 @@ one attribute set per command is libnnc's rule.)
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from nnc.base.dtypes import plain_dtype
 from nnc.device import CPU, load_kernels
-from nnc.errors import BackendError, InternalError, RegistryError, user_error
+from nnc.errors import BackendError, RegistryError, user_error
+from nnc.graph.dispatch import Command
 from nnc.graph.spec import TensorSpec
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Command:
-    """An operation: its name, how many inputs it takes (None: any number) and how many outputs it yields (None: it depends).
-
-    Calling a command with arrays, tracers or symbols runs, traces or records it.
-
-    Args:
-        name: unique.
-        arity: number of inputs; None: any number.
-        outputs: number of outputs; None: it depends.
-
-    Example:
-        >>> command("exp").arity
-        1
-    """
-
-    name: str
-    arity: int | None = 1
-    outputs: int | None = 1
-
-    def __call__(self, *args: Any, graphs: tuple[Any, ...] = (), **params: Any) -> Any:
-        """Runs, traces or records the command; parameters are static and keyword-only."""
-        if "dtype" in params:
-            params["dtype"] = plain_dtype(params["dtype"])
-        outputs = _BIND.function(self, args, params, graphs)
-        return outputs[0] if self.outputs == 1 else tuple(outputs)
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return command, (self.name,)
-
-
-@dataclass(slots=True)
-class _Bind:
-    """The dispatcher, which stands above this module (nnc.graph.dispatch)."""
-
-    function: Callable[[Command, Sequence[Any], dict[str, Any], tuple[Any, ...]], Sequence[Any]]
-
-
-def _unset(*_: Any) -> Sequence[Any]:
-    raise InternalError("no dispatcher: import nnc before commands are called")
-
-
-_BIND = _Bind(_unset)
 
 
 @dataclass(slots=True)
@@ -94,10 +47,8 @@ class Attribute(dict[Command, T]):
     def __init__(self, name: str, doc: str = "") -> None:
         super().__init__()
         if name in ATTRIBUTES:
-            raise user_error(
-                RegistryError, "Attribute", f"attribute {name!r} exists already.",
-                fix=f"use nnc.graph.attribute({name!r}), or another name.",
-            )  # fmt: skip
+            fix = f"use nnc.graph.attribute({name!r}), or another name."
+            raise user_error(RegistryError, "Attribute", f"attribute {name!r} exists already.", fix=fix)
         self.name, self.doc = name, doc
         self._priorities: dict[Command, int] = {}
         self._followers: list[Callable[[Command], None]] = []
@@ -118,10 +69,8 @@ class Attribute(dict[Command, T]):
         at = command(target)
         known = self._priorities.get(at)
         if known is not None and known >= priority:
-            raise user_error(
-                RegistryError, at.name, f"attribute {self.name!r} is set already, with priority {known}.",
-                fix=f"pass priority={known + 1} or higher to replace it.",
-            )  # fmt: skip
+            problem = f"attribute {self.name!r} is set already, with priority {known}."
+            raise user_error(RegistryError, at.name, problem, fix=f"pass priority={known + 1} or higher to replace it.")
         if self._check is not None:
             self._check(at, value)
         self._fill(at, value, priority)
@@ -168,10 +117,8 @@ class Attribute(dict[Command, T]):
         )
 
     def __missing__(self, target: Command) -> T:
-        raise user_error(
-            RegistryError, target.name, f"attribute {self.name!r} is not set.",
-            fix=f"set it with {self.name}.set({target.name!r}, ...).",
-        )  # fmt: skip
+        fix = f"set it with {self.name}.set({target.name!r}, ...)."
+        raise user_error(RegistryError, target.name, f"attribute {self.name!r} is not set.", fix=fix)
 
     def __repr__(self) -> str:
         return f"<Attribute {self.name}>"
@@ -211,10 +158,8 @@ def register(name: str, arity: int | None = 1, outputs: int | None = 1, **attrib
         Array([2., 2.], dtype=float32)
     """
     if name in COMMANDS:
-        raise user_error(
-            RegistryError, "register", f"command {name!r} exists already.",
-            fix="choose another name, or add attributes to the one there.",
-        )  # fmt: skip
+        fix = "choose another name, or add attributes to the one there."
+        raise user_error(RegistryError, "register", f"command {name!r} exists already.", fix=fix)
     cells = [(attribute(key), value) for key, value in attributes.items()]
     new = COMMANDS[name] = Command(name, arity, outputs)
     try:
@@ -252,6 +197,9 @@ def command(name: Command | str) -> Command:
         ) from None
 
 
+copyreg.pickle(Command, lambda each: (command, (each.name,)))  # a copy is the command itself
+
+
 def attribute(name: str) -> Attribute[Any]:
     """The column of that name.
 
@@ -268,10 +216,8 @@ def attribute(name: str) -> Attribute[Any]:
     try:
         return ATTRIBUTES[name]
     except KeyError:
-        raise user_error(
-            RegistryError, "attribute", f"no attribute {name!r}; there are {', '.join(ATTRIBUTES)}.",
-            fix=f"create Attribute({name!r}).",
-        ) from None  # fmt: skip
+        problem = f"no attribute {name!r}; there are {', '.join(ATTRIBUTES)}."
+        raise user_error(RegistryError, "attribute", problem, fix=f"create Attribute({name!r}).") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,13 +285,11 @@ def add_kernel(target: Command | str, new: Kernel) -> None:
         'mine'
     """
     name = command(target)
-    kernels = kernel.get(name, ())
+    kernels = kernel.so_far(name)
     for old in kernels:
         if _has_place_of(old, new) and old.priority >= new.priority:
-            raise user_error(
-                RegistryError, name.name, f"backend {new.backend!r} has a kernel of priority {old.priority} already.",
-                fix="give the new one a higher priority.",
-            )  # fmt: skip
+            problem = f"backend {new.backend!r} has a kernel of priority {old.priority} already."
+            raise user_error(RegistryError, name.name, problem, fix="give the new one a higher priority.")
     kept = [old for old in kernels if not _has_place_of(old, new)]
     kernel.replace_cell(name, tuple(sorted([*kept, new], key=lambda k: -k.priority)))
 
@@ -356,10 +300,41 @@ def _has_place_of(old: Kernel, new: Kernel) -> bool:
 
 
 class _KernelColumn(Attribute[tuple[Kernel, ...]]):
-    """The kernel column: a cell holds one kernel for each backend, so it grows instead of being overruled."""
+    """The kernel column: a cell holds one kernel for each backend, so it grows instead of being overruled. Modules with kernels are
+    imported when somebody asks for the kernels of a command that they serve.
+    """
+
+    def __init__(self, name: str, doc: str) -> None:
+        super().__init__(name, doc)
+        self._promised: dict[Command, list[Callable[[], object]]] = {}
+
+    def promise(self, target: Command | str, load: Callable[[], object]) -> None:
+        """Has `load`, which adds kernels of a command, called before they are first asked for."""
+        self._promised.setdefault(command(target), []).append(load)
+
+    def get(self, target: Command, default: Any = None) -> Any:
+        """The kernels of a command, best first; the default where it has none."""
+        promised = self._promised.get(target)
+        if promised is not None:
+            for load in promised:
+                load()
+            self._promised.pop(target, None)  # only now, so that other threads wait for the imports
+        return super().get(target, default)
+
+    def so_far(self, target: Command) -> tuple[Kernel, ...]:
+        """The kernels of a command that are there already."""
+        return super().get(target, ())
+
+    def __getitem__(self, target: Command) -> tuple[Kernel, ...]:
+        found: tuple[Kernel, ...] | None = self.get(target)
+        return super().__getitem__(target) if found is None else found
 
     def replace_cell(self, target: Command, kernels: tuple[Kernel, ...]) -> None:
+        """Fills a cell anew. Nobody has concluded anything from kernels that are still promised."""
+        version = REGISTRY.version
         self._fill(target, kernels, 0)
+        if target in self._promised:
+            REGISTRY.version = version
 
 
 infer: Attribute[Callable[..., Any]] = Attribute(
@@ -418,11 +393,10 @@ def find_kernel(
         if candidate.device == device and candidate.supports(specs, params):
             return candidate
     if target not in reference:
-        raise user_error(
-            BackendError, target.name, "no backend runs it for these inputs, and it has no reference.",
-            operands={f"input {i}": spec for i, spec in enumerate(specs)},
-            fix="register a reference, or a kernel whose `supports` accepts them.",
-        )  # fmt: skip
+        problem = "no backend runs it for these inputs, and it has no reference."
+        operands = {f"input {i}": spec for i, spec in enumerate(specs)}
+        fix = "register a reference, or a kernel whose `supports` accepts them."
+        raise user_error(BackendError, target.name, problem, operands=operands, fix=fix)
     return None
 
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc.errors import NncError
+from nnc.graph.dispatch import Command
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
 from nnc.graph.hashing import same_params, structurally_equal
-from nnc.graph.registry import Command
 from nnc.graph.rule import Equation, Form, Kind, Pattern, Rule, RuleError, kind_of, number_of
 from nnc.graph.spec import TensorSpec
 

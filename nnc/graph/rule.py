@@ -17,8 +17,8 @@ from nnc.base.context import set_context
 from nnc.base.source import SourceLine
 from nnc.errors import ArgumentError, GraphError, user_error
 from nnc.graph.builder import GraphBuilder
+from nnc.graph.dispatch import Command
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
-from nnc.graph.registry import Command
 from nnc.graph.spec import TensorSpec
 
 _DEFAULT_SPEC = TensorSpec((2, 3), dtypes.float32)
@@ -310,10 +310,9 @@ def rewrite_rule(
         parameters = inspect.signature(function).parameters.values()
         variables = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         if not samples and len(variables) != len(parameters):
-            raise user_error(
-                ArgumentError, f"rule {function.__name__}", "it has static parameters, but no samples of them.",
-                fix="pass samples=[sample(spec, ..., name=value)].",
-            )  # fmt: skip
+            problem = "it has static parameters, but no samples of them."
+            fix = "pass samples=[sample(spec, ..., name=value)]."
+            raise user_error(ArgumentError, f"rule {function.__name__}", problem, fix=fix)
         default = (Sample((_DEFAULT_SPEC,) * len(variables)),)
         return Rule(function, when, exact, tuple(samples) or default, sole)
 

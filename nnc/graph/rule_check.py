@@ -46,10 +46,9 @@ def check_rule(rule: Rule, samples: Sequence[Sample] | None = None, *, seed: int
     for case in rule.samples if samples is None else samples:
         shown = {f"variable {i}": spec for i, spec in enumerate(case.specs)} | dict(case.params)
         if rule.when is not None and not rule.when(*case.specs, **case.params):
-            raise user_error(
-                ArgumentError, f"rule {rule.name}", "a sample does not fulfil the rule's condition.",
-                operands=shown, fix="check the rule on samples for which when=... holds.",
-            )  # fmt: skip
+            problem = "a sample does not fulfil the rule's condition."
+            advice = "check the rule on samples for which when=... holds."
+            raise user_error(ArgumentError, f"rule {rule.name}", problem, operands=shown, fix=advice)
         equation = rule.instantiate(case.specs, case.params)
         if not finds(rule, equation.left):
             raise rule.error("it does not find its own left side.", "add a sample of this form to the rule.", shown)

@@ -20,14 +20,23 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.source import SourceLine
-from nnc.errors import ArgumentTypeError, GraphError, NncError, RegistryError, user_error
+from nnc.errors import (
+    ArgumentTypeError,
+    GraphError,
+    NncError,
+    RegistryError,
+    access,
+    path_to_read,
+    path_to_write,
+    user_error,
+)
 from nnc.errors.errors import shorten
-from nnc.errors.paths import access, path_to_read, path_to_write
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph.boxes import Box
+from nnc.graph.dispatch import Command
 from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
 from nnc.graph.json_form import check_form
-from nnc.graph.registry import Command, command
+from nnc.graph.registry import command
 from nnc.graph.spec import STRIDED, TensorSpec
 from nnc.graph.verify import verify
 
@@ -61,9 +70,8 @@ def storable(cls: C) -> C:
     """
     if cls.__name__ in RECORDS or not is_dataclass(cls):
         problem = "is no dataclass" if cls.__name__ not in RECORDS else "has the name of a storable class"
-        raise user_error(
-            RegistryError, "storable", f"{cls.__qualname__} {problem}.", fix="pass a frozen dataclass with a name of its own."
-        )  # fmt: skip
+        fix = "pass a frozen dataclass with a name of its own."
+        raise user_error(RegistryError, "storable", f"{cls.__qualname__} {problem}.", fix=fix)
     RECORDS[cls.__name__] = cls
     return cls
 
@@ -288,11 +296,9 @@ def _values(
         try:
             trees[name] = encode_value(value, symbols)
         except TypeError as error:
-            raise user_error(
-                GraphError, "to_json", f"{what.format(repr(name))} cannot be stored: {error}.",
-                fix="use plain values, tuples, dtypes, arrays or dataclasses marked with storable, or drop it first.",
-                source=source,
-            ) from error  # fmt: skip
+            problem = f"{what.format(repr(name))} cannot be stored: {error}."
+            fix = "use plain values, tuples, dtypes, arrays or dataclasses marked with storable, or drop it first."
+            raise user_error(GraphError, "to_json", problem, fix=fix, source=source) from error
     return trees
 
 
@@ -319,10 +325,9 @@ def from_json(text: str | bytes) -> Graph:
         'sin'
     """
     if not isinstance(text, (str, bytes, bytearray)):
-        raise user_error(
-            ArgumentTypeError, "from_json", f"text is {shorten(text)} ({type(text).__name__}), not a string.",
-            fix="pass a text that to_json wrote; load_graph reads a file of one.",
-        )  # fmt: skip
+        problem = f"text is {shorten(text)} ({type(text).__name__}), not a string."
+        fix = "pass a text that to_json wrote; load_graph reads a file of one."
+        raise user_error(ArgumentTypeError, "from_json", problem, fix=fix)
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -9,10 +9,9 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from nnc.base.dlpack import read
 from nnc.base.dtypes import DType, as_dtype
-from nnc.base.foreign import is_foreign
 from nnc.base.fork import new_lock
+from nnc.device.dlpack import is_foreign, read
 
 MOST_AXES = 64  # of an array, as in NumPy, whose arrays hold the elements
 STRIDED = "strided"

@@ -108,11 +108,9 @@ def read_header(source: Path) -> tuple[Entries, dict[str, str], bytes]:
         raise damaged(source, "its header cannot be read") from None
     for name, entry in entries.items():
         if len(entry["shape"]) > MOST_AXES or math.prod(n for n in entry["shape"] if n) * _WORD > sys.maxsize:
-            raise user_error(
-                FileFormatError, "nnc.io.load",
-                f"tensor {shorten(name)} of {source} has shape {shorten(entry['shape'])}, which no array has.",
-                fix=f"split it with the program that wrote it: arrays have at most {MOST_AXES} axes.",
-            )  # fmt: skip
+            problem = f"tensor {shorten(name)} of {source} has shape {shorten(entry['shape'])}, which no array has."
+            fix = f"split it with the program that wrote it: arrays have at most {MOST_AXES} axes."
+            raise user_error(FileFormatError, "nnc.io.load", problem, fix=fix)
     return entries, metadata, header
 
 
@@ -131,11 +129,9 @@ def _tensors(source: Path, entries: Entries, digits: str | None, header: bytes) 
     with open(source, "rb") as file:
         for name, entry in entries.items():
             if entry["dtype"] not in DTYPES:
-                raise user_error(
-                    FileFormatError, "nnc.io.load",
-                    f"tensor {name} of {source} has dtype {entry['dtype']}, which nnc does not have.",
-                    fix="convert it with the program that wrote it.",
-                )  # fmt: skip
+                problem = f"tensor {name} of {source} has dtype {entry['dtype']}, which nnc does not have."
+                fix = "convert it with the program that wrote it."
+                raise user_error(FileFormatError, "nnc.io.load", problem, fix=fix)
             begin, end = entry["data_offsets"]
             file.seek(_WORD + len(header) + begin)
             data = np.fromfile(file, np.uint8, end - begin)
@@ -149,10 +145,8 @@ def _tensors(source: Path, entries: Entries, digits: str | None, header: bytes) 
 
 def damaged(source: Path, reason: str, or_else: str = "") -> FileFormatError:
     """The error for a file that is not as it was written."""
-    return user_error(
-        FileFormatError, "nnc.io.load", f"{source} is no whole safetensors file: {reason}.",
-        fix=f"copy or download it again; nnc.io.save never leaves a half-written file{or_else}.",
-    )  # fmt: skip
+    fix = f"copy or download it again; nnc.io.save never leaves a half-written file{or_else}."
+    return user_error(FileFormatError, "nnc.io.load", f"{source} is no whole safetensors file: {reason}.", fix=fix)
 
 
 def _other_format(source: Path) -> FileFormatError | None:
@@ -165,9 +159,7 @@ def _other_format(source: Path) -> FileFormatError | None:
     if kind is None:
         return None
     title, fix = _FORMATS[kind]
-    return user_error(
-        FileFormatError, "nnc.io.load", f"{source} is {title}; nnc.io reads safetensors files.", fix=fix,
-    )  # fmt: skip
+    return user_error(FileFormatError, "nnc.io.load", f"{source} is {title}; nnc.io reads safetensors files.", fix=fix)
 
 
 def _kind_of_zip(source: Path) -> str:

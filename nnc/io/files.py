@@ -94,10 +94,9 @@ def _refuse_parts(value: Any) -> None:
     """Raises where a module has a part of a weight: the file would lack the parts of other processes."""
     for (path, x), split in zip(leaves_with_path(value), weight_splits(value), strict=True):
         if split and is_part(x, split):
-            raise user_error(
-                ArgumentError, "nnc.io.save", f"{path.lstrip('.')} is the part of this process.", operands={path: spec_of(x)},
-                fix="save nnc.distributed.gather(model, mesh=mesh), which all processes call together, on rank 0.",
-            )  # fmt: skip
+            problem = f"{path.lstrip('.')} is the part of this process."
+            fix = "save nnc.distributed.gather(model, mesh=mesh), which all processes call together, on rank 0."
+            raise user_error(ArgumentError, "nnc.io.save", problem, operands={path: spec_of(x)}, fix=fix)
 
 
 def _tensors(layout: Layout) -> tuple[dict[str, NDArray], dict[str, str]]:
@@ -107,10 +106,9 @@ def _tensors(layout: Layout) -> tuple[dict[str, NDArray], dict[str, str]]:
         if "tensor" not in node:
             continue
         if hasattr(leaf.value, "spec") and not isinstance(leaf.value, (Array, Variable)):
-            raise user_error(
-                TraceError, "nnc.io.save", f"{leaf.name} is {leaf.value.spec}, a traced value that has no elements yet.",
-                fix="save outside the traced function, from its results.",
-            )  # fmt: skip
+            problem = f"{leaf.name} is {leaf.value.spec}, a traced value that has no elements yet."
+            fix = "save outside the traced function, from its results."
+            raise user_error(TraceError, "nnc.io.save", problem, fix=fix)
         data = np.array(asarray(leaf.value, device=CPU).concrete("nnc.io.save"), order="C", copy=None)
         if data.dtype == dtypes.complex128:
             wide[leaf.name] = data.dtype.name
@@ -173,10 +171,8 @@ def _verify(part: Path, layout: Layout, arrays: Mapping[str, NDArray]) -> None:
     except (FileFormatError, RecursionError) as error:
         problem = str(error)
     if problem:
-        raise user_error(
-            UnsupportedError, "nnc.io.save", f"the file could not be loaded again: {problem}",
-            fix="give the tree other keys, or less depth. A file that was there before is unchanged.",
-        )  # fmt: skip
+        fix = "give the tree other keys, or less depth. A file that was there before is unchanged."
+        raise user_error(UnsupportedError, "nnc.io.save", f"the file could not be loaded again: {problem}", fix=fix)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -263,10 +259,9 @@ def _parse(source: Path, text: str) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, RecursionError):
         raise damaged(source, "its description of the tree cannot be read") from None
     if version != VERSION:
-        raise user_error(
-            FileFormatError, "nnc.io.load", f"{source} has version {version!r} of the format, this nnc reads {VERSION}.",
-            fix="update nnc, or save the file again with the nnc you have.",
-        )  # fmt: skip
+        problem = f"{source} has version {version!r} of the format, this nnc reads {VERSION}."
+        fix = "update nnc, or save the file again with the nnc you have."
+        raise user_error(FileFormatError, "nnc.io.load", problem, fix=fix)
     if not isinstance(tree, dict) or not isinstance(wide, dict):
         raise damaged(source, "its description of the tree cannot be read")
     return {"tree": tree, "dtypes": wide}

@@ -150,10 +150,8 @@ def _encode_key(key: Any, where: str) -> Any:
     if key is None or isinstance(key, (str, float)) or (isinstance(key, int) and key.bit_length() <= _MOST_BITS):
         return key
     shown = f"of {key.bit_length()} bits" if isinstance(key, int) else repr(key)
-    raise user_error(
-        UnsupportedError, where, f"the tree has a key {shown} ({type(key).__name__}), which a file cannot hold.",
-        fix="use strings, numbers, None or tuples of them as keys.",
-    )  # fmt: skip
+    problem = f"the tree has a key {shown} ({type(key).__name__}), which a file cannot hold."
+    raise user_error(UnsupportedError, where, problem, fix="use strings, numbers, None or tuples of them as keys.")
 
 
 def _decode_key(key: Any) -> Any:
@@ -251,10 +249,9 @@ def rebuild(node: Node, tensors: dict[str, Any], where: str, name: str = "") -> 
         parts = [rebuild(child, tensors, where, _join(name, i)) for i, child in enumerate(node[kind])]
         return tuple(parts) if kind == "tuple" else parts
     if kind == "opaque":
-        raise user_error(
-            UnsupportedError, where, f"{name} was {node['opaque']}, a Python object that the file does not hold.",
-            fix="pass like=..., a tree of the same structure that has it.",
-        )  # fmt: skip
+        problem = f"{name} was {node['opaque']}, a Python object that the file does not hold."
+        fix = "pass like=..., a tree of the same structure that has it."
+        raise user_error(UnsupportedError, where, problem, fix=fix)
     return leaf_value(node, tensors)
 
 
@@ -281,10 +278,8 @@ def fill(like: Any, found: dict[str, Any], where: str, foreign: bool = False) ->
         if name in found and _kind(found[name]) != _kind(value):
             lines.append(f"  {name}: {_kind(found[name])} in the file, {_kind(value)} in `like`")
     if lines:
-        raise user_error(
-            TreeError, where, "the file does not match `like`:\n" + "\n".join(lines),
-            fix="build `like` with the settings of the saved model, or load without `like` and pick the arrays that are needed.",
-        )  # fmt: skip
+        fix = "build `like` with the settings of the saved model, or load without `like` and pick the arrays that are needed."
+        raise user_error(TreeError, where, "the file does not match `like`:\n" + "\n".join(lines), fix=fix)
     return _fill(like, "", found)
 
 

@@ -53,11 +53,12 @@ def sizes_of(value: Any, layout: Layout, ranks: int) -> dict[str, int]:
     for leaf, size in zip(leaves, sizes, strict=True):
         shape = tuple(np.shape(leaf.value)) if size and tree.is_array(leaf.value) else ()
         if shape and shape not in ((size,), (part_size(size, ranks),)):
-            raise user_error(
-                ArgumentError, "nnc.io.save", f"{leaf.name} has shape {shape}; a part of its {size} elements on {ranks} ranks has "
-                f"{part_size(size, ranks)}.",
-                fix="save the state of a step over a mesh of one axis, with all processes.",
-            )  # fmt: skip
+            problem = (
+                f"{leaf.name} has shape {shape}; a part of its {size} elements on {ranks} ranks has "
+                f"{part_size(size, ranks)}."
+            )
+            fix = "save the state of a step over a mesh of one axis, with all processes."
+            raise user_error(ArgumentError, "nnc.io.save", problem, fix=fix)
         if shape:
             found[leaf.name] = size
     return found
@@ -141,10 +142,9 @@ def _parse(source: Path, text: bytes) -> dict[str, Any]:
         raise damaged(source, "its index cannot be read") from None
     version = entries.get("nnc.shards")
     if version != _VERSION:
-        raise user_error(
-            FileFormatError, "nnc.io.load", f"{source} has version {shorten(version)} of the format, this nnc reads {_VERSION}.",
-            fix="update nnc, or save the checkpoint again with the nnc you have.",
-        )  # fmt: skip
+        problem = f"{source} has version {shorten(version)} of the format, this nnc reads {_VERSION}."
+        fix = "update nnc, or save the checkpoint again with the nnc you have."
+        raise user_error(FileFormatError, "nnc.io.load", problem, fix=fix)
     token, ranks, sizes, texts = (entries.get(key) for key in ("token", "ranks", "sizes", "texts"))
     is_sound = (
         isinstance(token, str)
@@ -172,15 +172,13 @@ def _files(source: Path, entries: Mapping[str, Any]) -> Iterator[Path]:
     for rank in range(ranks):
         path = source.with_name(shard_name(source, token, rank, ranks))
         if not path.is_file():
-            raise user_error(
-                FileFormatError, "nnc.io.load", f"{path.name}, the file of rank {rank}, is missing beside {source}.",
-                fix=f"copy all {ranks} files of the checkpoint into one folder, beside its index.",
-            )  # fmt: skip
+            problem = f"{path.name}, the file of rank {rank}, is missing beside {source}."
+            fix = f"copy all {ranks} files of the checkpoint into one folder, beside its index."
+            raise user_error(FileFormatError, "nnc.io.load", problem, fix=fix)
         if path.resolve().parent not in homes:
-            raise user_error(
-                FileFormatError, "nnc.io.load", f"{path.name}, the file of rank {rank}, is a link to a file elsewhere.",
-                fix="copy the file itself beside the index; a link may lead out of the folder that you meant to read.",
-            )  # fmt: skip
+            problem = f"{path.name}, the file of rank {rank}, is a link to a file elsewhere."
+            fix = "copy the file itself beside the index; a link may lead out of the folder that you meant to read."
+            raise user_error(FileFormatError, "nnc.io.load", problem, fix=fix)
         yield path
 
 

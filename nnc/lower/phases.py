@@ -1,140 +1,195 @@
-"""The phases of lowering: which passes make a graph ready for its memory plan, in which order, and why that order holds.
+"""The phases of lowering: which passes make a graph ready for its memory plan, and in which order.
 
-A phase states its requirements of a graph and its guarantees; the runner refuses another order. Needs of a single
-pass, beyond those of its phase, stand in its docstring.
+Each pass says by facts which passes must come before it; the runner refuses another order. A pass of nnc stands in its file and
+here, nowhere else; docs/rooms/passes.md is made of this tuple.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, get_args
 
-from nnc.base.options import Options
-from nnc.errors import InternalError
-from nnc.graph import Graph, run_passes
-from nnc.graph.passes import PhaseName, added_passes
+from nnc.base.later import later
+from nnc.base.options import CPU, Options
+from nnc.commands.collective import by_elements
+from nnc.commands.roles import roles
+from nnc.commands.rules import joined, reduction, together
+from nnc.device import kind_of
+from nnc.errors import RegistryError, user_error
+from nnc.graph import Graph, find_pass, register_pass, run_passes
+from nnc.graph.passes import Fact, PassFunction, PhaseName, added_passes
+from nnc.lower.passes.fusion.epilogue import epilogue
+from nnc.lower.passes.fusion.fuse import fuse
+from nnc.lower.passes.fusion.prefuse import prefuse
+from nnc.lower.passes.fusion.rematerialize_in_consumers import rematerialize_in_consumers
+from nnc.lower.passes.fusion.split_reductions import split_reductions
+from nnc.lower.passes.memory.keep_packed import keep_packed
+from nnc.lower.passes.memory.layout import layout
+from nnc.lower.passes.memory.order import order
+from nnc.lower.passes.memory.pack import pack
+from nnc.lower.passes.memory.rematerialize_after_peak import rematerialize_after_peak
+from nnc.lower.passes.simplify.cse import cse
+from nnc.lower.passes.simplify.dce import dce
+from nnc.lower.passes.simplify.fold import fold
+from nnc.lower.passes.simplify.inline_calls import inline_barriers, inline_calls
+from nnc.lower.passes.simplify.parts import parts
+from nnc.lower.passes.simplify.simplify import simplify
+from nnc.lower.plan.schedule.assign import most_streams
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Passes that run one after the other.
+    """Passes that run one after the other; sub-graphs are rewritten along with their graph.
 
     Attributes:
-        name: of the phase.
-        passes: names of passes; sub-graphs are rewritten along with their graph.
-        requires: facts that must hold before it.
-        provides: facts that hold after it, in all later phases.
+        name: by which passes of other packages ask for the end of the phase.
+        passes: functions that are registered under their own names.
     """
 
     name: PhaseName
-    passes: tuple[str, ...]
-    requires: frozenset[str] = frozenset()
-    provides: frozenset[str] = frozenset()
+    passes: tuple[PassFunction, ...]
 
     def without(self, name: str) -> Phase:
         """Returns the phase without a pass, to measure the benefit of the pass."""
-        return replace(self, passes=tuple(each for each in self.passes if each != name))
+        return replace(self, passes=tuple(each for each in self.passes if each.__name__ != name))
 
 
-# Calls are inlined, but for barriers, which keep values that are recomputed on purpose from being merged with the original.
-SIMPLIFY = Phase(
+def _rare(folder: str, name: str, **facts: Any) -> PassFunction:
+    """Registers a pass whose file, of its name, is imported when the pass first has a graph to look at."""
+    return register_pass(name, **facts)(later(".".join(filter(None, (__package__, "passes", folder, name))), name))
+
+
+# Passes that many programs do without.
+decompose = _rare(
     "simplify",
-    ("inline_calls", "dce", "fold", "simplify", "parts", "cse"),
-    provides=frozenset({"calls are inlined", "equal values are one"}),
+    "decompose",
+    when=lambda options: kind_of(options.device) != CPU,
+    invalidates=[Fact.SIMPLIFIED, Fact.NO_DEAD],
 )
+subpixel = _rare("simplify", "subpixel", concerns=("conv_input_grad",), invalidates=[Fact.SIMPLIFIED, Fact.NO_DEAD])
+licm = _rare("loops", "licm", concerns=roles, ensures=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD])
+one_hot = _rare(
+    "simplify", "one_hot", concerns=("dot", "gather"), requires=[Fact.COMMANDS, Fact.FOLDED], invalidates=[Fact.NO_DEAD]
+)
+combine = _rare(
+    "simplify",
+    "combine",
+    concerns=("dot", "gather", "reduce_sum", "scatter"),
+    requires=[Fact.COMMANDS, Fact.MERGED],
+    ensures=[Fact.COMBINED],
+    invalidates=[Fact.NO_DEAD],
+)
+sink_gathers = _rare(
+    "memory",
+    "sink_gathers",
+    concerns=("gather", "scatter", "pick_log_softmax"),
+    requires=[Fact.COMMANDS, Fact.COMBINED],
+    invalidates=[Fact.FOLDED, Fact.NO_DEAD],
+)
+join_sums = _rare("simplify", "join_sums", concerns=joined, invalidates=[Fact.NO_DEAD])
+split_sums = _rare("simplify", "split_sums", concerns=reduction, requires=[Fact.COMMANDS], invalidates=[Fact.NO_DEAD])
+hoist_products = _rare(
+    "loops", "hoist_products", concerns=roles, requires=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD]
+)
+sink_sums = _rare("loops", "sink_sums", concerns=roles, requires=[Fact.MERGED], invalidates=[Fact.NO_DEAD])
+sink_products = _rare("loops", "sink_products", concerns=roles, requires=[Fact.MERGED], invalidates=[Fact.NO_DEAD])
+rematerialize_residuals = _rare(
+    "loops", "rematerialize_residuals", concerns=roles, requires=[Fact.MERGED, Fact.NO_DEAD], invalidates=[Fact.NO_DEAD]
+)
+sum_locally = _rare("memory", "sum_locally", concerns=by_elements, requires=[Fact.SIMPLIFIED])
+buckets = _rare("memory", "buckets", concerns=by_elements, requires=[Fact.SIMPLIFIED])
+delay_cheap = _rare("memory", "delay_cheap", requires=[Fact.LOW_PEAK])
+contract_products = _rare(
+    "fusion",
+    "contract_products",
+    when=lambda options: options.contract,
+    requires=[Fact.COMBINED],
+    invalidates=[Fact.COMMANDS, Fact.KERNELS],
+)
+moments_in_blocks = _rare(
+    "fusion", "moments_in_blocks", concerns=reduction, requires=[Fact.LAYOUT], invalidates=[Fact.KERNELS]
+)
+join_pools = _rare(
+    "fusion", "join_pools", concerns=together, requires=[Fact.LAYOUT, Fact.ORDERED], invalidates=[Fact.KERNELS]
+)
+reduce_in_producers = _rare(
+    "fusion", "reduce_in_producers", concerns=reduction, requires=[Fact.ORDERED], invalidates=[Fact.KERNELS]
+)
+interleave = _rare("fusion", "interleave", when=lambda options: most_streams(options) > 1, requires=[Fact.KERNELS])
+check_finite = _rare("", "check_finite")
+
+SIMPLIFY = Phase("simplify", (inline_calls, dce, fold, simplify, parts, cse))
 # Forms that users write, or that derivatives have, become forms that take less work or memory.
 REWRITE = Phase(
     "rewrite",
     (
-        "decompose", "subpixel", "licm", "one_hot", "combine", "sink_gathers", "join_sums", "split_sums", "dce",
-        "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals",
+        decompose, subpixel, licm, one_hot, combine, sink_gathers, join_sums, split_sums, dce,
+        hoist_products, sink_sums, sink_products, dce, rematerialize_residuals,
     ),
-    requires=SIMPLIFY.provides,
-    provides=frozenset({"loops are in their final form"}),
 )  # fmt: skip
 # The passes of SIMPLIFY again, which find more in the new forms; barriers have done their work.
-SIMPLIFY_AGAIN = Phase(
-    "simplify again",
-    ("fold", "simplify", "parts", "cse", "dce", "sum_locally", "buckets", "inline_barriers"),
-    requires=REWRITE.provides,
-    provides=frozenset({"commands are final"}),
-)
-LAYOUT = Phase(
-    "layout", ("layout",), requires=SIMPLIFY_AGAIN.provides, provides=frozenset({"layouts are final"})
-)  # of nodes that are not computed element by element
-ORDER = Phase(
-    "order", ("prefuse", "order", "recompute"), requires=LAYOUT.provides, provides=frozenset({"nodes have an order"})
-)
-PACK = Phase(
-    "pack",
-    ("pack", "keep_packed"),
-    requires=LAYOUT.provides | ORDER.provides,
-    provides=frozenset({"weights are packed"}),
-)
-# Where memory is short: values are computed when they are read.
-DELAY = Phase("delay", ("delay_cheap",), requires=ORDER.provides)
-# After the choice of values to rematerialise, which works command by command.
+SIMPLIFY_AGAIN = Phase("simplify again", (fold, simplify, parts, cse, dce, sum_locally, buckets, inline_barriers))
+LAYOUT = Phase("layout", (layout,))  # of nodes that are not computed element by element
+ORDER = Phase("order", (prefuse, order, rematerialize_after_peak))
+PACK = Phase("pack", (pack, keep_packed))
+DELAY = Phase("delay", (delay_cheap,))  # where memory is short: values are computed when they are read
+# After the choice of values to rematerialize under a budget, which works command by command.
 FUSE = Phase(
     "fuse",
     (
-        "split_reductions",
-        "contract_products",
-        "moments_in_blocks",
-        "join_pools",
-        "reduce_in_producers",
-        "rematerialise_in_consumers",
-        "fuse",
+        split_reductions, contract_products, moments_in_blocks, join_pools, reduce_in_producers, rematerialize_in_consumers,
+        fuse,
     ),
-    requires=ORDER.provides,
-    provides=frozenset({"commands are kernels"}),
-)
-# One kernel of a product and its epilogue.
-JOIN = Phase("join", ("epilogue", "interleave"), requires=FUSE.provides)
+)  # fmt: skip
+JOIN = Phase("join", (epilogue, interleave))  # one kernel of a product and its epilogue
 
 SIMPLIFYING = (SIMPLIFY, REWRITE, SIMPLIFY_AGAIN)
 SETTLING = (*SIMPLIFYING, LAYOUT)
 PLACING = (ORDER, PACK)
 BEFORE_FUSION = (*SETTLING, *PLACING)
+PHASES = (*BEFORE_FUSION, DELAY, FUSE, JOIN)
+
+TRACED = frozenset({Fact.BARRIERS, Fact.COMMANDS})  # the facts that hold of traced graphs
 
 
 def names_of(phases: Sequence[Phase]) -> tuple[str, ...]:
     """Returns the passes of phases, in their order; each phase ends with the passes that other packages add to it."""
-    return tuple(name for phase in phases for name in (*phase.passes, *added_passes(phase.name)))
+    return tuple(
+        name for phase in phases for name in (*(each.__name__ for each in phase.passes), *added_passes(phase.name))
+    )
 
 
-def facts_after(phases: Sequence[Phase], holds: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Returns the facts that hold after phases.
+def facts_after(names: Sequence[str]) -> frozenset[Fact]:
+    """Returns the facts that hold after passes on a traced graph.
 
     Args:
-        phases: in the order in which they run.
-        holds: facts that hold before them.
+        names: passes in the order in which they run.
 
     Raises:
-        InternalError: a phase requires a fact that does not hold.
+        RegistryError: a pass requires a fact that does not hold.
     """
-    for phase in phases:
-        missing = phase.requires - holds
+    holds, lost = TRACED, dict[Fact, str]()
+    for step in map(find_pass, names):
+        missing = step.requires - holds
         if missing:
-            raise InternalError(f"phase {phase.name!r} requires that {' and '.join(sorted(missing))}")
-        holds |= phase.provides
+            fact = min(missing, key=lambda each: each.name)
+            why = f"pass {lost[fact]!r} invalidates it" if fact in lost else "no pass before it ensures it"
+            raise user_error(
+                RegistryError, step.name, f"the pass requires {fact}: {fact.value} Here {why}.",
+                fix="register it for another phase, or state the facts that it requires and invalidates as they are.",
+            )  # fmt: skip
+        holds = holds - step.invalidates | step.ensures
+        lost |= dict.fromkeys(step.invalidates - step.ensures, step.name)
     return holds
 
 
-def run_phases(graph: Graph, phases: Sequence[Phase], options: Options, holds: frozenset[str] = frozenset()) -> Graph:
-    """Runs phases on a graph.
-
-    Args:
-        graph: any graph.
-        phases: in the order in which they run.
-        options: handed to every pass.
-        holds: facts that hold before them.
+def run_phases(graph: Graph, phases: Sequence[Phase], options: Options) -> Graph:
+    """Runs phases, which follow one another in PHASES, on a graph that has been through those before them.
 
     Raises:
-        InternalError: a phase requires a fact that does not hold.
+        RegistryError: a pass requires a fact that does not hold.
     """
-    facts_after(phases, holds)
+    earlier = PHASES[: get_args(PhaseName).index(phases[0].name)]
+    facts_after(names_of((*earlier, *phases)))
     return run_passes(graph, names_of(phases), options, verify=options.verify_passes)
-
-
-READY_TO_FUSE = facts_after(BEFORE_FUSION)
-READY_TO_JOIN = facts_after((FUSE,), READY_TO_FUSE)

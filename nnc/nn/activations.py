@@ -150,11 +150,10 @@ def prelu(x: ArrayLike, negative_slope: ArrayLike, *, axis: int = 1) -> Array:
     if slope.size != 1:
         at = check_axis("prelu", axis, x.ndim)
         if slope.shape != (x.shape[at],):
-            raise user_error(
-                ShapeError, "prelu", f"negative_slope has shape {slope.shape}, axis {at} of x has {x.shape[at]} elements.",
-                operands={"x": spec_of(x), "negative_slope": spec_of(slope)},
-                fix=f"pass one slope, or {x.shape[at]} of them, or another axis.",
-            )  # fmt: skip
+            problem = f"negative_slope has shape {slope.shape}, axis {at} of x has {x.shape[at]} elements."
+            operands = {"x": spec_of(x), "negative_slope": spec_of(slope)}
+            fix = f"pass one slope, or {x.shape[at]} of them, or another axis."
+            raise user_error(ShapeError, "prelu", problem, operands=operands, fix=fix)
         slope = nnp.reshape(slope, (-1,) + (1,) * (x.ndim - 1 - at))
     return nnp.where(x > 0, x, nnp.reshape(slope, ()) * x if slope.size == 1 else slope * x)
 
@@ -176,10 +175,8 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
         Array([-0.158808 ,  1.9545978], dtype=float32)
     """
     if not isinstance(approximate, bool):
-        raise user_error(
-            ArgumentTypeError, "gelu", f"approximate={approximate!r} is no bool.",
-            fix="pass approximate=True for the form with tanh, False for the exact one.",
-        )  # fmt: skip
+        fix = "pass approximate=True for the form with tanh, False for the exact one."
+        raise user_error(ArgumentTypeError, "gelu", f"approximate={approximate!r} is no bool.", fix=fix)
     x = to_float(x, "gelu")
     if approximate:
         scale = math.sqrt(8 / math.pi)  # ½ + ½ tanh(u) is the sigmoid of 2u
@@ -366,10 +363,9 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     x = to_float(x, "glu")
     size = spec_of(x).shape[check_axis("glu", axis, spec_of(x).ndim)]
     if size % 2:
-        raise user_error(
-            ShapeError, "glu", f"axis {axis} of x has the odd size {size}.", operands={"x": spec_of(x)},
-            fix="pass an x whose axis has two halves: values and gates.",
-        )  # fmt: skip
+        problem = f"axis {axis} of x has the odd size {size}."
+        fix = "pass an x whose axis has two halves: values and gates."
+        raise user_error(ShapeError, "glu", problem, operands={"x": spec_of(x)}, fix=fix)
     left, right = nnp.split(x, 2, axis=axis)
     return left * ew.sigmoid(right)
 

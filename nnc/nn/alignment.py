@@ -100,20 +100,16 @@ def _check(scores: Array, labels: Array, blank: int) -> tuple[int, ...]:
     """The sizes of the batch axes."""
     operands = {"logits": spec_of(scores), "labels": spec_of(labels)}
     if scores.ndim < 2 or labels.ndim != scores.ndim - 1 or scores.shape[:-2] != labels.shape[:-1]:
-        raise user_error(
-            ShapeError, "ctc", f"logits have shape {scores.shape}, labels {labels.shape}.", operands=operands,
-            fix="pass logits (..., T, classes), batch first, and labels (..., L).",
-        )  # fmt: skip
+        problem = f"logits have shape {scores.shape}, labels {labels.shape}."
+        fix = "pass logits (..., T, classes), batch first, and labels (..., L)."
+        raise user_error(ShapeError, "ctc", problem, operands=operands, fix=fix)
     if not dtypes.is_integer(labels.dtype):
-        raise user_error(
-            DTypeError, "ctc", f"labels must be integers, they are {labels.dtype.name}.", operands=operands,
-            fix="convert them with labels.astype(int).",
-        )  # fmt: skip
+        problem = f"labels must be integers, they are {labels.dtype.name}."
+        raise user_error(DTypeError, "ctc", problem, operands=operands, fix="convert them with labels.astype(int).")
     if not 0 <= blank < scores.shape[-1]:
-        raise user_error(
-            ArgumentError, "ctc", f"blank={blank} is none of the {scores.shape[-1]} classes.", operands=operands,
-            fix="pass the index of the class that stands for nothing.",
-        )  # fmt: skip
+        problem = f"blank={blank} is none of the {scores.shape[-1]} classes."
+        fix = "pass the index of the class that stands for nothing."
+        raise user_error(ArgumentError, "ctc", problem, operands=operands, fix=fix)
     return tuple(scores.shape[:-2])
 
 

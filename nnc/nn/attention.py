@@ -149,10 +149,8 @@ def _check_operands(q: Array, k: Array, v: Array) -> int:
     of_q, of_k, of_v = (spec.shape for spec in operands.values())
     fits = len(of_q) == len(of_k) >= 3 and of_k[:-1] == of_v[:-1] and of_q[-1] == of_k[-1] and of_q[:-3] == of_k[:-3]
     if not fits or of_q[-2] % max(1, of_k[-2]):
-        raise user_error(
-            ShapeError, WHERE, "query, key and value do not fit together.", operands=operands,
-            fix="pass query (..., T, heads, features), key and value (..., S, heads or a divisor of it, features).",
-        )  # fmt: skip
+        fix = "pass query (..., T, heads, features), key and value (..., S, heads or a divisor of it, features)."
+        raise user_error(ShapeError, WHERE, "query, key and value do not fit together.", operands=operands, fix=fix)
     return int(of_q[-2] // max(1, of_k[-2]))
 
 
@@ -167,20 +165,18 @@ def _read_scores(name: str, x: Any, full: tuple[int, ...]) -> Array:
     x = nnp.asarray(x)
     shape = (1,) * (len(full) - x.ndim) + x.shape
     if len(shape) != len(full) or any(n not in (1, size) for n, size in zip(shape, full, strict=True)):
-        raise user_error(
-            ShapeError, WHERE, f"{name} has shape {x.shape}, which does not broadcast to the scores' shape {full}.",
-            operands={name: spec_of(x)}, fix=f"pass a {name} that broadcasts to (..., heads, T, S).",
-        )  # fmt: skip
+        problem = f"{name} has shape {x.shape}, which does not broadcast to the scores' shape {full}."
+        fix = f"pass a {name} that broadcasts to (..., heads, T, S)."
+        raise user_error(ShapeError, WHERE, problem, operands={name: spec_of(x)}, fix=fix)
     return nnp.reshape(x, shape)
 
 
 def _read_mask(mask: Any, full: tuple[int, ...]) -> Array:
     mask = nnp.asarray(mask)
     if not dtypes.is_bool(mask.dtype):
-        raise user_error(
-            DTypeError, WHERE, f"mask holds {mask.dtype.name}, not bools.", operands={"mask": spec_of(mask)},
-            fix="pass True where a query may attend to a key; numbers to add to the scores are a bias.",
-        )  # fmt: skip
+        problem = f"mask holds {mask.dtype.name}, not bools."
+        fix = "pass True where a query may attend to a key; numbers to add to the scores are a bias."
+        raise user_error(DTypeError, WHERE, problem, operands={"mask": spec_of(mask)}, fix=fix)
     return _read_scores("mask", mask, full)
 
 
@@ -188,10 +184,9 @@ def _read_window(size: Any) -> tuple[int, int] | None:
     """The numbers of keys before a query and after it that take part."""
     pair = size if isinstance(size, (tuple, list)) else (size, size)
     if size is not None and (len(pair) != 2 or not all(hasattr(n, "__index__") and n >= 0 for n in pair)):
-        raise user_error(
-            ArgumentError, WHERE, f"local_window_size={size!r} is no number of keys, nor a pair of such.",
-            fix="give how many keys before a query and after it take part, 0 or more; None: all.",
-        )  # fmt: skip
+        problem = f"local_window_size={size!r} is no number of keys, nor a pair of such."
+        fix = "give how many keys before a query and after it take part, 0 or more; None: all."
+        raise user_error(ArgumentError, WHERE, problem, fix=fix)
     return None if size is None else (int(pair[0]), int(pair[1]))
 
 

@@ -86,10 +86,9 @@ def softmax_cross_entropy(
     if labels.shape != scores.shape:
         raise _mismatch(name, scores, labels, "class probabilities must have the shape of the logits")
     if ignore_index is not None:
-        raise user_error(
-            ArgumentError, name, "ignore_index goes with integer labels, these are probabilities.",
-            operands={"labels": spec_of(labels)}, fix="set the rows of examples to ignore to 0.",
-        )  # fmt: skip
+        problem = "ignore_index goes with integer labels, these are probabilities."
+        fix = "set the rows of examples to ignore to 0."
+        raise user_error(ArgumentError, name, problem, operands={"labels": spec_of(labels)}, fix=fix)
     labels = nnp.astype(labels, scores.dtype)
     labels = labels if spread is None else (1 - label_smoothing) * labels + spread
     return reduce_terms(name, _expected(log_p, labels if factors is None else labels * factors, axis), reduction, dtype)
@@ -219,10 +218,9 @@ def _class_weights(where: str, weights: Any, scores: Array, axis: int) -> Array 
         return None
     factors: Array = weights
     if factors.shape != (scores.shape[axis],):
-        raise user_error(
-            ShapeError, where, f"weights have shape {factors.shape}, there are {scores.shape[axis]} classes.",
-            operands={"weights": spec_of(factors)}, fix=f"pass weights of shape ({scores.shape[axis]},).",
-        )  # fmt: skip
+        problem = f"weights have shape {factors.shape}, there are {scores.shape[axis]} classes."
+        fix = f"pass weights of shape ({scores.shape[axis]},)."
+        raise user_error(ShapeError, where, problem, operands={"weights": spec_of(factors)}, fix=fix)
     return nnp.reshape(nnp.astype(factors, scores.dtype), (-1,) + (1,) * (scores.ndim - 1 - axis))
 
 
@@ -264,8 +262,7 @@ def _picked(
 
 
 def _mismatch(where: str, logits: Array, labels: Array, rule: str) -> ShapeError:
-    return user_error(
-        ShapeError, where, f"{rule}, they have shape {labels.shape} and dtype {labels.dtype.name}.",
-        operands={"logits": spec_of(logits), "labels": spec_of(labels)},
-        fix="pass the class index of each example, or nnc.nn.one_hot(labels, num_classes).",
-    )  # fmt: skip
+    problem = f"{rule}, they have shape {labels.shape} and dtype {labels.dtype.name}."
+    operands = {"logits": spec_of(logits), "labels": spec_of(labels)}
+    fix = "pass the class index of each example, or nnc.nn.one_hot(labels, num_classes)."
+    return user_error(ShapeError, where, problem, operands=operands, fix=fix)

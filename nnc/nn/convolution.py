@@ -80,10 +80,8 @@ def _shifted(out: Array, bias: Any, layout: str) -> Array:
 
 def _check_groups(where: str, in_features: int, out_features: int, groups: int) -> None:
     if groups < 1 or in_features % groups or out_features % groups:
-        raise user_error(
-            ArgumentError, where, f"groups={groups} does not divide in_features={in_features} and out_features={out_features}.",
-            fix="use a number of groups that divides both.",
-        )  # fmt: skip
+        problem = f"groups={groups} does not divide in_features={in_features} and out_features={out_features}."
+        raise user_error(ArgumentError, where, problem, fix="use a number of groups that divides both.")
 
 
 def _hashable(padding: PaddingLike) -> Any:

@@ -63,10 +63,9 @@ def _area(boxes: Array) -> Array:
 def _check_boxes(where: str, name: str, boxes: Array, width: int) -> None:
     if boxes.ndim < 2 or boxes.shape[-1] != width:
         form = "(batch index, x1, y1, x2, y2)" if width == 5 else "(x1, y1, x2, y2)"
-        raise user_error(
-            ShapeError, where, f"{name} have shape {boxes.shape}, the last axis must be {width}.",
-            operands={name: spec_of(boxes)}, fix=f"pass a row {form} for each box.",
-        )  # fmt: skip
+        problem = f"{name} have shape {boxes.shape}, the last axis must be {width}."
+        fix = f"pass a row {form} for each box."
+        raise user_error(ShapeError, where, problem, operands={name: spec_of(boxes)}, fix=fix)
 
 
 @spelled
@@ -99,11 +98,10 @@ def nms(boxes: Any, scores: Any, iou_threshold: float, *, max_output_size: int |
 def _nms(boxes: Array, scores: Array, iou_threshold: float, max_output_size: int | None) -> Array:
     _check_boxes("nms", "boxes", boxes, 4)
     if boxes.ndim != 2 or scores.shape != boxes.shape[:1]:
-        raise user_error(
-            ShapeError, "nms", f"boxes have shape {boxes.shape}, scores {scores.shape}.",
-            operands={"boxes": spec_of(boxes), "scores": spec_of(scores)},
-            fix="pass boxes (N, 4) and scores (N,); use vmap for more.",
-        )  # fmt: skip
+        problem = f"boxes have shape {boxes.shape}, scores {scores.shape}."
+        operands = {"boxes": spec_of(boxes), "scores": spec_of(scores)}
+        fix = "pass boxes (N, 4) and scores (N,); use vmap for more."
+        raise user_error(ShapeError, "nms", problem, operands=operands, fix=fix)
     size = boxes.shape[0] if max_output_size is None else max_output_size
     order = nnp.argsort(scores, descending=True)
     ranked = nnp.take(boxes, order, axis=0)
@@ -177,10 +175,9 @@ def roi_align(
     form = parse_layout("roi_align", layout, 2)
     _check_boxes("roi_align", "boxes", boxes, 5)
     if boxes.ndim != 2 or x.ndim != 4:
-        raise user_error(
-            ShapeError, "roi_align", f"x has {x.ndim} axes, boxes have {boxes.ndim}.",
-            operands={"x": spec_of(x), "boxes": spec_of(boxes)}, fix="pass x (N, C, H, W) and boxes (K, 5); use vmap for more.",
-        )  # fmt: skip
+        reason = f"x has {x.ndim} axes, boxes have {boxes.ndim}."
+        fix = "pass x (N, C, H, W) and boxes (K, 5); use vmap for more."
+        raise user_error(ShapeError, "roi_align", reason, operands={"x": spec_of(x), "boxes": spec_of(boxes)}, fix=fix)
     wide = dtypes.accumulator(dtype)
     canonical, lead = form.to_canonical(x)
     channels, height, width = canonical.shape[1:]

@@ -67,15 +67,12 @@ def embedding(x: ArrayLike, table: ArrayLike, *, padding_index: int | None = Non
     x, table = nnp.asarray(x), nnp.asarray(table)
     operands = {"x": spec_of(x), "table": spec_of(table)}
     if not dtypes.is_integer(x.dtype):
-        raise user_error(
-            DTypeError, "embedding", f"x must hold integers, it holds {x.dtype.name}.", operands=operands,
-            fix="pass the indices first, then the table.",
-        )  # fmt: skip
+        problem = f"x must hold integers, it holds {x.dtype.name}."
+        fix = "pass the indices first, then the table."
+        raise user_error(DTypeError, "embedding", problem, operands=operands, fix=fix)
     if table.ndim != 2:
-        raise user_error(
-            ShapeError, "embedding", f"the table has {table.ndim} axes.", operands=operands,
-            fix="pass a table of shape (rows, features).",
-        )  # fmt: skip
+        fix = "pass a table of shape (rows, features)."
+        raise user_error(ShapeError, "embedding", f"the table has {table.ndim} axes.", operands=operands, fix=fix)
     rows = nnp.take(table, x, axis=0)
     if padding_index is None:
         return rows

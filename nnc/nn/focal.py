@@ -211,10 +211,10 @@ def ntxent(embeddings: ArrayLike, labels: ArrayLike, temperature: float = 0.07) 
     (x,), dtype = widen(where, embeddings)
     names = nnp.asarray(labels)
     if x.ndim != 2 or names.shape != x.shape[:1]:
-        raise user_error(
-            ShapeError, where, "embeddings must have shape (batch, features), labels (batch,).",
-            operands={"embeddings": spec_of(x), "labels": spec_of(names)}, fix="give one label for each embedding.",
-        )  # fmt: skip
+        problem = "embeddings must have shape (batch, features), labels (batch,)."
+        operands = {"embeddings": spec_of(x), "labels": spec_of(names)}
+        fix = "give one label for each embedding."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     tiny = float(nnp.finfo(x.dtype).eps)
     unit = x / nnp.sqrt(nnp.maximum(nnp.sum(x * x, axis=1, keepdims=True), tiny))
     similarity = unit @ unit.T / temperature

@@ -189,10 +189,8 @@ def fans(shape: Sequence[int], in_axis: Axes = -2, out_axis: Axes = -1, batch_ax
         (144, 288)
     """
     if len(shape) < 2:
-        raise user_error(
-            ArgumentError, "initializer", f"shape {tuple(shape)} has no input and output axes.",
-            fix="use zeros, constant, normal or uniform for arrays of fewer than two axes.",
-        )  # fmt: skip
+        fix = "use zeros, constant, normal or uniform for arrays of fewer than two axes."
+        raise user_error(ArgumentError, "initializer", f"shape {tuple(shape)} has no input and output axes.", fix=fix)
     sizes = []
     for axes in (in_axis, out_axis, batch_axis):
         axes = check_axes("initializer", (axes,) if isinstance(axes, int) else tuple(axes), len(shape))
@@ -235,10 +233,9 @@ def variance_scaling(
         fan_in, fan_out = fans(shape, in_axis, out_axis, batch_axis)
         sizes = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
         if mode not in sizes or distribution not in ("normal", "truncated_normal", "uniform"):
-            raise user_error(
-                ArgumentError, "variance_scaling", f"mode={mode!r} or distribution={distribution!r} is unknown.",
-                fix='modes are "fan_in", "fan_out", "fan_avg"; distributions "normal", "truncated_normal", "uniform".',
-            )  # fmt: skip
+            problem = f"mode={mode!r} or distribution={distribution!r} is unknown."
+            fix = 'modes are "fan_in", "fan_out", "fan_avg"; distributions "normal", "truncated_normal", "uniform".'
+            raise user_error(ArgumentError, "variance_scaling", problem, fix=fix)
         variance = scale / max(1, sizes[mode])
         if distribution == "normal":
             return random.normal(key, shape, dtype) * math.sqrt(variance)

@@ -172,10 +172,9 @@ def pixel_shuffle(x: ArrayLike, factor: int, *, layout: str = "NCHW") -> Array:
     n, channels, *spatial = canonical.shape
     rank, share = len(spatial), factor ** len(spatial)
     if factor < 1 or channels % share:
-        raise user_error(
-            ShapeError, "pixel_shuffle", f"factor={factor} needs a multiple of {share} channels, there are {channels}.",
-            operands={"x": spec_of(x)}, fix="use another factor, or another layout.",
-        )  # fmt: skip
+        problem = f"factor={factor} needs a multiple of {share} channels, there are {channels}."
+        fix = "use another factor, or another layout."
+        raise user_error(ShapeError, "pixel_shuffle", problem, operands={"x": spec_of(x)}, fix=fix)
     split = nnp.reshape(canonical, (n, channels // share, *(factor,) * rank, *spatial))
     order = [axis for k in range(rank) for axis in (2 + rank + k, 2 + k)]
     moved = nnp.transpose(split, (0, 1, *order))
@@ -205,10 +204,9 @@ def pixel_unshuffle(x: ArrayLike, factor: int, *, layout: str = "NCHW") -> Array
     n, channels, *spatial = canonical.shape
     rank = len(spatial)
     if factor < 1 or any(size % factor for size in spatial):
-        raise user_error(
-            ShapeError, "pixel_unshuffle", f"factor={factor} does not divide the spatial axes {tuple(spatial)}.",
-            operands={"x": spec_of(x)}, fix="use another factor, or pad the input.",
-        )  # fmt: skip
+        problem = f"factor={factor} does not divide the spatial axes {tuple(spatial)}."
+        fix = "use another factor, or pad the input."
+        raise user_error(ShapeError, "pixel_unshuffle", problem, operands={"x": spec_of(x)}, fix=fix)
     split = nnp.reshape(canonical, (n, channels, *(part for size in spatial for part in (size // factor, factor))))
     moved = nnp.transpose(split, (0, 1, *range(3, 3 + 2 * rank, 2), *range(2, 2 + 2 * rank, 2)))
     shape = (n, channels * factor**rank, *(size // factor for size in spatial))

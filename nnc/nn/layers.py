@@ -32,10 +32,8 @@ def draw(key: ArrayLike, shape: Sequence[int], fan_in: int, dtype: DTypeLike) ->
 def check_sizes(where: str, shape: Sequence[Any]) -> None:
     """Raises ArgumentTypeError where the sizes that a user gave make no shape of weights."""
     if any(not hasattr(n, "__index__") or n < 0 for n in shape):
-        raise user_error(
-            ArgumentTypeError, where, f"weights cannot have the shape ({', '.join(map(repr, shape))}).",
-            fix="pass sizes that are integers and not negative.",
-        )  # fmt: skip
+        problem = f"weights cannot have the shape ({', '.join(map(repr, shape))})."
+        raise user_error(ArgumentTypeError, where, problem, fix="pass sizes that are integers and not negative.")
 
 
 def draw_weights(
@@ -52,10 +50,9 @@ def check_features(where: str, x: ArrayLike, features: int, axis: int = -1) -> A
     """x as an array, whose `axis` must have the size `features`."""
     x = nnp.asarray(x)
     if x.ndim < -axis or x.shape[axis] != features:
-        raise user_error(
-            ShapeError, where, f"axis {axis} of the input must be {features}, the input has shape {x.shape}.",
-            operands={"x": spec_of(x)}, fix=f"pass an input of shape (..., {features}{', ...' if axis != -1 else ''}).",
-        )  # fmt: skip
+        problem = f"axis {axis} of the input must be {features}, the input has shape {x.shape}."
+        fix = f"pass an input of shape (..., {features}{', ...' if axis != -1 else ''})."
+        raise user_error(ShapeError, where, problem, operands={"x": spec_of(x)}, fix=fix)
     return x
 
 
@@ -272,10 +269,9 @@ class Sequential(Module):
             given = layers[0]
         for i, layer in enumerate(given):
             if not callable(layer):
-                raise user_error(
-                    ArgumentTypeError, "Sequential", f"layer {i} is {layer!r} ({type(layer).__name__}), which cannot be called.",
-                    fix="pass modules and functions of one argument.",
-                )  # fmt: skip
+                problem = f"layer {i} is {layer!r} ({type(layer).__name__}), which cannot be called."
+                fix = "pass modules and functions of one argument."
+                raise user_error(ArgumentTypeError, "Sequential", problem, fix=fix)
         self.layers = tuple(layer if isinstance(layer, Module) else Lambda(layer) for layer in given)
 
     def __call__(self, x: ArrayLike, *, key: ArrayLike | None = None) -> Any:

@@ -46,10 +46,9 @@ def _scores_and_classes(where: str, scores: Any, labels: Any) -> tuple[Array, Ar
     (index,) = promote(labels, where=where)
     index = nnp.asarray(index)
     if not dtypes.is_integer(index.dtype) or x.ndim == 0 or index.shape != x.shape[:-1]:
-        raise user_error(
-            ShapeError, where, f"labels must be integers of shape {x.shape[:-1]}, one for each row of the scores.",
-            operands={"scores": spec_of(x), "labels": spec_of(index)}, fix="pass the class index of each example.",
-        )  # fmt: skip
+        problem = f"labels must be integers of shape {x.shape[:-1]}, one for each row of the scores."
+        fix = "pass the class index of each example."
+        raise user_error(ShapeError, where, problem, operands={"scores": spec_of(x), "labels": spec_of(index)}, fix=fix)
     return x, nnp.expand_dims(read_classes(where, index, x.shape[-1]), -1), dtype
 
 
@@ -194,10 +193,9 @@ def make_fenchel_young_loss(max_fun: Callable[..., Any]) -> Callable[..., Array]
         Array([0.69314718], dtype=float64)
     """
     if not callable(max_fun):
-        raise user_error(
-            ArgumentTypeError, "make_fenchel_young_loss", f"max_fun is {shorten(max_fun)}, not a function.",
-            fix="pass a function of scores, such as nnc.numpy.logsumexp.",
-        )  # fmt: skip
+        problem = f"max_fun is {shorten(max_fun)}, not a function."
+        fix = "pass a function of scores, such as nnc.numpy.logsumexp."
+        raise user_error(ArgumentTypeError, "make_fenchel_young_loss", problem, fix=fix)
 
     def fenchel_young_loss(scores: ArrayLike, targets: ArrayLike, *args: Any, **kwargs: Any) -> Array:
         (x, y), dtype = widen_same("fenchel_young_loss", ("scores", "targets"), scores, targets)

@@ -94,15 +94,13 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         try:
             if _OPEN not in self.__dict__:
-                raise user_error(
-                    ArgumentTypeError, type(self).__name__, f"{name} cannot be assigned: modules are immutable.",
-                    fix=f"make a changed copy with model.replace({name}=...).",
-                )  # fmt: skip
+                problem = f"{name} cannot be assigned: modules are immutable."
+                fix = f"make a changed copy with model.replace({name}=...)."
+                raise user_error(ArgumentTypeError, type(self).__name__, problem, fix=fix)
             if name not in _field_names(type(self)):
-                raise user_error(
-                    ArgumentTypeError, type(self).__name__, f"{name} is assigned in __init__, but is no field.",
-                    fix=f"declare it in the class body: `{name}: nnc.Array`, or another type.",
-                )  # fmt: skip
+                problem = f"{name} is assigned in __init__, but is no field."
+                fix = f"declare it in the class body: `{name}: nnc.Array`, or another type."
+                raise user_error(ArgumentTypeError, type(self).__name__, problem, fix=fix)
             object.__setattr__(self, name, value)
         except BaseException as error:
             cut_traceback(error)
@@ -110,10 +108,9 @@ class Module:
 
     @api_boundary
     def __delattr__(self, name: str) -> None:
-        raise user_error(
-            ArgumentTypeError, type(self).__name__, f"{name} cannot be deleted: modules are immutable.",
-            fix="make a changed copy with model.replace(...).",
-        )  # fmt: skip
+        problem = f"{name} cannot be deleted: modules are immutable."
+        fix = "make a changed copy with model.replace(...)."
+        raise user_error(ArgumentTypeError, type(self).__name__, problem, fix=fix)
 
     @api_boundary
     def replace(self: M, **changes: Any) -> M:
@@ -128,10 +125,9 @@ class Module:
         names = _field_names(type(self))
         for name in changes:
             if name not in names:
-                raise user_error(
-                    ArgumentTypeError, f"{type(self).__name__}.replace", f"there is no field {name!r}.",
-                    fix=f"the fields are {', '.join(names)}.",
-                )  # fmt: skip
+                problem = f"there is no field {name!r}."
+                fix = f"the fields are {', '.join(names)}."
+                raise user_error(ArgumentTypeError, f"{type(self).__name__}.replace", problem, fix=fix)
         return _copy(self, changes)
 
     def __repr__(self) -> str:
@@ -147,10 +143,9 @@ class Module:
 @api_boundary
 def _refuse_call(self: Module, *args: Any, **kwargs: Any) -> Any:
     """The `__call__` of classes that have PyTorch's `forward` instead."""
-    raise user_error(
-        ArgumentTypeError, type(self).__name__, "it cannot be called: it has a method forward, but no __call__.",
-        fix="rename forward to __call__; hooks do not stand between the two.",
-    )  # fmt: skip
+    problem = "it cannot be called: it has a method forward, but no __call__."
+    fix = "rename forward to __call__; hooks do not stand between the two."
+    raise user_error(ArgumentTypeError, type(self).__name__, problem, fix=fix)
 
 
 add_missing(Module, "nnc.nn.Module")
@@ -197,10 +192,9 @@ def _assigning(init: Callable[..., None]) -> Callable[..., None]:
             object.__delattr__(self, _OPEN)
         missing = [name for name in _field_names(type(self)) if not hasattr(self, name)]
         if missing:
-            raise user_error(
-                ArgumentTypeError, type(self).__name__, f"__init__ leaves {', '.join(missing)} without a value.",
-                fix="assign every field in __init__, None where there is nothing.",
-            )  # fmt: skip
+            problem = f"__init__ leaves {', '.join(missing)} without a value."
+            fix = "assign every field in __init__, None where there is nothing."
+            raise user_error(ArgumentTypeError, type(self).__name__, problem, fix=fix)
 
     return assigning
 

@@ -88,11 +88,9 @@ class MultiHeadAttention(Module):
     ) -> None:
         self.num_heads, self.kv_heads = num_heads, num_heads if kv_heads is None else kv_heads
         if num_heads < 1 or features % num_heads or self.kv_heads < 1 or num_heads % self.kv_heads:
-            raise user_error(
-                ArgumentError, "MultiHeadAttention",
-                f"features={features}, num_heads={num_heads}, kv_heads={self.kv_heads} do not go together.",
-                fix="num_heads must divide features, and kv_heads num_heads.",
-            )  # fmt: skip
+            problem = f"features={features}, num_heads={num_heads}, kv_heads={self.kv_heads} do not go together."
+            fix = "num_heads must divide features, and kv_heads num_heads."
+            raise user_error(ArgumentError, "MultiHeadAttention", problem, fix=fix)
         of_kv = features // num_heads * self.kv_heads
         sizes = [(features, features), (key_features or features, of_kv), (value_features or features, of_kv)]
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
@@ -150,10 +148,8 @@ class MultiHeadAttention(Module):
         k, v = (self._split(x, kv_heads) for x in (self.k_proj(keys), self.v_proj(values)))
         if cache is not None:
             if mask is not None:
-                raise user_error(
-                    ArgumentError, "MultiHeadAttention", "mask and cache are both given.",
-                    fix="drop the mask: with a cache, each query sees the steps up to its own.",
-                )  # fmt: skip
+                fix = "drop the mask: with a cache, each query sees the steps up to its own."
+                raise user_error(ArgumentError, "MultiHeadAttention", "mask and cache are both given.", fix=fix)
             cache, mask = _extend(cache, k, v)
             k, v, is_causal = cache.keys, cache.values, False
         drop = not self.inference and self.dropout_rate > 0
@@ -202,11 +198,10 @@ def _extend(cache: KVCache, k: Array, v: Array) -> tuple[KVCache, Array]:
     """The cache with more keys and values, and the mask (T, size) of the keys that the new steps see."""
     size, steps = spec_of(cache.keys).shape[-3], k.shape[-3]
     if spec_of(cache.keys).shape[:-3] != k.shape[:-3] or steps > size:
-        raise user_error(
-            ShapeError, "MultiHeadAttention", f"{steps} steps do not fit the cache.",
-            operands={"keys": spec_of(k), "cache.keys": spec_of(cache.keys)},
-            fix="make a cache with the batch axes of the queries and room for all steps: layer.make_cache(batch_shape, size).",
-        )  # fmt: skip
+        problem = f"{steps} steps do not fit the cache."
+        operands = {"keys": spec_of(k), "cache.keys": spec_of(cache.keys)}
+        fix = "make a cache with the batch axes of the queries and room for all steps: layer.make_cache(batch_shape, size)."
+        raise user_error(ShapeError, "MultiHeadAttention", problem, operands=operands, fix=fix)
     start: Any = [*(0,) * (k.ndim - 3), cache.length, 0, 0]
     keys, values = (
         dynamic_update_slice(old, new.astype(spec_of(old).dtype), start)

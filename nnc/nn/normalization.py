@@ -62,10 +62,9 @@ def _along(where: str, name: str, values: Any, x: Array, axes: tuple[int, ...]) 
     _, values = to_values(where, x=x, **{name: values})
     expected = tuple(x.shape[axis] for axis in axes)
     if values.shape != expected:
-        raise user_error(
-            ShapeError, where, f"{name} has shape {values.shape}, the axes {axes} of x have shape {expected}.",
-            operands={"x": spec_of(x), name: spec_of(values)}, fix=f"pass {name} of shape {expected}.",
-        )  # fmt: skip
+        problem = f"{name} has shape {values.shape}, the axes {axes} of x have shape {expected}."
+        fix = f"pass {name} of shape {expected}."
+        raise user_error(ShapeError, where, problem, operands={"x": spec_of(x), name: spec_of(values)}, fix=fix)
     return reshape(values, shape=tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
 
 
@@ -175,10 +174,9 @@ def group_norm(
     axis = check_axis("group_norm", axis, wide.ndim)
     shape = wide.shape
     if groups < 1 or shape[axis] % groups:
-        raise user_error(
-            ShapeError, "group_norm", f"groups={groups} does not divide the {shape[axis]} channels.",
-            operands={"x": spec_of(wide)}, fix="use a number of groups that divides the channels.",
-        )  # fmt: skip
+        problem = f"groups={groups} does not divide the {shape[axis]} channels."
+        fix = "use a number of groups that divides the channels."
+        raise user_error(ShapeError, "group_norm", problem, operands={"x": spec_of(wide)}, fix=fix)
     split = reshape(wide, shape=(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :]))
     others = tuple(i for i in range(1, split.ndim) if i != axis)
     normal = reshape(_normal(_moments(split, others, eps), eps), shape=shape)

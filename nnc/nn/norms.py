@@ -142,10 +142,9 @@ class GroupNorm(_ChannelNorm):
         dtype: DTypeLike = dtypes.float32,
     ) -> None:
         if groups < 1 or features % groups:
-            raise user_error(
-                ArgumentError, "GroupNorm", f"groups={groups} does not divide features={features}.",
-                fix="write GroupNorm(groups, features), with a number of groups that divides the channels.",
-            )  # fmt: skip
+            problem = f"groups={groups} does not divide features={features}."
+            fix = "write GroupNorm(groups, features), with a number of groups that divides the channels."
+            raise user_error(ArgumentError, "GroupNorm", problem, fix=fix)
         self._set_up(features, axis, eps, use_scale, use_bias, dtype)
         self.groups = groups
 

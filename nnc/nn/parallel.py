@@ -171,10 +171,10 @@ class ParallelAttention(MultiHeadAttention, init=False):
             return super()._heads()
         places = axis_size(self.axis_name)
         if self.num_heads % places or self.kv_heads % places:
-            raise user_error(
-                ArgumentError, "ParallelAttention", f"its heads do not split over the {places} places of {self.axis_name!r}.",
-                operands={"num_heads": self.num_heads, "kv_heads": self.kv_heads}, fix=f"choose multiples of {places}.",
-            )  # fmt: skip
+            problem = f"its heads do not split over the {places} places of {self.axis_name!r}."
+            operands = {"num_heads": self.num_heads, "kv_heads": self.kv_heads}
+            fix = f"choose multiples of {places}."
+            raise user_error(ArgumentError, "ParallelAttention", problem, operands=operands, fix=fix)
         return self.num_heads // places, self.kv_heads // places
 
 

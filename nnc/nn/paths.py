@@ -151,10 +151,8 @@ def trainable(model: object, *, only: Selection | None = None, freeze: Selection
     if only is not None:
         chosen = chosen & select("nnc.nn.trainable", only, named, trained)
         if not chosen:
-            raise user_error(
-                ArgumentError, "nnc.nn.trainable", f"only={shorten(only)} selects no parameter.",
-                fix="nnc.nn.parameters(model) lists them; states and integers are not trained.",
-            )  # fmt: skip
+            fix = "nnc.nn.parameters(model) lists them; states and integers are not trained."
+            raise user_error(ArgumentError, "nnc.nn.trainable", f"only={shorten(only)} selects no parameter.", fix=fix)
     chosen = chosen - select("nnc.nn.trainable", freeze, named, trained)
     return tree.unflatten(structure, [name in chosen for name in names])
 
@@ -283,10 +281,8 @@ def assign(model: A, values: Mapping[str, ArrayLike | None]) -> A:
     for name in values:
         if name not in names:
             near = get_close_matches(name, names, 1) or names[:1]
-            raise user_error(
-                TreeError, "nnc.nn.assign", f"the model has no path {name!r}.",
-                fix=f'"{near[0]}" is one.' if near else "the model has no arrays.",
-            )  # fmt: skip
+            fix = f'"{near[0]}" is one.' if near else "the model has no arrays."
+            raise user_error(TreeError, "nnc.nn.assign", f"the model has no path {name!r}.", fix=fix)
     return tree.unflatten(
         structure,
         [
@@ -302,10 +298,8 @@ def _fitting(name: str, old: Any, new: Any) -> Any:
     have, want = spec_of(new), spec_of(old)
     if have != want:
         kind = ShapeError if have.shape != want.shape else DTypeError
-        raise user_error(
-            kind, "nnc.nn.assign", f"{name} is {want}, the new value is {have}.",
-            fix="give the array the shape and dtype of the one that it replaces.",
-        )  # fmt: skip
+        fix = "give the array the shape and dtype of the one that it replaces."
+        raise user_error(kind, "nnc.nn.assign", f"{name} is {want}, the new value is {have}.", fix=fix)
     return new
 
 
@@ -376,9 +370,8 @@ def tie(model: object, pairs: Mapping[str, str]) -> Tied:
         missing = [path for path in (target, source) if at.get(path) is None]
         if missing or source in pairs:
             problem = f"there is no array at {missing[0]!r}" if missing else f"{source!r} shares another array itself"
-            raise user_error(
-                ArgumentError, "nnc.nn.tie", f"{problem}.", fix="write {place: the path of an array that stays}.",
-            )  # fmt: skip
+            fix = "write {place: the path of an array that stays}."
+            raise user_error(ArgumentError, "nnc.nn.tie", f"{problem}.", fix=fix)
         _fitting(target, at[target], at[source])
     return Tied(
         tree.unflatten(structure, [None if name in pairs else at[name] for name in names]), tuple(pairs.items())

@@ -260,10 +260,9 @@ def _adaptive(where: str, x: Array, output_size: Sizes, layout: str, over_bins: 
     canonical, lead = form.to_canonical(x)
     spatial = canonical.shape[2:]
     if min(sizes, default=1) < 1 or min(spatial, default=1) < 1:
-        raise user_error(
-            ArgumentError, where, f"output_size={output_size!r} of the spatial axes {spatial} leaves a bin empty.",
-            operands={"x": spec_of(x)}, fix="use an output_size of 1 or more and an input that is not empty.",
-        )  # fmt: skip
+        problem = f"output_size={output_size!r} of the spatial axes {spatial} leaves a bin empty."
+        fix = "use an output_size of 1 or more and an input that is not empty."
+        raise user_error(ArgumentError, where, problem, operands={"x": spec_of(x)}, fix=fix)
     for axis, (n, size) in enumerate(zip(spatial, sizes, strict=True), 2):
         canonical = over_bins(canonical, axis, *bin_intervals(n, size))
     return form.from_canonical(canonical, lead)

@@ -21,10 +21,9 @@ def read_lengths(where: str, name: str, lengths: Any, shape: tuple[int, ...], lo
     """
     lengths = nnp.asarray(lengths)
     if lengths.shape != shape or not dtypes.is_integer(lengths.dtype):
-        raise user_error(
-            ShapeError, where, f"{name} must be integers of shape {shape}.", operands={name: spec_of(lengths)},
-            fix="pass one length for each sequence.",
-        )  # fmt: skip
+        problem = f"{name} must be integers of shape {shape}."
+        fix = "pass one length for each sequence."
+        raise user_error(ShapeError, where, problem, operands={name: spec_of(lengths)}, fix=fix)
     _check(where, name, lengths, longest, f"sequences have 0 to {longest} elements")
     return lengths
 
@@ -47,7 +46,6 @@ def _check(where: str, name: str, given: Array, top: int, rule: str) -> None:
         return
     wrong = values[(values < 0) | (values > top)]
     if wrong.size:
-        raise user_error(
-            OutOfBoundsError, where, f"{name} hold {wrong[0]}, {rule}.", operands={name: spec_of(given)},
-            fix=f"correct the {name}, or leave those examples out.",
-        )  # fmt: skip
+        problem = f"{name} hold {wrong[0]}, {rule}."
+        fix = f"correct the {name}, or leave those examples out."
+        raise user_error(OutOfBoundsError, where, problem, operands={name: spec_of(given)}, fix=fix)

@@ -114,11 +114,10 @@ class _Cell(Module, Generic[State]):
         wanted = [part.shape for part in tree.leaves(start)]
         if [value.shape for value in values] != wanted:
             name = "LSTMState(hidden, cell)" if isinstance(start, LSTMState) else "an array"
-            raise user_error(
-                ShapeError, type(self).__name__, f"the state must be {name} of shape {wanted[0]}.",
-                operands={"gates": spec_of(gates), **{f"state {i}": spec_of(value) for i, value in enumerate(values)}},
-                fix="give the state the batch axes of the input, and hidden_features.",
-            )  # fmt: skip
+            problem = f"the state must be {name} of shape {wanted[0]}."
+            operands = {"gates": spec_of(gates), **{f"state {i}": spec_of(value) for i, value in enumerate(values)}}
+            fix = "give the state the batch axes of the input, and hidden_features."
+            raise user_error(ShapeError, type(self).__name__, problem, operands=operands, fix=fix)
         return LSTMState(*values) if isinstance(start, LSTMState) else values[0]
 
     @abstractmethod
@@ -323,10 +322,9 @@ class _Recurrent(Module, Generic[State]):
         """
         x = nnp.asarray(x)
         if x.ndim < 2:
-            raise user_error(
-                ShapeError, type(self).__name__, "the input has no time axis.", operands={"x": spec_of(x)},
-                fix="pass an input of shape (..., T, in_features).",
-            )  # fmt: skip
+            problem = "the input has no time axis."
+            fix = "pass an input of shape (..., T, in_features)."
+            raise user_error(ShapeError, type(self).__name__, problem, operands={"x": spec_of(x)}, fix=fix)
         valid = _validity(type(self).__name__, x, lengths, mask)
         if valid is not None:  # the gradient of the weights would be 0 times NaN, if that is the padding
             x = nnp.where(nnp.moveaxis(valid, 0, -2), x, 0)
@@ -362,10 +360,9 @@ class _Recurrent(Module, Generic[State]):
             not isinstance(states, (tuple, list)) or isinstance(states, LSTMState) or len(states) != ways
             for states in layers
         ):
-            raise user_error(
-                ArgumentError, type(self).__name__, f"initial has not {ways} states for each of {len(self.layers)} layers.",
-                fix="pass the states that an earlier call returned: ((state,), ...), or ((forward, backward), ...).",
-            )  # fmt: skip
+            problem = f"initial has not {ways} states for each of {len(self.layers)} layers."
+            fix = "pass the states that an earlier call returned: ((state,), ...), or ((forward, backward), ...)."
+            raise user_error(ArgumentError, type(self).__name__, problem, fix=fix)
         return initial[i][j]
 
 
@@ -381,10 +378,9 @@ def _validity(where: str, x: Array, lengths: Any, mask: Any) -> Array | None:
     else:
         valid = nnp.asarray(mask)
     if valid.shape != x.shape[:-1] or not dtypes.is_bool(valid.dtype):
-        raise user_error(
-            ShapeError, where, f"mask must be bools of shape {x.shape[:-1]}.",
-            operands={"x": spec_of(x), "mask": spec_of(valid)}, fix="pass a bool for each step.",
-        )  # fmt: skip
+        problem = f"mask must be bools of shape {x.shape[:-1]}."
+        fix = "pass a bool for each step."
+        raise user_error(ShapeError, where, problem, operands={"x": spec_of(x), "mask": spec_of(valid)}, fix=fix)
     return nnp.moveaxis(valid, -1, 0)[..., None]
 
 

@@ -34,10 +34,10 @@ def check_same_shape(where: str, **operands: Array) -> None:
         named = ", ".join(
             f"{name}{' have shape' if i == 0 else ''} {shape}" for i, (name, shape) in enumerate(shapes.items())
         )
+        fix = "give all of them one shape, for example with reshape."
         raise user_error(
-            ShapeError, where, f"{named}.", operands={name: spec_of(x) for name, x in operands.items()},
-            fix="give all of them one shape, for example with reshape.",
-        )  # fmt: skip
+            ShapeError, where, f"{named}.", operands={name: spec_of(x) for name, x in operands.items()}, fix=fix
+        )
 
 
 def widen_same(where: str, names: Sequence[str], *xs: Any) -> tuple[list[Array], dtypes.DType]:

@@ -173,22 +173,18 @@ class WeightNorm(Module):
 
 def _weight(where: str, layer: Any, name: str) -> Array:
     if not isinstance(layer, Module):
-        raise user_error(
-            ArgumentTypeError, where, f"its first argument is a {type(layer).__name__}, not a module.",
-            fix=f"pass the layer itself: {where}(nnc.nn.Linear(3, 4, key=key)).",
-        )  # fmt: skip
+        problem = f"its first argument is a {type(layer).__name__}, not a module."
+        fix = f"pass the layer itself: {where}(nnc.nn.Linear(3, 4, key=key))."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
     found = parameters(layer)
     if name not in found:
-        raise user_error(
-            TreeError, where, f"{type(layer).__name__} has no parameter {name!r}.",
-            fix=f"name one of its parameters: {', '.join(found)}." if found else "pass a layer with parameters.",
-        )  # fmt: skip
+        fix = f"name one of its parameters: {', '.join(found)}." if found else "pass a layer with parameters."
+        raise user_error(TreeError, where, f"{type(layer).__name__} has no parameter {name!r}.", fix=fix)
     weight = found[name]
     if not weight.ndim or not math.prod(weight.shape):
-        raise user_error(
-            ArgumentError, where, f"{name} has no axes or no elements.", operands={name: spec_of(weight)},
-            fix="name a weight with an axis of outputs.",
-        )  # fmt: skip
+        problem = f"{name} has no axes or no elements."
+        fix = "name a weight with an axis of outputs."
+        raise user_error(ArgumentError, where, problem, operands={name: spec_of(weight)}, fix=fix)
     return weight
 
 

@@ -81,10 +81,9 @@ class RotaryEmbedding(Module):
         axis = check_axis(WHERE, self.axis, x.ndim)
         if axis == x.ndim - 1 or x.shape[-1] < self.features:
             x = check_features(WHERE, x, self.features)
-            raise user_error(
-                ArgumentError, WHERE, f"axis {self.axis} is the axis of features.", operands={"x": spec_of(x)},
-                fix="pass the axis of positions: -2 of (..., T, features).",
-            )  # fmt: skip
+            problem = f"axis {self.axis} is the axis of features."
+            fix = "pass the axis of positions: -2 of (..., T, features)."
+            raise user_error(ArgumentError, WHERE, problem, operands={"x": spec_of(x)}, fix=fix)
         wide = dtypes.accumulator(x.dtype)
         angles = self._angles(x, axis, positions)
         cos, sin = nnp.astype(nnp.cos(angles), wide), nnp.astype(nnp.sin(angles), wide)
@@ -97,10 +96,9 @@ class RotaryEmbedding(Module):
         """The angles, of a shape that broadcasts to x with half its features; in float64, which keeps the digits of a large one."""
         at = nnp.arange(x.shape[axis]) if positions is None else nnp.asarray(positions)
         if at.ndim > axis + 1 or any(a not in (1, b) for a, b in zip(at.shape[::-1], x.shape[axis::-1], strict=False)):
-            raise user_error(
-                ShapeError, WHERE, "the positions do not fit x.", operands={"x": spec_of(x), "positions": spec_of(at)},
-                fix=f"pass positions of shape ({x.shape[axis]},) or {x.shape[: axis + 1]}.",
-            )  # fmt: skip
+            problem = "the positions do not fit x."
+            fix = f"pass positions of shape ({x.shape[axis]},) or {x.shape[: axis + 1]}."
+            raise user_error(ShapeError, WHERE, problem, operands={"x": spec_of(x), "positions": spec_of(at)}, fix=fix)
         rates = self.base ** (-np.arange(0, self.features, 2) / self.features)
         at = nnp.reshape(at, (*at.shape, *(1,) * (x.ndim - 1 - axis)))
         return nnp.astype(at, dtypes.float64) * nnp.asarray(rates)

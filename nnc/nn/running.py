@@ -129,10 +129,9 @@ class Part:
             return out
         if not (isinstance(out, tuple) and len(out) == 2 and type(out[1]) is type(module)):
             name = type(module).__name__
-            raise user_error(
-                ArgumentTypeError, name, "it holds a state, but its call returns no (output, new self).",
-                fix=f"call its parts through run = nnc.nn.Run(self), and return run.result(out), in {name}.__call__.",
-            )  # fmt: skip
+            problem = "it holds a state, but its call returns no (output, new self)."
+            fix = f"call its parts through run = nnc.nn.Run(self), and return run.result(out), in {name}.__call__."
+            raise user_error(ArgumentTypeError, name, problem, fix=fix)
         run._module = _put(run._module, self._path, out[1])
         return out[0]
 

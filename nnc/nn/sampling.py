@@ -83,15 +83,11 @@ def _check_shapes(x: Array, grid: Array, mode: str) -> None:
     operands = {"x": spec_of(x), "grid": spec_of(grid)}
     rank = x.ndim - 2
     if rank not in (2, 3):
-        raise user_error(
-            ShapeError, WHERE, f"x has {x.ndim} axes.", operands=operands,
-            fix="pass images (N, C, H, W) or volumes (N, C, D, H, W); add axes of size 1 for N and C.",
-        )  # fmt: skip
+        fix = "pass images (N, C, H, W) or volumes (N, C, D, H, W); add axes of size 1 for N and C."
+        raise user_error(ShapeError, WHERE, f"x has {x.ndim} axes.", operands=operands, fix=fix)
     if grid.ndim != x.ndim or grid.shape[0] != x.shape[0] or grid.shape[-1] != rank:
-        raise user_error(
-            ShapeError, WHERE, "the grid does not fit x.", operands=operands,
-            fix=f"pass a grid of shape ({x.shape[0]}, {', '.join(['D_out', 'H_out', 'W_out'][-rank:])}, {rank}).",
-        )  # fmt: skip
+        fix = f"pass a grid of shape ({x.shape[0]}, {', '.join(['D_out', 'H_out', 'W_out'][-rank:])}, {rank})."
+        raise user_error(ShapeError, WHERE, "the grid does not fit x.", operands=operands, fix=fix)
     if min(x.shape[2:]) < 1:
         raise user_error(
             ShapeError,

@@ -72,10 +72,8 @@ def dice_loss(
     if class_weights is not None:
         _, factors = to_values(where, predictions=x, class_weights=class_weights)
         if factors.shape != terms.shape[-1:]:
-            raise user_error(
-                ShapeError, where, f"class_weights have shape {factors.shape} for {terms.shape[-1]} classes.",
-                fix="give one weight for each class.",
-            )  # fmt: skip
+            problem = f"class_weights have shape {factors.shape} for {terms.shape[-1]} classes."
+            raise user_error(ShapeError, where, problem, fix="give one weight for each class.")
         terms = terms * factors
     if ignore_background and x.shape[-1] > 1:
         terms = terms[..., 1:]

@@ -56,10 +56,9 @@ def select(
         elif _is_predicate(item):
             is_negative, matched = False, _satisfying(where, item, leaves, leaves if asked is None else asked)
         else:
-            raise user_error(
-                ArgumentTypeError, where, f"the pattern {shorten(item)} is a {type(item).__name__}.",
-                fix='pass paths as strings, such as "encoder.*.weight", or a function (path, leaf) -> bool.',
-            )  # fmt: skip
+            problem = f"the pattern {shorten(item)} is a {type(item).__name__}."
+            fix = 'pass paths as strings, such as "encoder.*.weight", or a function (path, leaf) -> bool.'
+            raise user_error(ArgumentTypeError, where, problem, fix=fix)
         if is_negative:
             found = (found if i else set(leaves)) - matched
         else:
@@ -71,10 +70,8 @@ def _matching(where: str, pattern: str, names: Collection[str]) -> set[str]:
     matched = {name for name in names if any(fnmatchcase(part, pattern) for part in _parts(name))}
     if not matched:
         near = get_close_matches(pattern, [part for name in names for part in _parts(name)], 1) or list(names)[:1]
-        raise user_error(
-            ArgumentError, where, f"no path of the model matches {pattern!r}.",
-            fix=f'nnc.nn.parameters(model) lists the paths; "{near[0]}" is one.' if near else "the model has no arrays.",
-        )  # fmt: skip
+        fix = f'nnc.nn.parameters(model) lists the paths; "{near[0]}" is one.' if near else "the model has no arrays."
+        raise user_error(ArgumentError, where, f"no path of the model matches {pattern!r}.", fix=fix)
     return matched
 
 
@@ -84,17 +81,14 @@ def _satisfying(where: str, predicate: Any, leaves: Mapping[str, Any], asked: Co
         if name in asked:
             answer = predicate(name, leaves[name])
             if not isinstance(answer, (bool, np.bool_)):
-                raise user_error(
-                    ArgumentTypeError, where, f"the predicate returns {shorten(answer)} for {name}, not a bool.",
-                    fix="return True or False from (path, leaf), such as leaf.ndim > 1.",
-                )  # fmt: skip
+                problem = f"the predicate returns {shorten(answer)} for {name}, not a bool."
+                fix = "return True or False from (path, leaf), such as leaf.ndim > 1."
+                raise user_error(ArgumentTypeError, where, problem, fix=fix)
             if answer:
                 matched.add(name)
     if not matched:
-        raise user_error(
-            ArgumentError, where, f"the predicate selects none of {len(asked)} leaves.",
-            fix="nnc.nn.parameters(model) lists the paths and arrays that it is asked about.",
-        )  # fmt: skip
+        fix = "nnc.nn.parameters(model) lists the paths and arrays that it is asked about."
+        raise user_error(ArgumentError, where, f"the predicate selects none of {len(asked)} leaves.", fix=fix)
     return matched
 
 

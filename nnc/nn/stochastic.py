@@ -40,10 +40,8 @@ def dropout(
         Array(2., dtype=float32)
     """
     if tree.is_array(rate) and spec_of(rate).ndim:
-        raise user_error(
-            ShapeError, "dropout", "rate must be one number.", operands={"rate": spec_of(rate)},
-            fix="write dropout(key, x, 0.5).",
-        )  # fmt: skip
+        fix = "write dropout(key, x, 0.5)."
+        raise user_error(ShapeError, "dropout", "rate must be one number.", operands={"rate": spec_of(rate)}, fix=fix)
     if not 0 <= rate < 1:
         raise user_error(
             ArgumentError, "dropout", f"rate={rate} is not in [0, 1).", fix="pass the share to drop, such as 0.5."
@@ -52,10 +50,10 @@ def dropout(
     if deterministic or rate == 0:
         return x
     if key is None:
-        raise user_error(
-            ArgumentError, "dropout", "there is no key to draw with.", operands={"x": spec_of(x)},
-            fix="pass key=nnc.random.key(0), or switch dropout off with nnc.nn.inference_mode(model) or deterministic=True.",
-        )  # fmt: skip
+        fix = (
+            "pass key=nnc.random.key(0), or switch dropout off with nnc.nn.inference_mode(model) or deterministic=True."
+        )
+        raise user_error(ArgumentError, "dropout", "there is no key to draw with.", operands={"x": spec_of(x)}, fix=fix)
     shared = check_axes("dropout", (shared_axes,) if isinstance(shared_axes, int) else tuple(shared_axes), x.ndim)
     keep = random.uniform(key, tuple(1 if i in shared else n for i, n in enumerate(x.shape))) >= rate
     return nnp.where(keep, x / (1 - rate), 0)

@@ -133,18 +133,15 @@ def summary(model: Module, *inputs: Any, depth: int | None = None, **options: An
         total: 58 parameters (232 B), ... flops, ... read and written
     """
     if not isinstance(model, Module):
-        raise user_error(
-            ArgumentTypeError, "nnc.nn.summary", f"the model is a {type(model).__name__}, not a module.",
-            fix="of a function, nnc.compile(function).lower(*arguments).compile().cost tells the work of each command.",
-        )  # fmt: skip
+        problem = f"the model is a {type(model).__name__}, not a module."
+        fix = "of a function, nnc.compile(function).lower(*arguments).compile().cost tells the work of each command."
+        raise user_error(ArgumentTypeError, "nnc.nn.summary", problem, fix=fix)
     if takes_key(model) and options.get("key") is None:
         options["key"] = random.key(0)
     for i, given in enumerate(inputs):
         if isinstance(given, (tuple, list)) and given and all(isinstance(n, int) for n in given):
-            raise user_error(
-                ArgumentTypeError, "nnc.nn.summary", f"input {i} is {given!r}, a shape.",
-                fix=f'pass nnc.ShapeDtypeStruct({tuple(given)}, "float32"), or an array.',
-            )  # fmt: skip
+            fix = f'pass nnc.ShapeDtypeStruct({tuple(given)}, "float32"), or an array.'
+            raise user_error(ArgumentTypeError, "nnc.nn.summary", f"input {i} is {given!r}, a shape.", fix=fix)
     log = _Log([], [])
     leaves, structure = tree.flatten((inputs, options))
     traced = [None if dtypes.is_scalar(leaf) else leaf for leaf in leaves]  # flags and numbers are settings

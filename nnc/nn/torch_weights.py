@@ -63,10 +63,9 @@ def load_torch(model: A, state: Mapping[str, ArrayLike], *, rename: Callable[[st
         values[path] = asarray(part, copy=None if isinstance(given, Array) else True)
     lines += [f"  {name}: left over" for name in state if name not in used and not name.endswith("num_batches_tracked")]
     if lines:
-        raise user_error(
-            TreeError, "nnc.nn.load_torch", "the names do not fit the model:\n" + "\n".join(lines),
-            fix="pass rename=, a function from the names expected to those of the state, or leave out other entries.",
-        )  # fmt: skip
+        problem = "the names do not fit the model:\n" + "\n".join(lines)
+        fix = "pass rename=, a function from the names expected to those of the state, or leave out other entries."
+        raise user_error(TreeError, "nnc.nn.load_torch", problem, fix=fix)
     return assign(model, values)
 
 

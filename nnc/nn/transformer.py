@@ -313,10 +313,9 @@ def _stacked(
     run = Run(module, key=key)
     new: list[KVCache] = []
     if caches is not None and len(caches) != len(module.layers):
-        raise user_error(
-            ArgumentError, type(module).__name__, f"there are {len(caches)} caches for {len(module.layers)} layers.",
-            fix="make a cache for each layer: layer.self_attn.make_cache(batch_shape, size).",
-        )  # fmt: skip
+        problem = f"there are {len(caches)} caches for {len(module.layers)} layers."
+        fix = "make a cache for each layer: layer.self_attn.make_cache(batch_shape, size)."
+        raise user_error(ArgumentError, type(module).__name__, problem, fix=fix)
     for i, layer in enumerate(run.layers):
         if caches is None:
             x = layer(x, *others, **options)

@@ -75,10 +75,8 @@ def parse_layout(where: str, layout: str, rank: int | None = None) -> Layout:
         )
     if rank is not None and len(letters) != rank + 1:
         if layout not in ("NCHW", "NHWC"):
-            raise user_error(
-                ArgumentError, where, f"layout {layout!r} has {len(letters) - 1} spatial axes, the window has {rank}.",
-                fix="write a letter for each axis.",
-            )  # fmt: skip
+            problem = f"layout {layout!r} has {len(letters) - 1} spatial axes, the window has {rank}."
+            raise user_error(ArgumentError, where, problem, fix="write a letter for each axis.")
         return Layout((0, *range(1, rank + 1)) if layout == "NCHW" else (rank, *range(rank)))
     at = letters.index("C")
     return Layout((at, *(axis for axis in range(len(letters)) if axis != at)))
@@ -93,15 +91,11 @@ def per_axis(where: str, name: str, value: Sizes, rank: int) -> Shape:
     """
     sizes: tuple[Any, ...] = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
     if any(isinstance(size, bool) or not hasattr(size, "__index__") for size in sizes):
-        raise user_error(
-            ArgumentTypeError, where, f"{name}={value!r} is no integer nor a sequence of integers.",
-            fix=f"write {name}=2 or {name}=(2, 2).",
-        )  # fmt: skip
+        problem = f"{name}={value!r} is no integer nor a sequence of integers."
+        raise user_error(ArgumentTypeError, where, problem, fix=f"write {name}=2 or {name}=(2, 2).")
     if len(sizes) != rank:
-        raise user_error(
-            ArgumentError, where, f"{name}={value!r} has {len(sizes)} entries, there are {rank} spatial axes.",
-            fix=f"give {name} one number, or one for each spatial axis.",
-        )  # fmt: skip
+        problem = f"{name}={value!r} has {len(sizes)} entries, there are {rank} spatial axes."
+        raise user_error(ArgumentError, where, problem, fix=f"give {name} one number, or one for each spatial axis.")
     return tuple(int(size) for size in sizes)
 
 
@@ -135,10 +129,8 @@ def to_padding(
     if isinstance(padding, (tuple, list)) and any(isinstance(pair, (tuple, list)) for pair in padding):
         pairs = tuple(per_axis(where, "padding", pair, 2) for pair in padding)
         if len(pairs) != rank:
-            raise user_error(
-                ArgumentError, where, f"padding={padding!r} has {len(pairs)} pairs, there are {rank} spatial axes.",
-                fix="give one pair for each spatial axis.",
-            )  # fmt: skip
+            problem = f"padding={padding!r} has {len(pairs)} pairs, there are {rank} spatial axes."
+            raise user_error(ArgumentError, where, problem, fix="give one pair for each spatial axis.")
         return tuple((low, high) for low, high in pairs)
     return tuple((n, n) for n in per_axis(where, "padding", padding, rank))  # type: ignore[arg-type]
 
@@ -146,15 +138,13 @@ def to_padding(
 def check_rank(where: str, x: Array, layout: Layout) -> None:
     """Raises ShapeError where x has not the axes that the layout names, or the layout names no spatial one."""
     if layout.rank < 1:
-        raise user_error(
-            ShapeError, where, f"the input has {spec_of(x).ndim} axes, none of which is a spatial one behind N and C.",
-            operands={"x": spec_of(x)}, fix="pass an input (N, C, *spatial), or give a size for each spatial axis.",
-        )  # fmt: skip
+        problem = f"the input has {spec_of(x).ndim} axes, none of which is a spatial one behind N and C."
+        fix = "pass an input (N, C, *spatial), or give a size for each spatial axis."
+        raise user_error(ShapeError, where, problem, operands={"x": spec_of(x)}, fix=fix)
     if spec_of(x).ndim < layout.rank + 1:
-        raise user_error(
-            ShapeError, where, f"the input has {spec_of(x).ndim} axes; channels and {layout.rank} spatial axes are needed.",
-            operands={"x": spec_of(x)}, fix="pass an input with batch axes (any number), channels and spatial axes.",
-        )  # fmt: skip
+        problem = f"the input has {spec_of(x).ndim} axes; channels and {layout.rank} spatial axes are needed."
+        fix = "pass an input with batch axes (any number), channels and spatial axes."
+        raise user_error(ShapeError, where, problem, operands={"x": spec_of(x)}, fix=fix)
 
 
 # -- convolution -------------------------------------------------------------------------------------------------------
@@ -255,11 +245,8 @@ def conv_transpose(
     strides, dilations = per_axis(where, "stride", stride, rank), per_axis(where, "dilation", dilation, rank)
     extra = per_axis(where, "output_padding", output_padding, rank)
     if any(not 0 <= more < max(s, d) for more, s, d in zip(extra, strides, dilations, strict=True)):
-        raise user_error(
-            ArgumentError, where,
-            f"output_padding={output_padding!r} is not below stride={stride!r} or dilation={dilation!r}.",
-            fix="use a smaller output_padding, or pad the result.",
-        )  # fmt: skip
+        problem = f"output_padding={output_padding!r} is not below stride={stride!r} or dilation={dilation!r}."
+        raise user_error(ArgumentError, where, problem, fix="use a smaller output_padding, or pad the result.")
     _check_channels(where, canonical, w, groups)
     grown = tuple(n * s for n, s in zip(sizes, strides, strict=True))
     pads = to_padding(where, padding, grown, kernel, strides, dilations)
@@ -289,10 +276,9 @@ def _spatial_rank(where: str, x: Array, w: Array, form: str) -> int:
     """The number of spatial axes, of which the weight has a size each; raises ShapeError where it has none."""
     ndim = spec_of(w).ndim
     if ndim < 3:
-        raise user_error(
-            ShapeError, where, f"the weight has {ndim} axes; two for channels and one or more spatial axes are needed.",
-            operands={"x": spec_of(x), "w": spec_of(w)}, fix=f"pass a weight of shape {form}.",
-        )  # fmt: skip
+        problem = f"the weight has {ndim} axes; two for channels and one or more spatial axes are needed."
+        fix = f"pass a weight of shape {form}."
+        raise user_error(ShapeError, where, problem, operands={"x": spec_of(x), "w": spec_of(w)}, fix=fix)
     return ndim - 2
 
 
@@ -300,26 +286,20 @@ def _check_cut(sizes: Shape, whole: Shape, padding: Padding) -> None:
     """Checks that the padding of a transposed convolution leaves something of each axis of its output, or nothing."""
     for axis, (n, size, (low, high)) in enumerate(zip(sizes, whole, padding, strict=True)):
         if n == 0:
-            raise user_error(
-                ShapeError, "conv_transpose", f"spatial axis {axis} of the input is empty.", fix="pass an input with elements.",
-            )  # fmt: skip
+            fix = "pass an input with elements."
+            raise user_error(ShapeError, "conv_transpose", f"spatial axis {axis} of the input is empty.", fix=fix)
         if min(low, high) < 0:
-            raise user_error(
-                ArgumentError, "conv_transpose", f"padding ({low}, {high}) of spatial axis {axis} has a negative entry.",
-                fix="pad the result to make it larger.",
-            )  # fmt: skip
+            problem = f"padding ({low}, {high}) of spatial axis {axis} has a negative entry."
+            raise user_error(ArgumentError, "conv_transpose", problem, fix="pad the result to make it larger.")
         if low + high > size:
-            raise user_error(
-                ShapeError, "conv_transpose",
-                f"padding ({low}, {high}) cuts {low + high} elements off spatial axis {axis} of the output, which has {size}.",
-                fix=f"use a padding of {size} or less in total, or a larger kernel or stride.",
-            )  # fmt: skip
+            problem = f"padding ({low}, {high}) cuts {low + high} elements off spatial axis {axis} of the output, which has {size}."
+            fix = f"use a padding of {size} or less in total, or a larger kernel or stride."
+            raise user_error(ShapeError, "conv_transpose", problem, fix=fix)
 
 
 def _check_channels(where: str, x: Array, w: Array, groups: int) -> None:
     first = spec_of(w).shape[0]
     if x.shape[1] != first:
-        raise user_error(
-            ShapeError, where, f"channels differ: the input has {x.shape[1]}, weight axis 0 is {first}.",
-            operands={"x": spec_of(x), "w": spec_of(w)}, fix=f"pass a weight of shape ({x.shape[1]}, O / groups, *kernel).",
-        )  # fmt: skip
+        problem = f"channels differ: the input has {x.shape[1]}, weight axis 0 is {first}."
+        fix = f"pass a weight of shape ({x.shape[1]}, O / groups, *kernel)."
+        raise user_error(ShapeError, where, problem, operands={"x": spec_of(x), "w": spec_of(w)}, fix=fix)

@@ -1,6 +1,7 @@
 """NumPy's functions on nnc arrays: they run at once, trace, differentiate and batch.
 
-Each file lists the names that it adds to the namespace.
+Each file lists the names that it adds to the namespace. Files that many programs do without are imported when one of their names is
+first asked for.
 """
 
 # ruff: noqa: F403  (the lists name all imports)
@@ -9,80 +10,80 @@ from typing import TYPE_CHECKING
 
 from nnc.errors.names import module_getattr
 from nnc.numpy import (
-    bessel,
     contractions,
     creation,
     elementwise,
-    fft,
-    functional,
-    grids,
-    histograms,
     joining,
-    linalg,
     manipulation,
     moments,
     namespace,
-    padding,
-    parts,
-    polynomials,
     reductions,
     repetition,
     searching,
-    sets,
-    signals,
-    special,
-    statistics,
-    text,
     types,
 )
 from nnc.numpy import methods as _methods  # noqa: F401  (gives arrays their methods)
-from nnc.numpy.bessel import *
 from nnc.numpy.contractions import *
 from nnc.numpy.creation import *
 from nnc.numpy.elementwise import *
-from nnc.numpy.functional import *
-from nnc.numpy.grids import *
-from nnc.numpy.histograms import *
 from nnc.numpy.joining import *
 from nnc.numpy.manipulation import *
 from nnc.numpy.moments import *
 from nnc.numpy.namespace import *
-from nnc.numpy.padding import *
-from nnc.numpy.parts import *
-from nnc.numpy.polynomials import *
 from nnc.numpy.reductions import *
 from nnc.numpy.repetition import *
 from nnc.numpy.searching import *
-from nnc.numpy.sets import *
-from nnc.numpy.signals import *
-from nnc.numpy.special import *
-from nnc.numpy.statistics import *
-from nnc.numpy.text import *
 from nnc.numpy.types import *
 
+if TYPE_CHECKING:
+    from nnc.numpy import fft, linalg
+    from nnc.numpy.bessel import *
+    from nnc.numpy.functional import *
+    from nnc.numpy.grids import *
+    from nnc.numpy.histograms import *
+    from nnc.numpy.padding import *
+    from nnc.numpy.parts import *
+    from nnc.numpy.polynomials import *
+    from nnc.numpy.sets import *
+    from nnc.numpy.signals import *
+    from nnc.numpy.special import *
+    from nnc.numpy.statistics import *
+    from nnc.numpy.text import *
+
+# The names of files that are imported later.
+_LATER = {
+    "bessel": "i0 i0e i1 i1e sinc",
+    "fft": "fft",
+    "functional": "apply_along_axis apply_over_axes fromfunction piecewise vectorize",
+    "grids": "c_ diag_indices diag_indices_from fill_diagonal index_exp indices ix_ mask_indices meshgrid mgrid ogrid r_ s_ "
+    "tril_indices tril_indices_from triu_indices triu_indices_from",
+    "histograms": "histogram histogram2d histogram_bin_edges histogramdd",
+    "linalg": "linalg",
+    "padding": "pad",
+    "parts": "bitwise_count frexp gcd lcm ldexp modf packbits spacing unpackbits",
+    "polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots",
+    "sets": "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values",
+    "signals": "bartlett blackman convolve correlate ediff1d gradient hamming hanning kaiser trim_zeros unwrap",
+    "special": "betaln digamma erf erfc erfinv expit gammaln lgamma logit logsumexp polygamma segment_max segment_min "
+    "segment_prod segment_sum xlog1py xlogy",
+    "statistics": "average corrcoef cov cross interp kron median nanargmax nanargmin nancumprod nancumsum nanmax nanmean "
+    "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile quantile trapezoid",
+    "text": "array2string array_repr array_str get_printoptions printoptions set_printoptions",
+}
+_FILES = {name: f"nnc.numpy.{file}" for file, names in _LATER.items() for name in names.split()}
+
 __all__ = ["fft", "linalg"]
-__all__ += bessel.__all__
+__all__ += [name for name in _FILES if name not in __all__]
 __all__ += contractions.__all__
 __all__ += creation.__all__
 __all__ += elementwise.__all__
-__all__ += functional.__all__
-__all__ += grids.__all__
-__all__ += histograms.__all__
 __all__ += joining.__all__
 __all__ += manipulation.__all__
 __all__ += namespace.__all__
-__all__ += padding.__all__
-__all__ += parts.__all__
-__all__ += polynomials.__all__
 __all__ += moments.__all__
 __all__ += reductions.__all__
 __all__ += repetition.__all__
 __all__ += searching.__all__
-__all__ += sets.__all__
-__all__ += signals.__all__
-__all__ += special.__all__
-__all__ += statistics.__all__
-__all__ += text.__all__
 __all__ += types.__all__
 
 
@@ -91,4 +92,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type NoReturn
-    __getattr__ = module_getattr("nnc.numpy")
+    __getattr__ = module_getattr("nnc.numpy", _FILES)

@@ -142,10 +142,9 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
         moved.append(transpose(x, permutation=(*rest, at)) if at != np.ndim(x) - 1 else x)
     m, n = (spec_of(x).shape[-1] for x in moved)
     if m != n:
-        raise user_error(
-            ShapeError, "vecdot", f"summed sizes differ: left axis {axis} is {m}, right axis {axis} is {n}.",
-            operands={"left": spec_of(a), "right": spec_of(b)}, fix="pass vectors of one length.",
-        )  # fmt: skip
+        problem = f"summed sizes differ: left axis {axis} is {m}, right axis {axis} is {n}."
+        fix = "pass vectors of one length."
+        raise user_error(ShapeError, "vecdot", problem, operands={"left": spec_of(a), "right": spec_of(b)}, fix=fix)
     return einsum("...i,...i->...", *moved)
 
 
@@ -211,10 +210,9 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int | Sequence[in
     a, b = promote(a, b, where="tensordot")
     if isinstance(axes, (int, np.integer)):
         if not 0 <= axes <= min(np.ndim(a), np.ndim(b)):
-            raise user_error(
-                ArgumentError, "tensordot", f"axes={axes} is more than the operands have, or negative.",
-                operands={"a": spec_of(a), "b": spec_of(b)}, fix="sum over at most as many axes as either operand has.",
-            )  # fmt: skip
+            problem = f"axes={axes} is more than the operands have, or negative."
+            fix = "sum over at most as many axes as either operand has."
+            raise user_error(ArgumentError, "tensordot", problem, operands={"a": spec_of(a), "b": spec_of(b)}, fix=fix)
         left, right = range(np.ndim(a) - int(axes), np.ndim(a)), range(int(axes))
         return _contract("tensordot", a, b, tuple(left), tuple(right))
     of_a, of_b = (tuple(side) if isinstance(side, Sequence) else (operator.index(side),) for side in axes)
@@ -225,18 +223,14 @@ def _contract(where: str, a: Array, b: Array, of_a: tuple[int, ...], of_b: tuple
     left, right = spec_of(a), spec_of(b)
     operands = {"left": left, "right": right}
     if len(of_a) != len(of_b):
-        raise user_error(
-            ArgumentError, where, f"{len(of_a)} axes of the left operand are paired with {len(of_b)} of the right one.",
-            operands=operands, fix="name as many axes of either operand.",
-        )  # fmt: skip
+        problem = f"{len(of_a)} axes of the left operand are paired with {len(of_b)} of the right one."
+        raise user_error(ArgumentError, where, problem, operands=operands, fix="name as many axes of either operand.")
     of_a, of_b = check_axes(where, of_a, left.ndim), check_axes(where, of_b, right.ndim)
     for i, j in zip(of_a, of_b, strict=True):
         if left.shape[i] != right.shape[j]:
-            raise user_error(
-                ShapeError, where,
-                f"contracting sizes differ: left axis {i} is {left.shape[i]}, right axis {j} is {right.shape[j]}.",
-                operands=operands, fix="pair axes of equal size; transpose an operand with `.T` where its axes are swapped.",
-            )  # fmt: skip
+            problem = f"contracting sizes differ: left axis {i} is {left.shape[i]}, right axis {j} is {right.shape[j]}."
+            fix = "pair axes of equal size; transpose an operand with `.T` where its axes are swapped."
+            raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     return commands.dot(a, b, contract=(of_a, of_b), batch=((), ()))
 
 
@@ -317,10 +311,9 @@ def _letters(part: str, subscripts: str) -> list[Label]:
 
 def _from_list(labels: Any) -> list[Label]:
     if not isinstance(labels, (list, tuple)):
-        raise user_error(
-            ArgumentTypeError, "einsum", f"labels are given as {labels!r} ({type(labels).__name__}), not as a list.",
-            fix="pass a string of subscripts first, or a list of numbers after each operand.",
-        )  # fmt: skip
+        problem = f"labels are given as {labels!r} ({type(labels).__name__}), not as a list."
+        fix = "pass a string of subscripts first, or a list of numbers after each operand."
+        raise user_error(ArgumentTypeError, "einsum", problem, fix=fix)
     return [label if label is Ellipsis else operator.index(label) for label in labels]
 
 
@@ -372,11 +365,10 @@ def _sizes(subscripts: str, values: list[Array], labels: list[list[Label]]) -> d
             known = sizes.get(label, 1)
             if n != known and 1 not in (n, known):
                 shown = "'...'" if isinstance(label, tuple) else repr(label)
-                raise user_error(
-                    ShapeError, "einsum", f"{subscripts!r}: label {shown} has size {known} and, in operand {i}, size {n}.",
-                    operands={f"operand {j}": spec_of(v) for j, v in enumerate(values)},
-                    fix="give axes that share a label one size (or size 1, which broadcasts).",
-                )  # fmt: skip
+                problem = f"{subscripts!r}: label {shown} has size {known} and, in operand {i}, size {n}."
+                operands = {f"operand {j}": spec_of(v) for j, v in enumerate(values)}
+                fix = "give axes that share a label one size (or size 1, which broadcasts)."
+                raise user_error(ShapeError, "einsum", problem, operands=operands, fix=fix)
             sizes[label] = n if known == 1 else known
     return sizes
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from nnc.array.array import Array, array_method, asarray
-from nnc.base import dlpack, dtypes
+from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
 from nnc.commands import constants
@@ -17,6 +17,7 @@ from nnc.commands.promote import astype as convert_to
 from nnc.commands.promote import broadcast, broadcast_to_shape, is_weak, promote, to_dtype, with_weakness
 from nnc.commands.reduce import reduce_or
 from nnc.commands.shape import broadcast_to, pad, reshape
+from nnc.device import dlpack
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.numpy.elementwise import divide, equal, exp, log, multiply, power, where
 from nnc.numpy.joining import stack
@@ -411,10 +412,8 @@ def _steps(start: float, stop: float, step: float, exact: bool) -> int:
         return max(0, int(-((start - stop) // step)))
     count = (stop - start) / step
     if not math.isfinite(count):
-        raise user_error(
-            ArgumentError, "arange", f"from {start} to {stop} in steps of {step} there are {count} numbers.",
-            fix="pass finite numbers.",
-        )  # fmt: skip
+        problem = f"from {start} to {stop} in steps of {step} there are {count} numbers."
+        raise user_error(ArgumentError, "arange", problem, fix="pass finite numbers.")
     return max(0, math.ceil(count))
 
 

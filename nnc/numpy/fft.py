@@ -74,10 +74,8 @@ def _real(where: str, x: Any) -> Array:
 def _points(where: str, n: Any) -> int:
     points = static_int(n, where, "n")
     if points < 1:
-        raise user_error(
-            ArgumentError, where, f"the transform would have {points} points.",
-            fix="give n (or each size in s) of at least 1.",
-        )  # fmt: skip
+        fix = "give n (or each size in s) of at least 1."
+        raise user_error(ArgumentError, where, f"the transform would have {points} points.", fix=fix)
     return points
 
 
@@ -111,10 +109,9 @@ def _sizes(where: str, x: Array, s: Sequence[int] | None, axes: Axis) -> tuple[l
     sizes = [static_int(n, where, "s") for n in (s if isinstance(s, (tuple, list)) else (s,))]
     at = to_axes(where, tuple(range(-len(sizes), 0)) if axes is None else axes, x.spec.ndim)
     if len(sizes) != len(at):
-        raise user_error(
-            ArgumentError, where, f"s has {len(sizes)} sizes for {len(at)} axes.", operands={"x": x.spec},
-            fix="give one size for each axis; -1 leaves an axis as it is.",
-        )  # fmt: skip
+        problem = f"s has {len(sizes)} sizes for {len(at)} axes."
+        fix = "give one size for each axis; -1 leaves an axis as it is."
+        raise user_error(ArgumentError, where, problem, operands={"x": x.spec}, fix=fix)
     return [None if n == -1 else _points(where, n) for n in sizes], at
 
 

@@ -71,10 +71,9 @@ def apply_along_axis(func1d: Fun, axis: int, arr: ArrayLike, *args: Any, **kwarg
     rows = moveaxis(x, at, -1)
     rest, n = rows.spec.shape[:-1], rows.spec.shape[-1]
     if 0 in rest:
-        raise user_error(
-            ShapeError, "apply_along_axis", "there is no vector to apply the function to.", operands={"arr": x.spec},
-            fix="pass an array whose other axes are not empty.",
-        )  # fmt: skip
+        problem = "there is no vector to apply the function to."
+        fix = "pass an array whose other axes are not empty."
+        raise user_error(ShapeError, "apply_along_axis", problem, operands={"arr": x.spec}, fix=fix)
     out = vmap(
         lambda row: to_value(call_function(func1d, (row, *args), kwargs, where="apply_along_axis"), "apply_along_axis")
     )(reshape(rows, (math.prod(rest), n)))
@@ -105,10 +104,10 @@ def apply_over_axes(func: Fun, a: Any, axes: Any) -> Array:
         if y.spec.ndim == x.spec.ndim - 1:
             y = expand_dims(y, at)
         if y.spec.ndim != x.spec.ndim:
-            raise user_error(
-                ShapeError, "apply_over_axes", f"func returns {y.spec.ndim} axes for {x.spec.ndim}.",
-                operands={"argument": x.spec, "result": y.spec}, fix="return an array without the axis, or with all of them.",
-            )  # fmt: skip
+            problem = f"func returns {y.spec.ndim} axes for {x.spec.ndim}."
+            operands = {"argument": x.spec, "result": y.spec}
+            fix = "return an array without the axis, or with all of them."
+            raise user_error(ShapeError, "apply_over_axes", problem, operands=operands, fix=fix)
         x = y
     return x
 
@@ -138,10 +137,9 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwar
     several = isinstance(condlist, (list, tuple)) or np.ndim(condlist) > x.spec.ndim
     conditions = list(condlist) if several else [condlist]
     if len(funclist) not in (len(conditions), len(conditions) + 1):
-        raise user_error(
-            ArgumentError, "piecewise", f"{len(conditions)} conditions go with {len(funclist)} functions.",
-            fix="give a function for each condition, and at most one more for the rest.",
-        )  # fmt: skip
+        problem = f"{len(conditions)} conditions go with {len(funclist)} functions."
+        fix = "give a function for each condition, and at most one more for the rest."
+        raise user_error(ArgumentError, "piecewise", problem, fix=fix)
     values = [part(x, *args, **kwargs) if callable(part) else part for part in funclist]
     result = values[-1] if len(values) > len(conditions) else 0
     for condition, value in zip(conditions, values, strict=False):
@@ -201,10 +199,9 @@ def vectorize(pyfunc: Fun | None = None, *, excluded: Collection[int | str] = ()
         named = [key for key in kwargs if key not in excluded]
         own = [[]] * (len(mapped) + len(named)) if cores is None else cores
         if len(own) != len(mapped) + len(named):
-            raise user_error(
-                ArgumentError, "vectorize", f"{len(mapped) + len(named)} arrays are given, the signature has {len(own)}.",
-                fix="pass one array for each part of the signature; name others in excluded=.",
-            )  # fmt: skip
+            problem = f"{len(mapped) + len(named)} arrays are given, the signature has {len(own)}."
+            fix = "pass one array for each part of the signature; name others in excluded=."
+            raise user_error(ArgumentError, "vectorize", problem, fix=fix)
 
         def on_cores(*values: Any) -> Any:
             rebuilt = list(args)
@@ -247,10 +244,9 @@ def _without_ones(x: Array, count: int) -> Array:
 
 def _batch_shape(i: int, x: Array, core: Sequence[str]) -> Shape:
     if x.spec.ndim < len(core):
-        raise user_error(
-            ShapeError, "vectorize", f"argument {i} has {x.spec.ndim} axes, its core has {len(core)}: ({', '.join(core)}).",
-            operands={f"argument {i}": x.spec}, fix="add the missing axes, for example with x[None].",
-        )  # fmt: skip
+        problem = f"argument {i} has {x.spec.ndim} axes, its core has {len(core)}: ({', '.join(core)})."
+        fix = "add the missing axes, for example with x[None]."
+        raise user_error(ShapeError, "vectorize", problem, operands={f"argument {i}": x.spec}, fix=fix)
     shape: Shape = x.spec.shape
     return shape[: x.spec.ndim - len(core)]
 
@@ -261,7 +257,6 @@ def _check_cores(arrays: Sequence[Array], cores: Sequence[Sequence[str]]) -> Non
         for name, n in zip(core, x.spec.shape[x.spec.ndim - len(core) :], strict=True):
             wanted = int(name) if name.isdigit() else sizes.setdefault(name, n)
             if wanted != n:
-                raise user_error(
-                    ShapeError, "vectorize", f"core axis {name} of argument {i} has size {n}, not {wanted}.",
-                    operands={f"argument {i}": x.spec}, fix="pass arrays whose core axes of one name have one size.",
-                )  # fmt: skip
+                problem = f"core axis {name} of argument {i} has size {n}, not {wanted}."
+                fix = "pass arrays whose core axes of one name have one size."
+                raise user_error(ShapeError, "vectorize", problem, operands={f"argument {i}": x.spec}, fix=fix)

@@ -327,10 +327,8 @@ class _Joined:
         ]
         for part in ranges:
             if isinstance(part, str):
-                raise user_error(
-                    ArgumentError, where, f"the directive {part!r} is unknown.",
-                    fix="use nnp.concatenate or nnp.stack for another axis.",
-                )  # fmt: skip
+                fix = "use nnp.concatenate or nnp.stack for another axis."
+                raise user_error(ArgumentError, where, f"the directive {part!r} is unknown.", fix=fix)
         parts = []
         for x in to_values(where, **{f"part {i}": part for i, part in enumerate(ranges)}):
             x = x if x.spec.ndim else x.reshape(1)

@@ -86,10 +86,8 @@ def _check_range(low: Any, high: Any) -> None:
     if first is None or last is None:
         return
     if not (np.isfinite(first) and np.isfinite(last) and first <= last):
-        raise user_error(
-            ArgumentError, "histogram", f"the range of the bins is from {first} to {last}.",
-            fix="pass range=(least, greatest), two finite numbers, or leave out infinities and NaNs.",
-        )  # fmt: skip
+        fix = "pass range=(least, greatest), two finite numbers, or leave out infinities and NaNs."
+        raise user_error(ArgumentError, "histogram", f"the range of the bins is from {first} to {last}.", fix=fix)
 
 
 def _bin_of(x: Array, edges: Array) -> Array:
@@ -162,10 +160,9 @@ def histogramdd(
     """
     points = stack(sample, 1) if isinstance(sample, (list, tuple)) else to_value(sample, "histogramdd", "sample")
     if points.spec.ndim != 2:
-        raise user_error(
-            ShapeError, "histogramdd", "the sample must have a row for each point.", operands={"sample": points.spec},
-            fix="pass a matrix (points, axes).",
-        )  # fmt: skip
+        problem = "the sample must have a row for each point."
+        fix = "pass a matrix (points, axes)."
+        raise user_error(ShapeError, "histogramdd", problem, operands={"sample": points.spec}, fix=fix)
     _, weights = to_values("histogramdd", sample=points, weights=weights)
     ndim = points.spec.shape[1]
     each = _for_each_axis("bins", bins, ndim, isinstance(bins, (list, tuple)))

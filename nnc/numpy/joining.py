@@ -8,12 +8,12 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from nnc.array.array import Array
-from nnc.base.foreign import is_foreign
 from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
 from nnc.commands import shape as commands
 from nnc.commands.promote import promote, to_dtype
 from nnc.commands.shape import slice_axis
+from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.numpy.manipulation import atleast_1d, atleast_2d, atleast_3d, expand_dims, ravel, reshape, squeeze
 from nnc.numpy.operands import static_int, to_axis, to_value, to_values
@@ -32,10 +32,8 @@ def _several(arrays: Any, where: str, dtype: Any = None) -> list[Array]:
     if hasattr(arrays, "spec") or isinstance(arrays, np.ndarray) or is_foreign(type(arrays)):
         arrays = list(to_value(arrays, where))
     if not isinstance(arrays, (tuple, list)):
-        raise user_error(
-            ArgumentTypeError, where, f"the arrays are given as {type(arrays).__name__}, not as a sequence.",
-            fix=f"write {where}([x, y]).",
-        )  # fmt: skip
+        problem = f"the arrays are given as {type(arrays).__name__}, not as a sequence."
+        raise user_error(ArgumentTypeError, where, problem, fix=f"write {where}([x, y]).")
     if not arrays:
         raise user_error(ArgumentError, where, "there is nothing to join.", fix="pass at least one array.")
     wanted = None if dtype is None else to_dtype(dtype, where)
@@ -241,10 +239,9 @@ def split(x: ArrayLike, indices_or_sections: ArrayLike, axis: int = 0) -> list[A
     if not _is_sequence(indices_or_sections):
         parts = static_int(indices_or_sections, "split", "indices_or_sections")
         if parts < 1 or n % parts:
-            raise user_error(
-                ShapeError, "split", f"axis {at} of size {n} has no {parts} equal parts.", operands={"x": x.spec},
-                fix="use array_split for unequal parts, or give the places to cut.",
-            )  # fmt: skip
+            problem = f"axis {at} of size {n} has no {parts} equal parts."
+            fix = "use array_split for unequal parts, or give the places to cut."
+            raise user_error(ShapeError, "split", problem, operands={"x": x.spec}, fix=fix)
     return array_split(x, indices_or_sections, at)
 
 

@@ -300,10 +300,9 @@ def multi_dot(arrays: Sequence[ArrayLike], /) -> Array:
     sizes = [1 if parts[0].spec.ndim < 2 else parts[0].spec.shape[0]]
     for i, x in enumerate(parts):
         if x.spec.ndim != 2 and not (x.spec.ndim == 1 and i in (0, len(parts) - 1)):
-            raise user_error(
-                ShapeError, "multi_dot", f"array {i} has {x.spec.ndim} axes.", operands={f"array {i}": x.spec},
-                fix="pass matrices; only the first and the last may be vectors.",
-            )  # fmt: skip
+            problem = f"array {i} has {x.spec.ndim} axes."
+            fix = "pass matrices; only the first and the last may be vectors."
+            raise user_error(ShapeError, "multi_dot", problem, operands={f"array {i}": x.spec}, fix=fix)
         sizes.append(x.spec.shape[-1] if x.spec.ndim == 2 or i == 0 else 1)
     best: dict[tuple[int, int], tuple[int, int]] = {(i, i): (0, i) for i in range(len(parts))}
     for length in range(1, len(parts)):

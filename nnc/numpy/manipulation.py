@@ -52,17 +52,14 @@ def reshape(x: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | No
     x = to_value(x, "reshape")
     sizes = [static_int(n, "reshape", "shape") for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
     if sizes.count(-1) > 1:
-        raise user_error(
-            ShapeError, "reshape", f"shape {tuple(sizes)} leaves {sizes.count(-1)} sizes open.", operands={"x": x.spec},
-            fix="give -1 for one size at most.",
-        )  # fmt: skip
+        problem = f"shape {tuple(sizes)} leaves {sizes.count(-1)} sizes open."
+        raise user_error(ShapeError, "reshape", problem, operands={"x": x.spec}, fix="give -1 for one size at most.")
     if -1 in sizes:
         known = math.prod(n for n in sizes if n != -1)
         if known == 0 or x.spec.size % known:
-            raise user_error(
-                ShapeError, "reshape", f"{x.spec.size} elements do not fit into shape {tuple(sizes)}.", operands={"x": x.spec},
-                fix="choose sizes whose product divides the number of elements.",
-            )  # fmt: skip
+            problem = f"{x.spec.size} elements do not fit into shape {tuple(sizes)}."
+            fix = "choose sizes whose product divides the number of elements."
+            raise user_error(ShapeError, "reshape", problem, operands={"x": x.spec}, fix=fix)
         sizes[sizes.index(-1)] = x.spec.size // known
     if _is_columns_first("reshape", order):
         return commands.reshape(x.T, shape=tuple(reversed(sizes))).T
@@ -264,10 +261,9 @@ def squeeze(x: ArrayLike, /, axis: Axis = None) -> Array:
     axes = [i for i, n in enumerate(x.spec.shape) if n == 1] if axis is None else to_axes("squeeze", axis, x.spec.ndim)
     for i in axes:
         if x.spec.shape[i] != 1:
-            raise user_error(
-                ShapeError, "squeeze", f"axis {i} has size {x.spec.shape[i]}, not 1.", operands={"x": x.spec},
-                fix="name axes of size 1, or reduce the axis, for example with x.sum(axis).",
-            )  # fmt: skip
+            problem = f"axis {i} has size {x.spec.shape[i]}, not 1."
+            fix = "name axes of size 1, or reduce the axis, for example with x.sum(axis)."
+            raise user_error(ShapeError, "squeeze", problem, operands={"x": x.spec}, fix=fix)
     return commands.reshape(x, shape=tuple(n for i, n in enumerate(x.spec.shape) if i not in axes))
 
 
@@ -515,10 +511,9 @@ def _roll_axis(x: Array, steps: Any, at: int) -> Array:
         return commands.concatenate(slice_axis(x, at, cut, n), slice_axis(x, at, 0, cut), axis=at) if cut else x
     spec = steps.spec
     if spec.shape or not (dtypes.is_integer(spec.dtype) or dtypes.is_bool(spec.dtype)):
-        raise user_error(
-            ArgumentTypeError, "roll", f"shift is {spec}, not an integer.", operands={"shift": spec},
-            fix="give an integer, or one for each axis.",
-        )  # fmt: skip
+        problem = f"shift is {spec}, not an integer."
+        fix = "give an integer, or one for each axis."
+        raise user_error(ArgumentTypeError, "roll", problem, operands={"shift": spec}, fix=fix)
     return indexing.take(x, (np.arange(n) - steps) % n, at) if n else x
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc.array.array import Array, array_method
+import nnc
+from nnc.array.array import Array, ArrayMethods, array_method
 from nnc.calls.spelling import spelled
+from nnc.errors import ArgumentError, user_error
+from nnc.errors.tracebacks import api_boundary
 from nnc.numpy import contractions, elementwise, manipulation, searching
 from nnc.typing import ArrayLike
+
+_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
 def _from_arguments(arguments: tuple[Any, ...]) -> Any:
@@ -111,3 +116,20 @@ def dot(self: Any, other: ArrayLike) -> Array:
         other: any shape that `dot` takes.
     """
     return contractions.dot(self, other)
+
+
+@api_boundary
+def __array_namespace__(self: Any, *, api_version: str | None = None) -> Any:  # noqa: N807  (the standard's name)
+    """`nnc.numpy`, for libraries that work with arrays of any kind.
+
+    Args:
+        api_version: of the Array API standard; None: any.
+    """
+    if api_version not in (None, *_API_VERSIONS):
+        problem = f"nnc.numpy has no version {api_version!r} of the Array API standard."
+        fix = f"ask for one of {', '.join(_API_VERSIONS)}, or for none."
+        raise user_error(ArgumentError, "__array_namespace__", problem, fix=fix)
+    return nnc.numpy
+
+
+setattr(ArrayMethods, __array_namespace__.__name__, __array_namespace__)

@@ -5,20 +5,16 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from typing import Any
 
 import nnc.trace.core.eager
 import nnc.trace.core.staged_call  # noqa: F401  (both register themselves: eager execution, and specialised calls)
-from nnc.array.array import name_foreign_methods, set_namespace
+from nnc.array.array import name_foreign_methods
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
-from nnc.commands.rules import scalar
 from nnc.device import CPU
 from nnc.device import devices as all_devices
-from nnc.errors.names import TABLES
-from nnc.graph.registry import Command
+from nnc.errors.names.pytorch_tensor import TENSOR
 from nnc.numpy.interop import await_einops
 from nnc.numpy.types import isdtype
 
@@ -31,18 +27,8 @@ Example:
     >>> nnp.__array_api_version__
     '2024.12'
 """
-set_namespace(sys.modules["nnc.numpy"])
-name_foreign_methods(TABLES["torch.Tensor"])
+name_foreign_methods(TENSOR)
 await_einops()
-
-
-def _check_scalar(command: Command, expression: str) -> None:
-    """Checks a scalar expression; the checker is imported when the first one comes from outside."""
-    importlib.import_module("nnc.lower.kernels.scalar_checks").check_scalar(command, expression)
-
-
-scalar.check_with(_check_scalar)
-
 
 _BEYOND = frozenset({"float16", "bfloat16"})  # dtypes that the standard does not have
 

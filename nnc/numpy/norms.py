@@ -117,10 +117,8 @@ def _matrix_norm(where: str, x: Array, rows: int, columns: int, order: Any) -> A
         axis = across - (along < across)
         return _largest(sums, (axis,)) if order > 0 else re.min(sums, axis=axis)
     if order not in (2, -2, "nuc"):
-        raise user_error(
-            ArgumentError, where, f"matrices have no norm of order {order!r}.",
-            fix="use 'fro', 'nuc', 1, 2, inf, or a negative of these numbers.",
-        )  # fmt: skip
+        fix = "use 'fro', 'nuc', 1, 2, inf, or a negative of these numbers."
+        raise user_error(ArgumentError, where, f"matrices have no norm of order {order!r}.", fix=fix)
     s = svd(manipulation.moveaxis(x, (rows, columns), (-2, -1)), full_matrices=False)[1]
     if order == "nuc":
         return re.sum(s, axis=-1)
@@ -208,8 +206,7 @@ def norm(x: ArrayLike, /, ord: ArrayLike | None = None, axis: Axis = None, keepd
     elif len(axes) == 2:
         result = _matrix_norm("norm", x, *axes, ord)
     else:
-        raise user_error(
-            ArgumentError, "norm", f"{len(axes)} axes are neither vectors nor matrices.", operands={"x": x.spec},
-            fix="name one or two axes, or use vector_norm.",
-        )  # fmt: skip
+        problem = f"{len(axes)} axes are neither vectors nor matrices."
+        fix = "name one or two axes, or use vector_norm."
+        raise user_error(ArgumentError, "norm", problem, operands={"x": x.spec}, fix=fix)
     return back(keep(result, x.spec, axes, keepdims))

@@ -173,19 +173,16 @@ def static_int(x: Any, where: str, name: str) -> int:
     if hasattr(x, "spec"):
         x.concrete(f"{where}({name})", STATIC)
         if x.ndim and name in ("axis", "axes"):
-            raise user_error(
-                ArgumentTypeError, where, f"{name} is an array of shape {tuple(x.shape)}, not an integer.",
-                operands={name: x.spec}, fix=_AXIS_FIXES.get(where, f"pass a Python integer for {name}."),
-            )  # fmt: skip
+            problem = f"{name} is an array of shape {tuple(x.shape)}, not an integer."
+            fix = _AXIS_FIXES.get(where, f"pass a Python integer for {name}.")
+            raise user_error(ArgumentTypeError, where, problem, operands={name: x.spec}, fix=fix)
     try:
         return operator.index(x)
     except NncError:
         raise
     except TypeError:
-        raise user_error(
-            ArgumentTypeError, where, f"{name} is {x!r} ({type(x).__name__}), not an integer.",
-            fix=f"pass a Python integer for {name}.",
-        ) from None  # fmt: skip
+        problem = f"{name} is {x!r} ({type(x).__name__}), not an integer."
+        raise user_error(ArgumentTypeError, where, problem, fix=f"pass a Python integer for {name}.") from None
 
 
 def to_shape(shape: Any, where: str) -> Shape:

@@ -77,10 +77,8 @@ def pad(
     lengths = None if stat_length is None else pad_widths(stat_length, x.spec.ndim)
     for axis, widths in enumerate(sides):
         if not x.spec.shape[axis] and any(widths):
-            raise user_error(
-                ArgumentError, "pad", f"axis {axis} is empty, so mode {mode!r} has nothing to pad with.",
-                operands={"x": x.spec}, fix='use mode="constant".',
-            )  # fmt: skip
+            problem = f"axis {axis} is empty, so mode {mode!r} has nothing to pad with."
+            raise user_error(ArgumentError, "pad", problem, operands={"x": x.spec}, fix='use mode="constant".')
         grown = x
         for side, width in enumerate(widths):
             if not width:

@@ -287,10 +287,9 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, *, w: ArrayLike | None = None)
     x, y = (to_value(v, "polyfit") for v in promote(x, y, where="polyfit", to=dtypes.to_float))
     n = static_int(deg, "polyfit", "deg") + 1
     if x.spec.ndim != 1 or y.spec.ndim not in (1, 2) or y.spec.shape[0] != x.spec.size or not 1 <= n <= x.spec.size:
-        raise user_error(
-            ShapeError, "polyfit", f"{n} coefficients are fitted to these points.", operands={"x": x.spec, "y": y.spec},
-            fix="pass vectors of one length, of at least deg + 1 points.",
-        )  # fmt: skip
+        problem = f"{n} coefficients are fitted to these points."
+        fix = "pass vectors of one length, of at least deg + 1 points."
+        raise user_error(ShapeError, "polyfit", problem, operands={"x": x.spec, "y": y.spec}, fix=fix)
     rows = vander(x, n)
     targets = y if y.spec.ndim == 2 else y[:, None]
     if w is not None:

@@ -50,15 +50,13 @@ class Unravel:
         sizes = [math.prod(shape) for shape in self.shapes]
         x = asarray(vector)
         if x.shape != (sum(sizes),):
-            raise user_error(
-                ShapeError, "unravel", f"the vector has shape {x.shape}, the leaves have {sum(sizes)} elements.",
-                fix=f"pass a vector of shape ({sum(sizes)},), as {WHERE} returns it.",
-            )  # fmt: skip
+            problem = f"the vector has shape {x.shape}, the leaves have {sum(sizes)} elements."
+            fix = f"pass a vector of shape ({sum(sizes)},), as {WHERE} returns it."
+            raise user_error(ShapeError, "unravel", problem, fix=fix)
         if self.dtype is not None and x.dtype != self.dtype:
-            raise user_error(
-                DTypeError, "unravel", f"the vector is {x.dtype.name}, {WHERE} made it as {self.dtype.name}.",
-                fix=f"convert it first: unravel(vector.astype({self.dtype.name!r})).",
-            )  # fmt: skip
+            problem = f"the vector is {x.dtype.name}, {WHERE} made it as {self.dtype.name}."
+            fix = f"convert it first: unravel(vector.astype({self.dtype.name!r}))."
+            raise user_error(DTypeError, "unravel", problem, fix=fix)
         leaves, begin = [], 0
         for size, shape, kind in zip(sizes, self.shapes, self.kinds, strict=True):
             leaf = reshape(x[begin : begin + size], shape)
@@ -98,10 +96,9 @@ def ravel(tree: T) -> tuple[Array, Callable[[ArrayLike], T]]:
     pairs, structure = flatten_with_path(tree)
     for path, leaf in pairs:
         if not is_array(leaf):
-            raise user_error(
-                ArgumentTypeError, WHERE, f"the leaf at {path or 'the root'} is a {type(leaf).__name__}, not an array.",
-                fix="part the tree first: nnc.nn.partition(tree) gives its floating-point arrays.",
-            )  # fmt: skip
+            problem = f"the leaf at {path or 'the root'} is a {type(leaf).__name__}, not an array."
+            fix = "part the tree first: nnc.nn.partition(tree) gives its floating-point arrays."
+            raise user_error(ArgumentTypeError, WHERE, problem, fix=fix)
     arrays = [asarray(leaf) for _, leaf in pairs]
     kinds = tuple(x.dtype for x in arrays)
     dtype = result_type(*kinds) if kinds else dtypes.DEFAULT_FLOAT

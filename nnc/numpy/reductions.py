@@ -40,10 +40,8 @@ def apply_reduction(
     check_dtype(name, spec, *accepts)
     axes = to_axes(name, axis, spec.ndim)
     if needs_elements and 0 in [spec.shape[i] for i in axes]:
-        raise user_error(
-            ShapeError, name, "it has no value over an axis of size 0.", operands={"x": spec},
-            fix="reduce a non-empty axis, or pass initial=... for the empty case.",
-        )  # fmt: skip
+        fix = "reduce a non-empty axis, or pass initial=... for the empty case."
+        raise user_error(ShapeError, name, "it has no value over an axis of size 0.", operands={"x": spec}, fix=fix)
     if where is not None:
         x = ew.select(mask_of(where, spec, name), x, constants.full_like(x, fill))
     return keep(command(x, axes=axes), spec, axes, keepdims)

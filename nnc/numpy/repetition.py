@@ -100,16 +100,13 @@ def repeat(
             raise
         return _repeat_traced(x, given, at, static_int(total_repeat_length, "repeat", "total_repeat_length"))
     if counts.ndim > 1 or counts.size not in (1, n) or counts.dtype.kind not in "iu" or (counts < 0).any():
-        raise user_error(
-            ArgumentError, "repeat", f"repeats must be a number, or {n} of them, of 0 or more; they are {counts}.",
-            operands={"x": x.spec}, fix="give an integer for each element of the axis.",
-        )  # fmt: skip
+        problem = f"repeats must be a number, or {n} of them, of 0 or more; they are {counts}."
+        fix = "give an integer for each element of the axis."
+        raise user_error(ArgumentError, "repeat", problem, operands={"x": x.spec}, fix=fix)
     total = int(counts.sum()) * (n if counts.size == 1 != n else 1)
     if total_repeat_length not in (None, total):
-        raise user_error(
-            ArgumentError, "repeat", f"the result has {total} elements along the axis, not {total_repeat_length}.",
-            fix="leave total_repeat_length out.",
-        )  # fmt: skip
+        problem = f"the result has {total} elements along the axis, not {total_repeat_length}."
+        raise user_error(ArgumentError, "repeat", problem, fix="leave total_repeat_length out.")
     if counts.size == 1:
         times = int(counts.reshape(()))
         shape = x.spec.shape
@@ -205,10 +202,9 @@ def pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
         try:
             widths = np.broadcast_to(np.asarray(pad_width), (ndim, 2))
         except ValueError:
-            raise user_error(
-                ArgumentError, "pad", f"pad_width {pad_width!r} does not fit an array of {ndim} axes.",
-                fix="give a number, a pair, or a pair for each axis.",
-            ) from None  # fmt: skip
+            problem = f"pad_width {pad_width!r} does not fit an array of {ndim} axes."
+            fix = "give a number, a pair, or a pair for each axis."
+            raise user_error(ArgumentError, "pad", problem, fix=fix) from None
     if widths.dtype.kind not in "iu" or (widths < 0).any():
         raise user_error(
             ArgumentError,

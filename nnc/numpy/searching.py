@@ -173,10 +173,9 @@ def _check_places(where: str, kth: Any, x: Array, axis: int | None) -> None:
     n = x.spec.shape[-1 if axis is None else axis]
     for k in kth if isinstance(kth, (tuple, list)) else np.ravel(known(kth, where, STATIC)).tolist():
         if not -n <= static_int(k, where, "kth") < n:
-            raise user_error(
-                OutOfBoundsError, where, f"kth is {k}, the axis has {n} elements.", operands={"x": x.spec},
-                fix=f"choose a place from {-n} to {n - 1}.",
-            )  # fmt: skip
+            problem = f"kth is {k}, the axis has {n} elements."
+            fix = f"choose a place from {-n} to {n - 1}."
+            raise user_error(OutOfBoundsError, where, problem, operands={"x": x.spec}, fix=fix)
 
 
 @spelled
@@ -487,10 +486,10 @@ def place(x: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = Fal
     values = manipulation.ravel(values)
     true = el.as_bool(mask, "place")
     if true.spec.size != x.spec.size or not values.spec.size:
-        raise user_error(
-            ShapeError, "place", "mask must have the size of x, and vals an element.",
-            operands={"x": x.spec, "mask": true.spec, "vals": values.spec}, fix="use nnp.where for masks that broadcast.",
-        )  # fmt: skip
+        problem = "mask must have the size of x, and vals an element."
+        operands = {"x": x.spec, "mask": true.spec, "vals": values.spec}
+        fix = "use nnp.where for masks that broadcast."
+        raise user_error(ShapeError, "place", problem, operands=operands, fix=fix)
     number = cumsum(true) - 1
     news = indexing.take(values, el.remainder(el.maximum(number, 0), values.spec.size))
     fitting = indexing.fit_values(x, news, "place")
@@ -688,10 +687,9 @@ def _places(x: Any, where: str, size: int) -> Array:
     data = known_or_none(x)
     wrong = None if data is None else data[(data < 0) | (data >= size)]
     if wrong is not None and wrong.size:
-        raise user_error(
-            OutOfBoundsError, where, f"index {wrong[0]} is out of range for size {size}.", operands={"indices": x.spec},
-            fix=f"give indices from 0 to {size - 1}; take those of negative ones modulo the size yourself.",
-        )  # fmt: skip
+        problem = f"index {wrong[0]} is out of range for size {size}."
+        fix = f"give indices from 0 to {size - 1}; take those of negative ones modulo the size yourself."
+        raise user_error(OutOfBoundsError, where, problem, operands={"indices": x.spec}, fix=fix)
     return x.astype(dtypes.int64)
 
 
@@ -775,10 +773,8 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
         x = astype(x, dtypes.int64)
     data = known_or_none(x)
     if data is not None and data.size and data.min() < 0:
-        raise user_error(
-            ArgumentError, "bincount", f"element {data.min()} is negative.", operands={"x": x.spec},
-            fix="count numbers of 0 or more.",
-        )  # fmt: skip
+        problem = f"element {data.min()} is negative."
+        raise user_error(ArgumentError, "bincount", problem, operands={"x": x.spec}, fix="count numbers of 0 or more.")
     least = to_size(minlength, "bincount", "minlength")
     if length is None:
         values = known(x, "bincount", "pass length=n, the number of counts, so that the shape of the result is known.")

@@ -54,10 +54,10 @@ def _vectors(where: str, x: Any, y: Any) -> list[Array]:
     for v in values:
         check_dtype(where, v.spec, *NUMERIC)
         if v.spec.ndim != 1 or not v.spec.size:
-            raise user_error(
-                ShapeError, where, "both operands must be vectors, not empty.",
-                operands={"first": values[0].spec, "second": values[1].spec}, fix="use nnc.vmap for rows.",
-            )  # fmt: skip
+            problem = "both operands must be vectors, not empty."
+            operands = {"first": values[0].spec, "second": values[1].spec}
+            fix = "use nnc.vmap for rows."
+            raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     return values
 
 
@@ -137,10 +137,9 @@ def gradient(f: ArrayLike, *varargs: Any, axis: Axis = None, edge_order: int = 1
     alike = len(given) == 1 and not given[0].spec.ndim
     spacings: list[Any] = given * len(axes) if alike else list(given) or [1.0] * len(axes)
     if len(spacings) != len(axes):
-        raise user_error(
-            ArgumentError, "gradient", f"{len(spacings)} distances go with {len(axes)} axes.", operands={"f": f.spec},
-            fix="give one number for all axes, or one number or vector for each.",
-        )  # fmt: skip
+        problem = f"{len(spacings)} distances go with {len(axes)} axes."
+        fix = "give one number for all axes, or one number or vector for each."
+        raise user_error(ArgumentError, "gradient", problem, operands={"f": f.spec}, fix=fix)
     check_choice("gradient", "edge_order", edge_order, (1, 2))
     slopes = tuple(_slope(f, at, spacing, edge_order) for at, spacing in zip(axes, spacings, strict=True))
     return slopes[0] if len(slopes) == 1 else slopes
@@ -149,18 +148,16 @@ def gradient(f: ArrayLike, *varargs: Any, axis: Axis = None, edge_order: int = 1
 def _slope(f: Array, axis: int, spacing: Any, edge_order: int) -> Array:
     n = f.spec.shape[axis]
     if n <= edge_order:
-        raise user_error(
-            ShapeError, "gradient", f"axis {axis} has {n} samples, it needs {edge_order + 1}.", operands={"f": f.spec},
-            fix="pass more samples, or name the axes to take slopes along.",
-        )  # fmt: skip
+        problem = f"axis {axis} has {n} samples, it needs {edge_order + 1}."
+        fix = "pass more samples, or name the axes to take slopes along."
+        raise user_error(ShapeError, "gradient", problem, operands={"f": f.spec}, fix=fix)
     h = to_value(spacing, "gradient", "spacing")
     if not dtypes.is_inexact(h.spec.dtype):
         h = ew.convert(h, dtype=f.spec.dtype)  # differences of unsigned places would wrap around
     if h.spec.ndim and h.spec.shape != (n,):
-        raise user_error(
-            ShapeError, "gradient", f"axis {axis} has {n} samples, its places have shape {h.spec.shape}.",
-            operands={"f": f.spec, "spacing": h.spec}, fix="give a number, or a vector with the place of each sample.",
-        )  # fmt: skip
+        problem = f"axis {axis} has {n} samples, its places have shape {h.spec.shape}."
+        fix = "give a number, or a vector with the place of each sample."
+        raise user_error(ShapeError, "gradient", problem, operands={"f": f.spec, "spacing": h.spec}, fix=fix)
     f = moveaxis(f, axis, -1)
     if h.spec.ndim:
         d = diff(h)

@@ -14,7 +14,7 @@ from nnc.commands import elementwise as ew
 from nnc.commands import special as commands
 from nnc.commands.elementwise import FLOAT, INEXACT
 from nnc.commands.index import scatter
-from nnc.commands.modes import SCATTER_MODES
+from nnc.commands.index_plan import SCATTER_MODES
 from nnc.commands.promote import astype, broadcast, promote
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.commands.rules import check_dtype
@@ -310,10 +310,9 @@ def _segment(
     def function(data: Any, segment_ids: Any, num_segments: int | None = None, *, mode: str = "error") -> Array:
         rows, ids = to_value(data, name, "data"), to_value(segment_ids, name, "segment_ids")
         if ids.spec.ndim != 1 or not rows.spec.ndim or rows.spec.shape[0] != ids.spec.shape[0]:
-            raise user_error(
-                ShapeError, name, "segment_ids must be a vector with an entry for each row of data.",
-                operands={"data": rows.spec, "segment_ids": ids.spec}, fix="make its size that of axis 0 of data.",
-            )  # fmt: skip
+            problem = "segment_ids must be a vector with an entry for each row of data."
+            fix = "make its size that of axis 0 of data."
+            raise user_error(ShapeError, name, problem, operands={"data": rows.spec, "segment_ids": ids.spec}, fix=fix)
         check_dtype(name, ids.spec, dtypes.is_integer, "integers", "segment_ids")
         if num_segments is None:
             known = ids.concrete(name, "pass num_segments=n, so that the shape of the result is known.")
@@ -341,10 +340,9 @@ def _check_ids(where: str, ids: Array, n: int, mode: str) -> None:
         return
     outside = values[(values < 0) | (values >= n)]
     if outside.size:
-        raise user_error(
-            OutOfBoundsError, where, f"segment id {outside[0]} is out of range for {n} segments.",
-            operands={"segment_ids": ids.spec}, fix='give ids from 0, or mode="drop" to leave such rows out.',
-        )  # fmt: skip
+        problem = f"segment id {outside[0]} is out of range for {n} segments."
+        fix = 'give ids from 0, or mode="drop" to leave such rows out.'
+        raise user_error(OutOfBoundsError, where, problem, operands={"segment_ids": ids.spec}, fix=fix)
 
 
 def _lowest(dtype: dtypes.DType) -> Any:

@@ -86,10 +86,9 @@ def average(
     if w.spec.shape != x.spec.shape:
         axes = to_axes("average", axis, x.spec.ndim)
         if axis is None or tuple(x.spec.shape[i] for i in axes) != w.spec.shape:
-            raise user_error(
-                ShapeError, "average", "the weights have neither the shape of x nor that of its axis.",
-                operands={"x": x.spec, "weights": w.spec}, fix="give a weight for each element, or pass axis=... for a vector.",
-            )  # fmt: skip
+            problem = "the weights have neither the shape of x nor that of its axis."
+            fix = "give a weight for each element, or pass axis=... for a vector."
+            raise user_error(ShapeError, "average", problem, operands={"x": x.spec, "weights": w.spec}, fix=fix)
         order = sorted(range(len(axes)), key=axes.__getitem__)
         rising = w.transpose(order)
         w = reshape(rising, tuple(n if i in axes else 1 for i, n in enumerate(x.spec.shape)))
@@ -648,10 +647,9 @@ def interp(
     """
     x, xp, fp = (to_value(v, "interp") for v in promote(x, xp, fp, where="interp", to=dtypes.to_float))
     if xp.spec.ndim != 1 or fp.spec.shape != xp.spec.shape or not xp.spec.size:
-        raise user_error(
-            ShapeError, "interp", "xp and fp must be vectors of one length, not empty.", operands={"xp": xp.spec, "fp": fp.spec},
-            fix="give one value for each point.",
-        )  # fmt: skip
+        problem = "xp and fp must be vectors of one length, not empty."
+        fix = "give one value for each point."
+        raise user_error(ShapeError, "interp", problem, operands={"xp": xp.spec, "fp": fp.spec}, fix=fix)
     if period is not None:
         length = el.abs(period)
         x, xp = el.remainder(x, length), el.remainder(xp, length)

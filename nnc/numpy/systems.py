@@ -46,18 +46,16 @@ def _solve(where: str, run: Callable[[Array, Array], Array], a: Any, b: Any) -> 
     check_matrix(where, a.spec, name="a")
     n, vector = a.spec.shape[-1], b.spec.ndim == 1
     if b.spec.ndim == 0 or b.spec.shape[0 if vector else -2] != n:
-        raise user_error(
-            ShapeError, where, f"a has {n} rows, b of shape {b.spec.shape} has not.", operands={"a": a.spec, "b": b.spec},
-            fix=f"pass b of shape ({n},) or (..., {n}, k).",
-        )  # fmt: skip
+        problem = f"a has {n} rows, b of shape {b.spec.shape} has not."
+        fix = f"pass b of shape ({n},) or (..., {n}, k)."
+        raise user_error(ShapeError, where, problem, operands={"a": a.spec, "b": b.spec}, fix=fix)
     columns = reshape(b, shape=(n, 1)) if vector else b
     try:
         batch = broadcast_shapes(a.spec.shape[:-2], columns.spec.shape[:-2])
     except ValueError:
-        raise user_error(
-            ShapeError, where, "the leading axes do not broadcast.", operands={"a": a.spec, "b": b.spec},
-            fix="make sizes equal or 1, counted from the last of them.",
-        ) from None  # fmt: skip
+        problem = "the leading axes do not broadcast."
+        fix = "make sizes equal or 1, counted from the last of them."
+        raise user_error(ShapeError, where, problem, operands={"a": a.spec, "b": b.spec}, fix=fix) from None
     result = run(broadcast_to_shape(a, (*batch, n, n)), broadcast_to_shape(columns, (*batch, *columns.spec.shape[-2:])))
     return reshape(result, shape=result.spec.shape[:-1]) if vector else result
 
@@ -107,10 +105,8 @@ def solve_triangular(
         Array([2., 3.], dtype=float64)
     """
     if isinstance(trans, (bool, list)) or trans not in _TRANSPOSES:
-        raise user_error(
-            ArgumentError, "solve_triangular", f"trans is {trans!r}.",
-            fix='use 0 or "N" for a, 1 or "T" for its transpose, 2 or "C" for the conjugate of that; name lower=... in full.',
-        )  # fmt: skip
+        fix = 'use 0 or "N" for a, 1 or "T" for its transpose, 2 or "C" for the conjugate of that; name lower=... in full.'
+        raise user_error(ArgumentError, "solve_triangular", f"trans is {trans!r}.", fix=fix)
     turn = _TRANSPOSES[trans]
 
     def run(a: Array, b: Array) -> Array:
@@ -197,10 +193,9 @@ def relative_tolerances(x: Array, rtol: Any, where: str) -> Any:
         return relative_tolerance(x, rtol, where)
     _, spread = broadcast(constants.full(shape=lead, dtype=dtypes.bool_, value=False), values, where=where)
     if spread.spec.shape != lead:
-        raise user_error(
-            ShapeError, where, "rtol has more axes than there are matrices.",
-            operands={"x": x.spec, "rtol": values.spec}, fix="pass one number for each matrix of x.",
-        )  # fmt: skip
+        problem = "rtol has more axes than there are matrices."
+        fix = "pass one number for each matrix of x."
+        raise user_error(ShapeError, where, problem, operands={"x": x.spec, "rtol": values.spec}, fix=fix)
     return astype(spread, dtypes.real_dtype(x.spec.dtype))
 
 
@@ -300,10 +295,9 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *, numpy_r
     check_matrix("lstsq", a.spec, square=False, name="a")
     (m, n), vector = a.spec.shape[-2:], b.spec.ndim == 1
     if b.spec.ndim == 0 or b.spec.shape[0 if vector else -2] != m:
-        raise user_error(
-            ShapeError, "lstsq", f"a has {m} rows, b of shape {b.spec.shape} has not.", operands={"a": a.spec, "b": b.spec},
-            fix=f"pass b of shape ({m},) or (..., {m}, k).",
-        )  # fmt: skip
+        problem = f"a has {m} rows, b of shape {b.spec.shape} has not."
+        fix = f"pass b of shape ({m},) or (..., {m}, k)."
+        raise user_error(ShapeError, "lstsq", problem, operands={"a": a.spec, "b": b.spec}, fix=fix)
     columns = reshape(b, shape=(m, 1)) if vector else b
     tolerance = relative_tolerance(a, rcond, "lstsq", "rcond")
     tolerance = float(finfo(a.spec.dtype).eps) if tolerance < 0 else tolerance
@@ -321,10 +315,9 @@ def _to_int(rank: Array) -> int:
     try:
         return int(rank)
     except TraceError:
-        raise user_error(
-            TraceError, "lstsq", "with numpy_resid=True the number of residuals depends on the rank, a traced value.",
-            fix="leave numpy_resid=False, which always gives the residuals.",
-        ) from None  # fmt: skip
+        problem = "with numpy_resid=True the number of residuals depends on the rank, a traced value."
+        fix = "leave numpy_resid=False, which always gives the residuals."
+        raise user_error(TraceError, "lstsq", problem, fix=fix) from None
 
 
 def count_above(s: Array, tolerance: Any) -> Array:
@@ -369,10 +362,9 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
         raise user_error(ArgumentError, "tensorinv", f"ind is {ind}.", fix="count at least one axis as a row axis.")
     rows, columns = a.spec.shape[:ind], a.spec.shape[ind:]
     if math.prod(rows) != math.prod(columns):
-        raise user_error(
-            ShapeError, "tensorinv", f"the axes {rows} and {columns} have not the same number of elements.",
-            operands={"a": a.spec}, fix="choose ind so that both parts of the shape have equal products.",
-        )  # fmt: skip
+        problem = f"the axes {rows} and {columns} have not the same number of elements."
+        fix = "choose ind so that both parts of the shape have equal products."
+        raise user_error(ShapeError, "tensorinv", problem, operands={"a": a.spec}, fix=fix)
     return reshape(inv(reshape(a, shape=(math.prod(rows), math.prod(columns)))), shape=(*columns, *rows))
 
 
@@ -399,9 +391,8 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Axis = None) -> Array:
         m = transpose(m, permutation=(*(i for i in range(m.spec.ndim) if i not in last), *last))
     rows, shape = m.spec.shape[: y.spec.ndim], m.spec.shape[y.spec.ndim :]
     if rows != y.spec.shape or math.prod(rows) != math.prod(shape):
-        raise user_error(
-            ShapeError, "tensorsolve", f"a of shape {m.spec.shape} is no square map to shape {y.spec.shape}.",
-            operands={"a": m.spec, "b": y.spec}, fix="give a the axes of b first, then axes with as many elements in all.",
-        )  # fmt: skip
+        problem = f"a of shape {m.spec.shape} is no square map to shape {y.spec.shape}."
+        fix = "give a the axes of b first, then axes with as many elements in all."
+        raise user_error(ShapeError, "tensorsolve", problem, operands={"a": m.spec, "b": y.spec}, fix=fix)
     n = math.prod(rows)
     return reshape(solve(reshape(m, shape=(n, n)), reshape(y, shape=(n,))), shape=shape)

@@ -11,29 +11,12 @@ import ml_dtypes
 import numpy as np
 from numpy import iterable
 
-from nnc.array.array import ArrayMethods
+from nnc.array.array import Array, ArrayMethods, asarray
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, to_dtype
 from nnc.commands.promote import result_dtype as _result_dtype
 from nnc.errors import ArgumentError, DTypeError, user_error
-from nnc.numpy.scalar_types import (
-    bfloat16,
-    bool_,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [
@@ -43,6 +26,32 @@ __all__ = [
     "nan", "ndarray", "newaxis", "number", "pi", "promote_types", "result_type", "signedinteger", "single", "uint", "uint8",
     "uint16", "uint32", "uint64", "unsignedinteger",
 ]  # fmt: skip
+
+
+class ScalarType(dtypes.NamedDType):
+    """A dtype by name, which is also the function that converts to it.
+
+    Example:
+        >>> nnp.float32(1), nnp.ones(2, dtype=nnp.int8).dtype == nnp.int8
+        (Array(1., dtype=float32), True)
+    """
+
+    __slots__ = ()
+
+    def __call__(self, x: Any = 0) -> Array:
+        """Returns `x` as an array of this dtype; a traced `x` stays traced.
+
+        Args:
+            x: array, tracer, number or nested list.
+        """
+        return asarray(x, dtype=self.dtype)
+
+
+bool_ = ScalarType(dtypes.bool_)
+int8, int16, int32, int64 = (ScalarType(dtype) for dtype in dtypes.SIGNED)
+uint8, uint16, uint32, uint64 = (ScalarType(dtype) for dtype in dtypes.UNSIGNED)
+float16, bfloat16, float32, float64 = (ScalarType(dtype) for dtype in dtypes.FLOATS)
+complex64, complex128 = (ScalarType(dtype) for dtype in dtypes.COMPLEX)
 
 bool = bool_
 pi = math.pi

@@ -177,10 +177,11 @@ class MultiSteps:
         self._every = every_k_schedule
         if should_skip_update_fn is not None and not callable(should_skip_update_fn):
             raise user_error(
-                ArgumentTypeError, "MultiSteps",
+                ArgumentTypeError,
+                "MultiSteps",
                 f"should_skip_update_fn is {shorten(should_skip_update_fn)}, not a function of gradients, count and parameters.",
                 fix="pass nnc.optim.skip_not_finite.",
-            )  # fmt: skip
+            )
         self._skip = should_skip_update_fn
 
     def init(self, params: Any) -> MultiStepsState:
@@ -322,10 +323,9 @@ def lookahead(
 
     def check(params: Any) -> None:
         if not isinstance(params, LookaheadParams):
-            raise user_error(
-                ArgumentTypeError, where, f"params is a {type(params).__name__}, not a LookaheadParams.",
-                fix="keep params = LookaheadParams.init_synced(params); take gradients at params.fast.",
-            )  # fmt: skip
+            problem = f"params is a {type(params).__name__}, not a LookaheadParams."
+            fix = "keep params = LookaheadParams.init_synced(params); take gradients at params.fast."
+            raise user_error(ArgumentTypeError, where, problem, fix=fix)
 
     def init_fn(params: Any) -> LookaheadState:
         check(params)

@@ -218,10 +218,8 @@ def adafactor(
         Array([-0.1], dtype=float32)
     """
     if min_dim_size_to_factor < 1:
-        raise user_error(
-            ArgumentError, "adafactor", f"min_dim_size_to_factor is {min_dim_size_to_factor}; it must be at least 1.",
-            fix="pass factored=False to keep whole second moments.",
-        )  # fmt: skip
+        problem = f"min_dim_size_to_factor is {min_dim_size_to_factor}; it must be at least 1."
+        raise user_error(ArgumentError, "adafactor", problem, fix="pass factored=False to keep whole second moments.")
     links = [scale_by_factored_rms(factored, decay_rate, decay_offset, min_dim_size_to_factor, eps)]
     if clipping_threshold is not None:
         links.append(clip_by_block_rms(clipping_threshold))

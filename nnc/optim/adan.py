@@ -191,10 +191,8 @@ def scale_by_adopt(
     check_decays(where, b1=b1, b2=b2)
     check_scalar(where, "eps", eps, positive=True)
     if not callable(clip_value_fn):
-        raise user_error(
-            ArgumentTypeError, where, f"clip_value_fn is {shorten(clip_value_fn)}, not a function of the count.",
-            fix="write clip_value_fn=lambda count: count**0.25.",
-        )  # fmt: skip
+        problem = f"clip_value_fn is {shorten(clip_value_fn)}, not a function of the count."
+        raise user_error(ArgumentTypeError, where, problem, fix="write clip_value_fn=lambda count: count**0.25.")
 
     def init_fn(params: Any) -> ScaleByAdamState:
         return ScaleByAdamState(zero_count(), zeros_state(where, params, mu_dtype), filled_squares(where, params, 0.0))

@@ -29,16 +29,13 @@ def check_scalar(
     With `infinite` they may be infinite, too.
     """
     if not tree.is_array(value) or isinstance(value, complex):
-        raise user_error(
-            ArgumentTypeError, where, f"{name} is a {type(value).__name__}, it must be a number.",
-            operands={name: shorten(value)}, fix=f"write {where}({name}=0.1), with a number or a 0-d array.",
-        )  # fmt: skip
+        problem = f"{name} is a {type(value).__name__}, it must be a number."
+        fix = f"write {where}({name}=0.1), with a number or a 0-d array."
+        raise user_error(ArgumentTypeError, where, problem, operands={name: shorten(value)}, fix=fix)
     if hasattr(value, "shape") and value.shape != ():
-        raise user_error(
-            ArgumentTypeError, where, f"{name} must be one number, it has shape {tuple(value.shape)}.",
-            operands={name: spec_of(value)},
-            fix="the parameters go to init(params), the gradients to update(grads, state).",
-        )  # fmt: skip
+        problem = f"{name} must be one number, it has shape {tuple(value.shape)}."
+        fix = "the parameters go to init(params), the gradients to update(grads, state)."
+        raise user_error(ArgumentTypeError, where, problem, operands={name: spec_of(value)}, fix=fix)
     if not isinstance(value, (int, float)):
         return
     if infinite and value == math.inf:
@@ -60,19 +57,16 @@ def check_rate(where: str, learning_rate: Any) -> None:
 def check_state(where: str, state: Any, kind: type) -> None:
     """Raises ArgumentTypeError unless `state` came from this transformation's init."""
     if not isinstance(state, kind):
-        raise user_error(
-            ArgumentTypeError, where, f"its state is a {type(state).__name__}, not the {kind.__name__} that its init returned.",
-            fix="call update(grads, state, params) with state = optimizer.init(params) or the state of the last update.",
-        )  # fmt: skip
+        problem = f"its state is a {type(state).__name__}, not the {kind.__name__} that its init returned."
+        fix = "call update(grads, state, params) with state = optimizer.init(params) or the state of the last update."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
 
 
 def check_params(where: str, params: Any) -> None:
     """Raises ArgumentTypeError where `params` was left out."""
     if params is None:
-        raise user_error(
-            ArgumentTypeError, where, "it reads the parameters, which were not given.",
-            fix="call optimizer.init(params) and optimizer.update(grads, state, params).",
-        )  # fmt: skip
+        fix = "call optimizer.init(params) and optimizer.update(grads, state, params)."
+        raise user_error(ArgumentTypeError, where, "it reads the parameters, which were not given.", fix=fix)
 
 
 def is_trainable(leaf: Any) -> bool:

@@ -42,10 +42,9 @@ def hungarian_algorithm(cost_matrix: ArrayLike) -> tuple[Array, Array]:
     """
     costs = stop_gradient(nnp.asarray(cost_matrix))
     if costs.ndim != 2:
-        raise user_error(
-            ShapeError, "hungarian_algorithm", f"cost_matrix has {costs.ndim} axes, it must have 2.",
-            operands={"cost_matrix": costs.spec}, fix="pass (rows, columns); nnc.vmap takes more axes.",
-        )  # fmt: skip
+        problem = f"cost_matrix has {costs.ndim} axes, it must have 2."
+        fix = "pass (rows, columns); nnc.vmap takes more axes."
+        raise user_error(ShapeError, "hungarian_algorithm", problem, operands={"cost_matrix": costs.spec}, fix=fix)
     turned = costs.shape[0] > costs.shape[1]
     costs = costs.T if turned else costs
     n, m = costs.shape

@@ -102,10 +102,8 @@ def scale_by_backtracking_linesearch(
     """
     where = "scale_by_backtracking_linesearch"
     if not isinstance(max_backtracking_steps, int) or max_backtracking_steps < 1:
-        raise user_error(
-            ArgumentError, where, f"max_backtracking_steps is {max_backtracking_steps!r}; it must be an int of at least 1.",
-            fix="choose 15.",
-        )  # fmt: skip
+        problem = f"max_backtracking_steps is {max_backtracking_steps!r}; it must be an int of at least 1."
+        raise user_error(ArgumentError, where, problem, fix="choose 15.")
     check_scalar(where, "decrease_factor", decrease_factor, positive=True, below=1.0)
     check_scalar(where, "increase_factor", increase_factor, low=1.0, infinite=True)
     check_scalar(where, "max_learning_rate", max_learning_rate, positive=True)
@@ -125,10 +123,9 @@ def scale_by_backtracking_linesearch(
         check_state(where, state, ScaleByBacktrackingLinesearchState)
         check_params(where, params)
         if value is None or grad is None or not callable(value_fn):
-            raise user_error(
-                ArgumentTypeError, where, "its update needs the function and its value and gradient at the parameters.",
-                fix="call optimizer.update(grads, state, params, value=value, grad=grads, value_fn=loss).",
-            )  # fmt: skip
+            problem = "its update needs the function and its value and gradient at the parameters."
+            fix = "call optimizer.update(grads, state, params, value=value, grad=grads, value_fn=loss)."
+            raise user_error(ArgumentTypeError, where, problem, fix=fix)
         dtype = state.learning_rate.dtype
         slope = astype(inner_product(where, "updates", updates, grad=grad), dtype)
         height = with_weakness(astype(scalar(value), dtype), False)

@@ -15,11 +15,11 @@ from nnc import tree
 from nnc.array.array import Array, as_value, asarray
 from nnc.base import dtypes
 from nnc.base.context import get_context, set_context, with_mode
-from nnc.base.foreign import is_foreign
 from nnc.base.source import user_source
 from nnc.calls.specialise import specialised_in_traces
 from nnc.calls.spelling import spelled
 from nnc.commands.promote import as_operand, astype
+from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.errors.errors import shorten
 from nnc.errors.names import add_missing, names_without_missing
@@ -104,10 +104,8 @@ def _with_extra(update: Callable[..., tuple[Any, Any]], reads_extra: bool) -> Ca
     @functools.wraps(update)
     def call(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         for name in _MISSPELT & extra.keys():
-            raise user_error(
-                ArgumentTypeError, "update", f"it has no argument {name!r}.",
-                fix="call update(grads, state, params), or write params=params.",
-            )  # fmt: skip
+            fix = "call update(grads, state, params), or write params=params."
+            raise user_error(ArgumentTypeError, "update", f"it has no argument {name!r}.", fix=fix)
         return update(updates, state, params, **extra) if reads_extra else update(updates, state, params)
 
     del call.__wrapped__  # its signature is the one that callers see
@@ -136,10 +134,9 @@ def run_update(
 def check_transformation(where: str, name: str, value: Any) -> None:
     """Raises ArgumentTypeError unless `value` is a GradientTransformation."""
     if not isinstance(value, GradientTransformation):
-        raise user_error(
-            ArgumentTypeError, where, f"{name} is {shorten(value)}, not a GradientTransformation.",
-            fix="pass the results of functions such as nnc.optim.clip(1.0), not the functions themselves, and no list.",
-        )  # fmt: skip
+        problem = f"{name} is {shorten(value)}, not a GradientTransformation."
+        fix = "pass the results of functions such as nnc.optim.clip(1.0), not the functions themselves, and no list."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
 
 
 class EmptyState(NamedTuple):
@@ -200,10 +197,9 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
     def update_fn(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         check_state("chain", state, tuple)
         if len(state) != len(transformations):
-            raise user_error(
-                ArgumentTypeError, "chain", f"its state has {len(state)} parts for {len(transformations)} transformations.",
-                fix="make the state with this optimizer's own init(params).",
-            )  # fmt: skip
+            problem = f"its state has {len(state)} parts for {len(transformations)} transformations."
+            fix = "make the state with this optimizer's own init(params)."
+            raise user_error(ArgumentTypeError, "chain", problem, fix=fix)
         states = []
         for transformation, part in zip(transformations, state, strict=True):
             updates, part = run_update(transformation, updates, part, params, extra)
@@ -278,11 +274,10 @@ def map_trainable(where: str, function: Callable[..., Any], name: str, first: An
 
 def _shape_error(where: str, name: str, first: Any, i: int, x: Array, other_name: str, other: Any) -> ShapeError:
     path = tree.leaves_with_path(first)[i][0]
-    return user_error(
-        ShapeError, where, f"{name} and {other_name} differ in shape at {path or 'the root'}.",
-        operands={name: x.spec, other_name: getattr(other, "spec", repr(other))},
-        fix="take the gradient with respect to these parameters, and the state from init of these parameters.",
-    )  # fmt: skip
+    problem = f"{name} and {other_name} differ in shape at {path or 'the root'}."
+    operands = {name: x.spec, other_name: getattr(other, "spec", repr(other))}
+    fix = "take the gradient with respect to these parameters, and the state from init of these parameters."
+    return user_error(ShapeError, where, problem, operands=operands, fix=fix)
 
 
 def make_state(where: str, function: Callable[[Array], Array], params: Any) -> Any:

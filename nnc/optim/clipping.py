@@ -231,11 +231,10 @@ def unitwise_clip(g_norm: ArrayLike, max_norm: ArrayLike, grad: ArrayLike, div_e
     """
     norms, most, g = asarray(g_norm), asarray(max_norm), asarray(grad)
     if not norms.shape == most.shape == g.shape:
-        raise user_error(
-            ShapeError, "unitwise_clip", "the shapes differ.",
-            operands={"g_norm": norms.spec, "max_norm": most.spec, "grad": g.spec},
-            fix="pass norms of the gradient's shape, as unitwise_norm gives them.",
-        )  # fmt: skip
+        problem = "the shapes differ."
+        operands = {"g_norm": norms.spec, "max_norm": most.spec, "grad": g.spec}
+        fix = "pass norms of the gradient's shape, as unitwise_norm gives them."
+        raise user_error(ShapeError, "unitwise_clip", problem, operands=operands, fix=fix)
     return nnp.where(norms < most, g, g * (most / nnp.maximum(norms, number(div_eps, norms.dtype))))
 
 

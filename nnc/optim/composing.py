@@ -49,10 +49,9 @@ def named_chain(*args: tuple[str, GradientTransformation]) -> GradientTransforma
     where = "named_chain"
     for i, pair in enumerate(args):
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-            raise user_error(
-                ArgumentTypeError, where, f"argument {i} is {shorten(pair)}, not a pair of a name and a transformation.",
-                fix='write named_chain(("clip", nnc.optim.clip(1.0)), ("step", nnc.optim.sgd(0.1))).',
-            )  # fmt: skip
+            problem = f"argument {i} is {shorten(pair)}, not a pair of a name and a transformation."
+            fix = 'write named_chain(("clip", nnc.optim.clip(1.0)), ("step", nnc.optim.sgd(0.1))).'
+            raise user_error(ArgumentTypeError, where, problem, fix=fix)
         check_transformation(where, f"the transformation of {pair[0]!r}", pair[1])
     parts = dict(args)
     if len(parts) < len(args):

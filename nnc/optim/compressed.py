@@ -131,10 +131,9 @@ def _largest_sum(x: Any, fraction: float, dtype: Any, axis: NamedAxis) -> tuple[
 def _check_sizes(dtype: Any, fraction: Any) -> Any:
     """The dtype in which elements travel, None for their own."""
     if dtype is None and fraction is None:
-        raise user_error(
-            ArgumentError, _WHERE, "neither dtype nor fraction says how gradients are made smaller.",
-            fix='pass dtype="bfloat16" or fraction=0.01, or use the optimizer itself.',
-        )  # fmt: skip
+        problem = "neither dtype nor fraction says how gradients are made smaller."
+        fix = 'pass dtype="bfloat16" or fraction=0.01, or use the optimizer itself.'
+        raise user_error(ArgumentError, _WHERE, problem, fix=fix)
     if fraction is not None and (isinstance(fraction, bool) or not isinstance(fraction, (int, float))):
         raise user_error(
             ArgumentTypeError, _WHERE, f"fraction must be a number, it is {fraction!r}.", fix="pass for example 0.01."
@@ -145,9 +144,8 @@ def _check_sizes(dtype: Any, fraction: Any) -> Any:
         )
     found = None if dtype is None else dtypes.as_dtype(dtype)
     if found is not None and found not in (dtypes.bfloat16, dtypes.float16):
-        raise user_error(
-            ArgumentError, _WHERE, f"dtype is {found.name}, which is no half precision.", fix='pass "bfloat16" or "float16".'
-        )  # fmt: skip
+        fix = 'pass "bfloat16" or "float16".'
+        raise user_error(ArgumentError, _WHERE, f"dtype is {found.name}, which is no half precision.", fix=fix)
     return found
 
 
@@ -155,26 +153,26 @@ def _check_gradients(updates: Any, axis: NamedAxis) -> None:
     for leaf in filter(is_trainable, tree.leaves(updates)):
         found = varying_over(as_value(leaf))
         if found is not None and axis not in found:
-            raise user_error(
-                ArgumentError, _WHERE, f"a gradient is the same at all places of {axis.name!r}, so it has been summed already.",
-                operands={"gradient": as_value(leaf).spec},
-                fix=f"differentiate with regard to nnc.pvary(params, {axis.name!r}), which gives each place its own gradient.",
-            )  # fmt: skip
+            problem = f"a gradient is the same at all places of {axis.name!r}, so it has been summed already."
+            fix = f"differentiate with regard to nnc.pvary(params, {axis.name!r}), which gives each place its own gradient."
+            raise user_error(ArgumentError, _WHERE, problem, operands={"gradient": as_value(leaf).spec}, fix=fix)
 
 
 def _check_state(state: Any, vectors: dict[str, Any], axis: NamedAxis) -> None:
     kept = state.get("unsent") if isinstance(state, dict) else None
     sizes = {name: spec_of(x).size for name, x in vectors.items()}
     if not isinstance(kept, dict) or kept.keys() != sizes.keys():
-        raise user_error(
-            ArgumentTypeError, _WHERE, "the state and the gradients do not belong together.", operands={"gradients": sizes},
-            fix="pass the state that optimizer.init made for parameters of the same shapes and dtypes.",
-        )  # fmt: skip
+        problem = "the state and the gradients do not belong together."
+        fix = "pass the state that optimizer.init made for parameters of the same shapes and dtypes."
+        raise user_error(ArgumentTypeError, _WHERE, problem, operands={"gradients": sizes}, fix=fix)
     for name, size in sizes.items():
         if kept[name].size != axis.size * size or spec_of(as_value(kept[name].state)).shape != (size,):
-            raise user_error(
-                ArgumentError, _WHERE, f"the state holds {kept[name].size} unsent elements of {name}; {axis.size} places along "
-                f"{axis.name!r} have {axis.size * size}, each its own {size}.",
-                fix=f"pass places={axis.size} to nnc.optim.compressed, and the state as an argument of the function that "
-                "nnc.distributed.data_parallel returns.",
-            )  # fmt: skip
+            problem = (
+                f"the state holds {kept[name].size} unsent elements of {name}; {axis.size} places along "
+                f"{axis.name!r} have {axis.size * size}, each its own {size}."
+            )
+            fix = (
+                f"pass places={axis.size} to nnc.optim.compressed, and the state as an argument of the function that "
+                "nnc.distributed.data_parallel returns."
+            )
+            raise user_error(ArgumentError, _WHERE, problem, fix=fix)

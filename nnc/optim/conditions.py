@@ -45,10 +45,9 @@ def run_if(pred: Any, on_true: Callable[[], Any], on_false: Callable[[], Any]) -
 def _check(where: str, inner: Any, condition: Any) -> None:
     check_transformation(where, "inner", inner)
     if not callable(condition):
-        raise user_error(
-            ArgumentTypeError, where, f"should_transform_fn is {shorten(condition)}, not a function of the step.",
-            fix="write should_transform_fn=lambda step: step % 10 == 0.",
-        )  # fmt: skip
+        problem = f"should_transform_fn is {shorten(condition)}, not a function of the step."
+        fix = "write should_transform_fn=lambda step: step % 10 == 0."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
 
 
 class ConditionallyTransformState(NamedTuple):

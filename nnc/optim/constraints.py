@@ -119,10 +119,8 @@ def keep_params_nonnegative() -> GradientTransformation:
 
     def bound(u: Array, p: Any) -> Array:
         if dtypes.is_complex(u.dtype):
-            raise user_error(
-                DTypeError, where, "complex numbers have no order.", operands={"updates": u.spec},
-                fix="leave complex leaves out with nnc.optim.masked.",
-            )  # fmt: skip
+            fix = "leave complex leaves out with nnc.optim.masked."
+            raise user_error(DTypeError, where, "complex numbers have no order.", operands={"updates": u.spec}, fix=fix)
         wide = widen(u)
         at = astype(as_operand(p), wide.dtype)
         return astype(nnp.where(at + wide < 0, -at, wide), u.dtype)

@@ -82,10 +82,8 @@ def scale_by_dog(init_step: InitStep, eps: Scalar = 1e-8) -> GradientTransformat
     where = "scale_by_dog"
     kinds = ("distance", "heuristic", "learning_rate")
     if not isinstance(init_step, tuple) or len(init_step) != 2 or init_step[0] not in kinds:
-        raise user_error(
-            ArgumentError, where, f"init_step is {init_step!r}; it must be a pair of one of {', '.join(kinds)}, and a number.",
-            fix='write init_step=("heuristic", 1e-6).',
-        )  # fmt: skip
+        problem = f"init_step is {init_step!r}; it must be a pair of one of {', '.join(kinds)}, and a number."
+        raise user_error(ArgumentError, where, problem, fix='write init_step=("heuristic", 1e-6).')
     kind, first = init_step
     check_scalar(where, "init_step[1]", first, positive=True)
     check_scalar(where, "eps", eps)

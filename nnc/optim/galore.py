@@ -84,10 +84,9 @@ def _layout(x: Array, axes: GaLoreDimensionNumbers | None) -> _Layout | None:
     groups = [(group,) if isinstance(group, int) else tuple(group) for group in axes]
     order = tuple(axis % x.ndim for group in groups for axis in group)
     if sorted(order) != list(range(x.ndim)):
-        raise user_error(
-            ShapeError, "scale_by_galore", f"{axes} do not name each of {x.ndim} axes once.", operands={"leaf": x.spec},
-            fix="give each axis to the rows or to the columns, or leave the array out by None.",
-        )  # fmt: skip
+        problem = f"{axes} do not name each of {x.ndim} axes once."
+        fix = "give each axis to the rows or to the columns, or leave the array out by None."
+        raise user_error(ShapeError, "scale_by_galore", problem, operands={"leaf": x.spec}, fix=fix)
     shape = tuple(x.shape[axis] for axis in order)
     rows = math.prod(shape[: len(groups[0])])
     return _Layout(order, shape, rows, math.prod(shape[len(groups[0]) :]))

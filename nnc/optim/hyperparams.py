@@ -73,10 +73,9 @@ def inject_hyperparams(
     static = {static_args} if isinstance(static_args, str) else set(static_args)
     signature = inspect.signature(inner_factory)
     if not static <= set(signature.parameters):
-        raise user_error(
-            ArgumentError, "inject_hyperparams", f"{', '.join(sorted(static - set(signature.parameters)))} is no argument.",
-            fix=f"the arguments are {', '.join(signature.parameters)}.",
-        )  # fmt: skip
+        problem = f"{', '.join(sorted(static - set(signature.parameters)))} is no argument."
+        fix = f"the arguments are {', '.join(signature.parameters)}."
+        raise user_error(ArgumentError, "inject_hyperparams", problem, fix=fix)
 
     @functools.wraps(inner_factory)
     def make(*args: Any, **kwargs: Any) -> GradientTransformation:

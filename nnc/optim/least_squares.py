@@ -53,10 +53,9 @@ def nnls(
     matrix, target = (to_value(x, where) for x in promote(A, b, where=where, to=dtypes.to_float))
     check_dtype(where, matrix.spec, *FLOAT, "A")
     if matrix.ndim != 2 or target.ndim not in (1, 2) or matrix.shape[0] != target.shape[0]:
-        raise user_error(
-            ShapeError, where, "A must be a matrix, and b have as many rows.", operands={"A": matrix.spec, "b": target.spec},
-            fix="pass (m, n) and (m,) or (m, k); nnc.vmap takes more axes.",
-        )  # fmt: skip
+        problem = "A must be a matrix, and b have as many rows."
+        fix = "pass (m, n) and (m,) or (m, k); nnc.vmap takes more axes."
+        raise user_error(ShapeError, where, problem, operands={"A": matrix.spec, "b": target.spec}, fix=fix)
     if L is not None:
         check_scalar(where, "L", L, positive=True)
     product, goal = matrix.T @ matrix, matrix.T @ target

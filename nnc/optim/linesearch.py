@@ -300,11 +300,8 @@ def scale_by_zoom_linesearch(
     """
     where = "scale_by_zoom_linesearch"
     if initial_guess_strategy not in ("one", "keep") or max_linesearch_steps < 1:
-        raise user_error(
-            ArgumentError, where,
-            f"initial_guess_strategy is {initial_guess_strategy!r}, max_linesearch_steps {max_linesearch_steps}.",
-            fix='choose "one" or "keep", and at least one step.',
-        )  # fmt: skip
+        problem = f"initial_guess_strategy is {initial_guess_strategy!r}, max_linesearch_steps {max_linesearch_steps}."
+        raise user_error(ArgumentError, where, problem, fix='choose "one" or "keep", and at least one step.')
     for name, number in (("tol", tol), ("slope_rtol", slope_rtol), ("curv_rtol", curv_rtol)):
         check_scalar(where, name, number)
     rules = SearchRules(
@@ -325,10 +322,9 @@ def scale_by_zoom_linesearch(
         check_state(where, state, ScaleByZoomLinesearchState)
         check_params(where, params)
         if value is None or grad is None or not callable(value_fn):
-            raise user_error(
-                ArgumentTypeError, where, "its update needs the function and its value and gradient at the parameters.",
-                fix="call optimizer.update(grads, state, params, value=value, grad=grads, value_fn=loss).",
-            )  # fmt: skip
+            problem = "its update needs the function and its value and gradient at the parameters."
+            fix = "call optimizer.update(grads, state, params, value=value, grad=grads, value_fn=loss)."
+            raise user_error(ArgumentTypeError, where, problem, fix=fix)
         map_trainable(where, lambda u, p, g: u, "updates", updates, params=params, grad=grad)  # checks the shapes
         along, at, gradient = ravel(updates), ravel(params), ravel(grad)
         dtype = _real(at.dtype)
@@ -387,11 +383,11 @@ def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., tup
     def from_state(params: Any, *args: Any, state: Any, **kwargs: Any) -> tuple[Any, Any]:
         found = _find(state)
         if found is None:
-            raise user_error(
-                TreeError, "value_and_grad_from_state", "the state holds no line search.",
-                fix="give the state of nnc.optim.lbfgs(), or of a chain with scale_by_zoom_linesearch, or with "
-                "scale_by_backtracking_linesearch(..., store_grad=True).",
-            )  # fmt: skip
+            fix = (
+                "give the state of nnc.optim.lbfgs(), or of a chain with scale_by_zoom_linesearch, or with "
+                "scale_by_backtracking_linesearch(..., store_grad=True)."
+            )
+            raise user_error(TreeError, "value_and_grad_from_state", "the state holds no line search.", fix=fix)
 
         def fresh() -> tuple[Any, Any]:
             value, grad = _value_and_grad(value_fn)(params, *args, **kwargs)

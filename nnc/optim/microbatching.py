@@ -170,10 +170,9 @@ def _rows(batched: list[tuple[Any, int]], size: int) -> int:
     """The length that all batch axes have, which is checked."""
     lengths = {asarray(x).shape[axis] for value, axis in batched for x in tree.leaves(value)}
     if len(lengths) != 1:
-        raise user_error(
-            ShapeError, "microbatch", f"the batch axes have lengths {sorted(lengths)}, which must be one.",
-            fix="name the arguments that have a batch axis in argnums and argnames, and the axes in in_axes.",
-        )  # fmt: skip
+        problem = f"the batch axes have lengths {sorted(lengths)}, which must be one."
+        fix = "name the arguments that have a batch axis in argnums and argnames, and the axes in in_axes."
+        raise user_error(ShapeError, "microbatch", problem, fix=fix)
     (rows,) = lengths
     if rows % size or not rows:
         raise user_error(
@@ -261,10 +260,9 @@ def _kinds_of(accumulator: Any, results: Any) -> tuple[list[Any], tree.TreeDef]:
     kinds, whole = tree.flatten(accumulator, _is_kind)
     for kind in kinds:
         if not _is_kind(kind):
-            raise user_error(
-                ArgumentTypeError, "microbatch", f"accumulator has {shorten(kind)}, of type {type(kind).__name__}.",
-                fix="use AccumulationType.SUM, MEAN, RUNNING_MEAN or CONCAT, or an Accumulator.",
-            )  # fmt: skip
+            problem = f"accumulator has {shorten(kind)}, of type {type(kind).__name__}."
+            fix = "use AccumulationType.SUM, MEAN, RUNNING_MEAN or CONCAT, or an Accumulator."
+            raise user_error(ArgumentTypeError, "microbatch", problem, fix=fix)
     return kinds, whole
 
 
@@ -286,10 +284,9 @@ def _accumulator_of(kind: Any, parts: int, ran: Any) -> Accumulator | None:
     def init(specs: Any) -> Any:
         for spec in tree.leaves(specs):
             if kind in _MEANS and not dtypes.is_inexact(spec.dtype):
-                raise user_error(
-                    DTypeError, "microbatch", f"the mean of a result of {spec.dtype} is no {spec.dtype}.",
-                    fix="let the function return floats, or add results up: AccumulationType.SUM.",
-                )  # fmt: skip
+                problem = f"the mean of a result of {spec.dtype} is no {spec.dtype}."
+                fix = "let the function return floats, or add results up: AccumulationType.SUM."
+                raise user_error(DTypeError, "microbatch", problem, fix=fix)
         return _zeros(specs)
 
     def finalize(totals: Any) -> Any:

@@ -26,10 +26,8 @@ Measure = Callable[[Any], Any]
 
 def _check_measure(where: str, name: str, measure: Any) -> None:
     if not callable(measure):
-        raise user_error(
-            ArgumentTypeError, where, f"{name} is {shorten(measure)}, not a function of the updates.",
-            fix="pass a function such as nnc.optim.global_norm.",
-        )  # fmt: skip
+        problem = f"{name} is {shorten(measure)}, not a function of the updates."
+        raise user_error(ArgumentTypeError, where, problem, fix="pass a function such as nnc.optim.global_norm.")
 
 
 def _measuring(measure: Measure) -> GradientTransformation:

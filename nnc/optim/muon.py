@@ -102,10 +102,9 @@ def orthogonalize_via_newton_schulz(
 def check_matrix(where: str, x: Array) -> None:
     """Raises ShapeError for arrays that are no matrices."""
     if x.ndim != 2:
-        raise user_error(
-            ShapeError, where, f"x has {x.ndim} axes, it must be a matrix.",
-            operands={"x": x.spec}, fix="use nnc.optim.muon, which gives other arrays to adamw, or pass dimension_numbers.",
-        )  # fmt: skip
+        problem = f"x has {x.ndim} axes, it must be a matrix."
+        fix = "use nnc.optim.muon, which gives other arrays to adamw, or pass dimension_numbers."
+        raise user_error(ShapeError, where, problem, operands={"x": x.spec}, fix=fix)
 
 
 def _orthogonal(x: Array, rows: Sequence[Coefficients], eps: Scalar, preconditioning: str) -> Array:
@@ -129,10 +128,8 @@ def _checked_coefficients(where: str, ns_coeffs: Any, ns_steps: int) -> list[Coe
     is_row = all(isinstance(x, (int, float)) for x in ns_coeffs)
     rows = [tuple(ns_coeffs)] * ns_steps if is_row else [tuple(row) for row in ns_coeffs]
     if not rows or any(len(row) != 3 for row in rows):
-        raise user_error(
-            ArgumentError, where, f"ns_steps is {ns_steps}, ns_coeffs is {ns_coeffs}.",
-            fix="give at least one step, and the three coefficients of x, x³ and x⁵, or a row of them for each step.",
-        )  # fmt: skip
+        fix = "give at least one step, and the three coefficients of x, x³ and x⁵, or a row of them for each step."
+        raise user_error(ArgumentError, where, f"ns_steps is {ns_steps}, ns_coeffs is {ns_coeffs}.", fix=fix)
     return rows
 
 
@@ -143,10 +140,9 @@ def _as_matrices(where: str, x: Array, numbers: MuonDimensionNumbers) -> tuple[t
     )
     into, out = (tuple(check_axis(where, axis, x.ndim) for axis in axes) for axes in (into, out))
     if len({*into, *out}) < len(into) + len(out) or not into or not out:
-        raise user_error(
-            ArgumentError, where, f"{numbers} names an axis twice, or none.", operands={"x": x.spec},
-            fix="name each axis of rows and of columns once.",
-        )  # fmt: skip
+        problem = f"{numbers} names an axis twice, or none."
+        fix = "name each axis of rows and of columns once."
+        raise user_error(ArgumentError, where, problem, operands={"x": x.spec}, fix=fix)
     rest = tuple(axis for axis in range(x.ndim) if axis not in (*into, *out))
     sizes = (prod(x.shape[axis] for axis in axes) for axes in (rest, into, out))
     return (*rest, *into, *out), tuple(sizes)  # type: ignore[return-value]

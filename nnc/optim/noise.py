@@ -32,10 +32,8 @@ def as_key(where: str, key: Key) -> Array:
     if isinstance(key, int) and not isinstance(key, bool):
         return random.key(key)
     if key is None or not tree.is_array(key):
-        raise user_error(
-            ArgumentTypeError, where, f"key is {shorten(key)}, it draws random numbers.",
-            fix="pass key=nnc.random.key(0), or an int as its seed.",
-        )  # fmt: skip
+        fix = "pass key=nnc.random.key(0), or an int as its seed."
+        raise user_error(ArgumentTypeError, where, f"key is {shorten(key)}, it draws random numbers.", fix=fix)
     return asarray(key)
 
 
@@ -166,11 +164,9 @@ def _examples(where: str, grads: Any) -> int:
     leaves = [asarray(x) for x in tree.leaves(grads) if is_trainable(x)]
     sizes = {x.shape[0] if x.ndim else None for x in leaves}
     if len(sizes) > 1 or None in sizes:
-        raise user_error(
-            ShapeError, where, f"axis 0 of its leaves must count the examples, but they have {sizes} of them.",
-            operands={"gradients": [x.shape for x in leaves]},
-            fix="give gradients of each example, such as nnc.vmap(nnc.grad(loss), in_axes=(None, 0))(params, batch).",
-        )  # fmt: skip
+        problem = f"axis 0 of its leaves must count the examples, but they have {sizes} of them."
+        fix = "give gradients of each example, such as nnc.vmap(nnc.grad(loss), in_axes=(None, 0))(params, batch)."
+        raise user_error(ShapeError, where, problem, operands={"gradients": [x.shape for x in leaves]}, fix=fix)
     return next(iter(sizes)) or 0 if sizes else 0
 
 

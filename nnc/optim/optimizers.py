@@ -49,10 +49,8 @@ def sgd(
         check_scalar("sgd", "momentum", momentum, below=1.0)
         links.insert(0, trace(momentum, nesterov, accumulator_dtype, dampening=dampening))
     elif nesterov or (isinstance(dampening, (int, float)) and dampening):
-        raise user_error(
-            ArgumentError, "sgd", f"{'nesterov' if nesterov else 'dampening'} changes momentum, and there is none.",
-            fix="give momentum=0.9, or leave it out.",
-        )  # fmt: skip
+        problem = f"{'nesterov' if nesterov else 'dampening'} changes momentum, and there is none."
+        raise user_error(ArgumentError, "sgd", problem, fix="give momentum=0.9, or leave it out.")
     if not isinstance(weight_decay, (int, float)) or weight_decay:
         links.insert(0, add_decayed_weights(weight_decay))
     return chain(*links)

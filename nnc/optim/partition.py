@@ -143,10 +143,9 @@ def multi_transform(transforms: Mapping[str, GradientTransformation], param_labe
     """
     where = "multi_transform"
     if not isinstance(transforms, Mapping):
-        raise user_error(
-            ArgumentTypeError, where, f"transforms is a {type(transforms).__name__}, not a dict.",
-            fix='pass {"label": optimizer, ...}, and labels like the parameters.',
-        )  # fmt: skip
+        problem = f"transforms is a {type(transforms).__name__}, not a dict."
+        advice = 'pass {"label": optimizer, ...}, and labels like the parameters.'
+        raise user_error(ArgumentTypeError, where, problem, fix=advice)
     for label, transformation in transforms.items():
         check_transformation(where, f"transforms[{label!r}]", transformation)
 

@@ -171,10 +171,9 @@ class DynamicLossScale:
         check_scalar("DynamicLossScale", "loss_scale", self.loss_scale, positive=True)
         check_scalar("DynamicLossScale", "min_loss_scale", self.min_loss_scale, positive=True)
         if self.period < 1 or self.factor <= 1:
-            raise user_error(
-                ArgumentError, "DynamicLossScale", f"period is {self.period}, factor {self.factor}.",
-                fix="give a period of at least one step, and a factor above 1.",
-            )  # fmt: skip
+            problem = f"period is {self.period}, factor {self.factor}."
+            fix = "give a period of at least one step, and a factor above 1."
+            raise user_error(ArgumentError, "DynamicLossScale", problem, fix=fix)
         object.__setattr__(self, "loss_scale", _float(self.loss_scale))
         object.__setattr__(self, "counter", astype(asarray(self.counter), dtypes.int64))
 

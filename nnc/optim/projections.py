@@ -28,10 +28,9 @@ from nnc.typing import A
 def _check_real(where: str, values: Any) -> None:
     for leaf in tree.leaves(values):
         if is_trainable(leaf) and dtypes.is_complex(asarray(leaf).dtype):
-            raise user_error(
-                DTypeError, where, "complex numbers have no order.", operands={"tree": asarray(leaf).spec},
-                fix="project the real and the imaginary parts.",
-            )  # fmt: skip
+            problem = "complex numbers have no order."
+            fix = "project the real and the imaginary parts."
+            raise user_error(DTypeError, where, problem, operands={"tree": asarray(leaf).spec}, fix=fix)
 
 
 @spelled
@@ -151,10 +150,8 @@ def projection_simplex(tree: A, scale: Scalar = 1) -> A:
     _check_real(where, tree)
     values = ravel(tree)
     if values.size == 0:
-        raise user_error(
-            ArgumentError, where, "the tree has no floating-point elements, which cannot add up to anything.",
-            fix="give at least one element.",
-        )  # fmt: skip
+        problem = "the tree has no floating-point elements, which cannot add up to anything."
+        raise user_error(ArgumentError, where, problem, fix="give at least one element.")
     return unravel(tree, _simplex(values, number(scale, values.dtype)))
 
 

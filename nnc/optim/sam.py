@@ -145,10 +145,9 @@ def sam(
         check_state(where, state, SAMState)
         check_params(where, params)
         if not callable(grad_fn):
-            raise user_error(
-                ArgumentTypeError, where, f"grad_fn is {grad_fn!r}; in opaque mode it must be a function of parameters.",
-                fix="call update(grads, state, params, grad_fn=lambda params, i: nnc.grad(loss)(params)).",
-            )  # fmt: skip
+            problem = f"grad_fn is {grad_fn!r}; in opaque mode it must be a function of parameters."
+            fix = "call update(grads, state, params, grad_fn=lambda params, i: nnc.grad(loss)(params))."
+            raise user_error(ArgumentTypeError, where, problem, fix=fix)
         at, adv_state = params, state.adv_state
         for i in range(sync_period - 1):
             up, adv_state = run_update(adv_optimizer, updates, adv_state, at, extra)

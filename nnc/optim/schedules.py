@@ -35,10 +35,8 @@ def _fraction(count: Any, begin: int, steps: int) -> Array:
 def check_steps(where: str, name: str, value: Any, low: int = 1) -> None:
     """Raises ArgumentError unless `value` is an int of at least `low`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise user_error(
-            ArgumentError, where, f"{name} is {value!r}; it must be an int of at least {low}.",
-            fix="count updates, not epochs: steps = epochs * batches_per_epoch.",
-        )  # fmt: skip
+        fix = "count updates, not epochs: steps = epochs * batches_per_epoch."
+        raise user_error(ArgumentError, where, f"{name} is {value!r}; it must be an int of at least {low}.", fix=fix)
 
 
 @spelled
@@ -213,10 +211,8 @@ def warmup_cosine_decay_schedule(
     check_steps(where, "warmup_steps", warmup_steps, low=0)
     check_steps(where, "decay_steps", decay_steps)
     if decay_steps <= warmup_steps:
-        raise user_error(
-            ArgumentError, where, f"decay_steps ({decay_steps}) counts the warm-up ({warmup_steps}) and must be more.",
-            fix="pass the total number of updates as decay_steps.",
-        )  # fmt: skip
+        problem = f"decay_steps ({decay_steps}) counts the warm-up ({warmup_steps}) and must be more."
+        raise user_error(ArgumentError, where, problem, fix="pass the total number of updates as decay_steps.")
     decay = cosine_decay_schedule(peak_value, decay_steps - warmup_steps, end_value / peak_value, exponent)
     if not warmup_steps:
         return decay
@@ -270,16 +266,13 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
         (1.0, 0.2...)
     """
     if len(boundaries) != len(schedules) - 1 or list(boundaries) != sorted(boundaries):
-        raise user_error(
-            ArgumentError, "join_schedules", f"{len(schedules)} schedules with boundaries {list(boundaries)}.",
-            fix="give one boundary less than schedules, in rising order.",
-        )  # fmt: skip
+        problem = f"{len(schedules)} schedules with boundaries {list(boundaries)}."
+        fix = "give one boundary less than schedules, in rising order."
+        raise user_error(ArgumentError, "join_schedules", problem, fix=fix)
     for schedule in schedules:
         if not callable(schedule):
-            raise user_error(
-                ArgumentTypeError, "join_schedules", f"{schedule!r} is not a function of the count.",
-                fix="wrap numbers: constant_schedule(0.1).",
-            )  # fmt: skip
+            problem = f"{schedule!r} is not a function of the count."
+            raise user_error(ArgumentTypeError, "join_schedules", problem, fix="wrap numbers: constant_schedule(0.1).")
 
     def joined(count: Any) -> Array:
         t = asarray(count)

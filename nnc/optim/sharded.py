@@ -87,16 +87,13 @@ def _check_state(state: Any, vectors: dict[str, Any], weights: dict[str, Any], a
     is_own = isinstance(state, dict) and all(isinstance(x, Sharded) for x in state.values())
     sizes = {name: spec_of(x).size for name, x in vectors.items()}
     if not is_own or {name: x.size for name, x in state.items()} != sizes or weights.keys() != vectors.keys():
-        raise user_error(
-            ArgumentTypeError, _WHERE, "the state, the gradients and the parameters do not belong together.",
-            operands={"gradients": sizes, "parameters": list(weights)},
-            fix="pass the state that optimizer.init made for parameters of the same shapes and dtypes.",
-        )  # fmt: skip
+        problem = "the state, the gradients and the parameters do not belong together."
+        operands = {"gradients": sizes, "parameters": list(weights)}
+        fix = "pass the state that optimizer.init made for parameters of the same shapes and dtypes."
+        raise user_error(ArgumentTypeError, _WHERE, problem, operands=operands, fix=fix)
     for name, own in state.items():
         for leaf in tree.leaves(own.state):
             if tree.is_array(leaf) and as_value(leaf).spec.shape not in ((), (part_size(own.size, axis.size),)):
-                raise user_error(
-                    ArgumentError, _WHERE, f"the state is not split over {axis.name!r}.",
-                    operands={name: as_value(leaf).spec},
-                    fix="run the step by nnc.distributed.data_parallel, and pass it the state as an argument.",
-                )  # fmt: skip
+                problem = f"the state is not split over {axis.name!r}."
+                fix = "run the step by nnc.distributed.data_parallel, and pass it the state as an argument."
+                raise user_error(ArgumentError, _WHERE, problem, operands={name: as_value(leaf).spec}, fix=fix)

@@ -79,10 +79,8 @@ def hutchinson_estimator_diag_hessian(random_seed: Key = 0) -> GradientTransform
         check_state(where, state, HutchinsonState)
         check_params(where, params)
         if not callable(obj_fn):
-            raise user_error(
-                ArgumentTypeError, where, f"obj_fn is {shorten(obj_fn)}, not the function that is minimised.",
-                fix="call update(grads, state, params, obj_fn=loss).",
-            )  # fmt: skip
+            problem = f"obj_fn is {shorten(obj_fn)}, not the function that is minimised."
+            raise user_error(ArgumentTypeError, where, problem, fix="call update(grads, state, params, obj_fn=loss).")
         keys = random.split(state.key)
         at = ravel(params)
         signs = astype(random.rademacher(keys[1], at.shape), at.dtype)

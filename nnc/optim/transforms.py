@@ -82,10 +82,9 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
         Array([0.5], dtype=float32)
     """
     if not callable(step_size_fn):
-        raise user_error(
-            ArgumentTypeError, "scale_by_schedule", f"step_size_fn is {step_size_fn!r}, not a function of the count.",
-            fix="use scale for constants, or one of the schedules, such as linear_schedule.",
-        )  # fmt: skip
+        problem = f"step_size_fn is {step_size_fn!r}, not a function of the count."
+        fix = "use scale for constants, or one of the schedules, such as linear_schedule."
+        raise user_error(ArgumentTypeError, "scale_by_schedule", problem, fix=fix)
 
     def init_fn(params: Any) -> ScaleByScheduleState:
         return ScaleByScheduleState(zero_count())

@@ -105,10 +105,8 @@ def randint(
     if isinstance(low, int) and isinstance(high, int):
         info = np.iinfo(dtype)
         if not info.min <= low < high <= info.max + 1:
-            raise user_error(
-                ArgumentError, where, f"there is no {dtype.name} from {low} to {high} - 1.",
-                fix="choose minval < maxval within the dtype, or a wider dtype.",
-            )  # fmt: skip
+            fix = "choose minval < maxval within the dtype, or a wider dtype."
+            raise user_error(ArgumentError, where, f"there is no {dtype.name} from {low} to {high} - 1.", fix=fix)
     drawn = dtypes.int32 if dtype.itemsize < 4 else dtype
     return astype(_below(key, shape, low, high, drawn, where, as_jax), dtype, where)
 
@@ -251,10 +249,8 @@ def choice(
     count = _count(a, where) if source is None else source.spec.shape[axis]
     draws = math.prod(shape)
     if draws and (not count or (not replace and draws > count)):
-        raise user_error(
-            ArgumentError, where, f"{draws} of {count} elements.", operands={"a": a.spec},
-            fix="draw fewer, or with replace=True from a non-empty array.",
-        )  # fmt: skip
+        fix = "draw fewer, or with replace=True from a non-empty array."
+        raise user_error(ArgumentError, where, f"{draws} of {count} elements.", operands={"a": a.spec}, fix=fix)
     if not draws:
         index = constants.full(shape=shape, dtype=dtypes.int64, value=0)
     elif p is None:
@@ -281,19 +277,17 @@ def _weights(p: Any, count: int, least: int, where: str) -> Array:
     """The probabilities, at least `least` of which are above 0 where they are known; 16-bit floats in float32."""
     p = to_value(p, where, "p")
     if p.spec.shape != (count,):
-        raise user_error(
-            ShapeError, where, f"p has shape {p.spec.shape}, there are {count} elements.", operands={"p": p.spec},
-            fix="give one probability for each element.",
-        )  # fmt: skip
+        problem = f"p has shape {p.spec.shape}, there are {count} elements."
+        fix = "give one probability for each element."
+        raise user_error(ShapeError, where, problem, operands={"p": p.spec}, fix=fix)
     known = known_or_none(p)
     if known is not None and not (known >= 0).all():
         i = int(np.argmin(known >= 0))
         raise user_error(ArgumentError, where, f"p[{i}] is {known[i]}.", fix="give probabilities, none below 0.")
     if known is not None and np.count_nonzero(known) < least:
-        raise user_error(
-            ArgumentError, where, f"{least} of {np.count_nonzero(known)} elements that have a probability above 0.",
-            operands={"p": p.spec}, fix="draw fewer, or with replace=True from elements of which one has a probability above 0.",
-        )  # fmt: skip
+        problem = f"{least} of {np.count_nonzero(known)} elements that have a probability above 0."
+        fix = "draw fewer, or with replace=True from elements of which one has a probability above 0."
+        raise user_error(ArgumentError, where, problem, operands={"p": p.spec}, fix=fix)
     return astype(p, dtypes.accumulator(dtypes.to_float(p.spec.dtype)), where)
 
 
@@ -336,20 +330,17 @@ def categorical(
     key, logits = read_key(key, where), to_value(logits, where, "logits")
     spec = spec_of(logits)
     if not dtypes.is_float(spec.dtype):
-        raise user_error(
-            DTypeError, where, f"the logits are of {spec.dtype.name}.", operands={"logits": spec},
-            fix="give floating-point logits, such as logits.astype('float32').",
-        )  # fmt: skip
+        fix = "give floating-point logits, such as logits.astype('float32')."
+        raise user_error(DTypeError, where, f"the logits are of {spec.dtype.name}.", operands={"logits": spec}, fix=fix)
     logits = astype(logits, dtypes.accumulator(spec.dtype))
     axis = check_axis(where, axis, spec.ndim)
     batch = tuple(n for i, n in enumerate(spec.shape) if i != axis)
     wanted = batch if shape is None else to_shape(shape, where)
     split_at = len(wanted) - len(batch)
     if split_at < 0 or any(n not in (1, m) for n, m in zip(batch, wanted[split_at:], strict=True)):
-        raise user_error(
-            ShapeError, where, f"shape {wanted} does not end with {batch}.", operands={"logits": spec},
-            fix="end the shape with the logits' shape but for the axis.",
-        )  # fmt: skip
+        problem = f"shape {wanted} does not end with {batch}."
+        fix = "end the shape with the logits' shape but for the axis."
+        raise user_error(ShapeError, where, problem, operands={"logits": spec}, fix=fix)
     prefix = wanted[:split_at]
     if replace:
         rows = list(wanted[split_at:])
@@ -358,10 +349,9 @@ def categorical(
         return argmax(noise + broadcast_to_shape(logits, noise.spec.shape), axis=len(prefix) + axis)
     count = math.prod(prefix)
     if count > spec.shape[axis] or batch != wanted[split_at:]:
-        raise user_error(
-            ArgumentError, where, f"{count} of {spec.shape[axis]} categories without replacement.", operands={"logits": spec},
-            fix="draw fewer, or with replace=True.",
-        )  # fmt: skip
+        problem = f"{count} of {spec.shape[axis]} categories without replacement."
+        fix = "draw fewer, or with replace=True."
+        raise user_error(ArgumentError, where, problem, operands={"logits": spec}, fix=fix)
     _check_possible(logits, axis, count, where)
     noisy = logits + gumbel(key, spec.shape, logits.spec.dtype)
     others = [i for i in range(spec.ndim) if i != axis]
@@ -379,7 +369,6 @@ def _check_possible(logits: Array, axis: int, count: int, where: str) -> None:
     known = known_or_none(logits)
     possible = None if known is None else (known > -np.inf).sum(axis)
     if possible is not None and possible.size and possible.min() < count:
-        raise user_error(
-            ArgumentError, where, f"{count} of {possible.min()} categories that have a probability above 0.",
-            operands={"logits": logits.spec}, fix="draw fewer, or with replace=True.",
-        )  # fmt: skip
+        problem = f"{count} of {possible.min()} categories that have a probability above 0."
+        fix = "draw fewer, or with replace=True."
+        raise user_error(ArgumentError, where, problem, operands={"logits": logits.spec}, fix=fix)

@@ -49,9 +49,8 @@ def key(seed: ArrayLike) -> Array:
     where = "nnc.random.key"
     seed = as_operand(seed, where, "seed")
     if not dtypes.is_integer(dtype_of(seed)):
-        raise user_error(
-            DTypeError, where, f"the seed is of {dtype_of(seed).name}.", fix="seed with an integer, such as nnc.random.key(0).",
-        )  # fmt: skip
+        fix = "seed with an integer, such as nnc.random.key(0)."
+        raise user_error(DTypeError, where, f"the seed is of {dtype_of(seed).name}.", fix=fix)
     if isinstance(seed, int):
         if not -(2**63) <= seed < 2**64:
             raise user_error(
@@ -60,10 +59,8 @@ def key(seed: ArrayLike) -> Array:
         return asarray(np.asarray([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32))
     spec = spec_of(seed)
     if spec.shape:
-        raise user_error(
-            ShapeError, where, f"a seed of shape {spec.shape}.", operands={"seed": spec},
-            fix="use nnc.vmap(nnc.random.key)(seeds) for one key for each seed.",
-        )  # fmt: skip
+        fix = "use nnc.vmap(nnc.random.key)(seeds) for one key for each seed."
+        raise user_error(ShapeError, where, f"a seed of shape {spec.shape}.", operands={"seed": spec}, fix=fix)
     bits = astype(astype(seed, UNSIGNED_OF_WIDTH[8 * spec.dtype.itemsize]), dtypes.uint64)
     return _words(convert(bits, dtype=dtypes.uint64))
 
@@ -84,15 +81,13 @@ def read_key(key: Any, where: str) -> Array:
     key = as_operand(key, where, "key")
     spec = spec_of(key)
     if spec.dtype != dtypes.uint32:
-        raise user_error(
-            DTypeError, where, f"the key is of {spec.dtype.name}, keys are uint32.", operands={"key": spec},
-            fix="make a key with nnc.random.key(seed).",
-        )  # fmt: skip
+        problem = f"the key is of {spec.dtype.name}, keys are uint32."
+        fix = "make a key with nnc.random.key(seed)."
+        raise user_error(DTypeError, where, problem, operands={"key": spec}, fix=fix)
     if spec.shape != (2,):
-        raise user_error(
-            ShapeError, where, f"the key has shape {spec.shape}, one key has shape (2,).", operands={"key": spec},
-            fix="pass one key, such as keys[0]; draw for several keys with nnc.vmap.",
-        )  # fmt: skip
+        problem = f"the key has shape {spec.shape}, one key has shape (2,)."
+        fix = "pass one key, such as keys[0]; draw for several keys with nnc.vmap."
+        raise user_error(ShapeError, where, problem, operands={"key": spec}, fix=fix)
     return key
 
 
@@ -146,10 +141,8 @@ def fold_in(key: Any, data: Any) -> Array:
     key = read_key(key, where)
     data = as_operand(data, where, "data")
     if not dtypes.is_integer(dtype_of(data)) or np.shape(data):
-        raise user_error(
-            DTypeError if not np.shape(data) else ShapeError, where, f"data is {dtype_of(data).name} of shape {np.shape(data)}.",
-            fix="fold in one integer.",
-        )  # fmt: skip
+        problem = f"data is {dtype_of(data).name} of shape {np.shape(data)}."
+        raise user_error(DTypeError if not np.shape(data) else ShapeError, where, problem, fix="fold in one integer.")
     if isinstance(data, int):
         if not 0 <= data < 2**32:
             raise user_error(ArgumentError, where, f"data is {data}.", fix="fold in an integer from 0 to 2**32 - 1.")

@@ -49,10 +49,8 @@ def check_order(where: str, **bounds: Any) -> None:
     """
     low, high = bounds.values()
     if isinstance(low, np.floating) and isinstance(high, np.floating) and low > high:
-        raise user_error(
-            ArgumentError, where, " and ".join(f"{name} is {value}" for name, value in bounds.items()) + ".",
-            fix="give the lower bound first.",
-        )  # fmt: skip
+        problem = " and ".join(f"{name} is {value}" for name, value in bounds.items()) + "."
+        raise user_error(ArgumentError, where, problem, fix="give the lower bound first.")
 
 
 def joint_shape(shape: Any, where: str, **parameters: Array) -> Shape:
@@ -69,10 +67,8 @@ def joint_shape(shape: Any, where: str, **parameters: Array) -> Shape:
     except ValueError:
         fits = False
     if not fits:
-        raise user_error(
-            ShapeError, where, f"parameters of shapes {' and '.join(map(str, shapes))} do not broadcast to shape {shape}.",
-            fix="give a shape that ends with the shape of the parameters.",
-        )  # fmt: skip
+        problem = f"parameters of shapes {' and '.join(map(str, shapes))} do not broadcast to shape {shape}."
+        raise user_error(ShapeError, where, problem, fix="give a shape that ends with the shape of the parameters.")
     return wanted
 
 

@@ -60,10 +60,9 @@ def multivariate_normal(
     mean, cov = (to_value(x, where) for x in promote(mean, cov, where=where, to=dtypes.to_float))
     dtype = float_dtype(mean.spec.dtype if dtype is None else dtype, where)
     if not mean.spec.ndim or cov.spec.ndim < 2 or cov.spec.shape[-2:] != (mean.spec.shape[-1],) * 2:
-        raise user_error(
-            ShapeError, where, f"mean of shape {mean.spec.shape} and cov of shape {cov.spec.shape} do not fit.",
-            operands={"mean": mean.spec, "cov": cov.spec}, fix="give mean (..., n) and cov (..., n, n).",
-        )  # fmt: skip
+        problem = f"mean of shape {mean.spec.shape} and cov of shape {cov.spec.shape} do not fit."
+        fix = "give mean (..., n) and cov (..., n, n)."
+        raise user_error(ShapeError, where, problem, operands={"mean": mean.spec, "cov": cov.spec}, fix=fix)
     mean, cov = (to_value(read_parameter(x, dtype, where, "mean"), where) for x in (mean, cov))
     shape = joint_shape(shape, where, mean=mean[..., 0], cov=cov[..., 0, 0])
     z = normal(key, (*shape, mean.spec.shape[-1]), dtype)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from nnc.base.later import later
 from nnc.base.machine import check_memory
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
@@ -14,7 +15,8 @@ from nnc.lower.plan.schedule.types import Around, Schedule
 from nnc.lower.plan.stages import NDArray
 from nnc.run.executor import NOTHING, Block, Executor
 from nnc.run.native_program import ProgramAbi
-from nnc.run.streams import StreamRunner
+
+stream_runner = later(f"{__package__}.streams", "StreamRunner")
 
 
 class NoRoomError(MemoryError):
@@ -88,7 +90,7 @@ class PythonFrame(Frame):
             self._blocks = [block]
         else:
             self._blocks = [Block(executor, (step,)) for step in steps]
-            self._run = StreamRunner(schedule, self._blocks, around)
+            self._run = stream_runner(schedule, self._blocks, around)
 
     def _execute(self) -> None:
         executor = self.executor
@@ -110,19 +112,17 @@ def check_inputs(outside: ProgramAbi, inputs: Sequence[NDArray]) -> list[NDArray
         ShapeError, DTypeError: an input has another spec.
     """
     if len(inputs) != len(outside.inputs):
-        raise user_error(
-            ArgumentError, outside.name, f"the program takes {len(outside.inputs)} inputs, {len(inputs)} were given.",
-            fix="pass one array for each input of the graph.",
-        )  # fmt: skip
+        problem = f"the program takes {len(outside.inputs)} inputs, {len(inputs)} were given."
+        raise user_error(ArgumentError, outside.name, problem, fix="pass one array for each input of the graph.")
     checked = list(inputs)
     for i, (x, spec) in enumerate(zip(inputs, outside.inputs, strict=True)):
         if x.shape != spec.shape or x.dtype != spec.dtype:
+            problem = f"input {i} has another spec than the program was lowered for."
+            operands = {"expected": spec, "given": spec_of(x)}
+            fix = "convert the array, or lower the graph for its spec."
             raise user_error(
-                ShapeError if x.shape != spec.shape else DTypeError, outside.name,
-                f"input {i} has another spec than the program was lowered for.",
-                operands={"expected": spec, "given": spec_of(x)},
-                fix="convert the array, or lower the graph for its spec.",
-            )  # fmt: skip
+                ShapeError if x.shape != spec.shape else DTypeError, outside.name, problem, operands=operands, fix=fix
+            )
         if not x.flags.c_contiguous or not x.flags.aligned:
             checked[i] = np.array(x, order="C", copy=True)
     meeting = _meeting(checked) if outside.donated else frozenset[int]()

@@ -5,8 +5,8 @@ there is a program, and the compiler works on them meanwhile. This file alone de
 
     moment                    steps whose texts are printed
     begin                     none; the compiler begins with the functions that every program calls
-    after LAYOUT              nodes that no later pass touches (`settled`)
-    after FUSE                fused sums that are no epilogues (`fused_alone`)
+    after "layout"            nodes that no later pass touches (`settled`)
+    after "fuse"              fused sums that are no epilogues (`fused_alone`)
     steps are emitted         all steps but moves and tensors that are joined, whose strides are open until buffers are bound
     memory is planned         the rest; then comes the entry, whose text names all kernels (`Program.compiled`)
 
@@ -25,10 +25,10 @@ from nnc.commands.facts import has_companion
 from nnc.commands.rules import expansion, joined, takes_epilogue
 from nnc.device import CPU
 from nnc.graph import Command, Graph, Kernel, Node, find_kernel, kernel
+from nnc.graph.passes import PhaseName
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.native import Compiler, Native, Remembered
-from nnc.lower.phases import LAYOUT, Phase
 from nnc.lower.plan.bind import Emitted, emit, no_workspace
 from nnc.lower.plan.emit import Workspace, is_move
 from nnc.lower.plan.liveness import walk
@@ -68,10 +68,10 @@ class KernelQueue:
             for native in common():
                 self.compiler.expect(native)
 
-    def after(self, phase: Phase, graph: Graph) -> None:
-        """Prints the kernels whose texts are final after LAYOUT or FUSE; `graph` is the result of that phase."""
+    def after(self, phase: PhaseName, graph: Graph) -> None:
+        """Prints the kernels whose texts are final after the phase "layout" or "fuse"; `graph` is the result of that phase."""
         if self.compiler is not None and self._device == CPU:
-            final = settled(graph, self._device) if phase.name == LAYOUT.name else fused_alone(graph)
+            final = settled(graph, self._device) if phase == "layout" else fused_alone(graph)
             self.add(emit(final, self._workspace))
 
     def add(self, emitted: Emitted) -> None:

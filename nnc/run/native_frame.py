@@ -25,9 +25,8 @@ from nnc.run.arguments import FrameLayout, as_plain
 from nnc.run.entry import BIND
 from nnc.run.entry_steps import CALLS, POLL, Failure
 from nnc.run.executor import Arrays, Block, Executor, explain
-from nnc.run.frame import Frame, check_inputs
+from nnc.run.frame import Frame, check_inputs, stream_runner
 from nnc.run.native_program import Entry, ProgramAbi
-from nnc.run.streams import StreamRunner
 
 DirectCall = Callable[[list[Any]], Any]  # of a list of arrays, which it empties: see `nnc.run.direct`
 
@@ -129,10 +128,10 @@ class NativeFrame(Frame):
             words[layout.constant(i)] = constant.ctypes.data
         for i, state in enumerate(self._states):
             words[layout.state(i)] = state.address
-        self._runner: StreamRunner | None = None
+        self._runner: Any = None
         if schedule is not None:
             steps = range(len(entry.parts().planned.bound.steps))
-            self._runner = StreamRunner(schedule, [partial(self._part, i) for i in steps], around)
+            self._runner = stream_runner(schedule, [partial(self._part, i) for i in steps], around)
         self._bind = (BIND,) if entry.apart else ()
         self._is_plain = not entry.blocks and not entry.apart
         self.direct: DirectCall | None = None

@@ -141,6 +141,8 @@ class NativeCode:
     made when it is first wanted; `printed` are the printed ones, by whether they run step by step.
     """
 
+    is_queued = False
+
     def __init__(
         self,
         outside: ProgramAbi,

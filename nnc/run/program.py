@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nnc.base.garbage import collection_paused
+from nnc.base.later import later
 from nnc.device.cpu import aligned_bytes
 from nnc.graph import Kernel
 from nnc.lower.kernels.launch import DeviceKernel
@@ -15,12 +16,12 @@ from nnc.lower.plan.schedule.types import Around, Schedule
 from nnc.lower.plan.stages import Bound, NDArray, Planned, Step
 from nnc.run.executor import Executor
 from nnc.run.frame import Frame, NoRoomError, PythonFrame
-from nnc.run.guard import GuardedExecutor
 from nnc.run.kernel_queue import KernelQueue
 from nnc.run.native_frame import CallMemory, NativeFrame
 from nnc.run.native_program import NativeCode, ProgramAbi, ProgramParts
-from nnc.run.queued_code import QueuedCode
 from nnc.run.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
+
+_guarded = later(f"{__package__}.guard", "GuardedExecutor")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,28 +49,28 @@ class Program:
         parts = ProgramParts(planned, schedule, kernels, {})
         return cls(lambda: parts, len(schedule.streams) > 1)
 
-    def compiled(self, queue: KernelQueue, queued: bool = False) -> Program:
+    def compiled(self, queue: KernelQueue, form: type[NativeCode] = NativeCode) -> Program:
         """Returns the program as machine code, if it has compiled kernels and the compiler works; compilation begins.
 
         Args:
             queue: prints the kernels.
-            queued: whether the steps are to be queued on a device, rather than called.
+            form: of the machine code: whether it calls the steps, or queues them on a device.
         """
         found, compiler = self.parts(), queue.compiler
         known = queue.of(found.planned, found.kernels)
-        if compiler is None or not compiler.works() or not (known or queued):
+        if compiler is None or not compiler.works() or not (known or form.is_queued):
             return self
         natives = {key: each for key, each in known.items() if isinstance(each, Native)}
         printed = {key: each for key, each in known.items() if isinstance(each, DeviceKernel)}
         parts = replace(found, natives=natives, printed=printed)
-        code = (QueuedCode if queued else NativeCode)(ProgramAbi.of(found.planned), lambda: parts, compiler)
+        code = form(ProgramAbi.of(found.planned), lambda: parts, compiler)
         code.expect(self._is_apart)
         return self.with_code(code)
 
-    def queued(self) -> Program:
-        """Returns the program in the form that is queued on a device."""
+    def in_form(self, form: type[NativeCode]) -> Program:
+        """Returns the program with machine code of another form, if it has any."""
         code = self.code
-        return self if code is None else self.with_code(QueuedCode(code.outside, code.parts, code.compiler))
+        return self if code is None else self.with_code(form(code.outside, code.parts, code.compiler))
 
     def with_code(self, code: NativeCode) -> Program:
         """Returns the program with this machine code."""
@@ -144,7 +145,7 @@ class Program:
     @property
     def needs_no_python(self) -> bool:
         """Whether a call is one call of compiled code that overwrites no input and returns fresh arrays."""
-        if self.code is None or self._is_apart or self.guard or isinstance(self.code, QueuedCode):
+        if self.code is None or self._is_apart or self.guard or self.code.is_queued:
             return False
         outside = self.outside
         is_plain = outside.order is not None and not (outside.donated or outside.kept or outside.loops)
@@ -176,7 +177,7 @@ class Program:
         with collection_paused():
             try:
                 if self.guard:
-                    return PythonFrame(GuardedExecutor(self))
+                    return PythonFrame(_guarded(self))
                 if self.code is None:
                     executor = Executor(self.outside, self.parts, aligned_bytes(self.arena_bytes))
                     return PythonFrame(executor, self.schedule, self.around)

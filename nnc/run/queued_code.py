@@ -14,6 +14,8 @@ from nnc.run.native_program import NativeCode
 class QueuedCode(NativeCode):
     """The compiled kernels of a program, and the entry that queues them on a device."""
 
+    is_queued = True
+
     @cached_property
     def launches(self) -> Launches:
         """The launches of the program."""

@@ -191,13 +191,13 @@ def check_budget(planned: Planned, budget: int | None) -> None:
         for row in plan.largest[:_SHOWN]
     ]
     again = f", even if it recomputes {_recomputed_text(plan.recomputed)}" if plan.recomputed.rows else ""
-    raise user_error(
-        MemoryBudgetError, planned.bound.name,
+    problem = (
         f"a call needs {format_bytes(plan.peak)} (arena {format_bytes(plan.arena_bytes)}, outputs "
         f"{format_bytes(plan.output_bytes)}){again}, memory_budget is {format_bytes(budget)}. "
-        "The largest tensors:\n    " + "\n    ".join(largest),
-        fix=f"raise memory_budget to {plan.peak}, use smaller batches, or wrap parts in nnc.checkpoint.",
-    )  # fmt: skip
+        "The largest tensors:\n    " + "\n    ".join(largest)
+    )
+    fix = f"raise memory_budget to {plan.peak}, use smaller batches, or wrap parts in nnc.checkpoint."
+    raise user_error(MemoryBudgetError, planned.bound.name, problem, fix=fix)
 
 
 def check_addresses(bound: Bound) -> None:
@@ -207,12 +207,11 @@ def check_addresses(bound: Bound) -> None:
     if total <= sys.maxsize:
         return
     largest = max(inside, key=lambda buffer: buffer.nbytes)
-    raise user_error(
-        MemoryBudgetError, bound.name,
+    problem = (
         f"a call needs {format_bytes(total)} beside its inputs and outputs, a process can number {format_bytes(sys.maxsize + 1)}. "
-        f"The largest tensor is {largest.symbol.spec} ({format_bytes(largest.nbytes)}).",
-        source=largest.source, fix="use smaller shapes.",
-    )  # fmt: skip
+        f"The largest tensor is {largest.symbol.spec} ({format_bytes(largest.nbytes)})."
+    )
+    raise user_error(MemoryBudgetError, bound.name, problem, source=largest.source, fix="use smaller shapes.")
 
 
 def _recomputed_text(cost: Cost) -> str:
@@ -293,3 +292,27 @@ def _view_text(bound: Bound, view: View) -> str:
     for loop, step in view.advances:
         text += f" +{step} an iteration of loop {loop}"
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds of tracing, of each pass, of binding and planning memory, of scheduling, of choosing, printing and compiling kernels,
+    in that order; and of looking for the program in a file (where it is found, most others are not there) and of keeping it.
+    """
+
+    rows: tuple[tuple[str, float], ...]
+
+    @property
+    def total(self) -> float:
+        """Seconds of all parts."""
+        return sum(seconds for _, seconds in self.rows)
+
+    def __getitem__(self, part: str) -> float:
+        """Seconds of one part."""
+        return dict(self.rows)[part]
+
+    def __str__(self) -> str:
+        table = [("part", "ms", "%")]
+        for part, seconds in (*self.rows, ("all", self.total)):
+            table.append((part, f"{seconds * 1e3:.2f}", f"{100 * seconds / (self.total or 1):.1f}"))
+        return "\n".join(format_table(table))

@@ -5,13 +5,8 @@ fields marked `metadata={"static": True}` and fields that hold a setting (a stri
 part of the structure.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nnc.errors import MissingNameError
-from nnc.errors.names import module_getattr
-from nnc.errors.tracebacks import cut_traceback
-from nnc.tree.edits import at
 from nnc.tree.flattening import (
     TreeDef as TreeDef,
 )
@@ -43,6 +38,7 @@ from nnc.tree.registration import same_settings as same_settings
 
 if TYPE_CHECKING:
     from nnc.numpy.ravelling import ravel
+    from nnc.tree.edits import at
 
 __all__ = [
     "all_leaves",
@@ -64,24 +60,6 @@ __all__ = [
     "transpose",
     "unflatten",
 ]
-
-
-_missing = module_getattr("nnc.tree")
-
-
-def _find(name: str) -> Any:
-    if name != "ravel":
-        try:
-            _missing(name)
-        except MissingNameError as error:
-            cut_traceback(error)
-            raise
-    globals()[name] = found = importlib.import_module("nnc.numpy.ravelling").ravel  # a layer above: it computes arrays
-    return found
-
-
-if not TYPE_CHECKING:  # to which a name that is not there would be one of type Any
-    __getattr__ = _find
 
 
 def __dir__() -> list[str]:

@@ -101,21 +101,16 @@ def _is_empty(x: Any) -> bool:
 
 def _check_arguments(where: Any, replace: Any, replace_fn: Any) -> None:
     if not callable(where):
-        raise user_error(
-            ArgumentTypeError, WHERE, f"where is {shorten(where)}, which cannot be called.",
-            fix="pass a function from the tree to a node: nnc.tree.at(lambda t: t[0], tree, replace=...).",
-        )  # fmt: skip
+        fix = "pass a function from the tree to a node: nnc.tree.at(lambda t: t[0], tree, replace=...)."
+        raise user_error(ArgumentTypeError, WHERE, f"where is {shorten(where)}, which cannot be called.", fix=fix)
     if (replace is _ABSENT) == (replace_fn is _ABSENT):
         given = "neither" if replace is _ABSENT else "both"
-        raise user_error(
-            ArgumentTypeError, WHERE, f"{given} of replace and replace_fn {'is' if given == 'neither' else 'are'} given.",
-            fix="pass replace= a new node, or replace_fn= a function of the old one.",
-        )  # fmt: skip
+        problem = f"{given} of replace and replace_fn {'is' if given == 'neither' else 'are'} given."
+        fix = "pass replace= a new node, or replace_fn= a function of the old one."
+        raise user_error(ArgumentTypeError, WHERE, problem, fix=fix)
     if replace_fn is not _ABSENT and not callable(replace_fn):
-        raise user_error(
-            ArgumentTypeError, WHERE, f"replace_fn is {shorten(replace_fn)}, which cannot be called.",
-            fix="pass it as replace=.",
-        )  # fmt: skip
+        problem = f"replace_fn is {shorten(replace_fn)}, which cannot be called."
+        raise user_error(ArgumentTypeError, WHERE, problem, fix="pass it as replace=.")
 
 
 def _found(where: Callable[[Any], Any], tree: Any, marked: Any) -> Any:
@@ -126,10 +121,9 @@ def _found(where: Callable[[Any], Any], tree: Any, marked: Any) -> Any:
     except NncError:
         raise
     except Exception as error:
-        raise user_error(
-            TreeError, WHERE, f"where reads the leaves of the tree, not its structure alone: {type(error).__name__}: {error}.",
-            fix="choose nodes by fields, places and keys; to choose leaves by their values, use nnc.tree.map.",
-        ) from error  # fmt: skip
+        problem = f"where reads the leaves of the tree, not its structure alone: {type(error).__name__}: {error}."
+        fix = "choose nodes by fields, places and keys; to choose leaves by their values, use nnc.tree.map."
+        raise user_error(TreeError, WHERE, problem, fix=fix) from error
 
 
 def _stand_in(marked: Any, nodes: Sequence[Any]) -> bool:
@@ -154,10 +148,8 @@ def _no_node(marked: Any, nodes: Sequence[Any]) -> TreeError:
             continue
         which = "where(tree)" if len(nodes) == 1 else f"where(tree)[{i}]"
         return user_error(TreeError, WHERE, f"{which} {problem}.", fix=fix)
-    return user_error(
-        TreeError, WHERE, "where returns a node and a part of it.",
-        fix="name the outer node alone, or call nnc.tree.at once for each.",
-    )  # fmt: skip
+    advice = "name the outer node alone, or call nnc.tree.at once for each."
+    return user_error(TreeError, WHERE, "where returns a node and a part of it.", fix=advice)
 
 
 def _has_marks(node: Any) -> bool:
@@ -167,8 +159,6 @@ def _has_marks(node: Any) -> bool:
 def _new_nodes(replace: Any, count: int) -> list[Any]:
     if not isinstance(replace, (tuple, list)) or len(replace) != count:
         got = f"{len(replace)}" if isinstance(replace, (tuple, list)) else shorten(replace)
-        raise user_error(
-            ArgumentError, WHERE, f"where returns {count} nodes, replace is {got}.",
-            fix="pass a tuple with a new node for each, or replace_fn=lambda node: ....",
-        )  # fmt: skip
+        fix = "pass a tuple with a new node for each, or replace_fn=lambda node: ...."
+        raise user_error(ArgumentError, WHERE, f"where returns {count} nodes, replace is {got}.", fix=fix)
     return list(replace)

@@ -54,15 +54,12 @@ def _check_depth(tree: Any) -> None:
     while pending:
         value, path, around = pending.pop()
         if id(value) in around:
-            raise user_error(
-                TreeError, "pytree", f"the {type(value).__name__} at {path} holds itself, so it has no end.",
-                fix="leave the reference to itself out, or pass the tree that it stands for.",
-            )  # fmt: skip
+            problem = f"the {type(value).__name__} at {path} holds itself, so it has no end."
+            fix = "leave the reference to itself out, or pass the tree that it stands for."
+            raise user_error(TreeError, "pytree", problem, fix=fix)
         if len(around) > optree.MAX_RECURSION_DEPTH:
-            raise user_error(
-                TreeError, "pytree", f"containers are nested more than {optree.MAX_RECURSION_DEPTH} deep: {path[:40]}...",
-                fix="put the arrays into one list, or stack them.",
-            )  # fmt: skip
+            problem = f"containers are nested more than {optree.MAX_RECURSION_DEPTH} deep: {path[:40]}..."
+            raise user_error(TreeError, "pytree", problem, fix="put the arrays into one list, or stack them.")
         if isinstance(value, (list, tuple)):
             pending += [(x, f"{path}[{i}]", (*around, id(value))) for i, x in enumerate(value)]
         elif isinstance(value, dict):
@@ -88,16 +85,14 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
         {'a': 1, 'b': 2}
     """
     if not isinstance(treedef, TreeDef):
-        raise user_error(
-            ArgumentTypeError, "nnc.tree.unflatten", f"treedef is a {type(treedef).__name__}, not a structure.",
-            fix="write nnc.tree.unflatten(nnc.tree.structure(tree), leaves): the structure comes first.",
-        )  # fmt: skip
+        problem = f"treedef is a {type(treedef).__name__}, not a structure."
+        fix = "write nnc.tree.unflatten(nnc.tree.structure(tree), leaves): the structure comes first."
+        raise user_error(ArgumentTypeError, "nnc.tree.unflatten", problem, fix=fix)
     given = list(leaves)
     if len(given) != treedef.num_leaves:
-        raise user_error(
-            TreeError, "nnc.tree.unflatten", f"there are {len(given)} leaves for a structure of {treedef.num_leaves}.",
-            fix="give one value for each leaf, in the order of nnc.tree.leaves.",
-        )  # fmt: skip
+        problem = f"there are {len(given)} leaves for a structure of {treedef.num_leaves}."
+        fix = "give one value for each leaf, in the order of nnc.tree.leaves."
+        raise user_error(TreeError, "nnc.tree.unflatten", problem, fix=fix)
     return treedef.unflatten(given)
 
 

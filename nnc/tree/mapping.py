@@ -154,10 +154,8 @@ def broadcast_prefix(prefix: Any, tree: Any, is_leaf: IsLeaf = None, where: str 
             shorten(prefix[0] if is_call else prefix),
             (str(error).rpartition("; ")[0] or str(error)).rstrip("."),
         )
-        raise user_error(
-            TreeError, where, f"the prefix {shown} does not fit the tree: {reason}.",
-            fix="give one value for the whole tree, or a tree of values of its structure.",
-        ) from None  # fmt: skip
+        fix = "give one value for the whole tree, or a tree of values of its structure."
+        raise user_error(TreeError, where, f"the prefix {shown} does not fit the tree: {reason}.", fix=fix) from None
 
 
 @api_boundary

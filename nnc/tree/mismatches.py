@@ -33,10 +33,9 @@ def tree_mismatch(
         lines = [change.line for change in found]
         if found and all(change.is_setting for change in found):
             fix = "make the field an array, for example nnp.asarray(0), if it changes: settings are part of the structure."
-    return user_error(
-        TreeError, where, f"{left_name} and {right_name} differ in structure:\n" + "\n".join(lines), operands=operands,
-        fix=fix or "give both the same containers, keys and lengths.",
-    )  # fmt: skip
+    problem = f"{left_name} and {right_name} differ in structure:\n" + "\n".join(lines)
+    advice = fix or "give both the same containers, keys and lengths."
+    return user_error(TreeError, where, problem, operands=operands, fix=advice)
 
 
 def differences(left: Any, right: Any) -> list[str]:
@@ -126,7 +125,6 @@ def check_hashable(where: str, name: str, value: Any) -> None:
     try:
         hash(value)
     except TypeError:
-        raise user_error(
-            ArgumentTypeError, where, f"static argument {name} is a {type(value).__name__}, which has no hash.",
-            fix="pass a hashable value (a tuple instead of a list), or an array as an ordinary argument.",
-        ) from None  # fmt: skip
+        problem = f"static argument {name} is a {type(value).__name__}, which has no hash."
+        fix = "pass a hashable value (a tuple instead of a list), or an array as an ordinary argument."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix) from None

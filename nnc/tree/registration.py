@@ -14,7 +14,7 @@ import numpy as np
 import optree
 
 from nnc.base import dtypes
-from nnc.base.foreign import is_foreign
+from nnc.device.dlpack import is_foreign
 
 NAMESPACE = "nnc"
 CHILDREN = "_tree_children"  # the attribute that holds which fields of a dataclass are children

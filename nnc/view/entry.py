@@ -62,10 +62,8 @@ class View:
         if isinstance(graph, (Executable, Lowered)):
             graph = graph.graph
         if not isinstance(graph, Graph):
-            raise user_error(
-                ArgumentTypeError, "nnc.view", f"{graph!r} is no graph.",
-                fix="pass a graph, the result of compiled.lower(...), or a function with arguments to trace it for.",
-            )  # fmt: skip
+            fix = "pass a graph, the result of compiled.lower(...), or a function with arguments to trace it for."
+            raise user_error(ArgumentTypeError, "nnc.view", f"{graph!r} is no graph.", fix=fix)
         return draw_graph(graph)
 
     @staticmethod
@@ -91,10 +89,8 @@ class View:
         if isinstance(plan, Executable):
             name, plan = f"memory plan of {plan.graph.name}", plan.memory_plan
         if not isinstance(plan, MemoryPlan):
-            raise user_error(
-                ArgumentTypeError, "nnc.view.memory", f"{plan!r} has no memory plan.",
-                fix="pass the result of compiled.lower(...).compile().",
-            )  # fmt: skip
+            fix = "pass the result of compiled.lower(...).compile()."
+            raise user_error(ArgumentTypeError, "nnc.view.memory", f"{plan!r} has no memory plan.", fix=fix)
         return draw_memory(plan, name)
 
     @staticmethod
@@ -118,10 +114,8 @@ class View:
             schedule = schedule.compile()
         report = schedule.schedule if isinstance(schedule, Executable) else schedule
         if not isinstance(report, ScheduleReport):
-            raise user_error(
-                ArgumentTypeError, "nnc.view.schedule", f"{schedule!r} has no schedule.",
-                fix="pass the result of compiled.lower(...).compile() or nnc.debug.profile(...).",
-            )  # fmt: skip
+            fix = "pass the result of compiled.lower(...).compile() or nnc.debug.profile(...)."
+            raise user_error(ArgumentTypeError, "nnc.view.schedule", f"{schedule!r} has no schedule.", fix=fix)
         return draw_schedule(report)
 
 

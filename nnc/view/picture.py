@@ -54,10 +54,9 @@ class Picture:
         target = Path(path)
         forms = {".svg": lambda: self.svg, ".html": lambda: self.html, ".htm": lambda: self.html}
         if target.suffix.lower() not in forms:
-            raise user_error(
-                ArgumentError, "Picture.save", f"path is {str(path)!r}: its suffix names no form that pictures have.",
-                fix="end the name in .svg, or in .html for a page with zoom and search.",
-            )  # fmt: skip
+            problem = f"path is {str(path)!r}: its suffix names no form that pictures have."
+            fix = "end the name in .svg, or in .html for a page with zoom and search."
+            raise user_error(ArgumentError, "Picture.save", problem, fix=fix)
         target.write_text(forms[target.suffix.lower()](), encoding="utf-8")
 
     def _repr_svg_(self) -> str:

@@ -437,6 +437,16 @@ def test_onednn_refuses_unknown_operands() -> None:
     assert matmul_native(step_of(x, x, np.ones((8, 8), np.float32), params)) is None
 
 
+@with_onednn
+@pytest.mark.parametrize(
+    "other", [np.ones((9, 8), np.float32)[::-1], np.ones((9, 8), np.int64)], ids=["backwards", "int64"]
+)
+def test_onednn_refuses_operands_of_post_ops_that_it_cannot_read(other: np.ndarray) -> None:
+    x, y = np.ones((9, 5), np.float32), np.ones((5, 8), np.float32)
+    step = step_of(x, y, np.zeros((9, 8), np.float32), {"contract": ((1,), (0,))}, other)
+    assert matmul_native(step, (Combine("add", 2),)) is None
+
+
 def test_without_the_library_there_is_no_kernel_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "library", lambda: None)
     x = np.ones((64, 64), dtypes.bfloat16)

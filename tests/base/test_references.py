@@ -11,7 +11,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.base.references import IN_VARIABLE
+from nnc.base.garbage import IN_VARIABLE
 
 VIEWS = {"itself": np.asarray, "slice": lambda x: np.asarray(x)[1:], "reversed": lambda x: np.asarray(x)[::-1]}
 

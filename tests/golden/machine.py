@@ -42,7 +42,7 @@ def pin_machine() -> None:
     nnc.base.machine.processor = lambda cpuinfo=Path(), cpu=None: dict(_PROCESSOR)
     nnc.base.machine.usable_threads = lambda: _THREADS
 
-    import nnc.lower.passes  # noqa: PLC0415  (registers the passes, which are recorded)
+    import nnc.lower.phases  # noqa: PLC0415  (registers the passes, which are recorded)
     from nnc.backends.onednn.library import PrimitiveDesc  # noqa: PLC0415
 
     PrimitiveDesc.scratchpad_bytes = property(lambda desc: _WORKSPACE)

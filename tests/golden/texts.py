@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 
-import nnc.lower.passes  # registers the passes that are recorded
+import nnc
 from nnc.graph import PASSES, Graph, to_text
 from nnc.lower.kernels.native import Native
 from nnc.lower.phases import BEFORE_FUSION, FUSE, JOIN, SIMPLIFYING, names_of
@@ -22,8 +22,8 @@ Texts = dict[str, str]  # by the name of the file
 PHASES = {
     names_of(SIMPLIFYING)[-1]: "2-rewritten.txt",
     names_of(BEFORE_FUSION)[-1]: "3-ordered.txt",
-    FUSE.passes[-1]: "4-fused.txt",
-    JOIN.passes[-1]: "5-joined.txt",
+    names_of((FUSE,))[-1]: "4-fused.txt",
+    names_of((JOIN,))[-1]: "5-joined.txt",
 }
 _SOURCE = re.compile(r"\S*programs\.py:(\d+) in (?:\S+\.)?([\w<>]+)")
 _KERNEL_NAME = re.compile(r"\bk[0-9a-f]{24}\b")

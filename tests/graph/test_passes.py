@@ -10,6 +10,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentTypeError, GraphError, RegistryError
 from nnc.graph import Graph, PassRecord, from_json, register_pass, run_passes, to_json
+from nnc.graph.passes import added_passes
 
 pytestmark = pytest.mark.usefixtures("own_registries")
 
@@ -134,6 +135,14 @@ def test_unknown_passes_and_second_registrations_are_refused_before_anything_run
 def test_a_pass_that_asks_for_an_unknown_phase_is_refused_with_the_names_of_all() -> None:
     with pytest.raises(RegistryError, match="phase 'rewriting', which lowering does not have(.|\n)*simplify, rewrite,"):
         register_pass("late", phase="rewriting")  # type: ignore[arg-type]
+
+
+def test_passes_of_other_packages_are_found_by_their_phase_in_the_order_of_registration() -> None:
+    register_pass("own")(lambda graph, options: graph)
+    for name, phase in (("second", "rewrite"), ("first", "simplify"), ("third", "rewrite")):
+        register_pass(name, phase=phase)(lambda graph, options: graph)  # type: ignore[arg-type]
+    assert added_passes("rewrite") == ("second", "third") and added_passes("simplify") == ("first",)
+    assert added_passes("order") == () and added_passes() == ("second", "first", "third")
 
 
 def test_a_record_tells_the_milliseconds_of_its_pass() -> None:

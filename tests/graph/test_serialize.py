@@ -34,7 +34,7 @@ from nnc.graph import (
     structurally_equal,
     to_json,
 )
-from nnc.graph.serialize import decode_value, encode_value
+from nnc.graph.serialize import decode_array, decode_value, encode_array, encode_value
 
 VALUES = [
     None, True, 1, 2**53, -(2**70), 0.1, -0.0, math.inf, -math.inf, math.nan, 1 - 2j, complex(math.inf, -0.0),
@@ -80,6 +80,13 @@ def test_constants_of_every_dtype_come_back_bit_for_bit(dtype: Any, shape: tuple
     b = GraphBuilder()
     (value,) = from_json(to_json(b.build(b.constant(array)))).constants.values()
     assert (value.dtype, value.shape, value.tobytes()) == (array.dtype, array.shape, array.tobytes())
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">i8", ">c16", ">u2"])
+def test_big_endian_arrays_are_stored_as_the_same_numbers(dtype: str) -> None:
+    array = np.array([1, 2, 258]).astype(dtype)
+    assert encode_array(array) == encode_array(array.astype(array.dtype.newbyteorder("<")))
+    np.testing.assert_array_equal(decode_array(encode_array(array)), array)
 
 
 @st.composite

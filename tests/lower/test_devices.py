@@ -94,7 +94,7 @@ def test_kernels_for_another_kind_of_device_are_not_asked(device: str, other: st
     chosen = reference_kernel if device == GPU else choose_kernel
     add_kernels_that_refuse(other)
     lower(small, Options(device=device, keeps=(0, 1), verify_passes=True), chosen)
-    plan(large, Options(device=device, memory_budget=1))  # delays and rematerialises, too
+    plan(large, Options(device=device, memory_budget=1))  # delays and rematerializes, too
     settled(small, device.partition(":")[0].replace("sim", "cpu"))
 
 

@@ -175,6 +175,16 @@ def test_a_weak_value_of_a_dynamic_graph_shows_float32() -> None:
     assert np.asarray(number, "float64") == 4 * np.log(2.0)
 
 
+def test_weak_results_of_a_dynamic_graph_take_cotangents_in_the_dtype_that_they_show() -> None:
+    graph = nnc.DynamicGraph()
+    x = graph.variable(nnp.ones(2))
+    y, number = nnc.checkpoint(lambda x, n: (x * 2, nnp.sin(n)))(x, 0.5)
+    graph.backward([y, number], [nnp.ones(2, y.dtype), nnp.ones((), number.dtype)])
+    assert x.grad.dtype == np.float32 and x.grad.tolist() == [2, 2]
+    graph.backward([nnp.sum(y), number])
+    assert x.grad.tolist() == [4, 4]
+
+
 def test_weak_values_keep_their_weakness_in_dynamic_graphs() -> None:
     graph = nnc.DynamicGraph()
 

@@ -90,7 +90,7 @@ def test_the_pass_of_the_page_leaves_exponentials_that_are_read_again(pass_of_th
 
 
 def test_the_page_shows_the_effect_of_passes(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = example("import nnc.lower.passes")
+    shown = example("from nnc.graph import run_passes")
     names_made_by(shown, nnc=nnc, f=lambda x: nnp.negative(nnp.negative(x)) * 2, x=X)
     text = capsys.readouterr().out
     assert "mul(" in text and "neg(" not in text

@@ -82,7 +82,7 @@ def test_a_new_command_that_is_no_more_than_a_read_is_made_where_it_is_read(weig
         y = half(x, nnp.broadcast_to(ROW, x.shape))
         return nnp.sum(y * y, axis=0), nnp.exp(y), nnp.max(y, axis=0)
 
-    found = rewritten(f, [X], *REWRITES, "rematerialise_in_consumers")
+    found = rewritten(f, [X], *REWRITES, "rematerialize_in_consumers")
     assert found.count("test_half_sum") == (3 if weight == 1 else 1)
 
 
@@ -100,7 +100,7 @@ def test_a_new_cheap_command_is_run_again_rather_than_its_rows_kept() -> None:
             return nnc.scan(lambda c, row: (c + row[0] * row[1], None), h, (y, z))[0]
 
         graph = nnc.make_graph(f)(np.ones(4, np.float32), X[:5, :4])
-        after = run(graph, "dce", "cse", "fewer_residuals", "dce")
+        after = run(graph, "dce", "cse", "rematerialize_residuals", "dce")
         check_same_bits(graph, after, [np.ones(4, np.float32), X[:5, :4]])
         return names([node for node in after.nodes if node.graphs][-1].graphs[0])
 

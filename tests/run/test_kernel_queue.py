@@ -142,7 +142,7 @@ def test_products_are_settled_unless_something_is_computed_of_their_elements() -
 
 def test_kernels_with_sums_are_final_unless_they_may_go_with_a_product() -> None:
     def final(function: Any) -> list[str]:
-        graph = run_passes(graph_of(function), (*names_of(BEFORE_FUSION), *FUSE.passes), Options())
+        graph = run_passes(graph_of(function), names_of((*BEFORE_FUSION, FUSE)), Options())
         return [step.command.name for step in emit(fused_alone(graph)).steps]
 
     assert final(lambda x, w: nnp.sum(nnp.exp(x), axis=0)) == ["fused"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import pickle
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import scipy.stats
 import nnc
 import nnc.numpy as nnp
 from nnc.base import dtypes
-from nnc.errors import DTypeError, ShapeError
+from nnc.errors import ArgumentTypeError, DTypeError, ShapeError
 from nnc.scipy import stats
 from nnc.scipy.stats.evaluate import log1mexp, log_of
 from nnc.testing import check_grads
@@ -167,6 +169,29 @@ def test_operands_are_real_and_broadcast() -> None:
     with pytest.raises(ShapeError, match=r"pareto\.cdf"):
         stats.pareto.cdf(np.ones(3), np.ones(2))
     assert stats.pareto.cdf(np.ones((3, 1)), np.ones(2), 0.0, np.ones((4, 1, 1))).shape == (4, 3, 2)
+
+
+def test_wrong_arguments_are_worded_with_the_function_that_was_called() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"logpdf: it does not take .* missing a required argument: 'x'"):
+        stats.norm.logpdf()  # type: ignore[call-arg]
+    with pytest.raises(ArgumentTypeError, match=r"ppf: it does not take .* too many positional arguments"):
+        stats.geom.ppf(0.5, 0.5, 0, 1)  # type: ignore[call-arg]
+    with pytest.raises(ArgumentTypeError, match=r"cdf: it has no argument 'mu'"):
+        stats.gamma.cdf(1.0, mu=2)  # type: ignore[call-arg]
+
+
+def test_functions_are_documented_under_their_own_names() -> None:
+    text = inspect.getdoc(stats.wrapcauchy.ppf)
+    assert text is not None and text.startswith(
+        "Returns the number up to which lies the probability q, the inverse of `cdf`."
+    )
+    assert "loc + 2 scale arctan(" in text and "    c: concentration, above 0 and below 1.\n" in text
+    assert (
+        str(inspect.signature(stats.t.cdf))
+        == "(x: 'ArrayLike', df: 'ArrayLike', loc: 'ArrayLike' = 0, scale: 'ArrayLike' = 1) -> 'Array'"
+    )
+    assert (stats.t.cdf.__module__, stats.t.cdf.__qualname__) == ("nnc.scipy.stats.t", "cdf")
+    assert pickle.loads(pickle.dumps(stats.t.cdf)) is stats.t.cdf
 
 
 def test_modules_are_found_by_import() -> None:

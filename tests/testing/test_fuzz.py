@@ -276,6 +276,17 @@ def test_branches_have_weak_numbers_where_nnc_has_them(name: str, pred: bool) ->
     assert nnc.tree.leaves(found) == nnc.tree.leaves(wanted)
 
 
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("other", [np.float64(1), np.float32(1), np.float16(1), 3, 0.1])
+def test_numbers_of_branches_take_the_dtype_of_the_other_branch_with_all_their_digits(other: Any, index: int) -> None:
+    other = nnc.asarray(other) if isinstance(other, np.generic) else other
+    branches = [lambda x: x, lambda x: other]
+    for number in (1 / 3, nnc.asarray(0.25).as_weak()):
+        found, wanted = (of.switch(nnc.asarray(index), branches, number) for of in (Plain(), nnc))
+        assert found.item() == wanted.item()
+        assert (found.spec, found.weak) == (wanted.spec, wanted.weak)
+
+
 def test_weak_numbers_stay_weak_where_other_inputs_are_stacked() -> None:
     inputs = (Input("a", (3,), "int16"), Input("n", (), "int64", "number"))
     subject = Subject.of(Program(inputs, Block(("a", "n"), (Step("b", "{0} + {1}", (Ref("a"), Ref("n"))),), ("b",))))

@@ -37,10 +37,8 @@ class World:
         if everyone.size == 1:
             return World(mpi, 0, 1, None)
         if mpi.Query_thread() < mpi.THREAD_SERIALIZED:  # programs of several streams send from a thread of their own
-            raise user_error(
-                BackendError, _WHERE, "MPI was initialised for one thread of each process.",
-                fix='leave mpi4py.rc.thread_level as it is, or set it to "serialized".',
-            )  # fmt: skip
+            fix = 'leave mpi4py.rc.thread_level as it is, or set it to "serialized".'
+            raise user_error(BackendError, _WHERE, "MPI was initialised for one thread of each process.", fix=fix)
         neighbours = everyone.Split_type(mpi.COMM_TYPE_SHARED)
         if not Options.from_environment().kernel_threads:
             threads().set(max(1, first_number() // neighbours.size))
@@ -74,10 +72,9 @@ def _world() -> World:
     try:
         from mpi4py import MPI  # noqa: PLC0415
     except (ImportError, RuntimeError) as error:  # mpi4py raises RuntimeError where it finds no library of MPI
-        raise user_error(
-            BackendError, _WHERE, f"mpiexec started this process, but mpi4py cannot be imported: {error}.",
-            fix="install it with pip install 'nnc[mpi]', which brings MPICH, and start the program with that mpiexec.",
-        ) from error  # fmt: skip
+        problem = f"mpiexec started this process, but mpi4py cannot be imported: {error}."
+        fix = "install it with pip install 'nnc[mpi]', which brings MPICH, and start the program with that mpiexec."
+        raise user_error(BackendError, _WHERE, problem, fix=fix) from error
     return World.of(MPI)
 
 
@@ -85,10 +82,8 @@ def known_world() -> World:
     """The processes, of a program that has more than one."""
     found = world()
     if found is None:
-        raise user_error(
-            BackendError, _WHERE, "a collective of several processes runs in a process that was started by itself.",
-            fix="start the program with mpiexec.",
-        )  # fmt: skip
+        problem = "a collective of several processes runs in a process that was started by itself."
+        raise user_error(BackendError, _WHERE, problem, fix="start the program with mpiexec.")
     return found
 
 

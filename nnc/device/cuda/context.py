@@ -64,10 +64,9 @@ class _Current(AbstractContextManager[None]):
     def __enter__(self) -> None:
         context = self._context
         if os.getpid() != context.process:
-            raise user_error(
-                DeviceError, self._who, f"{context.name} belongs to the process that this one was forked from.",
-                fix='start processes with multiprocessing.get_context("spawn").',
-            )  # fmt: skip
+            problem = f"{context.name} belongs to the process that this one was forked from."
+            fix = 'start processes with multiprocessing.get_context("spawn").'
+            raise user_error(DeviceError, self._who, problem, fix=fix)
         runtime = context.runtime
         try:
             self._before = runtime.getDevice()

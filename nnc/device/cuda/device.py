@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nnc.base import dlpack
 from nnc.base.dtypes import DType, bfloat16
+from nnc.device import dlpack
 from nnc.device.cuda.context import Context
 from nnc.device.cuda.driver import CudaDriver
 from nnc.device.cuda.libraries import Libraries, find_libraries
@@ -402,19 +402,17 @@ def _find_target(context: Context) -> str:
     try:
         count = int(cupy.cuda.runtime.getDeviceCount())
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise user_error(
-            UnsupportedError, context.name, f"CUDA does not start: {error}.",
-            fix="install NVIDIA's driver for the graphics processor; nnc.devices() lists the devices of this machine.",
-        ) from error  # fmt: skip
+        fix = "install NVIDIA's driver for the graphics processor; nnc.devices() lists the devices of this machine."
+        raise user_error(UnsupportedError, context.name, f"CUDA does not start: {error}.", fix=fix) from error
     if context.number >= count:
-        raise user_error(
-            UnsupportedError, context.name, f"CUDA finds {count} of its devices, numbered from 0.",
-            fix="use one of nnc.devices(); CUDA_VISIBLE_DEVICES hides others.",
-        )  # fmt: skip
+        problem = f"CUDA finds {count} of its devices, numbered from 0."
+        fix = "use one of nnc.devices(); CUDA_VISIBLE_DEVICES hides others."
+        raise user_error(UnsupportedError, context.name, problem, fix=fix)
     capability = str(cupy.cuda.Device(context.number).compute_capability)
     if (int(capability[:-1]), int(capability[-1])) < _OLDEST:
-        raise user_error(
-            UnsupportedError, context.name, f"its compute capability is {capability[:-1]}.{capability[-1]}, and kernels are made "
-            "for 8.0 and later.", fix="use a processor of the Ampere generation or a later one.",
-        )  # fmt: skip
+        problem = (
+            f"its compute capability is {capability[:-1]}.{capability[-1]}, and kernels are made for 8.0 and later."
+        )
+        fix = "use a processor of the Ampere generation or a later one."
+        raise user_error(UnsupportedError, context.name, problem, fix=fix)
     return f"sm_{capability}"

@@ -376,6 +376,5 @@ def _addresses(parameters: int, count: int) -> list[int]:
 
 
 def _refuse(*_: int) -> None:
-    raise user_error(
-        DeviceError, "capture", "a wait of the host, or a number from it, cannot be captured.", fix="queue the work instead."
-    )  # fmt: skip
+    fix = "queue the work instead."
+    raise user_error(DeviceError, "capture", "a wait of the host, or a number from it, cannot be captured.", fix=fix)

@@ -48,10 +48,8 @@ def failure(who: str, text: str) -> DeviceError:
         who: did the work.
         text: CUDA's own words.
     """
-    return user_error(
-        DeviceError, who, f"CUDA reports {text}.",
-        fix="look at nvidia-smi for other programs on the device; after an illegal access only a new process can use it again.",
-    )  # fmt: skip
+    fix = "look at nvidia-smi for other programs on the device; after an illegal access only a new process can use it again."
+    return user_error(DeviceError, who, f"CUDA reports {text}.", fix=fix)
 
 
 def find_libraries(name: str) -> Libraries:

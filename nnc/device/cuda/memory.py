@@ -257,9 +257,9 @@ class CudaPool:
         with self._context.current():
             free, total = self._context.cupy.cuda.runtime.memGetInfo()
             used = self._memory.used_bytes()
-        return user_error(
-            OutOfMemoryError, self._context.name,
+        problem = (
             f"{nbytes:,} bytes for {label or 'a block'} do not fit: {used:,} are in use by this process, and {free:,} of {total:,} "
-            "are free.",
-            fix="drop arrays that are no longer needed, or compile with donate_argnums= or memory_budget=.",
-        )  # fmt: skip
+            "are free."
+        )
+        fix = "drop arrays that are no longer needed, or compile with donate_argnums= or memory_budget=."
+        return user_error(OutOfMemoryError, self._context.name, problem, fix=fix)

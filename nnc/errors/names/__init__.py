@@ -1,4 +1,6 @@
-"""Names of other libraries and nnc's: tables, and the errors that are made of them."""
+"""Names of other libraries and nnc's: tables, which are imported for the first error, and errors that are made of them."""
+
+from typing import TYPE_CHECKING
 
 from nnc.errors.names.lookup import (
     MissingAttribute,
@@ -10,7 +12,9 @@ from nnc.errors.names.lookup import (
     names_without_missing,
 )
 from nnc.errors.names.rows import Row, Rows, code_of, note_of
-from nnc.errors.names.tables import SOURCES, TABLES
+
+if TYPE_CHECKING:
+    from nnc.errors.names.tables import SOURCES, TABLES
 
 __all__ = [
     "SOURCES",
@@ -27,3 +31,6 @@ __all__ = [
     "names_without_missing",
     "note_of",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = module_getattr(__name__, dict.fromkeys(("SOURCES", "TABLES"), f"{__name__}.tables"))

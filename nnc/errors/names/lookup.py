@@ -5,20 +5,23 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable
+import types
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from inspect import getattr_static
+from operator import attrgetter
 from typing import Any, NoReturn
 
+import nnc.errors.names
+from nnc.base.garbage import collection_paused
 from nnc.errors import MissingNameError, NncError, user_error
 from nnc.errors.names.rows import Row, code_of, note_of
-from nnc.errors.names.tables import SOURCES, TABLES
 from nnc.errors.tracebacks import cut_traceback
 
-PUBLIC = (
-    "nnc", "nnc.numpy", "nnc.nn", "nnc.optim", "nnc.random", "nnc.tree", "nnc.numpy.linalg", "nnc.numpy.fft", "nnc.scipy.special",
-    "nnc.scipy.linalg", "nnc.scipy.stats", "nnc.scipy.signal", "nnc.scipy.integrate", "nnc.scipy.optimize",
-    "nnc.nn.initializers", "nnc.debug", "nnc.io", "nnc.data", "nnc.distributed", "nnc.testing",
+# Public modules, by the attributes that lead to them.
+_PUBLIC = (
+    "numpy", "nn", "optim", "random", "tree", "numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg", "scipy.stats",
+    "scipy.signal", "scipy.integrate", "scipy.optimize", "nn.initializers", "debug", "io", "data", "distributed", "testing",
 )  # fmt: skip
 
 
@@ -35,9 +38,9 @@ def find_row(where: str, name: str) -> Row | None:
         >>> code_of(find_row("nnc", "jit"))
         'nnc.compile(f)'
     """
-    first = SOURCES.get(where, ())
-    for source in (*first, *(other for other in TABLES if other not in first)):
-        row = TABLES[source].get(name)
+    first = nnc.errors.names.SOURCES.get(where, ())
+    for source in (*first, *(other for other in nnc.errors.names.TABLES if other not in first)):
+        row = nnc.errors.names.TABLES[source].get(name)
         if row is not None and code_of(row) != f"{where}.{name}":  # a name that nnc no longer has
             return row
     return None
@@ -71,29 +74,37 @@ def missing_name(where: str, name: str, known: Iterable[str] = (), shown: str = 
 
 def _elsewhere(where: str, name: str) -> str | None:
     """The first public module of nnc, other than `where`, that has this name."""
-    for other in PUBLIC:
-        if other != where and name in importlib.import_module(other).__all__:
-            return other
+    for module in (nnc, *(attrgetter(path)(nnc) for path in _PUBLIC)):
+        if module.__name__ != where and name in module.__all__:
+            return str(module.__name__)
     return None
 
 
-def module_getattr(where: str) -> Callable[[str], NoReturn]:
-    """The function `__getattr__` of a module, which raises MissingNameError.
+def module_getattr(where: str, later: Mapping[str, str] = types.MappingProxyType({})) -> Callable[[str], Any]:
+    """The function `__getattr__` of a module. It imports some names when they are first asked for, and raises MissingNameError for
+    names that are not there.
 
     Args:
         where: name of the module.
+        later: for each of its names that come later the module that has it, or is it.
 
     Example:
         >>> callable(module_getattr("nnc"))
         True
     """
 
-    def __getattr__(name: str) -> NoReturn:  # noqa: N807  (Python's name)
+    def __getattr__(name: str) -> Any:  # noqa: N807  (Python's name)
+        if name in later:
+            with collection_paused():
+                module = importlib.import_module(later[name])
+            found = module if later[name] == f"{where}.{name}" else getattr(module, name)
+            setattr(sys.modules[where], name, found)
+            return found
         is_asked_by_programs = name.startswith("__") or (find_row(where, name) is None and _is_submodule(where, name))
         if is_asked_by_programs:  # `from nnc.base import dtypes` asks before it imports
             raise AttributeError(f"module {where!r} has no attribute {name!r}")
         try:
-            raise missing_name(where, name, importlib.import_module(where).__all__)
+            raise missing_name(where, name, sys.modules[where].__all__)
         except NncError as error:
             cut_traceback(error)
             raise
@@ -191,8 +202,8 @@ def add_missing(cls: type, where: str) -> None:
         >>> Layer.train, hasattr(Layer, "eval")
         (True, False)
     """
-    for source in SOURCES[where]:
-        for name in TABLES[source]:
+    for source in nnc.errors.names.SOURCES[where]:
+        for name in nnc.errors.names.TABLES[source]:
             if name not in dir(cls):
                 setattr(cls, name, MissingAttribute(name, where))
 

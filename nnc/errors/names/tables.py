@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nnc.errors.names import jax, libraries, objects, places, pytorch, pytorch_nn
+from nnc.errors.names import jax, libraries, objects, places, pytorch, pytorch_nn, pytorch_tensor
 from nnc.errors.names.rows import Rows
 
 TABLES: Mapping[str, Rows] = {
@@ -23,7 +23,7 @@ TABLES: Mapping[str, Rows] = {
     "optax": libraries.OPTAX,
     "torch": pytorch.TORCH,
     "torch.linalg": pytorch.TORCH_LINALG,
-    "torch.Tensor": pytorch.TENSOR,
+    "torch.Tensor": pytorch_tensor.TENSOR,
     "torch.nn": pytorch_nn.NN,
     "torch.nn.functional": pytorch_nn.FUNCTIONAL,
     "torch.nn.init": pytorch_nn.INIT,

@@ -6,9 +6,12 @@ such plan meets the bound, `article` the published algorithm. `turns` makes one 
 itself.
 """
 
+from nnc.base.later import later
 from nnc.lower.alloc.arena import ALIGNMENT, ArenaPlan, plan_arena, plan_blocks
-from nnc.lower.alloc.checker import find_block_overlap, find_overlap
 from nnc.lower.alloc.problem import Block
+
+find_block_overlap = later(f"{__name__}.checker", "find_block_overlap")
+find_overlap = later(f"{__name__}.checker", "find_overlap")
 
 __all__ = [
     "ALIGNMENT",

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nnc.base.later import later
 from nnc.base.options import Allocator
 from nnc.errors import UnsupportedError, user_error
-from nnc.lower.alloc.article import plan_groups
-from nnc.lower.alloc.core import core_plans
 from nnc.lower.alloc.greedy import FAR, lowest_plan, portfolio
 from nnc.lower.alloc.problem import Block, Ints, Problem, block_rows, make_problem
-from nnc.lower.alloc.search import improve
+
+core_plans = later(f"{__package__}.core", "core_plans")
+plan_groups = later(f"{__package__}.article", "plan_groups")
+improve = later(f"{__package__}.search", "improve")
 
 ALIGNMENT = 64
 THOROUGH = 2_400_000_000  # array cells: about ten seconds at most
@@ -118,4 +120,6 @@ def _best(p: Problem, effort: int, native: bool) -> tuple[Ints, int]:
     if peak == p.bound or len(p.size) > _SEARCHED:
         return best, peak
     best, peak = lowest_plan(p, core_plans(p, peak), best, peak)
-    return improve(p, best, peak, effort, native=native) if peak > p.bound else (best, peak)
+    if peak > p.bound:
+        best, peak = improve(p, best, peak, effort, native=native)
+    return best, peak

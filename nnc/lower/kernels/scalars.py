@@ -16,6 +16,7 @@ from typing import Any
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
+from nnc.base.later import later
 from nnc.commands.rules import exact
 from nnc.commands.rules import scalar as expressions
 from nnc.errors import InternalError
@@ -23,7 +24,6 @@ from nnc.graph import Command
 from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.integers import FUNCTIONS as INTEGER_FUNCTIONS
 from nnc.lower.kernels.integers import integer_pow, shift
-from nnc.lower.kernels.math.polygamma import polygamma
 from nnc.lower.kernels.math.table import FUNCTIONS as REAL_FUNCTIONS
 from nnc.lower.kernels.math.terms import Term, where
 
@@ -226,6 +226,6 @@ SHARED: Mapping[str, Callable[..., Any]] = {
     "select": _select,
     "convert": lambda x: x,
     "isnan": lambda x: x.compare("ne", x),
-    "polygamma": polygamma,
+    "polygamma": later(f"{__package__}.math.polygamma", "polygamma"),
 }
 _PRINTED = Operations()

@@ -8,10 +8,9 @@ from nnc.base.options import Options
 from nnc.commands.debug import check_finite as check_command
 from nnc.commands.debug import is_checked
 from nnc.commands.rules import effect
-from nnc.graph import Graph, Node, register_pass
+from nnc.graph import Graph, Node
 
 
-@register_pass("check_finite")
 def check_finite(graph: Graph, options: Options) -> Graph:
     """Puts a node behind each one with floating-point results, which looks at them; in sub-graphs, too.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from nnc.lower.plan.scheduling import OperationGraph
+from nnc.lower.plan.ordering import OperationGraph
 
 # Values are dropped in the order of seconds of recomputing / (bytes x (seconds until the next use) ** patience).
 _PATIENCE = (0.0, 0.5, 1.0)

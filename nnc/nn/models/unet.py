@@ -83,10 +83,9 @@ class UNet(Module):
         """(N, in_features, H, W), multiples of 2**depth -> ((N, num_classes, H, W), new self)."""
         x = nnp.asarray(x)
         if any(n % 2 ** len(self.down) for n in x.shape[-2:]):
-            raise user_error(
-                ShapeError, "UNet", f"height and width {x.shape[-2:]} are no multiples of {2 ** len(self.down)}.",
-                operands={"x": spec_of(x)}, fix="pad the images, or use a smaller depth.",
-            )  # fmt: skip
+            problem = f"height and width {x.shape[-2:]} are no multiples of {2 ** len(self.down)}."
+            fix = "pad the images, or use a smaller depth."
+            raise user_error(ShapeError, "UNet", problem, operands={"x": spec_of(x)}, fix=fix)
         run = Run(self)
         seen = [run.first(x)]
         for stage in run.down:

@@ -81,10 +81,8 @@ class ViT(Module):
         dtype: DTypeLike = dtypes.float32,
     ) -> None:
         if image_size % patch_size:
-            raise user_error(
-                ArgumentError, "ViT", f"patch_size={patch_size} does not divide image_size={image_size}.",
-                fix="choose sizes of which one divides the other.",
-            )  # fmt: skip
+            problem = f"patch_size={patch_size} does not divide image_size={image_size}."
+            raise user_error(ArgumentError, "ViT", problem, fix="choose sizes of which one divides the other.")
         keys = random.split(key, num_layers + 3)
         self.conv_proj = Conv(in_features, features, patch_size, key=keys[0], stride=patch_size, dtype=dtype)
         self.class_token = nnp.zeros((1, 1, features), dtype)

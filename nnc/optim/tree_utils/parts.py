@@ -86,10 +86,9 @@ def tree_get(tree: Any, key: str, default: Any = None, filtering: Filter | None 
     """
     found = tree_get_all_with_path(tree, key, filtering)
     if len(found) > 1:
-        raise user_error(
-            ArgumentError, "tree_get", f"{len(found)} parts are called {key!r}, at {', '.join(str(path) for path, _ in found)}.",
-            fix="choose one with filtering=lambda path, part: ..., or list them with tree_get_all_with_path.",
-        )  # fmt: skip
+        problem = f"{len(found)} parts are called {key!r}, at {', '.join(str(path) for path, _ in found)}."
+        fix = "choose one with filtering=lambda path, part: ..., or list them with tree_get_all_with_path."
+        raise user_error(ArgumentError, "tree_get", problem, fix=fix)
     return found[0][1] if found else default
 
 

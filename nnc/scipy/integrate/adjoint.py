@@ -37,10 +37,9 @@ def solve_by_adjoint(
         UnsupportedError: y is complex.
     """
     if dtypes.is_complex(y.dtype):
-        raise user_error(
-            UnsupportedError, "solve_ivp", "the adjoint equation is solved for real numbers only.",
-            fix="stack real and imaginary parts in y, or leave out adjoint=True.",
-        )  # fmt: skip
+        reason = "the adjoint equation is solved for real numbers only."
+        fix = "stack real and imaginary parts in y, or leave out adjoint=True."
+        raise user_error(UnsupportedError, "solve_ivp", reason, fix=fix)
     staged = stage(lambda t, y: [problem.fun(t, y)], [spec_of(t), spec_of(y)], name="fun")
     settings = [problem.end, problem.direction, problem.rtol, problem.atol, problem.max_step]
     fixed = [stop_gradient(x) for x in (t, times, *settings, *([] if first_step is None else [first_step]))]

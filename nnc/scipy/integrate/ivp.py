@@ -99,10 +99,8 @@ def solve_ivp(
     check_strategy("solve_ivp", checkpoint)
     static = times is not None and events is None and not dense_output
     if adjoint and not static:
-        raise user_error(
-            UnsupportedError, "solve_ivp", "the adjoint equation needs known times, and neither events nor dense output.",
-            fix="pass t_eval alone, or leave out adjoint=True.",
-        )  # fmt: skip
+        reason = "the adjoint equation needs known times, and neither events nor dense output."
+        raise user_error(UnsupportedError, "solve_ivp", reason, fix="pass t_eval alone, or leave out adjoint=True.")
     if not static or times is None:
         extra = () if args is None else tuple(args)
         found = None if events is None else prepare_events(events, extra)
@@ -165,10 +163,9 @@ def _read(
     probe = [TensorSpec((), dtypes.real_dtype(dtype)), TensorSpec(y.spec.shape, dtype)]
     (out,) = stage(lambda t, y: [call(t, y)], probe, name="fun").graph.output_specs
     if out.shape != y.spec.shape:
-        raise user_error(
-            ShapeError, where, "fun must return the derivative of each number of y.",
-            operands={"y": y.spec, "the result of fun": out}, fix="return a vector of the shape of y.",
-        )  # fmt: skip
+        reason = "fun must return the derivative of each number of y."
+        fix = "return a vector of the shape of y."
+        raise user_error(ShapeError, where, reason, operands={"y": y.spec, "the result of fun": out}, fix=fix)
     if dtypes.is_inexact(out.dtype):
         dtype = result_dtype(np.zeros((), dtype), np.zeros((), out.dtype), where=where)
     if method in ("Radau", "BDF") and dtypes.is_complex(dtype):
@@ -202,10 +199,8 @@ def _check_times(where: str, first: Array, last: Array, times: Array | None) -> 
     if ends[0] is not None and ends[1] is not None:
         low, high = sorted(map(float, ends))  # type: ignore[arg-type]
         if not (values.min() >= low and values.max() <= high):
-            raise user_error(
-                ArgumentError, where, f"times of t_eval from {values.min()} to {values.max()} lie outside of t_span.",
-                fix=f"use times from {low} to {high}.",
-            )  # fmt: skip
+            problem = f"times of t_eval from {values.min()} to {values.max()} lie outside of t_span."
+            raise user_error(ArgumentError, where, problem, fix=f"use times from {low} to {high}.")
         steps = np.diff(values) * (1 if ends[1] >= ends[0] else -1)
         if not (steps > 0).all():
             raise user_error(

@@ -34,16 +34,14 @@ def _samples(where: str, y: Any, x: Any, dx: Any, axis: int) -> tuple[Array, Any
     places = in_dtype(places, dtype, where, "x")
     if places.spec.ndim != 1:
         if places.spec.ndim != y.spec.ndim:
-            raise user_error(
-                ShapeError, where, "x is neither a vector nor of the shape of y.",
-                operands={"y": y.spec, "x": places.spec}, fix="pass the places along the axis.",
-            )  # fmt: skip
+            problem = "x is neither a vector nor of the shape of y."
+            fix = "pass the places along the axis."
+            raise user_error(ShapeError, where, problem, operands={"y": y.spec, "x": places.spec}, fix=fix)
         places = moveaxis(places, axis, -1)
     if places.spec.shape[-1] != y.spec.shape[-1]:
-        raise user_error(
-            ShapeError, where, "x and y have different lengths along the axis.", operands={"y": y.spec, "x": places.spec},
-            fix="pass one place for each sample.",
-        )  # fmt: skip
+        problem = "x and y have different lengths along the axis."
+        fix = "pass one place for each sample."
+        raise user_error(ShapeError, where, problem, operands={"y": y.spec, "x": places.spec}, fix=fix)
     return y, diff(places, axis=-1)
 
 

@@ -52,19 +52,17 @@ def prepare_events(events: Any, args: tuple[Any, ...]) -> list[Event]:
     for fun in listed:
         terminal = getattr(fun, "terminal", None) or 0
         if not isinstance(terminal, (bool, int, float)) or terminal < 0 or terminal != int(terminal):
-            raise user_error(
-                ArgumentError, "solve_ivp", f"the attribute terminal of an event is {terminal!r}.",
-                fix="set it to True, or to the number of occurrences at which the integration ends.",
-            )  # fmt: skip
+            problem = f"the attribute terminal of an event is {terminal!r}."
+            fix = "set it to True, or to the number of occurrences at which the integration ends."
+            raise user_error(ArgumentError, "solve_ivp", problem, fix=fix)
 
         def call(t: Any, y: Any, fun: Any = fun) -> Any:
             value = call_function(fun, (t, y, *args), where="solve_ivp", fix="define it as event(t, y, *args).")
             value = to_value(value, "solve_ivp", "an event")
             if value.spec.size != 1:
-                raise user_error(
-                    ShapeError, "solve_ivp", "an event must be one number.", operands={"event": value.spec},
-                    fix="return a scalar, or pass several events.",
-                )  # fmt: skip
+                problem = "an event must be one number."
+                fix = "return a scalar, or pass several events."
+                raise user_error(ShapeError, "solve_ivp", problem, operands={"event": value.spec}, fix=fix)
             return value.reshape(())
 
         found.append(Event(call, terminal if terminal else np.inf, float(getattr(fun, "direction", 0) or 0)))

@@ -65,17 +65,15 @@ class RegularGridInterpolator:
         self.grid = tuple(lines)
         self.method, self.bounds_error, self.fill_value = method, bounds_error, fill_value
         if len(self.grid) > self.values.spec.ndim or not self.grid:
-            raise user_error(
-                ShapeError, _NAME, f"there are {len(self.grid)} vectors of points.", operands={"values": self.values.spec},
-                fix="pass one for each axis of values, or for the first ones.",
-            )  # fmt: skip
+            problem = f"there are {len(self.grid)} vectors of points."
+            fix = "pass one for each axis of values, or for the first ones."
+            raise user_error(ShapeError, _NAME, problem, operands={"values": self.values.spec}, fix=fix)
         for i, (p, n) in enumerate(zip(self.grid, self.values.spec.shape, strict=False)):
             if p.spec.shape != (n,) or n < 2:
-                raise user_error(
-                    ShapeError, _NAME, f"the points of axis {i} do not fit the values.",
-                    operands={f"points[{i}]": p.spec, "values": self.values.spec},
-                    fix="pass a vector with a point for each element along the axis, 2 or more.",
-                )  # fmt: skip
+                problem = f"the points of axis {i} do not fit the values."
+                operands = {f"points[{i}]": p.spec, "values": self.values.spec}
+                fix = "pass a vector with a point for each element along the axis, 2 or more."
+                raise user_error(ShapeError, _NAME, problem, operands=operands, fix=fix)
             found = known_or_none(p)
             if found is not None and not ((np.diff(found) > 0).all() or (np.diff(found) < 0).all()):
                 raise user_error(
@@ -105,10 +103,8 @@ class RegularGridInterpolator:
             low, high = el.minimum(p[0], p[-1]), el.maximum(p[0], p[-1])
             out = (x < low) | (x > high)
             if self.bounds_error and known(any_(out), _NAME, "set bounds_error=False inside compile and vmap.").any():
-                raise user_error(
-                    OutOfBoundsError, _NAME, f"a point lies outside of the grid along axis {i}.",
-                    fix="move it inside, or set bounds_error=False and a fill_value.",
-                )  # fmt: skip
+                fix = "move it inside, or set bounds_error=False and a fill_value."
+                raise user_error(OutOfBoundsError, _NAME, f"a point lies outside of the grid along axis {i}.", fix=fix)
             outside = outside | out
             axes.append(_nodes(p, x, chosen))
         rest = self.values.spec.ndim - len(self.grid)
@@ -145,10 +141,9 @@ class RegularGridInterpolator:
             if points.spec.ndim < 2 and points.spec.size % n == 0:  # as in SciPy
                 points = reshape(points, (-1, n))
         if points.spec.shape[-1:] != (n,):
-            raise user_error(
-                ShapeError, _NAME, f"points need {n} coordinates along the last axis.", operands={"xi": points.spec},
-                fix="pass an array of points, or a tuple of coordinates.",
-            )  # fmt: skip
+            problem = f"points need {n} coordinates along the last axis."
+            fix = "pass an array of points, or a tuple of coordinates."
+            raise user_error(ShapeError, _NAME, problem, operands={"xi": points.spec}, fix=fix)
         return points
 
 

@@ -131,10 +131,9 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int =
     _, right = to_values("lu_solve", lu=packed, b=b)
     n, vector = packed.spec.shape[-1], right.spec.ndim == 1
     if not right.spec.ndim or right.spec.shape[0 if vector else -2] != n:
-        raise user_error(
-            ShapeError, "lu_solve", f"the matrix has {n} rows, b of shape {right.spec.shape} has not.",
-            operands={"lu": packed.spec, "b": right.spec}, fix=f"pass b of shape ({n},) or (..., {n}, k).",
-        )  # fmt: skip
+        problem = f"the matrix has {n} rows, b of shape {right.spec.shape} has not."
+        fix = f"pass b of shape ({n},) or (..., {n}, k)."
+        raise user_error(ShapeError, "lu_solve", problem, operands={"lu": packed.spec, "b": right.spec}, fix=fix)
     right = right[:, None] if vector else right
 
     def triangle(x: Array, *, lower: bool) -> Array:
@@ -157,10 +156,9 @@ def _rows_of(packed: Array, pivots: Array) -> Array:
     """
     n = packed.spec.shape[-1]
     if pivots.spec.shape != packed.spec.shape[:-1]:
-        raise user_error(
-            ShapeError, "lu_solve", "there must be one pivot for each row.",
-            operands={"lu": packed.spec, "piv": pivots.spec}, fix="pass the result of lu_factor as it is.",
-        )  # fmt: skip
+        problem = "there must be one pivot for each row."
+        fix = "pass the result of lu_factor as it is."
+        raise user_error(ShapeError, "lu_solve", problem, operands={"lu": packed.spec, "piv": pivots.spec}, fix=fix)
     places = arange(n, dtype=dtypes.int32)
 
     def exchange(i: Array, rows: Array) -> Array:
@@ -285,8 +283,7 @@ def qr_multiply(
     q, c = el.conj(q) if conjugate else q, to_value(c, "qr_multiply", "c")
     size, axis = (q.spec.shape[-1], max(c.spec.ndim - 2, 0)) if mode == "left" else (q.spec.shape[-2], c.spec.ndim - 1)
     if not c.spec.ndim or c.spec.shape[axis] != size:
-        raise user_error(
-            ShapeError, "qr_multiply", f"c must have {size} {'rows' if mode == 'left' else 'columns'}.",
-            operands={"Q": q.spec, "c": c.spec}, fix='transpose c, or use the other mode.',
-        )  # fmt: skip
+        problem = f"c must have {size} {'rows' if mode == 'left' else 'columns'}."
+        fix = "transpose c, or use the other mode."
+        raise user_error(ShapeError, "qr_multiply", problem, operands={"Q": q.spec, "c": c.spec}, fix=fix)
     return (la.matmul(q, c) if mode == "left" else la.matmul(c, q), *rest)

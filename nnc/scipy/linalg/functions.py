@@ -72,10 +72,9 @@ def expm_frechet(A: ArrayLike, E: ArrayLike, *, compute_expm: bool = True) -> An
     a, e = promote(A, E, where="expm_frechet", to=dtypes.to_float)
     a, e = to_matrix("expm_frechet", a, name="A"), to_matrix("expm_frechet", e, name="E")
     if a.spec.shape != e.spec.shape:
-        raise user_error(
-            ShapeError, "expm_frechet", "A and E differ in shape.", operands={"A": a.spec, "E": e.spec},
-            fix="pass a direction with an element for each of A.",
-        )  # fmt: skip
+        problem = "A and E differ in shape."
+        fix = "pass a direction with an element for each of A."
+        raise user_error(ShapeError, "expm_frechet", problem, operands={"A": a.spec, "E": e.spec}, fix=fix)
     both = jvp(la.expm, (a,), (e,))
     return both if compute_expm else both[1]
 

@@ -121,10 +121,9 @@ def eigh_tridiagonal(
     """
     d, e = (to_value(x, "eigh_tridiagonal") for x in promote(d, e, where="eigh_tridiagonal", to=dtypes.to_float))
     if not d.spec.ndim or not e.spec.ndim or e.spec.shape[-1] != max(d.spec.shape[-1] - 1, 0):
-        raise user_error(
-            ShapeError, "eigh_tridiagonal", "e must have one element less than d.", operands={"d": d.spec, "e": e.spec},
-            fix="pass the main diagonal, then the one beside it.",
-        )  # fmt: skip
+        problem = "e must have one element less than d."
+        fix = "pass the main diagonal, then the one beside it."
+        raise user_error(ShapeError, "eigh_tridiagonal", problem, operands={"d": d.spec, "e": e.spec}, fix=fix)
     n = d.spec.shape[-1]
     below = concatenate([zeros((*e.spec.shape[:-1], min(n, 1)), d.spec.dtype), e], axis=-1)
     matrix = d[..., None] * eye(n, dtype=d.spec.dtype) + below[..., None] * eye(n, k=-1, dtype=d.spec.dtype)
@@ -147,23 +146,19 @@ def _selection(
     if select == "a" and select_range is None:
         return lambda values: slice(None)
     if select not in ("i", "v") or select_range is None:
-        raise user_error(
-            ArgumentError, "eigh_tridiagonal", f"select is {select!r} and select_range {select_range!r}.",
-            fix='use "a" for all, "i" with two numbers, or "v" with two values.',
-        )  # fmt: skip
+        problem = f"select is {select!r} and select_range {select_range!r}."
+        fix = 'use "a" for all, "i" with two numbers, or "v" with two values.'
+        raise user_error(ArgumentError, "eigh_tridiagonal", problem, fix=fix)
     low, high = select_range
     if select == "v":
         if len(shape) > 1:
-            raise user_error(
-                ShapeError, "eigh_tridiagonal", 'select="v" takes one matrix: in each, another number of values may be wanted.',
-                operands={"d": shape}, fix='take one row of d and e, or use select="a" and nnp.where.',
-            )  # fmt: skip
+            problem = 'select="v" takes one matrix: in each, another number of values may be wanted.'
+            fix = 'take one row of d and e, or use select="a" and nnp.where.'
+            raise user_error(ShapeError, "eigh_tridiagonal", problem, operands={"d": shape}, fix=fix)
         return lambda values: el.logical_and(el.greater(values, low), el.less_equal(values, high))
     if not (isinstance(low, Integral) and isinstance(high, Integral) and 0 <= low <= high < shape[-1]):
-        raise user_error(
-            ArgumentError, "eigh_tridiagonal", f"select_range is {select_range!r}.",
-            fix=f"pass two numbers from 0 to {shape[-1] - 1}, the smaller one first.",
-        )  # fmt: skip
+        fix = f"pass two numbers from 0 to {shape[-1] - 1}, the smaller one first."
+        raise user_error(ArgumentError, "eigh_tridiagonal", f"select_range is {select_range!r}.", fix=fix)
     return lambda values: slice(int(low), int(high) + 1)
 
 
@@ -312,16 +307,15 @@ def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike) -> Array:  # noqa:
     a, b, c = to_matrix(where, a, name="A"), to_matrix(where, b, name="B"), to_matrix(where, c, square=False, name="C")
     shape = (a.spec.shape[-1], b.spec.shape[-1])
     if c.spec.shape[-2:] != shape:
-        raise user_error(
-            ShapeError, where, f"C must be {shape[0]} by {shape[1]}.",
-            operands={"A": a.spec, "B": b.spec, "C": c.spec}, fix="give C the rows of A and the columns of B.",
-        )  # fmt: skip
+        problem = f"C must be {shape[0]} by {shape[1]}."
+        fix = "give C the rows of A and the columns of B."
+        raise user_error(ShapeError, where, problem, operands={"A": a.spec, "B": b.spec, "C": c.spec}, fix=fix)
     try:
         lead = broadcast_shapes(*(x.spec.shape[:-2] for x in (a, b, c)))
     except ValueError:
-        raise user_error(
-            ShapeError, where, "the leading axes do not broadcast.",
-            operands={"A": a.spec, "B": b.spec, "C": c.spec}, fix="make sizes equal or 1, counted from the last of them.",
-        ) from None  # fmt: skip
+        problem = "the leading axes do not broadcast."
+        operands = {"A": a.spec, "B": b.spec, "C": c.spec}
+        fix = "make sizes equal or 1, counted from the last of them."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix) from None
     solution: Array = sylvester(*(broadcast_to(x, (*lead, *x.spec.shape[-2:])) for x in (a, b, c)))
     return solution

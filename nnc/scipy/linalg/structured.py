@@ -41,10 +41,9 @@ def _ends(where: str, c: ArrayLike, r: ArrayLike) -> tuple[Array, Array]:
     column, row = promote(c, r, where=where)
     column, row = _vector(where, column, "c"), _vector(where, row, "r")
     if column.spec.shape[:-1] != row.spec.shape[:-1]:
-        raise user_error(
-            ShapeError, where, "c and r differ in leading axes.", operands={"c": column.spec, "r": row.spec},
-            fix="give both the same leading axes.",
-        )  # fmt: skip
+        problem = "c and r differ in leading axes."
+        fix = "give both the same leading axes."
+        raise user_error(ShapeError, where, problem, operands={"c": column.spec, "r": row.spec}, fix=fix)
     return column, row
 
 
@@ -178,10 +177,9 @@ def block_diag(*arrs: ArrayLike) -> Array:
     blocks = [to_value(x, "block_diag") for x in promote(*arrs, where="block_diag")] if arrs else [zeros((1, 0))]
     for i, x in enumerate(blocks):
         if x.spec.ndim > 2:
-            raise user_error(
-                ShapeError, "block_diag", f"array {i} has {x.spec.ndim} axes.", operands={f"array {i}": x.spec},
-                fix="pass matrices; map the function over leading axes with nnc.vmap.",
-            )  # fmt: skip
+            problem = f"array {i} has {x.spec.ndim} axes."
+            fix = "pass matrices; map the function over leading axes with nnc.vmap."
+            raise user_error(ShapeError, "block_diag", problem, operands={f"array {i}": x.spec}, fix=fix)
         blocks[i] = x.reshape((1,) * (2 - x.spec.ndim) + x.spec.shape)
     whole, at, rows = sum(x.spec.shape[1] for x in blocks), 0, []
     for x in blocks:
@@ -303,10 +301,9 @@ def leslie(f: ArrayLike, s: ArrayLike) -> Array:
     rates, survival = _vector("leslie", rates, "f"), _vector("leslie", survival, "s")
     n = rates.spec.shape[-1]
     if survival.spec.shape != (*rates.spec.shape[:-1], n - 1):
-        raise user_error(
-            ShapeError, "leslie", "s must have one element less than f, and the same leading axes.",
-            operands={"f": rates.spec, "s": survival.spec}, fix="leave the share of the highest age out.",
-        )  # fmt: skip
+        problem = "s must have one element less than f, and the same leading axes."
+        fix = "leave the share of the highest age out."
+        raise user_error(ShapeError, "leslie", problem, operands={"f": rates.spec, "s": survival.spec}, fix=fix)
     places = np.full((n, n), 2 * n - 1)
     places[0], places[np.arange(1, n), np.arange(n - 1)] = np.arange(n), np.arange(n, 2 * n - 1)
     return concatenate([rates, survival, zeros_like(rates[..., :1])], axis=-1)[..., places]

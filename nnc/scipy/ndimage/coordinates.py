@@ -80,10 +80,9 @@ def map_coordinates(
         raise user_error(UnsupportedError, where, f"order is {order!r}; there are no splines.", fix="use 0 or 1.")
     parts = given if listed else given[0]
     if len(parts) != x.spec.ndim or not x.spec.size:
-        raise user_error(
-            ShapeError, where, f"there are {len(parts)} coordinates for {x.spec.ndim} axes of {x.spec.size} elements.",
-            operands={"input": x.spec}, fix="pass an array of coordinates for each axis of an array that is not empty.",
-        )  # fmt: skip
+        problem = f"there are {len(parts)} coordinates for {x.spec.ndim} axes of {x.spec.size} elements."
+        fix = "pass an array of coordinates for each axis of an array that is not empty."
+        raise user_error(ShapeError, where, problem, operands={"input": x.spec}, fix=fix)
     places = promote(*parts, where=where, to=dtypes.to_float) if x.spec.ndim else []
     places = broadcast_arrays(*places) if places else []
     return _interpolated(x, places, order, mode, cval)

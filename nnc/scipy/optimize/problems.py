@@ -99,10 +99,9 @@ class Problem:
         """
         value = to_value(self.call(x), self.where, "the value of fun")
         if value.spec.shape != () or dtypes.is_complex(value.spec.dtype):
-            raise user_error(
-                ShapeError, self.where, "fun must return one real number.", operands={"value": value.spec},
-                fix="reduce the result, for example with .sum().",
-            )  # fmt: skip
+            problem = "fun must return one real number."
+            fix = "reduce the result, for example with .sum()."
+            raise user_error(ShapeError, self.where, problem, operands={"value": value.spec}, fix=fix)
         return astype(value, self.dtype)
 
     def vector(self, x: Array) -> Array:
@@ -116,10 +115,10 @@ class Problem:
         leaves = [to_value(y, self.where, "the result of fun") for y in FlatTree(result).dynamic]
         for y, spec in zip(leaves, self.specs, strict=True):
             if y.spec.shape != spec.shape:
-                raise user_error(
-                    ShapeError, self.where, "fun must return as many numbers as it takes.",
-                    operands={"x": spec, "the result of fun": y.spec}, fix="return an array of the shape of x.",
-                )  # fmt: skip
+                problem = "fun must return as many numbers as it takes."
+                operands = {"x": spec, "the result of fun": y.spec}
+                fix = "return an array of the shape of x."
+                raise user_error(ShapeError, self.where, problem, operands=operands, fix=fix)
         return self.ravel(leaves)
 
 

@@ -40,10 +40,9 @@ def _operands(
     x, y = (to_value(v, where) for v in promote(in1, in2, where=where, to=to))
     check_dtype(where, x.spec, *NUMERIC)
     if x.spec.ndim != y.spec.ndim or not x.spec.size or not y.spec.size:
-        raise user_error(
-            ShapeError, where, "both operands must have as many axes, and be not empty.",
-            operands={"in1": x.spec, "in2": y.spec}, fix="insert axes of size 1, or use nnc.vmap for rows.",
-        )  # fmt: skip
+        problem = "both operands must have as many axes, and be not empty."
+        fix = "insert axes of size 1, or use nnc.vmap for rows."
+        raise user_error(ShapeError, where, problem, operands={"in1": x.spec, "in2": y.spec}, fix=fix)
     if mode != "valid":
         return [x, y]
     sizes = [(x.spec.shape[i], y.spec.shape[i]) for i in (range(x.spec.ndim) if axes is None else axes)]
@@ -51,10 +50,9 @@ def _operands(
         return [x, y]
     if all(a <= b for a, b in sizes):
         return [y, x]
-    raise user_error(
-        ShapeError, where, "neither operand covers the other.", operands={"in1": x.spec, "in2": y.spec},
-        fix='use mode="full", or an operand that is at least as large along all axes.',
-    )  # fmt: skip
+    problem = "neither operand covers the other."
+    fix = 'use mode="full", or an operand that is at least as large along all axes.'
+    raise user_error(ShapeError, where, problem, operands={"in1": x.spec, "in2": y.spec}, fix=fix)
 
 
 def _margins(n: int, mode: str) -> tuple[int, int]:
@@ -144,10 +142,9 @@ def _convolve2d(
     check_choice(where, "boundary", boundary, _BOUNDARIES)
     x, y = _operands(where, in1, in2, mode)
     if x.spec.ndim != 2:
-        raise user_error(
-            ShapeError, where, "both operands must be matrices.", operands={"in1": x.spec, "in2": y.spec},
-            fix="use convolve or correlate for other numbers of axes, and nnc.vmap for batches.",
-        )  # fmt: skip
+        problem = "both operands must be matrices."
+        fix = "use convolve or correlate for other numbers of axes, and nnc.vmap for batches."
+        raise user_error(ShapeError, where, problem, operands={"in1": x.spec, "in2": y.spec}, fix=fix)
     margins = [_margins(n, mode) for n in y.spec.shape]
     if turned:  # the centre of an even number of elements is the later one, so here the earlier one
         margins = [(high, low) for low, high in margins]
@@ -253,10 +250,9 @@ def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Axis =
     sizes = {i: x.spec.shape[i] + y.spec.shape[i] - 1 for i in along}
     apart = [(a, b) for i, (a, b) in enumerate(zip(x.spec.shape, y.spec.shape, strict=True)) if i not in sizes]
     if any(a != b and 1 not in (a, b) for a, b in apart):
-        raise user_error(
-            ShapeError, where, "axes that are not convolved do not broadcast.", operands={"in1": x.spec, "in2": y.spec},
-            fix="make their sizes equal or 1, or name them in axes.",
-        )  # fmt: skip
+        problem = "axes that are not convolved do not broadcast."
+        fix = "make their sizes equal or 1, or name them in axes."
+        raise user_error(ShapeError, where, problem, operands={"in1": x.spec, "in2": y.spec}, fix=fix)
     if not along:
         return x * y
     fast = [_fast_size(sizes[i]) for i in along]

@@ -75,17 +75,15 @@ def _segments(
         limit = "1" if n is None else f"1 to {n}, the length of the signal"
         raise user_error(ArgumentError, where, f"segments have {size} samples.", fix=f"set nperseg to {limit}.")
     if values is not None and values.spec.size != size:
-        raise user_error(
-            ShapeError, where, f"the window has {values.spec.size} samples, a segment {size}.",
-            operands={"window": values.spec}, fix="leave nperseg out, or set it to the length of the window.",
-        )  # fmt: skip
+        problem = f"the window has {values.spec.size} samples, a segment {size}."
+        fix = "leave nperseg out, or set it to the length of the window."
+        raise user_error(ShapeError, where, problem, operands={"window": values.spec}, fix=fix)
     points = size if nfft is None else to_size(nfft, where, "nfft")
     overlap = size // 2 if noverlap is None else to_size(noverlap, where, "noverlap")
     if points < size or overlap >= size:
-        raise user_error(
-            ArgumentError, where, f"nfft is {points} and noverlap {overlap}, segments have {size} samples.",
-            fix="make nfft at least, and noverlap less than the number of samples of a segment.",
-        )  # fmt: skip
+        problem = f"nfft is {points} and noverlap {overlap}, segments have {size} samples."
+        fix = "make nfft at least, and noverlap less than the number of samples of a segment."
+        raise user_error(ArgumentError, where, problem, fix=fix)
     if values is None:
         values = as_value(make_window(where, window, size, True).astype(dtypes.real_dtype(dtype)))
     else:  # its sums are as exact as those of the signal

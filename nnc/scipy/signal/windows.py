@@ -108,10 +108,8 @@ def make_window(where: str, window: Any, n: int, periodic: bool) -> NDArray:
     least = _NEEDS.get(name, 0)
     most = {"tukey": 1, "exponential": 2}.get(name, least)
     if not least <= len(parameters) <= most:
-        raise user_error(
-            ArgumentError, where, f"the window {name!r} has {len(parameters)} parameters.",
-            fix=f"pass {least if least == most else f'{least} to {most}'} of them: ({name!r}, ...).",
-        )  # fmt: skip
+        fix = f"pass {least if least == most else f'{least} to {most}'} of them: ({name!r}, ...)."
+        raise user_error(ArgumentError, where, f"the window {name!r} has {len(parameters)} parameters.", fix=fix)
     if n <= 1:
         return np.ones(n)
     values = _WINDOWS[name](n + 1 if periodic else n, *parameters)

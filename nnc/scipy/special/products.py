@@ -52,10 +52,8 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
         Array([1., 6., 0.], dtype=float64)
     """
     if exact:
-        raise user_error(
-            UnsupportedError, "factorial", "exact=True asks for integers of any size, which no dtype holds.",
-            fix="leave exact=False, or use math.factorial.",
-        )  # fmt: skip
+        problem = "exact=True asks for integers of any size, which no dtype holds."
+        raise user_error(UnsupportedError, "factorial", problem, fix="leave exact=False, or use math.factorial.")
     return in_float64("factorial", lambda n: el.where(n < 0, 0.0, gamma(keep(~(n < 0), n, 0.0) + 1)), n)
 
 

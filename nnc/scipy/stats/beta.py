@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from nnc.array.array import Array
-from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import betainc, betaincc, betaln, xlog1py, xlogy
 from nnc.scipy.stats.deviances import log_binomial
-from nnc.scipy.stats.evaluate import UNIT, Continuous, every, log_of
+from nnc.scipy.stats.evaluate import UNIT, Continuous, Operands, every, log_of
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
@@ -39,123 +38,41 @@ def _sf(y: Array, a: Array, b: Array) -> Array:
     return betaincc(a, b, y)
 
 
-_FAMILY = Continuous("beta", UNIT, wide=True)
-
-
-@spelled
-def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of the density: (a − 1) log(y) + (b − 1) log(1 − y) − log(B(a, b) scale) for 0 ≤ y ≤ 1, −∞ beyond.
-
-    Here y = (x − loc) / scale.
+def _operands(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operands:
+    """Returns the operands. The docstrings of the functions below are made of this one.
 
     Args:
-        x: real, any shape; broadcasts with the parameters.
         a: exponent of y, plus 1; above 0.
         b: exponent of 1 − y, plus 1; above 0.
         loc: the least number.
         scale: length of the interval, above 0.
 
-    Example:
-        >>> logpdf(np.asarray([0.25, 2.0]), 3.0, 2.0)
-        Array([-0.57536414,        -inf], dtype=float64)
+    Example: np.asarray([0.25, 2.0]), 3.0, 2.0
+    logpdf: (a − 1) log(y) + (b − 1) log(1 − y) − log(B(a, b) scale) for 0 ≤ y ≤ 1, −∞ beyond
+        [-0.57536414,        -inf]
+    pdf: yᵃ⁻¹ (1 − y)ᵇ⁻¹ / (B(a, b) scale) for 0 ≤ y ≤ 1, 0 beyond
+        [0.5625, 0.    ]
+    logcdf:
+        [-2.98022809,  0.        ]
+    cdf: the incomplete beta function of a, b and y for 0 ≤ y ≤ 1
+        [0.05078125, 1.        ]
+    logsf:
+        [-0.052116,      -inf]
+    sf: 1 less the incomplete beta function of a, b and y for 0 ≤ y ≤ 1
+        [0.94921875, 0.        ]
     """
-    return _FAMILY.logpdf(_log_density, x, a, b, loc, scale)
+    return x, a, b, loc, scale
 
 
-@spelled
-def pdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the density: yᵃ⁻¹ (1 − y)ᵇ⁻¹ / (B(a, b) scale) for 0 ≤ y ≤ 1, 0 beyond.
-
-    Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: exponent of y, plus 1; above 0.
-        b: exponent of 1 − y, plus 1; above 0.
-        loc: the least number.
-        scale: length of the interval, above 0.
-
-    Example:
-        >>> pdf(np.asarray([0.25, 2.0]), 3.0, 2.0)
-        Array([0.5625, 0.    ], dtype=float64)
-    """
-    return _FAMILY.pdf(lambda y, a, b: el.exp(_log_density(y, a, b)), x, a, b, loc, scale)
+_FAMILY = Continuous("beta", _operands, support=UNIT, wide=True)
 
 
-@spelled
-def logcdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of `cdf`, exact in both tails.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: exponent of y, plus 1; above 0.
-        b: exponent of 1 − y, plus 1; above 0.
-        loc: the least number.
-        scale: length of the interval, above 0.
-
-    Example:
-        >>> logcdf(np.asarray([0.25, 2.0]), 3.0, 2.0)
-        Array([-2.98022809,  0.        ], dtype=float64)
-    """
-    return _FAMILY.logcdf(lambda y, a, b: log_of(_cdf(y, a, b), _sf(y, a, b)), x, a, b, loc, scale)
-
-
-@spelled
-def cdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers up to x: the incomplete beta function of a, b and y for 0 ≤ y ≤ 1.
-
-    Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: exponent of y, plus 1; above 0.
-        b: exponent of 1 − y, plus 1; above 0.
-        loc: the least number.
-        scale: length of the interval, above 0.
-
-    Example:
-        >>> cdf(np.asarray([0.25, 2.0]), 3.0, 2.0)
-        Array([0.05078125, 1.        ], dtype=float64)
-    """
-    return _FAMILY.cdf(_cdf, x, a, b, loc, scale)
-
-
-@spelled
-def logsf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of `sf`, exact in both tails.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: exponent of y, plus 1; above 0.
-        b: exponent of 1 − y, plus 1; above 0.
-        loc: the least number.
-        scale: length of the interval, above 0.
-
-    Example:
-        >>> logsf(np.asarray([0.25, 2.0]), 3.0, 2.0)
-        Array([-0.052116,      -inf], dtype=float64)
-    """
-    return _FAMILY.logsf(lambda y, a, b: log_of(_sf(y, a, b), _cdf(y, a, b)), x, a, b, loc, scale)
-
-
-@spelled
-def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers above x, 1 − cdf without cancellation.
-
-    1 less the incomplete beta function of a, b and y for 0 ≤ y ≤ 1. Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: exponent of y, plus 1; above 0.
-        b: exponent of 1 − y, plus 1; above 0.
-        loc: the least number.
-        scale: length of the interval, above 0.
-
-    Example:
-        >>> sf(np.asarray([0.25, 2.0]), 3.0, 2.0)
-        Array([0.94921875, 0.        ], dtype=float64)
-    """
-    return _FAMILY.sf(_sf, x, a, b, loc, scale)
+logpdf = _FAMILY.make("logpdf", _log_density)
+pdf = _FAMILY.make("pdf", lambda y, a, b: el.exp(_log_density(y, a, b)))
+logcdf = _FAMILY.make("logcdf", lambda y, a, b: log_of(_cdf(y, a, b), _sf(y, a, b)))
+cdf = _FAMILY.make("cdf", _cdf)
+logsf = _FAMILY.make("logsf", lambda y, a, b: log_of(_sf(y, a, b), _cdf(y, a, b)))
+sf = _FAMILY.make("sf", _sf)
 
 
 def __dir__() -> list[str]:

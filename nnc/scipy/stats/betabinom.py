@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from nnc.array.array import Array
-from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import betaln
-from nnc.scipy.stats.evaluate import Counts, every
+from nnc.scipy.stats.evaluate import Counts, Operands, every
 from nnc.typing import ArrayLike
 
 __all__ = ["logpmf", "pmf"]
@@ -21,45 +20,29 @@ def _log_mass(k: Array, n: Array, a: Array, b: Array) -> Array:
     return ways + betaln(k + a, n - k + b) - betaln(a, b)
 
 
-_FAMILY = Counts("betabinom", _valid, upper=lambda n, a, b: n)
-
-
-@spelled
-def logpmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """Returns the logarithm of the probability of a count.
-
-    log(n! / (k! (n − k)!)) + log(B(k + a, n − k + b) / B(a, b)) for 0 ≤ k ≤ n, −∞ beyond.
+def _operands(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Operands:
+    """Returns the operands. The docstrings of the functions below are made of this one.
 
     Args:
-        k: counts, of any real dtype and shape; broadcasts with the parameters.
         n: trials, a whole number of 0 or more, of any real dtype.
         a: first shape parameter of the beta distribution, above 0.
         b: the second one, above 0.
         loc: shift of the counts.
 
-    Example:
-        >>> logpmf(np.asarray([0, 1, 5]), 4, 2.0, 3.0)
-        Array([-1.5404451, -1.2527629,       -inf], dtype=float32)
+    Example: np.asarray([0, 1, 5]), 4, 2.0, 3.0
+    logpmf: log(n! / (k! (n − k)!)) + log(B(k + a, n − k + b) / B(a, b)) for 0 ≤ k ≤ n, −∞ beyond
+        [-1.5404451, -1.2527629,       -inf]
+    pmf: n! / (k! (n − k)!) · B(k + a, n − k + b) / B(a, b) for 0 ≤ k ≤ n, 0 beyond
+        [0.21428572, 0.2857143 , 0.        ]
     """
-    return _FAMILY.logpmf(_log_mass, k, n, a, b, loc)
+    return k, n, a, b, loc
 
 
-@spelled
-def pmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """Returns the probability of a count: n! / (k! (n − k)!) · B(k + a, n − k + b) / B(a, b) for 0 ≤ k ≤ n, 0 beyond.
+_FAMILY = Counts("betabinom", _operands, valid=_valid, upper=lambda n, a, b: n)
 
-    Args:
-        k: counts, of any real dtype and shape; broadcasts with the parameters.
-        n: trials, a whole number of 0 or more, of any real dtype.
-        a: first shape parameter of the beta distribution, above 0.
-        b: the second one, above 0.
-        loc: shift of the counts.
 
-    Example:
-        >>> pmf(np.asarray([0, 1, 5]), 4, 2.0, 3.0)
-        Array([0.21428572, 0.2857143 , 0.        ], dtype=float32)
-    """
-    return _FAMILY.pmf(lambda k, n, a, b: el.exp(_log_mass(k, n, a, b)), k, n, a, b, loc)
+logpmf = _FAMILY.make("logpmf", _log_mass)
+pmf = _FAMILY.make("pmf", lambda k, n, a, b: el.exp(_log_mass(k, n, a, b)))
 
 
 def __dir__() -> list[str]:

@@ -66,10 +66,9 @@ def _run(where: str, x: ArrayLike, alpha: ArrayLike, *, is_log: bool) -> Array:
     (x, alpha), finish = read(where, (x, alpha), wide=True, elementwise=False)
     n = alpha.spec.shape[0] if alpha.spec.ndim == 1 else -1
     if not x.spec.ndim or n < 1 or x.spec.shape[0] not in (n, n - 1):
-        raise user_error(
-            ShapeError, where, f"x of shape {x.spec.shape} does not fit alpha of shape {alpha.spec.shape}.",
-            operands={"x": x.spec, "alpha": alpha.spec}, fix="give alpha (n,), and x (n, ...) or (n - 1, ...).",
-        )  # fmt: skip
+        problem = f"x of shape {x.spec.shape} does not fit alpha of shape {alpha.spec.shape}."
+        fix = "give alpha (n,), and x (n, ...) or (n - 1, ...)."
+        raise user_error(ShapeError, where, problem, operands={"x": x.spec, "alpha": alpha.spec}, fix=fix)
     if x.spec.shape[0] == n - 1:
         x = concatenate([x, 1 - red.sum(x, axis=0, keepdims=True)], axis=0)
     rounding = max(1e-6, n * float(finfo(finish(x).spec.dtype).eps))

@@ -1,17 +1,23 @@
-"""Evaluation of the functions of a distribution: operands, supports, location and scale.
+"""Makes the functions of a distribution from its formulas: operands, supports, location and scale, docstrings.
 
-Each module of a distribution gives formulas of standardised numbers y = (x − loc) / scale. The functions here read operands,
-replace numbers outside the support, so that derivatives there are 0 rather than NaN, and set results of invalid parameters to NaN.
+Each module of a distribution has a record of it, and gives formulas of standardised numbers y = (x − loc) / scale. The functions
+that are made of them read operands, replace numbers outside the support, so that derivatives there are 0 rather than NaN, and set
+results of invalid parameters to NaN.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from inspect import signature
+from typing import ClassVar, Generic, ParamSpec
 
 from nnc.array.array import Array
 from nnc.base import dtypes
+from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import FLOAT
 from nnc.commands.promote import as_operand, astype, broadcast, promote, weakness_of_result, with_weakness
 from nnc.commands.rules import check_dtype
@@ -19,8 +25,34 @@ from nnc.numpy import elementwise as el
 from nnc.numpy.operands import to_value
 from nnc.typing import ArrayLike
 
+P = ParamSpec("P")
+Q = ParamSpec("Q")
 Formula = Callable[..., Array]  # of a standardised number and the shape parameters
 Operands = tuple[ArrayLike, ...]
+
+_SUMMARIES = {
+    "logpdf": "the logarithm of the density",
+    "pdf": "the density",
+    "logpmf": "the logarithm of the probability of a count",
+    "pmf": "the probability of a count",
+    "logcdf": "the logarithm of `cdf`, exact in both tails",
+    "cdf": "the probability of numbers up to {x}",
+    "logsf": "the logarithm of `sf`, exact in both tails",
+    "sf": "the probability of numbers above {x}, without the cancellation of 1 - cdf",
+    "ppf": "the number up to which lies the probability {x}, the inverse of `cdf`",
+    "isf": "the number above which lies the probability {x}, the inverse of `sf`",
+}
+_OUTSIDE = {  # results below and above the support
+    "logpdf": (-math.inf, -math.inf),
+    "pdf": (0.0, 0.0),
+    "logpmf": (-math.inf, -math.inf),
+    "pmf": (0.0, 0.0),
+    "cdf": (0.0, 1.0),
+    "sf": (1.0, 0.0),
+    "logcdf": (-math.inf, 0.0),
+    "logsf": (0.0, -math.inf),
+}
+_PROBABILITY = "probabilities in [0, 1], any shape; broadcasts with the parameters. Beyond, the result is NaN."
 
 
 @dataclass(frozen=True)
@@ -95,71 +127,115 @@ def read(
     return [astype(x, dtypes.float64 if wide else dtypes.accumulator(own)) for x in values], finish
 
 
+def of_q(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operands:
+    """The operands of a quantile without shape parameters."""
+    return q, loc, scale
+
+
 @dataclass(frozen=True)
-class Continuous:
-    """The parameters of a family of densities. Formulas are of y and the shape parameters.
+class Family(Generic[P]):
+    """A family of distributions, which makes the functions of its module.
 
     Args:
-        name: of the module, for errors.
-        support: of y.
+        name: the name of the module.
+        operands: returns all operands in one tuple. The functions have its signature. Their docstrings are made of its own, with
+            the meanings of parameters, the example's arguments, and for each function the formula and the example's result.
         valid: a condition on the shape parameters; without any it is not asked.
         wide: computes float32 in float64, where large numbers cancel.
     """
 
     name: str
-    support: Support = LINE
+    operands: Callable[P, Operands]
     valid: Formula = positive
     wide: bool = False
 
-    def logpdf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """formula(y) − log(scale), and −∞ outside the support. Operands are x, the shape parameters, loc and scale."""
-        return self._run(
-            "logpdf", formula, operands, (-math.inf, -math.inf), lambda value, scale: value - el.log(scale)
-        )
+    first: ClassVar[str]  # the meaning of the first operand
+    where: ClassVar[str]  # the meaning of symbols in formulas
+    dtype: ClassVar[str]  # of results in examples
+    probabilities: ClassVar[str]  # in examples
 
-    def pdf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """formula(y) / scale, and 0 outside the support."""
-        return self._run("pdf", formula, operands, (0.0, 0.0), lambda value, scale: value / scale)
+    def make(self, function: str, formula: Formula) -> Callable[P, Array]:
+        """Makes the public function of this name, whose formula is of a standardised number and the shape parameters."""
+        return self._made(function, self.operands, partial(self._run, function, formula), self.first)
 
-    def cdf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """formula(y), 0 below the support and 1 above it."""
-        return self._run("cdf", formula, operands, (0.0, 1.0))
+    def make_quantile(self, function: str, operands: Callable[Q, Operands], formula: Formula) -> Callable[Q, Array]:
+        """Makes `ppf` or `isf`, whose formula is of a probability and the shape parameters."""
+        return self._made(function, operands, partial(self._quantile, function, formula), _PROBABILITY)
 
-    def sf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """formula(y), 1 below the support and 0 above it."""
-        return self._run("sf", formula, operands, (1.0, 0.0))
+    def _made(
+        self, function: str, operands: Callable[Q, Operands], run: Callable[[Operands], Array], first: str
+    ) -> Callable[Q, Array]:
+        def call(*args: Q.args, **kwargs: Q.kwargs) -> Array:
+            return run(operands(*args, **kwargs))
 
-    def logcdf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """formula(y), −∞ below the support and 0 above it."""
-        return self._run("logcdf", formula, operands, (-math.inf, 0.0))
+        own = signature(operands)
+        call.__name__ = call.__qualname__ = function
+        call.__module__ = f"nnc.scipy.stats.{self.name}"
+        call.__doc__ = self._docstring(function, list(own.parameters), first)
+        call.__annotations__ = operands.__annotations__ | {"return": "Array"}
+        vars(call).update(__wrapped__=operands, __signature__=own.replace(return_annotation="Array"))
+        return spelled(call)
 
-    def logsf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """formula(y), 0 below the support and −∞ above it."""
-        return self._run("logsf", formula, operands, (0.0, -math.inf))
+    def _docstring(self, function: str, parameters: list[str], first: str) -> str:
+        texts = dict(re.findall(r"^ +(\w+): *(.*)$", self.operands.__doc__ or "", re.MULTILINE))
+        results = dict(re.findall(r"^ +(\w+):.*\n +(\[.*\])$", self.operands.__doc__ or "", re.MULTILINE))
+        formula = texts.get(function)
+        numbers = texts.get("Example", "")
+        dtype = self.dtype
+        if first is _PROBABILITY:
+            numbers = re.sub(r"\[.*?\]", self.probabilities, numbers)
+            dtype = "float64"
+        elif formula:
+            formula += self.where
+        x, *others = parameters
+        lines = [
+            f"Returns {_SUMMARIES[function].format(x=x)}.",
+            *(["", f"{formula}."] if formula else []),
+            "",
+            "Args:",
+            f"    {x}: {first}",
+            *(f"    {name}: {texts.get(name)}" for name in others),
+            "",
+            "Example:",
+            f"    >>> {function}({numbers})",
+            f"    Array({results.get(function)}, dtype={dtype})",
+        ]
+        return "\n    ".join(lines)
 
-    def ppf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """Loc + scale · formula(q), and NaN for probabilities beyond 0 and 1. Operands are q, shape parameters, loc and scale."""
-        return self._quantile("ppf", formula, operands)
+    def _run(self, function: str, formula: Formula, operands: Operands) -> Array:
+        raise NotImplementedError
 
-    def isf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """Loc + scale · formula(q), and NaN for probabilities beyond 0 and 1."""
-        return self._quantile("isf", formula, operands)
+    def _quantile(self, function: str, formula: Formula, operands: Operands) -> Array:
+        raise NotImplementedError
 
-    def _run(
-        self,
-        function: str,
-        formula: Formula,
-        operands: Operands,
-        outside: tuple[float, float],
-        scaled: Formula | None = None,
-    ) -> Array:
+
+@dataclass(frozen=True)
+class Continuous(Family[P]):
+    """A family of densities. Formulas are of y = (x − loc) / scale and the shape parameters.
+
+    Args:
+        support: of y.
+    """
+
+    support: Support = LINE
+
+    first = "real, any shape; broadcasts with the parameters."
+    where = ", where y = (x - loc) / scale"
+    dtype = "float64"
+    probabilities = "[0.25, 0.5]"
+
+    def _run(self, function: str, formula: Formula, operands: Operands) -> Array:
         (x, *shapes, loc, scale), finish = read(f"{self.name}.{function}", operands, wide=self.wide)
         y = (x - loc) / scale
         below, above = self.support.outside(y, *shapes)
         y = el.where(el.logical_or(below, above), self.support.within(*shapes), y)
         result = formula(y, *shapes)
-        result = result if scaled is None else scaled(result, scale)
-        result = el.where(below, outside[0], el.where(above, outside[1], result))
+        if function == "logpdf":
+            result = result - el.log(scale)
+        elif function == "pdf":
+            result = result / scale
+        lower, upper = _OUTSIDE[function]
+        result = el.where(below, lower, el.where(above, upper, result))
         return finish(self._checked(result, scale > 0, shapes))
 
     def _quantile(self, function: str, formula: Formula, operands: Operands) -> Array:
@@ -173,76 +249,44 @@ class Continuous:
 
 
 @dataclass(frozen=True)
-class Counts:
-    """The parameters of a family of distributions of integers. Formulas are of k − loc and the shape parameters.
+class Counts(Family[P]):
+    """A family of distributions of integers. Formulas are of k − loc and the shape parameters; of `cdf` and its like of ⌊k − loc⌋.
 
     Args:
-        name: of the module, for errors.
-        valid: a condition on the shape parameters.
         lower: the least count.
         upper: the largest count, of the shape parameters; None is infinite.
-        wide: computes float32 in float64, where large numbers cancel.
     """
 
-    name: str
-    valid: Formula
+    wide: bool = True
     lower: int = 0
     upper: Callable[..., Array | float] | None = None
-    wide: bool = True
 
-    def logpmf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """formula(k − loc), and −∞ for other numbers than counts. Operands are k, the shape parameters and loc."""
-        return self._mass("logpmf", formula, operands, -math.inf)
+    first = "counts, of any real dtype and shape; broadcasts with the parameters."
+    where = ""
+    dtype = "float32"
+    probabilities = "[0.5, 0.875]"
 
-    def pmf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """formula(k − loc), and 0 for other numbers than counts."""
-        return self._mass("pmf", formula, operands, 0.0)
+    def _run(self, function: str, formula: Formula, operands: Operands) -> Array:
+        (k, *shapes, loc), finish = read(f"{self.name}.{function}", operands, wide=self.wide)
+        last = math.inf if self.upper is None else self.upper(*shapes)
+        if function in ("pmf", "logpmf"):
+            y = k - loc
+            below = el.logical_or(y < self.lower, el.floor(y) < y)
+            above = el.logical_or(y > last, el.equal(y, math.inf))
+        else:
+            y = el.floor(k - loc)
+            below, above = y < self.lower, y >= last
+        result = formula(el.where(el.logical_or(below, above), self.lower, y), *shapes)
+        lower, upper = _OUTSIDE[function]
+        result = el.where(below, lower, el.where(above, upper, result))
+        # formulas may not read counts that are NaN
+        return finish(el.where(every(~el.isnan(y), self.valid(*shapes)), result, math.nan))
 
-    def cdf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """formula of the largest integer up to k − loc, 0 below the least count, and 1 from the largest one on."""
-        return self._run("cdf", formula, operands, (0.0, 1.0))
-
-    def sf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """formula of the largest integer up to k − loc, 1 below the least count, and 0 from the largest one on."""
-        return self._run("sf", formula, operands, (1.0, 0.0))
-
-    def logcdf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """formula of the largest integer up to k − loc, −∞ below the least count, and 0 from the largest one on."""
-        return self._run("logcdf", formula, operands, (-math.inf, 0.0))
-
-    def logsf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """formula of the largest integer up to k − loc, 0 below the least count, and −∞ from the largest one on."""
-        return self._run("logsf", formula, operands, (0.0, -math.inf))
-
-    def ppf(self, formula: Formula, *operands: ArrayLike) -> Array:
-        """Loc + formula(q), and NaN for probabilities beyond 0 and 1. Operands are q, the shape parameters and loc."""
-        (q, *shapes, loc), finish = read(f"{self.name}.ppf", operands, wide=self.wide)
+    def _quantile(self, function: str, formula: Formula, operands: Operands) -> Array:
+        (q, *shapes, loc), finish = read(f"{self.name}.{function}", operands, wide=self.wide)
         inside = every(q >= 0, q <= 1)
         result = loc + formula(el.where(inside, q, 0.5), *shapes)
         return finish(el.where(every(inside, self.valid(*shapes)), result, math.nan))
-
-    def _mass(self, function: str, formula: Formula, operands: Operands, otherwise: float) -> Array:
-        (k, *shapes, loc), finish = read(f"{self.name}.{function}", operands, wide=self.wide)
-        y = k - loc
-        outside = el.logical_or(el.logical_or(y < self.lower, y > self._last(*shapes)), el.floor(y) < y)
-        outside = el.logical_or(outside, el.equal(y, math.inf))
-        result = el.where(outside, otherwise, formula(el.where(outside, self.lower, y), *shapes))
-        return finish(self._checked(result, y, shapes))
-
-    def _run(self, function: str, formula: Formula, operands: Operands, outside: tuple[float, float]) -> Array:
-        (k, *shapes, loc), finish = read(f"{self.name}.{function}", operands, wide=self.wide)
-        y = el.floor(k - loc)
-        below, above = y < self.lower, y >= self._last(*shapes)
-        result = formula(el.where(el.logical_or(below, above), self.lower, y), *shapes)
-        result = el.where(below, outside[0], el.where(above, outside[1], result))
-        return finish(self._checked(result, y, shapes))
-
-    def _checked(self, result: Array, y: Array, shapes: list[Array]) -> Array:
-        """NaN for counts that are NaN, which formulas may not read, and for invalid parameters."""
-        return el.where(every(~el.isnan(y), self.valid(*shapes)), result, math.nan)
-
-    def _last(self, *shapes: Array) -> Array | float:
-        return math.inf if self.upper is None else self.upper(*shapes)
 
 
 # -- formulas of several distributions ---------------------------------------------------------------------------------

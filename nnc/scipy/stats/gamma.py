@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from nnc.array.array import Array
-from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import gammainc, gammaincc, gammaln, xlogy
 from nnc.scipy.stats.deviances import log_poisson
-from nnc.scipy.stats.evaluate import HALF_LINE, Continuous, log_of
+from nnc.scipy.stats.evaluate import HALF_LINE, Continuous, Operands, log_of
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
@@ -22,117 +21,40 @@ def log_density(y: Array, a: Array) -> Array:
     return el.where(large, by_count, xlogy(small - 1, el.where(large, 1, y)) - y - gammaln(small))
 
 
-_FAMILY = Continuous("gamma", HALF_LINE, wide=True)
-
-
-@spelled
-def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of the density: (a − 1) log(y) − y − log(Γ(a) scale) for y ≥ 0, −∞ below.
-
-    Here y = (x − loc) / scale.
+def _operands(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operands:
+    """Returns the operands. The docstrings of the functions below are made of this one.
 
     Args:
-        x: real, any shape; broadcasts with the parameters.
         a: shape, above 0.
         loc: the least number.
         scale: factor of its width, above 0; the mean is loc + a · scale.
 
-    Example:
-        >>> logpdf(np.asarray([-1.0, 2.0]), 3.0)
-        Array([       -inf, -1.30685282], dtype=float64)
+    Example: np.asarray([-1.0, 2.0]), 3.0
+    logpdf: (a − 1) log(y) − y − log(Γ(a) scale) for y ≥ 0, −∞ below
+        [       -inf, -1.30685282]
+    pdf: yᵃ⁻¹ exp(−y) / (Γ(a) scale) for y ≥ 0, 0 below
+        [0.        , 0.27067057]
+    logcdf:
+        [       -inf, -1.12910165]
+    cdf: the incomplete gamma function P(a, y) for y ≥ 0, 0 below
+        [0.        , 0.32332358]
+    logsf:
+        [ 0.        , -0.39056209]
+    sf: the incomplete gamma function Q(a, y) for y ≥ 0, 1 below
+        [1.        , 0.67667642]
     """
-    return _FAMILY.logpdf(log_density, x, a, loc, scale)
+    return x, a, loc, scale
 
 
-@spelled
-def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the density: yᵃ⁻¹ exp(−y) / (Γ(a) scale) for y ≥ 0, 0 below.
-
-    Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: shape, above 0.
-        loc: the least number.
-        scale: factor of its width, above 0; the mean is loc + a · scale.
-
-    Example:
-        >>> pdf(np.asarray([-1.0, 2.0]), 3.0)
-        Array([0.        , 0.27067057], dtype=float64)
-    """
-    return _FAMILY.pdf(lambda y, a: el.exp(log_density(y, a)), x, a, loc, scale)
+_FAMILY = Continuous("gamma", _operands, support=HALF_LINE, wide=True)
 
 
-@spelled
-def logcdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of `cdf`, exact in both tails.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: shape, above 0.
-        loc: the least number.
-        scale: factor of its width, above 0; the mean is loc + a · scale.
-
-    Example:
-        >>> logcdf(np.asarray([-1.0, 2.0]), 3.0)
-        Array([       -inf, -1.12910165], dtype=float64)
-    """
-    return _FAMILY.logcdf(lambda y, a: log_of(gammainc(a, y), gammaincc(a, y)), x, a, loc, scale)
-
-
-@spelled
-def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers up to x: the incomplete gamma function P(a, y) for y ≥ 0, 0 below.
-
-    Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: shape, above 0.
-        loc: the least number.
-        scale: factor of its width, above 0; the mean is loc + a · scale.
-
-    Example:
-        >>> cdf(np.asarray([-1.0, 2.0]), 3.0)
-        Array([0.        , 0.32332358], dtype=float64)
-    """
-    return _FAMILY.cdf(lambda y, a: gammainc(a, y), x, a, loc, scale)
-
-
-@spelled
-def logsf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of `sf`, exact in both tails.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: shape, above 0.
-        loc: the least number.
-        scale: factor of its width, above 0; the mean is loc + a · scale.
-
-    Example:
-        >>> logsf(np.asarray([-1.0, 2.0]), 3.0)
-        Array([ 0.        , -0.39056209], dtype=float64)
-    """
-    return _FAMILY.logsf(lambda y, a: log_of(gammaincc(a, y), gammainc(a, y)), x, a, loc, scale)
-
-
-@spelled
-def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers above x, 1 − cdf without cancellation.
-
-    the incomplete gamma function Q(a, y) for y ≥ 0, 1 below. Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: shape, above 0.
-        loc: the least number.
-        scale: factor of its width, above 0; the mean is loc + a · scale.
-
-    Example:
-        >>> sf(np.asarray([-1.0, 2.0]), 3.0)
-        Array([1.        , 0.67667642], dtype=float64)
-    """
-    return _FAMILY.sf(lambda y, a: gammaincc(a, y), x, a, loc, scale)
+logpdf = _FAMILY.make("logpdf", log_density)
+pdf = _FAMILY.make("pdf", lambda y, a: el.exp(log_density(y, a)))
+logcdf = _FAMILY.make("logcdf", lambda y, a: log_of(gammainc(a, y), gammaincc(a, y)))
+cdf = _FAMILY.make("cdf", lambda y, a: gammainc(a, y))
+logsf = _FAMILY.make("logsf", lambda y, a: log_of(gammaincc(a, y), gammainc(a, y)))
+sf = _FAMILY.make("sf", lambda y, a: gammaincc(a, y))
 
 
 def __dir__() -> list[str]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from nnc.array.array import Array
-from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import gammaincc, gammaln
-from nnc.scipy.stats.evaluate import Continuous
+from nnc.scipy.stats.evaluate import Continuous, Operands
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
@@ -37,117 +36,40 @@ def _log_cdf(y: Array, beta: Array) -> Array:
     return el.where(y > 0, el.log1p(-tail), el.log(tail))
 
 
-_FAMILY = Continuous("gennorm", wide=True)
-
-
-@spelled
-def logpdf(x: ArrayLike, beta: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of the density: log(β / (2 Γ(1 / β) scale)) − |y|^β.
-
-    Here y = (x − loc) / scale.
+def _operands(x: ArrayLike, beta: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operands:
+    """Returns the operands. The docstrings of the functions below are made of this one.
 
     Args:
-        x: real, any shape; broadcasts with the parameters.
         beta: exponent, above 0.
         loc: shift of the distribution.
         scale: factor of its width, above 0.
 
-    Example:
-        >>> logpdf(np.asarray([-1.0, 2.0]), 1.5)
-        Array([-1.59083235, -3.41925947], dtype=float64)
+    Example: np.asarray([-1.0, 2.0]), 1.5
+    logpdf: log(β / (2 Γ(1 / β) scale)) − |y|^β
+        [-1.59083235, -3.41925947]
+    pdf: β / (2 Γ(1 / β) scale) · exp(−|y|^β)
+        [0.20375595, 0.03273667]
+    logcdf:
+        [-2.18561337, -0.01422024]
+    cdf: Q(1 / β, |y|^β) / 2 for y ≤ 0, 1 − Q(1 / β, |y|^β) / 2 above
+        [0.11240876, 0.98588039]
+    logsf:
+        [-0.11924396, -4.26019051]
+    sf: 1 − Q(1 / β, |y|^β) / 2 for y ≤ 0, Q(1 / β, |y|^β) / 2 above
+        [0.88759124, 0.01411961]
     """
-    return _FAMILY.logpdf(_log_density, x, beta, loc, scale)
+    return x, beta, loc, scale
 
 
-@spelled
-def pdf(x: ArrayLike, beta: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the density: β / (2 Γ(1 / β) scale) · exp(−|y|^β).
-
-    Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        beta: exponent, above 0.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> pdf(np.asarray([-1.0, 2.0]), 1.5)
-        Array([0.20375595, 0.03273667], dtype=float64)
-    """
-    return _FAMILY.pdf(lambda y, beta: el.exp(_log_density(y, beta)), x, beta, loc, scale)
+_FAMILY = Continuous("gennorm", _operands, wide=True)
 
 
-@spelled
-def logcdf(x: ArrayLike, beta: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of `cdf`, exact in both tails.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        beta: exponent, above 0.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> logcdf(np.asarray([-1.0, 2.0]), 1.5)
-        Array([-2.18561337, -0.01422024], dtype=float64)
-    """
-    return _FAMILY.logcdf(_log_cdf, x, beta, loc, scale)
-
-
-@spelled
-def cdf(x: ArrayLike, beta: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers up to x: Q(1 / β, |y|^β) / 2 for y ≤ 0, 1 − Q(1 / β, |y|^β) / 2 above.
-
-    Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        beta: exponent, above 0.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> cdf(np.asarray([-1.0, 2.0]), 1.5)
-        Array([0.11240876, 0.98588039], dtype=float64)
-    """
-    return _FAMILY.cdf(_cdf, x, beta, loc, scale)
-
-
-@spelled
-def logsf(x: ArrayLike, beta: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of `sf`, exact in both tails.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        beta: exponent, above 0.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> logsf(np.asarray([-1.0, 2.0]), 1.5)
-        Array([-0.11924396, -4.26019051], dtype=float64)
-    """
-    return _FAMILY.logsf(lambda y, beta: _log_cdf(-y, beta), x, beta, loc, scale)
-
-
-@spelled
-def sf(x: ArrayLike, beta: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers above x, 1 − cdf without cancellation.
-
-    1 − Q(1 / β, |y|^β) / 2 for y ≤ 0, Q(1 / β, |y|^β) / 2 above. Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        beta: exponent, above 0.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> sf(np.asarray([-1.0, 2.0]), 1.5)
-        Array([0.88759124, 0.01411961], dtype=float64)
-    """
-    return _FAMILY.sf(lambda y, beta: _cdf(-y, beta), x, beta, loc, scale)
+logpdf = _FAMILY.make("logpdf", _log_density)
+pdf = _FAMILY.make("pdf", lambda y, beta: el.exp(_log_density(y, beta)))
+logcdf = _FAMILY.make("logcdf", _log_cdf)
+cdf = _FAMILY.make("cdf", _cdf)
+logsf = _FAMILY.make("logsf", lambda y, beta: _log_cdf(-y, beta))
+sf = _FAMILY.make("sf", lambda y, beta: _cdf(-y, beta))
 
 
 def __dir__() -> list[str]:

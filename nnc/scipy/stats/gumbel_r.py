@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from nnc.array.array import Array
-from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
-from nnc.scipy.stats.evaluate import Continuous, log1mexp
+from nnc.scipy.stats.evaluate import Continuous, Operands, log1mexp, of_q
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
@@ -21,143 +20,49 @@ def rate(y: Array) -> Array:
     return el.exp(-el.where(y < -60, -60, y))
 
 
-_FAMILY = Continuous("gumbel_r")
-
-
-@spelled
-def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of the density: −y − exp(−y) − log(scale).
-
-    Here y = (x − loc) / scale.
+def _operands(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operands:
+    """Returns the operands. The docstrings of the functions below are made of this one.
 
     Args:
-        x: real, any shape; broadcasts with the parameters.
         loc: mode.
         scale: factor of its width, above 0.
 
-    Example:
-        >>> logpdf(np.asarray([-1.0, 2.0]))
-        Array([-1.71828183, -2.13533528], dtype=float64)
+    Example: np.asarray([-1.0, 2.0])
+    logpdf: −y − exp(−y) − log(scale)
+        [-1.71828183, -2.13533528]
+    pdf: exp(−y − exp(−y)) / scale
+        [0.17937408, 0.11820495]
+    logcdf:
+        [-2.71828183, -0.13533528]
+    cdf: exp(−exp(−y))
+        [0.06598804, 0.87342302]
+    logsf:
+        [-0.06826603, -2.06690461]
+    sf: 1 − exp(−exp(−y))
+        [0.93401196, 0.12657698]
+    ppf: loc − scale log(−log(p))
+        [-0.32663426,  0.36651292]
+    isf: loc − scale log(−log(1 − q))
+        [1.24589932, 0.36651292]
     """
-    return _FAMILY.logpdf(standard_log_density, x, loc, scale)
+    return x, loc, scale
 
 
-@spelled
-def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the density: exp(−y − exp(−y)) / scale.
-
-    Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        loc: mode.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> pdf(np.asarray([-1.0, 2.0]))
-        Array([0.17937408, 0.11820495], dtype=float64)
-    """
-    return _FAMILY.pdf(lambda y: el.exp(standard_log_density(y)), x, loc, scale)
+def _quantile_operands(p: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operands:
+    return p, loc, scale
 
 
-@spelled
-def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of `cdf`, exact in both tails.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        loc: mode.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> logcdf(np.asarray([-1.0, 2.0]))
-        Array([-2.71828183, -0.13533528], dtype=float64)
-    """
-    return _FAMILY.logcdf(lambda y: -el.exp(-y), x, loc, scale)
+_FAMILY = Continuous("gumbel_r", _operands)
 
 
-@spelled
-def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers up to x: exp(−exp(−y)).
-
-    Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        loc: mode.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> cdf(np.asarray([-1.0, 2.0]))
-        Array([0.06598804, 0.87342302], dtype=float64)
-    """
-    return _FAMILY.cdf(lambda y: el.exp(-rate(y)), x, loc, scale)
-
-
-@spelled
-def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of `sf`, exact in both tails.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        loc: mode.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> logsf(np.asarray([-1.0, 2.0]))
-        Array([-0.06826603, -2.06690461], dtype=float64)
-    """
-    return _FAMILY.logsf(lambda y: log1mexp(rate(y)), x, loc, scale)
-
-
-@spelled
-def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers above x, 1 − cdf without cancellation: 1 − exp(−exp(−y)).
-
-    Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        loc: mode.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> sf(np.asarray([-1.0, 2.0]))
-        Array([0.93401196, 0.12657698], dtype=float64)
-    """
-    return _FAMILY.sf(lambda y: -el.expm1(-rate(y)), x, loc, scale)
-
-
-@spelled
-def ppf(p: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the number up to which lies the probability q, the inverse of `cdf`: loc − scale log(−log(p)).
-
-    Args:
-        p: probabilities in [0, 1], any shape; broadcasts with the parameters. Beyond, the result is NaN.
-        loc: mode.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> ppf(np.asarray([0.25, 0.5]))
-        Array([-0.32663426,  0.36651292], dtype=float64)
-    """
-    return _FAMILY.ppf(lambda p: -el.log(-el.log(p)), p, loc, scale)
-
-
-@spelled
-def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the number above which lies the probability q, the inverse of `sf`: loc − scale log(−log(1 − q)).
-
-    Args:
-        q: probabilities in [0, 1], any shape; broadcasts with the parameters. Beyond, the result is NaN.
-        loc: mode.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> isf(np.asarray([0.25, 0.5]))
-        Array([1.24589932, 0.36651292], dtype=float64)
-    """
-    return _FAMILY.isf(lambda q: -el.log(-el.log1p(-q)), q, loc, scale)
+logpdf = _FAMILY.make("logpdf", standard_log_density)
+pdf = _FAMILY.make("pdf", lambda y: el.exp(standard_log_density(y)))
+logcdf = _FAMILY.make("logcdf", lambda y: -el.exp(-y))
+cdf = _FAMILY.make("cdf", lambda y: el.exp(-rate(y)))
+logsf = _FAMILY.make("logsf", lambda y: log1mexp(rate(y)))
+sf = _FAMILY.make("sf", lambda y: -el.expm1(-rate(y)))
+ppf = _FAMILY.make_quantile("ppf", _quantile_operands, lambda p: -el.log(-el.log(p)))
+isf = _FAMILY.make_quantile("isf", of_q, lambda q: -el.log(-el.log1p(-q)))
 
 
 def __dir__() -> list[str]:

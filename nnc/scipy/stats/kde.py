@@ -66,15 +66,13 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         x = atleast_2d(x)
         n = x.spec.shape[1]
         if x.spec.ndim > 2 or (given and atleast_1d(given[0]).spec.shape != (n,)):
-            raise user_error(
-                ShapeError, where, "dataset and weights do not fit.", operands={"dataset": x.spec, "weights": weights},
-                fix="give a dataset (d, n) or (n,), and weights (n,).",
-            )  # fmt: skip
+            problem = "dataset and weights do not fit."
+            fix = "give a dataset (d, n) or (n,), and weights (n,)."
+            raise user_error(ShapeError, where, problem, operands={"dataset": x.spec, "weights": weights}, fix=fix)
         if n < 2:
-            raise user_error(
-                ArgumentError, where, "a density has no estimate from fewer than two samples.",
-                operands={"dataset": x.spec}, fix="pass samples in columns, (d, n) or (n,).",
-            )  # fmt: skip
+            problem = "a density has no estimate from fewer than two samples."
+            fix = "pass samples in columns, (d, n) or (n,)."
+            raise user_error(ArgumentError, where, problem, operands={"dataset": x.spec}, fix=fix)
         w = atleast_1d(given[0]) / red.sum(given[0]) if given else full((n,), 1 / n, x.spec.dtype)
         self._set(dataset=x, weights=w, neff=1 / red.sum(el.square(w)))
         factor = self._factor(bw_method)
@@ -97,10 +95,8 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
             return method(self)
         elif not (value := to_value(method, "gaussian_kde", "bw_method")).spec.ndim:
             return value.astype(self.dataset.spec.dtype)
-        raise user_error(
-            ArgumentError, "gaussian_kde", f"bw_method is {method!r}.",
-            fix='use "scott", "silverman", a number, or a function of the estimate.',
-        )  # fmt: skip
+        fix = 'use "scott", "silverman", a number, or a function of the estimate.'
+        raise user_error(ArgumentError, "gaussian_kde", f"bw_method is {method!r}.", fix=fix)
 
     @property
     def d(self) -> int:
@@ -169,10 +165,10 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         if x.spec.shape == (1, self.d):
             x = x.T
         if x.spec.ndim > 2 or x.spec.shape[0] != self.d:
-            raise user_error(
-                ShapeError, f"gaussian_kde.{where}", f"points of shape {x.spec.shape} have other variables than the dataset.",
-                operands={"points": x.spec, "dataset": self.dataset.spec}, fix="pass points in columns: (d, m).",
-            )  # fmt: skip
+            problem = f"points of shape {x.spec.shape} have other variables than the dataset."
+            operands = {"points": x.spec, "dataset": self.dataset.spec}
+            fix = "pass points in columns: (d, m)."
+            raise user_error(ShapeError, f"gaussian_kde.{where}", problem, operands=operands, fix=fix)
         root = la.cholesky(self.inv_cov)
         x, data = la.matmul(root.T, x), la.matmul(root.T, data)
         energy = red.sum(el.square(x[:, :, None] - data[:, None, :]), axis=0) / 2
@@ -193,10 +189,9 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         (m, c, _), _ = read(where, (mean, cov, self.dataset), elementwise=False)
         m, c = atleast_1d(squeeze(m)), atleast_2d(c)
         if m.spec.shape != (self.d,) or c.spec.shape != (self.d, self.d):
-            raise user_error(
-                ShapeError, where, f"mean and cov have not the {self.d} variables of the dataset.",
-                operands={"mean": m.spec, "cov": c.spec}, fix="give mean (d,) and cov (d, d).",
-            )  # fmt: skip
+            problem = f"mean and cov have not the {self.d} variables of the dataset."
+            fix = "give mean (d,) and cov (d, d)."
+            raise user_error(ShapeError, where, problem, operands={"mean": m.spec, "cov": c.spec}, fix=fix)
         return self._convolved(c, m[:, None])[0]
 
     @spelled
@@ -213,11 +208,10 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         where = "gaussian_kde.integrate_box_1d"
         (a, b, data), _ = read(where, (low, high, self.dataset), elementwise=False)
         if self.d != 1 or a.spec.ndim or b.spec.ndim:
-            raise user_error(
-                ShapeError, where, "it takes two numbers, of an estimate of one variable.",
-                operands={"low": a.spec, "high": b.spec, "dataset": self.dataset.spec},
-                fix="map the function over limits with nnc.vmap.",
-            )  # fmt: skip
+            problem = "it takes two numbers, of an estimate of one variable."
+            operands = {"low": a.spec, "high": b.spec, "dataset": self.dataset.spec}
+            fix = "map the function over limits with nnc.vmap."
+            raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
         deviation = el.sqrt(self.covariance[0, 0])
         return red.sum(self.weights * (ndtr((b - data[0]) / deviation) - ndtr((a - data[0]) / deviation)))
 
@@ -232,10 +226,10 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
             ShapeError: it has another number of variables.
         """
         if other.d != self.d:
-            raise user_error(
-                ShapeError, "gaussian_kde.integrate_kde", f"there are {self.d} and {other.d} variables.",
-                operands={"self": self.dataset.spec, "other": other.dataset.spec}, fix="pass an estimate of as many.",
-            )  # fmt: skip
+            problem = f"there are {self.d} and {other.d} variables."
+            operands = {"self": self.dataset.spec, "other": other.dataset.spec}
+            fix = "pass an estimate of as many."
+            raise user_error(ShapeError, "gaussian_kde.integrate_kde", problem, operands=operands, fix=fix)
         return red.sum(other.weights * self._convolved(other.covariance, other.dataset))
 
     def _convolved(self, cov: Array, means: Array) -> Array:

@@ -62,10 +62,8 @@ def pmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
 def _run(where: str, x: ArrayLike, n: ArrayLike, p: ArrayLike, *, is_log: bool) -> Array:
     (x, n, p), finish = read(where, (x, n, p), wide=True, elementwise=False)
     if not x.spec.ndim or not p.spec.ndim:
-        raise user_error(
-            ShapeError, where, "x and p have an axis of outcomes.", operands={"x": x.spec, "p": p.spec},
-            fix="pass vectors x and p.",
-        )  # fmt: skip
+        problem = "x and p have an axis of outcomes."
+        raise user_error(ShapeError, where, problem, operands={"x": x.spec, "p": p.spec}, fix="pass vectors x and p.")
     x, p = broadcast(x, p, where=where)
     broadcast(x[..., 0], n, where=where)  # refuses shapes that do not fit
     wrong = red.any(el.logical_or(x < 0, el.floor(x) < x), axis=-1)

@@ -77,11 +77,10 @@ def _run(
     n = mean.spec.shape[-1] if mean.spec.ndim else None
     fits = n is None or not cov.spec.ndim or cov.spec.shape[-2:] == (n, n)
     if not fits or (n is not None and x.spec.shape[-1:] not in ((), (n,))):
-        raise user_error(
-            ShapeError, where, f"mean of shape {mean.spec.shape} and cov of shape {cov.spec.shape} do not fit x of {x.spec.shape}.",
-            operands={"x": x.spec, "mean": mean.spec, "cov": cov.spec},
-            fix="give x and mean (..., n) and cov (..., n, n), or numbers x, mean and cov.",
-        )  # fmt: skip
+        problem = f"mean of shape {mean.spec.shape} and cov of shape {cov.spec.shape} do not fit x of {x.spec.shape}."
+        operands = {"x": x.spec, "mean": mean.spec, "cov": cov.spec}
+        fix = "give x and mean (..., n) and cov (..., n, n), or numbers x, mean and cov."
+        raise user_error(ShapeError, where, problem, operands=operands, fix=fix)
     x, mean = broadcast(x, mean, where=where)
     if n is None:
         square, log_det, n = el.square(x - mean) / cov, el.log(cov), 1

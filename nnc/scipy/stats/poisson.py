@@ -11,7 +11,7 @@ from nnc.numpy import reductions as red
 from nnc.numpy.creation import arange
 from nnc.scipy.special import gammainc, gammaincc, gammaln, xlogy
 from nnc.scipy.stats.deviances import log_poisson
-from nnc.scipy.stats.evaluate import Counts, every, read
+from nnc.scipy.stats.evaluate import Counts, Operands, every, read
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "entropy", "logpmf", "pmf", "sf"]
@@ -35,73 +35,33 @@ _SERIES = (  # of negative powers of the mean
 )  # fmt: skip
 
 
-_FAMILY = Counts("poisson", _valid)
-
-
-@spelled
-def logpmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """Returns the logarithm of the probability of a count: k log(μ) − μ − log(k!) for k ≥ 0, −∞ below.
+def _operands(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Operands:
+    """Returns the operands. The docstrings of the functions below are made of this one.
 
     Args:
-        k: counts, of any real dtype and shape; broadcasts with the parameters.
         mu: mean, 0 or above.
         loc: shift of the counts.
 
-    Example:
-        >>> logpmf(np.asarray([0, 1, 2]), 1.5)
-        Array([-1.5      , -1.0945349, -1.3822169], dtype=float32)
+    Example: np.asarray([0, 1, 2]), 1.5
+    logpmf: k log(μ) − μ − log(k!) for k ≥ 0, −∞ below
+        [-1.5      , -1.0945349, -1.3822169]
+    pmf: μᵏ exp(−μ) / k! for k ≥ 0, 0 below
+        [0.22313017, 0.33469525, 0.25102144]
+    cdf: the incomplete gamma function Q(⌊k⌋ + 1, μ) for k ≥ 0, 0 below
+        [0.22313017, 0.5578254 , 0.80884683]
+    sf: the incomplete gamma function P(⌊k⌋ + 1, μ) for k ≥ 0, 1 below
+        [0.77686983, 0.4421746 , 0.19115317]
     """
-    return _FAMILY.logpmf(_log_mass, k, mu, loc)
+    return k, mu, loc
 
 
-@spelled
-def pmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """Returns the probability of a count: μᵏ exp(−μ) / k! for k ≥ 0, 0 below.
-
-    Args:
-        k: counts, of any real dtype and shape; broadcasts with the parameters.
-        mu: mean, 0 or above.
-        loc: shift of the counts.
-
-    Example:
-        >>> pmf(np.asarray([0, 1, 2]), 1.5)
-        Array([0.22313017, 0.33469525, 0.25102144], dtype=float32)
-    """
-    return _FAMILY.pmf(lambda k, mu: el.exp(_log_mass(k, mu)), k, mu, loc)
+_FAMILY = Counts("poisson", _operands, valid=_valid)
 
 
-@spelled
-def cdf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """Returns the probability of numbers up to x: the incomplete gamma function Q(⌊k⌋ + 1, μ) for k ≥ 0, 0 below.
-
-    Args:
-        k: counts, of any real dtype and shape; broadcasts with the parameters.
-        mu: mean, 0 or above.
-        loc: shift of the counts.
-
-    Example:
-        >>> cdf(np.asarray([0, 1, 2]), 1.5)
-        Array([0.22313017, 0.5578254 , 0.80884683], dtype=float32)
-    """
-    return _FAMILY.cdf(lambda k, mu: gammaincc(k + 1, mu), k, mu, loc)
-
-
-@spelled
-def sf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """Returns the probability of numbers above x, 1 − cdf without cancellation.
-
-    the incomplete gamma function P(⌊k⌋ + 1, μ) for k ≥ 0, 1 below.
-
-    Args:
-        k: counts, of any real dtype and shape; broadcasts with the parameters.
-        mu: mean, 0 or above.
-        loc: shift of the counts.
-
-    Example:
-        >>> sf(np.asarray([0, 1, 2]), 1.5)
-        Array([0.77686983, 0.4421746 , 0.19115317], dtype=float32)
-    """
-    return _FAMILY.sf(lambda k, mu: gammainc(k + 1, mu), k, mu, loc)
+logpmf = _FAMILY.make("logpmf", _log_mass)
+pmf = _FAMILY.make("pmf", lambda k, mu: el.exp(_log_mass(k, mu)))
+cdf = _FAMILY.make("cdf", lambda k, mu: gammaincc(k + 1, mu))
+sf = _FAMILY.make("sf", lambda k, mu: gammainc(k + 1, mu))
 
 
 @spelled

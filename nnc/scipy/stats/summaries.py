@@ -47,10 +47,8 @@ class ModeResult(NamedTuple):
 
 def _check_policy(where: str, nan_policy: str) -> None:
     if nan_policy == "raise":
-        raise user_error(
-            UnsupportedError, where, "whether there is a NaN is not known while tracing.",
-            fix='check the data with nnp.isnan before, or use nan_policy="propagate" or "omit".',
-        )  # fmt: skip
+        fix = 'check the data with nnp.isnan before, or use nan_policy="propagate" or "omit".'
+        raise user_error(UnsupportedError, where, "whether there is a NaN is not known while tracing.", fix=fix)
     check_choice(where, "nan_policy", nan_policy, ("propagate", "omit"))
 
 

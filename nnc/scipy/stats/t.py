@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 from nnc.array.array import Array
-from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import betainc, betaincc, gammaln, ndtr
-from nnc.scipy.stats.evaluate import Continuous, log1p_square, mirrored
+from nnc.scipy.stats.evaluate import Continuous, Operands, log1p_square, mirrored
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
@@ -57,117 +56,40 @@ def _log_cdf(y: Array, df: Array) -> Array:
     return el.where(y > 0, el.log1p(-tail), el.log(tail))
 
 
-_FAMILY = Continuous("t", wide=True)
-
-
-@spelled
-def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of the density: log(Γ((df + 1) / 2) / (Γ(df / 2) √(π df) scale)) − (df + 1) / 2 · log(1 + y² / df).
-
-    Here y = (x − loc) / scale.
+def _operands(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operands:
+    """Returns the operands. The docstrings of the functions below are made of this one.
 
     Args:
-        x: real, any shape; broadcasts with the parameters.
         df: degrees of freedom, above 0; ∞ is the normal distribution.
         loc: shift of the distribution.
         scale: factor of its width, above 0.
 
-    Example:
-        >>> logpdf(np.asarray([-1.0, 2.0]), 3.0)
-        Array([-1.57625299, -2.69548457], dtype=float64)
+    Example: np.asarray([-1.0, 2.0]), 3.0
+    logpdf: log(Γ((df + 1) / 2) / (Γ(df / 2) √(π df) scale)) − (df + 1) / 2 · log(1 + y² / df)
+        [-1.57625299, -2.69548457]
+    pdf: Γ((df + 1) / 2) / (Γ(df / 2) √(π df) scale) · (1 + y² / df)^(−(df + 1) / 2)
+        [0.20674834, 0.06750966]
+    logcdf:
+        [-1.63218922, -0.07220838]
+    cdf: I / 2 for y ≤ 0, 1 − I / 2 above; I is the incomplete beta function of df / 2, 1 / 2 and df / (df + y²)
+        [0.19550111, 0.93033702]
+    logsf:
+        [-0.21753569, -2.66408617]
+    sf: 1 − I / 2 for y ≤ 0, I / 2 above; I is the incomplete beta function of df / 2, 1 / 2 and df / (df + y²)
+        [0.80449889, 0.06966298]
     """
-    return _FAMILY.logpdf(_log_density, x, df, loc, scale)
+    return x, df, loc, scale
 
 
-@spelled
-def pdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the density: Γ((df + 1) / 2) / (Γ(df / 2) √(π df) scale) · (1 + y² / df)^(−(df + 1) / 2).
-
-    Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        df: degrees of freedom, above 0; ∞ is the normal distribution.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> pdf(np.asarray([-1.0, 2.0]), 3.0)
-        Array([0.20674834, 0.06750966], dtype=float64)
-    """
-    return _FAMILY.pdf(lambda y, df: el.exp(_log_density(y, df)), x, df, loc, scale)
+_FAMILY = Continuous("t", _operands, wide=True)
 
 
-@spelled
-def logcdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of `cdf`, exact in both tails.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        df: degrees of freedom, above 0; ∞ is the normal distribution.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> logcdf(np.asarray([-1.0, 2.0]), 3.0)
-        Array([-1.63218922, -0.07220838], dtype=float64)
-    """
-    return _FAMILY.logcdf(_log_cdf, x, df, loc, scale)
-
-
-@spelled
-def cdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers up to x: I / 2 for y ≤ 0, 1 − I / 2 above.
-
-    Here y = (x − loc) / scale. I is the incomplete beta function of df / 2, 1 / 2 and df / (df + y²).
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        df: degrees of freedom, above 0; ∞ is the normal distribution.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> cdf(np.asarray([-1.0, 2.0]), 3.0)
-        Array([0.19550111, 0.93033702], dtype=float64)
-    """
-    return _FAMILY.cdf(_cdf, x, df, loc, scale)
-
-
-@spelled
-def logsf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of `sf`, exact in both tails.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        df: degrees of freedom, above 0; ∞ is the normal distribution.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> logsf(np.asarray([-1.0, 2.0]), 3.0)
-        Array([-0.21753569, -2.66408617], dtype=float64)
-    """
-    return _FAMILY.logsf(lambda y, df: _log_cdf(-y, df), x, df, loc, scale)
-
-
-@spelled
-def sf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers above x, 1 − cdf without cancellation: 1 − I / 2 for y ≤ 0, I / 2 above.
-
-    Here y = (x − loc) / scale. I is the incomplete beta function of df / 2, 1 / 2 and df / (df + y²).
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        df: degrees of freedom, above 0; ∞ is the normal distribution.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> sf(np.asarray([-1.0, 2.0]), 3.0)
-        Array([0.80449889, 0.06966298], dtype=float64)
-    """
-    return _FAMILY.sf(lambda y, df: _cdf(-y, df), x, df, loc, scale)
+logpdf = _FAMILY.make("logpdf", _log_density)
+pdf = _FAMILY.make("pdf", lambda y, df: el.exp(_log_density(y, df)))
+logcdf = _FAMILY.make("logcdf", _log_cdf)
+cdf = _FAMILY.make("cdf", _cdf)
+logsf = _FAMILY.make("logsf", lambda y, df: _log_cdf(-y, df))
+sf = _FAMILY.make("sf", lambda y, df: _cdf(-y, df))
 
 
 def __dir__() -> list[str]:

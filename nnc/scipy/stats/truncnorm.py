@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nnc.array.array import Array
-from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
 from nnc.scipy.special import log_ndtr, ndtr
-from nnc.scipy.stats.evaluate import Continuous, Support, log1mexp
+from nnc.scipy.stats.evaluate import Continuous, Operands, Support, log1mexp
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
@@ -78,124 +77,42 @@ def _log_cdf(y: Array, a: Array, b: Array) -> Array:
     return el.where(near_1, el.log1p(-el.exp(above)), result)
 
 
-_FAMILY = Continuous("truncnorm", _Interval(), _valid, wide=True)
-_INSIDE = Continuous("truncnorm", _Interval(ends=False), _valid, wide=True)  # whose ends have derivatives of 0
-
-
-@spelled
-def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of the density: −y² / 2 − log(√(2π) (Φ(b) − Φ(a)) scale) for a ≤ y ≤ b, −∞ beyond.
-
-    Here y = (x − loc) / scale, and Φ is the cdf of the normal distribution.
+def _operands(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operands:
+    """Returns the operands. The docstrings of the functions below are made of this one.
 
     Args:
-        x: real, any shape; broadcasts with the parameters.
         a: lower end of y, or −∞.
         b: upper end of y, above a, or ∞.
         loc: mean before truncation.
         scale: standard deviation before truncation, above 0.
 
-    Example:
-        >>> logpdf(np.asarray([-1.0, 0.5]), -0.5, 2.0)
-        Array([       -inf, -0.64153722], dtype=float64)
+    Example: np.asarray([-1.0, 0.5]), -0.5, 2.0
+    logpdf: −y² / 2 − log(√(2π) (Φ(b) − Φ(a)) scale) for a ≤ y ≤ b, −∞ beyond; Φ is `norm.cdf`
+        [       -inf, -0.64153722]
+    pdf: exp(−y² / 2) / (√(2π) (Φ(b) − Φ(a)) scale) for a ≤ y ≤ b, 0 beyond; Φ is `norm.cdf`
+        [0.        , 0.52648248]
+    logcdf:
+        [       -inf, -0.55751502]
+    cdf: (Φ(y) − Φ(a)) / (Φ(b) − Φ(a)) for a ≤ y ≤ b; Φ is `norm.cdf`
+        [0.        , 0.57263027]
+    logsf:
+        [ 0.        , -0.85010577]
+    sf: (Φ(b) − Φ(y)) / (Φ(b) − Φ(a)) for a ≤ y ≤ b; Φ is `norm.cdf`
+        [1.        , 0.42736973]
     """
-    return _FAMILY.logpdf(_log_density, x, a, b, loc, scale)
+    return x, a, b, loc, scale
 
 
-@spelled
-def pdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the density: exp(−y² / 2) / (√(2π) (Φ(b) − Φ(a)) scale) for a ≤ y ≤ b, 0 beyond.
-
-    Here y = (x − loc) / scale, and Φ is the cdf of the normal distribution.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: lower end of y, or −∞.
-        b: upper end of y, above a, or ∞.
-        loc: mean before truncation.
-        scale: standard deviation before truncation, above 0.
-
-    Example:
-        >>> pdf(np.asarray([-1.0, 0.5]), -0.5, 2.0)
-        Array([0.        , 0.52648248], dtype=float64)
-    """
-    return _FAMILY.pdf(lambda y, a, b: el.exp(_log_density(y, a, b)), x, a, b, loc, scale)
+_FAMILY = Continuous("truncnorm", _operands, support=_Interval(), valid=_valid, wide=True)
+_INSIDE = replace(_FAMILY, support=_Interval(ends=False))  # whose ends have derivatives of 0
 
 
-@spelled
-def logcdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of `cdf`, exact in both tails.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: lower end of y, or −∞.
-        b: upper end of y, above a, or ∞.
-        loc: mean before truncation.
-        scale: standard deviation before truncation, above 0.
-
-    Example:
-        >>> logcdf(np.asarray([-1.0, 0.5]), -0.5, 2.0)
-        Array([       -inf, -0.55751502], dtype=float64)
-    """
-    return _INSIDE.logcdf(_log_cdf, x, a, b, loc, scale)
-
-
-@spelled
-def cdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers up to x: (Φ(y) − Φ(a)) / (Φ(b) − Φ(a)) for a ≤ y ≤ b.
-
-    Here y = (x − loc) / scale, and Φ is the cdf of the normal distribution.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: lower end of y, or −∞.
-        b: upper end of y, above a, or ∞.
-        loc: mean before truncation.
-        scale: standard deviation before truncation, above 0.
-
-    Example:
-        >>> cdf(np.asarray([-1.0, 0.5]), -0.5, 2.0)
-        Array([0.        , 0.57263027], dtype=float64)
-    """
-    return _INSIDE.cdf(_cdf, x, a, b, loc, scale)
-
-
-@spelled
-def logsf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of `sf`, exact in both tails.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: lower end of y, or −∞.
-        b: upper end of y, above a, or ∞.
-        loc: mean before truncation.
-        scale: standard deviation before truncation, above 0.
-
-    Example:
-        >>> logsf(np.asarray([-1.0, 0.5]), -0.5, 2.0)
-        Array([ 0.        , -0.85010577], dtype=float64)
-    """
-    return _INSIDE.logsf(lambda y, a, b: _log_cdf(-y, -b, -a), x, a, b, loc, scale)
-
-
-@spelled
-def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers above x, 1 − cdf without cancellation: (Φ(b) − Φ(y)) / (Φ(b) − Φ(a)) for a ≤ y ≤ b.
-
-    Here y = (x − loc) / scale, and Φ is the cdf of the normal distribution.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        a: lower end of y, or −∞.
-        b: upper end of y, above a, or ∞.
-        loc: mean before truncation.
-        scale: standard deviation before truncation, above 0.
-
-    Example:
-        >>> sf(np.asarray([-1.0, 0.5]), -0.5, 2.0)
-        Array([1.        , 0.42736973], dtype=float64)
-    """
-    return _INSIDE.sf(lambda y, a, b: _cdf(-y, -b, -a), x, a, b, loc, scale)
+logpdf = _FAMILY.make("logpdf", _log_density)
+pdf = _FAMILY.make("pdf", lambda y, a, b: el.exp(_log_density(y, a, b)))
+logcdf = _INSIDE.make("logcdf", _log_cdf)
+cdf = _INSIDE.make("cdf", _cdf)
+logsf = _INSIDE.make("logsf", lambda y, a, b: _log_cdf(-y, -b, -a))
+sf = _INSIDE.make("sf", lambda y, a, b: _cdf(-y, -b, -a))
 
 
 def __dir__() -> list[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 from nnc.array.array import Array
-from nnc.calls.spelling import spelled
 from nnc.numpy import elementwise as el
-from nnc.scipy.stats.evaluate import Continuous, Support, every
+from nnc.scipy.stats.evaluate import Continuous, Operands, Support, every
 from nnc.typing import ArrayLike
 
 __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
@@ -58,119 +57,44 @@ def _isf(q: Array, c: Array) -> Array:
     return el.where(q < 0.5, 2 * math.pi - _angle(q, c), _angle(q, c))
 
 
-_FAMILY = Continuous("wrapcauchy", Support(lower=0, upper=2 * math.pi, inside=1), _valid)
-
-
-@spelled
-def logpdf(x: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the logarithm of the density: log((1 − c²) / (2π (1 + c² − 2c cos(y)))) − log(scale).
-
-    Here y = (x − loc) / scale.
+def _operands(x: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operands:
+    """Returns the operands. The docstrings of the functions below are made of this one.
 
     Args:
-        x: real, any shape; broadcasts with the parameters.
         c: concentration, above 0 and below 1.
         loc: shift of the distribution.
         scale: factor of its width, above 0.
 
-    Example:
-        >>> logpdf(np.asarray([0.5, 2.0]), 0.3)
-        Array([-1.35851189, -2.22462457], dtype=float64)
+    Example: np.asarray([0.5, 2.0]), 0.3
+    logpdf: log((1 − c²) / (2π (1 + c² − 2c cos(y)))) − log(scale)
+        [-1.35851189, -2.22462457]
+    pdf: (1 − c²) / (2π (1 + c² − 2c cos(y)) scale)
+        [0.257043, 0.108108]
+    cdf: arctan((1 + c) / (1 − c) tan(y / 2)) / π
+        [0.14094782, 0.39404208]
+    sf: 1 − arctan((1 + c) / (1 − c) tan(y / 2)) / π
+        [0.85905218, 0.60595792]
+    ppf: loc + 2 scale arctan((1 − c) / (1 + c) tan(π q))
+        [0.98788274, 3.14159265]
+    isf: `ppf` at 1 − q
+        [5.29530257, 3.14159265]
     """
-    return _FAMILY.logpdf(_log_density, x, c, loc, scale)
+    return x, c, loc, scale
 
 
-@spelled
-def pdf(x: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the density: (1 − c²) / (2π (1 + c² − 2c cos(y)) scale).
-
-    Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        c: concentration, above 0 and below 1.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> pdf(np.asarray([0.5, 2.0]), 0.3)
-        Array([0.257043, 0.108108], dtype=float64)
-    """
-    return _FAMILY.pdf(_density, x, c, loc, scale)
+def _quantile_operands(q: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Operands:
+    return q, c, loc, scale
 
 
-@spelled
-def cdf(x: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers up to x: arctan((1 + c) / (1 − c) tan(y / 2)) / π.
-
-    Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        c: concentration, above 0 and below 1.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> cdf(np.asarray([0.5, 2.0]), 0.3)
-        Array([0.14094782, 0.39404208], dtype=float64)
-    """
-    return _FAMILY.cdf(_cdf, x, c, loc, scale)
+_FAMILY = Continuous("wrapcauchy", _operands, support=Support(lower=0, upper=2 * math.pi, inside=1), valid=_valid)
 
 
-@spelled
-def sf(x: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the probability of numbers above x, 1 − cdf without cancellation: 1 − arctan((1 + c) / (1 − c) tan(y / 2)) / π.
-
-    Here y = (x − loc) / scale.
-
-    Args:
-        x: real, any shape; broadcasts with the parameters.
-        c: concentration, above 0 and below 1.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> sf(np.asarray([0.5, 2.0]), 0.3)
-        Array([0.85905218, 0.60595792], dtype=float64)
-    """
-    return _FAMILY.sf(_sf, x, c, loc, scale)
-
-
-@spelled
-def ppf(q: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the number up to which lies the probability q, the inverse of `cdf`.
-
-    loc + 2 scale arctan((1 − c) / (1 + c) tan(π q)).
-
-    Args:
-        q: probabilities in [0, 1], any shape; broadcasts with the parameters. Beyond, the result is NaN.
-        c: concentration, above 0 and below 1.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> ppf(np.asarray([0.25, 0.5]), 0.3)
-        Array([0.98788274, 3.14159265], dtype=float64)
-    """
-    return _FAMILY.ppf(_ppf, q, c, loc, scale)
-
-
-@spelled
-def isf(q: ArrayLike, c: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Returns the number above which lies the probability q, the inverse of `sf`: `ppf` at 1 − q.
-
-    Args:
-        q: probabilities in [0, 1], any shape; broadcasts with the parameters. Beyond, the result is NaN.
-        c: concentration, above 0 and below 1.
-        loc: shift of the distribution.
-        scale: factor of its width, above 0.
-
-    Example:
-        >>> isf(np.asarray([0.25, 0.5]), 0.3)
-        Array([5.29530257, 3.14159265], dtype=float64)
-    """
-    return _FAMILY.isf(_isf, q, c, loc, scale)
+logpdf = _FAMILY.make("logpdf", _log_density)
+pdf = _FAMILY.make("pdf", _density)
+cdf = _FAMILY.make("cdf", _cdf)
+sf = _FAMILY.make("sf", _sf)
+ppf = _FAMILY.make_quantile("ppf", _quantile_operands, _ppf)
+isf = _FAMILY.make_quantile("isf", _quantile_operands, _isf)
 
 
 def __dir__() -> list[str]:

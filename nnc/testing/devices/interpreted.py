@@ -107,10 +107,9 @@ class PtxKernel:
         left = ~np.ndarray(shape, bool, filled, -operand.first, (*operand.strides, 1)).all(axis=-1)
         if left.any():
             first = tuple(map(int, np.argwhere(left)[0]))
-            raise user_error(
-                DeviceError, self.name, f"{int(left.sum())} elements of {role.name} were not written, the first at {first}.",
-                fix="let a thread write each element.", source=self.source,
-            )  # fmt: skip
+            problem = f"{int(left.sum())} elements of {role.name} were not written, the first at {first}."
+            fix = "let a thread write each element."
+            raise user_error(DeviceError, self.name, problem, fix=fix, source=self.source)
 
 
 def _region(role: Role, address: int, use: Use) -> Region:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-import nnc.commands.examples  # noqa: F401  (fills the column)
-from nnc.commands.rules import effect, example
+from nnc.commands.rules import effect
 from nnc.graph import COMMANDS, Command, TensorSpec, infer
+from nnc.testing.fuzz.examples import EXAMPLES
 from nnc.testing.fuzz.offer import SORTED, Call, Offer, Source, sorted_rows
 from nnc.testing.fuzz.operators import operator_offers
 from nnc.testing.fuzz.program import Ref
@@ -33,7 +33,7 @@ def command_offers() -> list[Offer]:
 
 
 def _is_callable(target: Command) -> bool:
-    if target in example:
+    if target.name in EXAMPLES:
         return True
     if target not in infer or (target in effect and effect[target] != "random"):
         return False
@@ -42,8 +42,8 @@ def _is_callable(target: Command) -> bool:
 
 def _command_call(source: Source, target: Command) -> Call | None:
     call = f'command("{target.name}")'
-    if target in example:
-        operands, params = example[target](np.random.default_rng(source.rng.randrange(2**32)))
+    if target.name in EXAMPLES:
+        operands, params = EXAMPLES[target.name](np.random.default_rng(source.rng.randrange(2**32)))
         return call, tuple(_operand(source, x) for x in operands), tuple(params.items())
     operands = _operands(source, target)
     settings = []

@@ -6,7 +6,7 @@ A program runs in a namespace in which `nnc` is a `Plain`, the reference; then i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import as_value
 from nnc.base import dtypes
-from nnc.commands.promote import is_weak
-from nnc.graph import command, find_interpreter
+from nnc.commands.promote import astype, is_weak, with_weakness
+from nnc.graph import find_interpreter
 from nnc.graph.dispatch import replaced_eager
 from nnc.testing.fuzz.collectives import Collectives
 from nnc.testing.fuzz.lockstep import Lockstep
@@ -182,16 +182,18 @@ class ByDifferences(Plain):
 
 
 def _chosen(branches: Sequence[Fun], index: int, operands: Sequence[Any]) -> Any:
-    """The result of one branch. A number is weak if it is weak in all of them."""
+    """The result of one branch, in the dtype that it has with those of the others where it is a number."""
     result = branches[index](*operands)
     if not any(map(is_weak, tree.leaves(result))):
         return result
-    others = [branch(*operands) for i, branch in enumerate(branches) if i != index]
+    return tree.map(_joined, result, *(branch(*operands) for i, branch in enumerate(branches) if i != index))
 
-    def typed(x: Any, *elsewhere: Any) -> Any:
-        return x if not is_weak(x) or all(map(is_weak, elsewhere)) else command("convert")(x, dtype=x.dtype)
 
-    return tree.map(typed, result, *others)
+def _joined(x: Any, *elsewhere: Any) -> Any:
+    """A number takes the dtype of the arrays of other branches; among numbers it stays weak."""
+    kinds = [(as_value(y).spec.dtype, is_weak(y)) for y in (x, *elsewhere)]
+    wanted = [dtype for dtype, weak in kinds if not weak] or [reduce(dtypes.promote_types, [d for d, _ in kinds])]
+    return with_weakness(as_value(astype(x, wanted[0])), dtypes.joint_weakness(kinds))
 
 
 def stacked(rows: Sequence[Any]) -> Any:

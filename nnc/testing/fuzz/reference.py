@@ -20,11 +20,12 @@ from nnc.base import dtypes
 from nnc.base.context import with_mode
 from nnc.commands.elementwise import stop_gradient
 from nnc.commands.loop import run_graph
-from nnc.commands.rules import alias, cost, freedom, scalar
+from nnc.commands.rules import alias, cost, scalar
 from nnc.commands.weakness import with_inherited_weakness
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
 from nnc.graph.dispatch import replaced_eager
+from nnc.testing.fuzz.examples import FREEDOM
 from nnc.trace.core.eager import checked
 
 NDArray = np.ndarray[Any, Any]
@@ -154,7 +155,7 @@ def disturbed(
     if command not in scalar and command not in alias:
         results = [_with_any_zeros(rng, x) for x in results]
     exact = _exact(command, arrays, params, results)
-    if all(np.all(x) for x in exact) and command not in freedom:
+    if all(np.all(x) for x in exact) and command.name not in FREEDOM:
         return results
     elementwise, moved = command in scalar, results
     with suppress(Exception):  # the operands may leave the domain, as a matrix that is no longer positive definite
@@ -165,7 +166,7 @@ def disturbed(
         np.asarray(np.where(is_exact, y, _with_errors(rng, x, True)), y.dtype) if is_inexact(y) else y
         for x, y, is_exact in zip(moved, results, exact, strict=True)
     ]
-    return list(freedom[command](rng, found, **params)) if command in freedom else found
+    return FREEDOM[command.name](rng, found, **params) if command.name in FREEDOM else found
 
 
 def _with_any_zeros(rng: np.random.Generator, x: NDArray) -> NDArray:

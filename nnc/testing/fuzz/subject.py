@@ -20,9 +20,9 @@ import nnc.numpy as nnp
 from nnc import random, tree
 from nnc.base import dtypes
 from nnc.base.context import with_mode
-from nnc.commands.rules import freedom, surrogate
 from nnc.errors import NncError
 from nnc.graph import Graph, TensorSpec, command
+from nnc.testing.fuzz.examples import FREEDOM, SURROGATES
 from nnc.testing.fuzz.plain import Plain
 from nnc.testing.fuzz.program import Program, inputs_source, program_source
 from nnc.testing.fuzz.reference import by_reference
@@ -82,8 +82,8 @@ class Subject:
     def surrogates(self) -> bool:
         """Whether a derivative is by definition not the values' derivative, or belongs to another choice of phases."""
         return any(
-            node.command in surrogate
-            or (node.command in freedom and any(dtypes.is_complex(s.spec.dtype) for s in node.outputs))
+            node.command.name in SURROGATES
+            or (node.command.name in FREEDOM and any(dtypes.is_complex(s.spec.dtype) for s in node.outputs))
             for node in self.graph.walk()
         )
 

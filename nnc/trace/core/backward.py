@@ -87,12 +87,13 @@ def _pull(
         else:
             operands.append(environment[symbol])
     if rule is None or rule.transpose is None or decides:
-        raise user_error(
-            UnsupportedError, node.command.name, "it is not linear, so it cannot be run backwards.",
-            operands={f"input {i}": s.spec for i, s in enumerate(node.inputs)},
-            fix="make it linear: the rule given to custom_jvp in its tangents, the bwd rule of custom_vjp in the cotangent where "
-            "forward mode runs it, the function given to linear_transpose.",
-        )  # fmt: skip
+        problem = "it is not linear, so it cannot be run backwards."
+        shown = {f"input {i}": s.spec for i, s in enumerate(node.inputs)}
+        fix = (
+            "make it linear: the rule given to custom_jvp in its tangents, the bwd rule of custom_vjp in the cotangent where "
+            "forward mode runs it, the function given to linear_transpose."
+        )
+        raise user_error(UnsupportedError, node.command.name, problem, operands=shown, fix=fix)
     if node.graphs or node.command is pull_only:  # zeros take no part there: zero times infinity is not zero
         found = rule.transpose(cotangents, tuple(operands), **node.params, graphs=node.graphs)
     else:

@@ -56,11 +56,10 @@ class BatchTrace:
                 return bind(command, operands, params, graphs)
             rule = batch.get(command, None)
             if rule is None:
-                raise user_error(
-                    UnsupportedError, command.name, "this command has no batching rule.",
-                    operands={f"input {i}": v.spec for i, v in enumerate(operands)},
-                    fix=f"register one: nnc.graph.attribute('batch').set({command.name!r}, rule), or use nnc.map.",
-                )  # fmt: skip
+                problem = "this command has no batching rule."
+                shown = {f"input {i}": v.spec for i, v in enumerate(operands)}
+                fix = f"register one: nnc.graph.attribute('batch').set({command.name!r}, rule), or use nnc.map."
+                raise user_error(UnsupportedError, command.name, problem, operands=shown, fix=fix)
             static = {**params, "graphs": graphs} if graphs else params
             outputs, out_batched = rule(self.size, operands, batched, **static)
             return [BatchTracer(self, x, x.weak) if b else x for x, b in zip(outputs, out_batched, strict=True)]

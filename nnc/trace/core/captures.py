@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc.base.foreign import is_foreign
 from nnc.base.source import is_internal
 from nnc.commands.promote import as_operand
+from nnc.device.dlpack import is_foreign
 from nnc.errors import NncError, TreeError, user_error
 from nnc.errors.errors import shorten
 from nnc.trace.core.reads import Reads, reads_of
@@ -293,10 +293,9 @@ class _Walk:
             try:
                 self.found[id(owner), name] = Captured(read, name, _fingerprint(value))
             except RecursionError:
-                raise user_error(
-                    TreeError, name, f"the captured {type(value).__name__} is nested too deeply to be compared between calls.",
-                    fix="put the values that the function reads into a flat list or dict.",
-                ) from None  # fmt: skip
+                problem = f"the captured {type(value).__name__} is nested too deeply to be compared between calls."
+                fix = "put the values that the function reads into a flat list or dict."
+                raise user_error(TreeError, name, problem, fix=fix) from None
         self._pending.append((value, name))
 
     def _look_into(self, value: Any, name: str) -> None:

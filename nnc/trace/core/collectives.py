@@ -221,10 +221,9 @@ def _split(where: str, name: str, x: Value, axis: int, tiled: bool, axes: Sequen
     count = x.spec.shape[axis]
     if count % size if tiled else count != size:
         wanted = f"a multiple of {size}" if tiled else f"{size}"
-        raise user_error(
-            ShapeError, where, f"axis {axis} has {count} elements; with {size} places it must have {wanted}.",
-            operands={"x": x.spec}, fix=f"pad it, or choose another {name}." if tiled else f"choose another {name}, or tiled=True.",
-        )  # fmt: skip
+        problem = f"axis {axis} has {count} elements; with {size} places it must have {wanted}."
+        fix = f"pad it, or choose another {name}." if tiled else f"choose another {name}, or tiled=True."
+        raise user_error(ShapeError, where, problem, operands={"x": x.spec}, fix=fix)
     if tiled:
         shape = x.spec.shape
         x = reshape(x, shape=(*shape[:axis], size, count // size, *shape[axis + 1 :]))
@@ -345,21 +344,16 @@ def _checked_pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
     try:
         pairs = tuple((operator.index(source), operator.index(target)) for source, target in perm)
     except (TypeError, ValueError):
-        raise user_error(
-            ArgumentError, "nnc.ppermute", f"perm must be a list of pairs of ints, it is {perm!r}.",
-            fix="give pairs (source, target).",
-        ) from None  # fmt: skip
+        problem = f"perm must be a list of pairs of ints, it is {perm!r}."
+        raise user_error(ArgumentError, "nnc.ppermute", problem, fix="give pairs (source, target).") from None
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
     if any(not 0 <= k < size for k in (*sources, *targets)):
-        raise user_error(
-            ArgumentError, "nnc.ppermute", f"perm {list(pairs)} names a place that is not among the {size} of the axis.",
-            fix=f"use numbers from 0 to {size - 1}.",
-        )  # fmt: skip
+        problem = f"perm {list(pairs)} names a place that is not among the {size} of the axis."
+        raise user_error(ArgumentError, "nnc.ppermute", problem, fix=f"use numbers from 0 to {size - 1}.")
     if len(set(sources)) < len(sources) or len(set(targets)) < len(targets):
-        raise user_error(
-            ArgumentError, "nnc.ppermute", f"perm {list(pairs)} names a place twice as source, or twice as target.",
-            fix="let each place send to one place and receive from one.",
-        )  # fmt: skip
+        problem = f"perm {list(pairs)} names a place twice as source, or twice as target."
+        fix = "let each place send to one place and receive from one."
+        raise user_error(ArgumentError, "nnc.ppermute", problem, fix=fix)
     return pairs
 
 

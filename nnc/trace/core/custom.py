@@ -82,11 +82,9 @@ class _Custom(Generic[P, R_co]):
 
     def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if kwargs:
-            raise user_error(
-                ArgumentError, f"nnc.{self.transform}",
-                f"{name_of(self.fun)} was called with keyword arguments {', '.join(kwargs)}.",
-                fix="pass all arguments of a function with a custom derivative by position.",
-            )  # fmt: skip
+            problem = f"{name_of(self.fun)} was called with keyword arguments {', '.join(kwargs)}."
+            fix = "pass all arguments of a function with a custom derivative by position."
+            raise user_error(ArgumentError, f"nnc.{self.transform}", problem, fix=fix)
         return args
 
     @api_boundary
@@ -138,10 +136,9 @@ class _Custom(Generic[P, R_co]):
         raise InternalError(f"{self.transform} is not to be used by itself")
 
     def _missing(self, method: str) -> UnsupportedError:
-        return user_error(
-            UnsupportedError, f"nnc.{self.transform}", f"{name_of(self.fun)} has no derivative rule.",
-            fix=f"define it with {name_of(self.fun)}.{method}.",
-        )  # fmt: skip
+        problem = f"{name_of(self.fun)} has no derivative rule."
+        fix = f"define it with {name_of(self.fun)}.{method}."
+        return user_error(UnsupportedError, f"nnc.{self.transform}", problem, fix=fix)
 
 
 class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
@@ -192,10 +189,9 @@ class custom_jvp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
             ArgumentError: the function has `nondiff_argnums`.
         """
         if self.nondiff:
-            raise user_error(
-                ArgumentError, "defjvps", f"{name_of(self.fun)} has nondiff_argnums, which these rules would not get.",
-                fix="define one rule with defjvp; it is called as rule(*nondiff, primals, tangents).",
-            )  # fmt: skip
+            problem = f"{name_of(self.fun)} has nondiff_argnums, which these rules would not get."
+            fix = "define one rule with defjvp; it is called as rule(*nondiff, primals, tangents)."
+            raise user_error(ArgumentError, "defjvps", problem, fix=fix)
 
         call: Any = self
 
@@ -310,11 +306,9 @@ class custom_vjp(_Custom[P, R_co]):  # noqa: N801  (a decorator)
             result = call_function(bwd, arguments, where=where, fix=fix)
         if not isinstance(result, (tuple, list)) or len(result) != len(args):
             got = f"{len(result)} values" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
-            raise user_error(
-                ArgumentTypeError, where,
-                f"it must return a tuple of {len(args)} cotangents, one for each argument, it returns {got}.",
-                fix="return a tuple, with None for arguments that have no derivative.",
-            )  # fmt: skip
+            problem = f"it must return a tuple of {len(args)} cotangents, one for each argument, it returns {got}."
+            advice = "return a tuple, with None for arguments that have no derivative."
+            raise user_error(ArgumentTypeError, where, problem, fix=advice)
         found: list[Any] = []
         for i, (arg, ct) in enumerate(zip(args, result, strict=True)):
             leaves = FlatTree(arg).dynamic
@@ -363,11 +357,12 @@ def _fit(where: str, left_name: str, value: Any, right_name: str, right: Any) ->
     left = as_wanted(value, right, where)
     right = spec_of(right)
     if (left.spec.shape, left.spec.dtype) != (right.shape, right.dtype):
+        problem = f"{left_name} has another shape or dtype than {right_name}."
+        operands = {left_name: left.spec, right_name: right}
+        fix = f"return {left_name} with the shape and dtype of {right_name}."
         raise user_error(
-            ShapeError if left.spec.shape != right.shape else DTypeError, where,
-            f"{left_name} has another shape or dtype than {right_name}.", operands={left_name: left.spec, right_name: right},
-            fix=f"return {left_name} with the shape and dtype of {right_name}.",
-        )  # fmt: skip
+            ShapeError if left.spec.shape != right.shape else DTypeError, where, problem, operands=operands, fix=fix
+        )
     return left
 
 
@@ -375,10 +370,9 @@ def _fit(where: str, left_name: str, value: Any, right_name: str, right: Any) ->
 
 
 def _captured_error(where: str) -> UnsupportedError:
-    return user_error(
-        UnsupportedError, where, "the function captures a value that is being differentiated; its rule knows nothing of it.",
-        fix="pass the value as an argument of the function, or nnc.stop_gradient(value) where no derivative is wanted.",
-    )  # fmt: skip
+    problem = "the function captures a value that is being differentiated; its rule knows nothing of it."
+    fix = "pass the value as an argument of the function, or nnc.stop_gradient(value) where no derivative is wanted."
+    return user_error(UnsupportedError, where, problem, fix=fix)
 
 
 def _check_captured(tangents: Tangents, args: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, Literal, Unpack, overload
 
+import nnc.trace.rules  # noqa: F401  (registers the rules of all commands)
 from nnc import tree
 from nnc.array.array import Array, as_value, settled
 from nnc.base import dtypes
@@ -427,11 +428,10 @@ def _check_directions(where: str, fun: Any, primals: Any, tangents: Any) -> None
     """Raises ArgumentTypeError unless `fun` is a function, and its arguments and their directions are sequences."""
     check_callable(fun, where)
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
-        raise user_error(
-            ArgumentTypeError, where, "primals and tangents must be tuples or lists, one entry for each argument.",
-            operands={"primals": type(primals).__name__, "tangents": type(tangents).__name__},
-            fix=f"write {where}(f, (x,), (t,)).",
-        )  # fmt: skip
+        problem = "primals and tangents must be tuples or lists, one entry for each argument."
+        operands = {"primals": type(primals).__name__, "tangents": type(tangents).__name__}
+        fix = f"write {where}(f, (x,), (t,))."
+        raise user_error(ArgumentTypeError, where, problem, operands=operands, fix=fix)
 
 
 @overload
@@ -547,11 +547,8 @@ def _aux_last(fun: Fun, transform: str) -> Fun:
 
 def _split_aux(transform: str, out: Any) -> tuple[Any, Any]:
     if not isinstance(out, tuple) or len(out) != 2:
-        raise user_error(
-            ArgumentTypeError, transform,
-            f"with has_aux=True the function must return a pair (value, aux), not {type(out).__name__}.",
-            fix="return value, aux — or drop has_aux.",
-        )  # fmt: skip
+        problem = f"with has_aux=True the function must return a pair (value, aux), not {type(out).__name__}."
+        raise user_error(ArgumentTypeError, transform, problem, fix="return value, aux — or drop has_aux.")
     return out
 
 
@@ -564,21 +561,21 @@ def _match(where: str, left_name: str, left: Any, right_name: str, right: Any) -
     tree.check_same_structure(where, left_name, left, right_name, right)
     a, b = FlatTree(left), FlatTree(right)
     for i in sorted({*a.where} ^ {*b.where}):
-        raise user_error(
-            ArgumentTypeError, where, f"{left_name} holds {a.leaves[i]!r} where {right_name} holds {b.leaves[i]!r}.",
-            fix=f"give arrays in {left_name} where {right_name} has arrays, and the same settings elsewhere.",
-        )  # fmt: skip
+        problem = f"{left_name} holds {a.leaves[i]!r} where {right_name} holds {b.leaves[i]!r}."
+        fix = f"give arrays in {left_name} where {right_name} has arrays, and the same settings elsewhere."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
     result = []
     for path, x, y in zip(a.paths(), a.dynamic, b.dynamic, strict=True):
         want = as_value(y).spec
         x = as_wanted(x, y, where)
         have = spec_of(x)
         if have.shape != want.shape or (have.dtype != want.dtype and dtypes.is_inexact(want.dtype)):
+            problem = f"{left_name} does not match {right_name}{' at ' + path if path else ''}."
+            operands = {left_name: have, right_name: want}
+            fix = f"give {left_name} the shape and dtype of {right_name}."
             raise user_error(
-                ShapeError if have.shape != want.shape else DTypeError, where,
-                f"{left_name} does not match {right_name}{' at ' + path if path else ''}.",
-                operands={left_name: have, right_name: want}, fix=f"give {left_name} the shape and dtype of {right_name}.",
-            )  # fmt: skip
+                ShapeError if have.shape != want.shape else DTypeError, where, problem, operands=operands, fix=fix
+            )
         result.append(as_value(x))
     return result
 
@@ -593,20 +590,21 @@ def _choose(
 ) -> list[Any]:
     for i in positions:
         if not -len(args) <= i < len(args):
-            raise user_error(
-                ArgumentError, transform,
-                f"argnums names argument {i}, but {name_of(fun)} was called with {len(args)} positional arguments.",
-                operands={"signature": _signature(fun)}, fix="pass the argument by position, or name it in argnames.",
-            )  # fmt: skip
+            problem = (
+                f"argnums names argument {i}, but {name_of(fun)} was called with {len(args)} positional arguments."
+            )
+            fix = "pass the argument by position, or name it in argnames."
+            raise user_error(ArgumentError, transform, problem, operands={"signature": _signature(fun)}, fix=fix)
     for name in names:
         if name not in kwargs:
             known = _names(fun)
-            raise user_error(
-                ArgumentError, transform, f"argnames names {name!r}, which was not passed by keyword.",
-                operands={"signature": _signature(fun)},
-                fix=f"call with {name}=..." if known is None or name in known
-                else f"name one of its parameters: {', '.join(known) or 'it has none'}.",
-            )  # fmt: skip
+            problem = f"argnames names {name!r}, which was not passed by keyword."
+            fix = (
+                f"call with {name}=..."
+                if known is None or name in known
+                else f"name one of its parameters: {', '.join(known) or 'it has none'}."
+            )
+            raise user_error(ArgumentError, transform, problem, operands={"signature": _signature(fun)}, fix=fix)
     check_positions(transform, "argnums", positions, len(args))
     return [args[i] for i in positions] + [kwargs[name] for name in names]
 
@@ -640,10 +638,9 @@ def active_leaves(transform: str, flats: list[FlatTree], holomorphic: bool, allo
             needed = "complex input with holomorphic=True" if holomorphic else "floating-point input"
             raise _without_floats(transform, flat.dynamic[0], needed, ", choose another argnums, or set allow_int=True")
         if not kinds:
-            raise user_error(
-                DTypeError, transform, "the argument to differentiate holds no arrays or numbers.",
-                fix="pass a pytree with float leaves, or choose another argnums.",
-            )  # fmt: skip
+            problem = "the argument to differentiate holds no arrays or numbers."
+            fix = "pass a pytree with float leaves, or choose another argnums."
+            raise user_error(DTypeError, transform, problem, fix=fix)
         active += on
     return active
 
@@ -655,25 +652,22 @@ def _check_floats(transform: str, leaves: Sequence[Any]) -> None:
 
 
 def _without_floats(transform: str, leaf: Any, needed: str, others: str = "") -> DTypeError:
-    return user_error(
-        DTypeError, transform, f"it differentiates with respect to {dtype_of(leaf).name}; a derivative needs {needed}.",
-        operands={"argument": as_value(leaf).shown}, fix=f"pass a float (1.0 instead of 1, x.astype('float32')){others}.",
-    )  # fmt: skip
+    problem = f"it differentiates with respect to {dtype_of(leaf).name}; a derivative needs {needed}."
+    fix = f"pass a float (1.0 instead of 1, x.astype('float32')){others}."
+    return user_error(DTypeError, transform, problem, operands={"argument": as_value(leaf).shown}, fix=fix)
 
 
 def _check_scalar(transform: str, fun: Fun, out: Any, holomorphic: bool) -> Any:
     leaves = FlatTree(out).dynamic
     if len(leaves) != 1 or not tree.is_array(out):
-        raise user_error(
-            ShapeError, transform, f"{name_of(fun)} must return one number, it returns {_kind(out)}.",
-            fix="return a scalar loss; return other values as aux with has_aux=True.",
-        )  # fmt: skip
+        problem = f"{name_of(fun)} must return one number, it returns {_kind(out)}."
+        advice = "return a scalar loss; return other values as aux with has_aux=True."
+        raise user_error(ShapeError, transform, problem, fix=advice)
     x = as_value(out)
     if x.spec.shape != ():
-        raise user_error(
-            ShapeError, transform, f"{name_of(fun)} must return a scalar, it returns {x.shown}.", operands={"result": x.shown},
-            fix="reduce it, for example with nnp.mean(...) or nnp.sum(...); for all rows use nnc.jacrev.",
-        )  # fmt: skip
+        problem = f"{name_of(fun)} must return a scalar, it returns {x.shown}."
+        advice = "reduce it, for example with nnp.mean(...) or nnp.sum(...); for all rows use nnc.jacrev."
+        raise user_error(ShapeError, transform, problem, operands={"result": x.shown}, fix=advice)
     wanted = dtypes.is_complex if holomorphic else dtypes.is_float
     if not wanted(x.spec.dtype):
         fix = (
@@ -683,10 +677,8 @@ def _check_scalar(transform: str, fun: Fun, out: Any, holomorphic: bool) -> Any:
             if dtypes.is_complex(x.spec.dtype)
             else "return a float that is computed with floats: integers and truth values have no derivative."
         )
-        raise user_error(
-            DTypeError, transform, f"{name_of(fun)} must return a {'complex' if holomorphic else 'real floating-point'} number.",
-            operands={"result": x.shown}, fix=fix,
-        )  # fmt: skip
+        problem = f"{name_of(fun)} must return a {'complex' if holomorphic else 'real floating-point'} number."
+        raise user_error(DTypeError, transform, problem, operands={"result": x.shown}, fix=fix)
     return x
 
 

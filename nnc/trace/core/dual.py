@@ -112,11 +112,10 @@ class DualTrace:
                 return outputs, [tangent]
         if rule is None or rule.jvp is None:
             if any(dtypes.is_inexact(spec_of(x).dtype) for x in outputs):
-                raise user_error(
-                    UnsupportedError, command.name, "this command has no derivative in this mode.",
-                    operands={f"input {i}": x.spec for i, x in enumerate(primals)},
-                    fix="wrap its use in nnc.custom_jvp or nnc.custom_vjp, or its input in nnc.stop_gradient.",
-                )  # fmt: skip
+                problem = "this command has no derivative in this mode."
+                operands = {f"input {i}": x.spec for i, x in enumerate(primals)}
+                fix = "wrap its use in nnc.custom_jvp or nnc.custom_vjp, or its input in nnc.stop_gradient."
+                raise user_error(UnsupportedError, command.name, problem, operands=operands, fix=fix)
             return outputs, [None] * len(outputs)
         return outputs, rule.jvp(primals, tangents, tuple(outputs), **static)
 

@@ -101,7 +101,7 @@ def find_plan(
         except TypeError:  # a parameter without a hash, or a function
             return _make_plan(command, specs, params, ())
     plan = _known_plan(command, specs, static)
-    if plan.facts[0] is not kernel.get(command, None) or plan.facts[1] is not reference.get(command, None):
+    if plan.facts[0] is not kernel.so_far(command) or plan.facts[1] is not reference.get(command, None):
         _known_plan.cache_clear()  # a backend or another reference has been added since
         plan = _known_plan(command, specs, static)
     return plan
@@ -167,7 +167,7 @@ def _make_plan(
     nbytes = sum(spec.nbytes for spec in outputs)
     if nbytes >= LARGE and alias.get(command, None) != "view":
         run, function = _if_allowed(run, nbytes), None
-    facts = kernel.get(command, None), reference.get(command, None)  # after the backends are loaded
+    facts = kernel.so_far(command), reference.get(command, None)  # after the backends are loaded
     return Plan(command, specs, params, graphs, outputs, run, function, facts)
 
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from nnc import tree
 from nnc.array.array import Array, ArrayMethods, as_value
-from nnc.base.foreign import is_foreign
 from nnc.base.source import short_path
 from nnc.commands.promote import as_operand, is_weak, with_weakness
+from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, NncError, user_error
 from nnc.errors.errors import shorten
 from nnc.errors.tracebacks import arguments_misfit
@@ -65,10 +65,8 @@ def check_callable(fun: Any, transform: str) -> None:
     """Raises ArgumentTypeError unless `fun` can be called."""
     if not callable(fun):
         role, form = _FORMS.get(transform, ("its first argument", ""))
-        raise user_error(
-            ArgumentTypeError, transform, f"{role} must be a function, it is {shorten(fun)}.",
-            fix=f"write {form}." if form else f"pass the function itself: {transform}(f)(x), not {transform}(f(x)).",
-        )  # fmt: skip
+        fix = f"write {form}." if form else f"pass the function itself: {transform}(f)(x), not {transform}(f(x))."
+        raise user_error(ArgumentTypeError, transform, f"{role} must be a function, it is {shorten(fun)}.", fix=fix)
 
 
 def call_function(
@@ -119,10 +117,9 @@ def check_positions(where: str, name: str, numbers: Sequence[int], count: int) -
     """Argument numbers counted from the front, in their order; raises where there is no such argument or one stands twice."""
     for i in numbers:
         if not -count <= i < count:
-            raise user_error(
-                ArgumentError, where, f"{name} names argument {i} of a call with {count} positional arguments.",
-                fix=f"use numbers from {-count} to {count - 1}." if count else "pass the argument by position.",
-            )  # fmt: skip
+            problem = f"{name} names argument {i} of a call with {count} positional arguments."
+            fix = f"use numbers from {-count} to {count - 1}." if count else "pass the argument by position."
+            raise user_error(ArgumentError, where, problem, fix=fix)
     positions = tuple(i % count for i in numbers)
     if len(set(positions)) != len(positions):
         raise user_error(
@@ -342,7 +339,6 @@ def _as_weak(value: Any, like: Any) -> Any:
 def check_result(leaf: Any, fun: Callable[..., Any]) -> None:
     """Raises ArgumentTypeError for results that are neither arrays nor settings (sets, iterators)."""
     if not hasattr(leaf, "spec") and (isinstance(leaf, (set, frozenset)) or hasattr(leaf, "__next__")):
-        raise user_error(
-            ArgumentTypeError, name_of(fun), f"it returns a {type(leaf).__name__}, which is no pytree of arrays.",
-            fix="return arrays in lists, tuples, dicts or dataclasses.",
-        )  # fmt: skip
+        problem = f"it returns a {type(leaf).__name__}, which is no pytree of arrays."
+        fix = "return arrays in lists, tuples, dicts or dataclasses."
+        raise user_error(ArgumentTypeError, name_of(fun), problem, fix=fix)

@@ -100,10 +100,9 @@ def pure_callback(
 
 def _announced_spec(leaf: Any) -> TensorSpec:
     if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
-        raise user_error(
-            ArgumentTypeError, WHERE, f"result_shape_dtypes holds {leaf!r}, which has no shape and no dtype.",
-            fix='announce each result with its shape and dtype: nnc.ShapeDtypeStruct((3,), "float32").',
-        )  # fmt: skip
+        problem = f"result_shape_dtypes holds {leaf!r}, which has no shape and no dtype."
+        fix = 'announce each result with its shape and dtype: nnc.ShapeDtypeStruct((3,), "float32").'
+        raise user_error(ArgumentTypeError, WHERE, problem, fix=fix)
     return TensorSpec(tuple(leaf.shape), to_dtype(leaf.dtype, WHERE))
 
 
@@ -115,9 +114,8 @@ def _leaves_like(outline: FlatTree, result: Any, name: str, source: SourceLine |
     """
     leaves, structure = tree.flatten(result)
     if structure != outline.treedef:
-        raise user_error(
-            TreeError, WHERE, f"{name} returns a tree of another structure than result_shape_dtypes.",
-            operands={"returned": structure, "announced": outline.treedef}, source=source,
-            fix="return the announced containers, with a NumPy array for each leaf; lists of numbers are containers.",
-        )  # fmt: skip
+        problem = f"{name} returns a tree of another structure than result_shape_dtypes."
+        operands = {"returned": structure, "announced": outline.treedef}
+        fix = "return the announced containers, with a NumPy array for each leaf; lists of numbers are containers."
+        raise user_error(TreeError, WHERE, problem, operands=operands, source=source, fix=fix)
     return leaves

@@ -197,19 +197,17 @@ def _check_real(transform: str, what: str, value: Any) -> None:
     """A Jacobian of real numbers has no entry for the two directions of a complex one."""
     for leaf in map(as_value, FlatTree(value).dynamic):
         if dtypes.is_complex(leaf.spec.dtype):
-            raise user_error(
-                DTypeError, transform, f"{what} is complex.", operands={what.removeprefix("the "): leaf.spec},
-                fix="pass holomorphic=True if the function is; else differentiate real and imaginary parts (nnp.real, nnp.imag).",
-            )  # fmt: skip
+            problem = f"{what} is complex."
+            fix = "pass holomorphic=True if the function is; else differentiate real and imaginary parts (nnp.real, nnp.imag)."
+            raise user_error(DTypeError, transform, problem, operands={what.removeprefix("the "): leaf.spec}, fix=fix)
 
 
 def _check_complex(transform: str, result: Any) -> None:
     for leaf in map(as_value, FlatTree(result).dynamic):
         if not dtypes.is_complex(leaf.spec.dtype):
-            raise user_error(
-                DTypeError, transform, "holomorphic=True needs a complex result.", operands={"result": leaf.spec},
-                fix="drop holomorphic=True, or return a complex array.",
-            )  # fmt: skip
+            problem = "holomorphic=True needs a complex result."
+            fix = "drop holomorphic=True, or return a complex array."
+            raise user_error(DTypeError, transform, problem, operands={"result": leaf.spec}, fix=fix)
 
 
 def _identity(value: Any) -> Any:

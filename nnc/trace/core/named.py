@@ -22,10 +22,8 @@ from nnc.trace.core.staging import NamedStagingTrace, Staged
 def check_axis_name(where: str, name: Any) -> None:
     """Raises unless `name` is a name for an axis, or None."""
     if name is not None and (not isinstance(name, str) or not name):
-        raise user_error(
-            ArgumentTypeError, where, f"axis_name must be a string, it is {name!r}.",
-            fix='give a name such as axis_name="i".',
-        )  # fmt: skip
+        fix = 'give a name such as axis_name="i".'
+        raise user_error(ArgumentTypeError, where, f"axis_name must be a string, it is {name!r}.", fix=fix)
 
 
 def stage_named(
@@ -69,11 +67,12 @@ def refuse_parts(graph: Graph, axis: NamedAxis, chunk: int) -> None:
     """Raises where a graph joins the values of all rows, of which only `chunk` are run at a time."""
     for node in collectives_over(graph, frozenset((axis,))):
         raise user_error(
-            ArgumentError, "nnc.vmap",
+            ArgumentError,
+            "nnc.vmap",
             f"chunk_size={chunk} runs {axis.size} rows in parts, but {node.command.name} over {axis.name!r} needs all at once.",
             operands={"called": f"at {node.source.describe()}" if node.source else "by a derivative"},
             fix="leave chunk_size out.",
-        )  # fmt: skip
+        )
 
 
 def refuse_joins(where: str, choice: str, graphs: Sequence[Graph], axes: Axes) -> None:
@@ -89,12 +88,10 @@ def refuse_joins(where: str, choice: str, graphs: Sequence[Graph], axes: Axes) -
         return
     for node in (node for graph in graphs for node in collectives_over(graph, axes)):
         name = node.params["axis_name"]
-        raise user_error(
-            TraceError, where,
-            f"{choice} varies over {names_of(axes)}, so places would not all reach {node.command.name} over {name!r} within.",
-            operands={"called": f"at {node.source.describe()}"} if node.source else {},
-            fix=f"make {choice} the same at all places, for example with nnc.pmax({choice.split()[-1]}, {name!r}).",
-        )  # fmt: skip
+        problem = f"{choice} varies over {names_of(axes)}, so places would not all reach {node.command.name} over {name!r} within."
+        operands = {"called": f"at {node.source.describe()}"} if node.source else {}
+        fix = f"make {choice} the same at all places, for example with nnc.pmax({choice.split()[-1]}, {name!r})."
+        raise user_error(TraceError, where, problem, operands=operands, fix=fix)
 
 
 def find_axes(where: str, axis_name: Any) -> list[NamedAxis]:
@@ -105,18 +102,15 @@ def find_axes(where: str, axis_name: Any) -> list[NamedAxis]:
     """
     names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     if not names or not all(isinstance(name, str) for name in names):
-        raise user_error(
-            ArgumentTypeError, where, f"axis_name must be a name or a tuple of names, it is {axis_name!r}.",
-            fix='give the name that was given to nnc.vmap, such as "i".',
-        )  # fmt: skip
+        problem = f"axis_name must be a name or a tuple of names, it is {axis_name!r}."
+        fix = 'give the name that was given to nnc.vmap, such as "i".'
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
     bound = {axis.name: axis for axis in get_context().axes}
     for name in names:
         if name not in bound:
             listed = f"bound are {', '.join(map(repr, bound))}" if bound else "none is bound"
-            raise user_error(
-                UnboundAxisError, where, f"there is no axis {name!r} here; {listed}.",
-                fix=f"call it within a function that is mapped with nnc.vmap(f, axis_name={name!r}).",
-            )  # fmt: skip
+            fix = f"call it within a function that is mapped with nnc.vmap(f, axis_name={name!r})."
+            raise user_error(UnboundAxisError, where, f"there is no axis {name!r} here; {listed}.", fix=fix)
     if len(set(names)) < len(names):
         raise user_error(ArgumentError, where, f"axis_name {names!r} names one axis twice.", fix="name each axis once.")
     return [bound[name] for name in names]

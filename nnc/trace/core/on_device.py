@@ -7,8 +7,6 @@ of the CPU without axes. An operand on another device is an error: a copy of it 
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
@@ -20,10 +18,7 @@ from nnc.array.array import Array, as_command_operand, as_value
 from nnc.array.device_array import DeviceArray, fresh_memory, new_device_array, note_transfer
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import LOCATORS, get_context, set_context
-from nnc.base.dlpack import CUDA as ON_CUDA
-from nnc.base.dlpack import place_of, set_receiver
 from nnc.base.dtypes import TAPE
-from nnc.base.foreign import is_foreign
 from nnc.base.options import waits_in_each_call
 from nnc.base.source import user_source
 from nnc.calls.specialise import set_layers
@@ -42,6 +37,8 @@ from nnc.device import (  # fmt: skip
     interpreter_of,
     kind_of,
 )
+from nnc.device.dlpack import CUDA as ON_CUDA
+from nnc.device.dlpack import is_foreign, place_of
 from nnc.device.kinds import KINDS
 from nnc.device.memory import DeviceMemory, Staging
 from nnc.errors import DeviceError, UnsupportedError, user_error
@@ -227,10 +224,9 @@ class DeviceInterpreter:
     def _operand(self, command: Command, arg: Any, args: Sequence[Any]) -> Array:
         if _is_committed(arg) and arg.device != self.device.name:
             places = {f"operand {i}": f"{x.spec} on {x.device}" for i, x in enumerate(args) if isinstance(x, Array)}
-            raise user_error(
-                DeviceError, command.name, f"its operands are on {self.device.name} and on {arg.device}.", operands=places,
-                fix=f"copy one of them: nnc.device_put(x, {self.device.name!r}).",
-            )  # fmt: skip
+            problem = f"its operands are on {self.device.name} and on {arg.device}."
+            fix = f"copy one of them: nnc.device_put(x, {self.device.name!r})."
+            raise user_error(DeviceError, command.name, problem, operands=places, fix=fix)
         value: Array = as_command_operand(arg)
         if value.spec.dtype == TAPE:
             return value
@@ -269,11 +265,11 @@ def _has_effect(command: Command, graphs: Sequence[Graph]) -> bool:
 
 def make_interpreter(device: Accelerator) -> DeviceInterpreter:
     """The interpreter of a device. With the first one, functions begin to ask where their arguments are."""
-    LOCATORS[:] = [_located]
+    LOCATORS[:] = [located]
     return DeviceInterpreter(device)
 
 
-def _located(args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
+def located(args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
     """A block within which new arrays are made where the arguments of a function are."""
     ambient = get_context().device
     place = _place_of((*args, *kwargs.values()), ambient)
@@ -312,15 +308,6 @@ def _place_of(values: Iterable[Any], ambient: Any) -> Any:
     return found
 
 
-def _receive(x: Any, device: str) -> DeviceArray:
-    """An array of another library on a device."""
-    found: DeviceArray = interpreter_of(find_device(device, "asarray")).receive(x)
-    return found
-
-
-set_receiver(_receive)
-if importlib.util.find_spec("cupy") is not None:  # then the first array on a device may be another library's
-    LOCATORS[:] = [_located]
 set_layers(device_array=DeviceArray)
 
 

@@ -164,10 +164,9 @@ def close_graph(staged: Staged) -> Graph:
     graph, explicit = staged.graph, staged.num_explicit
     for value in staged.captured:
         if not isinstance(value, Array):
-            raise user_error(
-                TraceError, "make_graph", f"the function captures {value.shown}, a value of an enclosing trace.",
-                fix="pass it as an argument, so that it becomes an input of the graph.",
-            )  # fmt: skip
+            problem = f"the function captures {value.shown}, a value of an enclosing trace."
+            fix = "pass it as an argument, so that it becomes an input of the graph."
+            raise user_error(TraceError, "make_graph", problem, fix=fix)
     constants = {symbol: value.data for symbol, value in zip(graph.inputs[explicit:], staged.captured, strict=True)}
     return graph.update(inputs=graph.inputs[:explicit], constants={**graph.constants, **constants})
 

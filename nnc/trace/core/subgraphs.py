@@ -109,7 +109,7 @@ batch.set(isolated, _isolated_batch)
 def checkpoint(
     fun: Callable[P, R], *, policy: Callable[..., bool] | None = None, static_argnums: Sequence[int] | int = ()
 ) -> Callable[P, R]:
-    """`fun`, recomputed in the backward pass instead of kept: memory for time (rematerialisation).
+    """`fun`, recomputed in the backward pass instead of kept: memory for time (rematerialization).
 
     Within a transform `fun` is traced, so it makes no Python decisions on values.
 
@@ -130,10 +130,8 @@ def checkpoint(
     """
     check_callable(fun, "nnc.checkpoint")
     if policy is not None:
-        raise user_error(
-            UnsupportedError, "nnc.checkpoint", "policies that keep some values are not offered.",
-            fix="leave policy out, and wrap only the parts to recompute in nnc.checkpoint.",
-        )  # fmt: skip
+        fix = "leave policy out, and wrap only the parts to recompute in nnc.checkpoint."
+        raise user_error(UnsupportedError, "nnc.checkpoint", "policies that keep some values are not offered.", fix=fix)
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     @wraps(fun)

@@ -13,8 +13,7 @@ from nnc.base.context import get_context
 from nnc.base.silence import silently
 from nnc.base.source import SourceLine, user_source
 from nnc.device import CPU
-from nnc.errors import TraceError, user_error
-from nnc.errors.remedies import hash_remedy
+from nnc.errors import TraceError, hash_remedy, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import TensorSpec
 from nnc.graph.dispatch import escaped_tracer
@@ -103,12 +102,11 @@ class Tracer(ArrayMethods):
 
     @api_boundary
     def __hash__(self) -> int:  # type: ignore[override]  # of ArrayMethods, which have none
-        raise user_error(
-            TraceError, "hash",
+        problem = (
             f"a traced array ({self.shown}) has no hash: it is no key of a dict, no member of a set and no argument of a cached "
-            "function.",
-            fix=hash_remedy(self),
-        )  # fmt: skip
+            "function."
+        )
+        raise user_error(TraceError, "hash", problem, fix=hash_remedy(self))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.shown})"
@@ -128,7 +126,5 @@ class Tracer(ArrayMethods):
 
     @api_boundary
     def __reduce__(self) -> NoReturn:
-        raise user_error(
-            TraceError, "pickle", f"{self.shown} is a traced value, which cannot be stored.",
-            fix="return it from the traced function and store the result.",
-        )  # fmt: skip
+        fix = "return it from the traced function and store the result."
+        raise user_error(TraceError, "pickle", f"{self.shown} is a traced value, which cannot be stored.", fix=fix)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+import nnc.trace.rules  # noqa: F401  (registers the rules of all commands)
 from nnc import tree
 from nnc.array.array import as_value
 from nnc.base.context import activity
@@ -149,29 +150,26 @@ def _spread(axes: Any, value: Any, name: str) -> list[int | None]:
     spread = tree.broadcast_prefix(marked, value, where=f"nnc.vmap: {name}")
     for axis in spread:
         if axis is not _NOT_MAPPED and (not isinstance(axis, int) or isinstance(axis, bool)):
-            raise user_error(
-                ArgumentTypeError, "nnc.vmap", f"{name} holds {axis!r}; an axis is an int or None.", fix="use ints and None."
-            )  # fmt: skip
+            problem = f"{name} holds {axis!r}; an axis is an int or None."
+            raise user_error(ArgumentTypeError, "nnc.vmap", problem, fix="use ints and None.")
     return [None if axis is _NOT_MAPPED else axis for axis in spread]
 
 
 def _leaf_axes(flat: FlatFunction, in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:
     """The mapped axis of each dynamic leaf, counted from the front."""
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-        raise user_error(
-            ArgumentError, "nnc.vmap", f"in_axes has {len(in_axes)} entries for {len(args)} positional arguments.",
-            operands={"in_axes": in_axes}, fix="give one entry for each positional argument, or one for all.",
-        )  # fmt: skip
+        problem = f"in_axes has {len(in_axes)} entries for {len(args)} positional arguments."
+        fix = "give one entry for each positional argument, or one for all."
+        raise user_error(ArgumentError, "nnc.vmap", problem, operands={"in_axes": in_axes}, fix=fix)
     prefix = (in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args), dict.fromkeys(kwargs, 0))
     spread = _spread(prefix, (args, kwargs), "in_axes")
     result: list[int | None] = []
     for i, leaf, path in zip(flat.arguments.where, flat.leaves, flat.paths(), strict=True):
         axis = spread[i]
         if axis is not None and np.ndim(leaf) == 0:
-            raise user_error(
-                ShapeError, "nnc.vmap", f"argument {path} is 0-d, so it has no axis {axis} to map over.",
-                operands={"argument": as_value(leaf).shown}, fix="give None for it in in_axes.",
-            )  # fmt: skip
+            problem = f"argument {path} is 0-d, so it has no axis {axis} to map over."
+            fix = "give None for it in in_axes."
+            raise user_error(ShapeError, "nnc.vmap", problem, operands={"argument": as_value(leaf).shown}, fix=fix)
         result.append(None if axis is None else check_axis("nnc.vmap", axis, np.ndim(leaf)))
     return result
 
@@ -183,17 +181,14 @@ def _mapped_size(flat: FlatFunction, axes: list[int | None], axis_size: int | No
         if axis is not None
     }
     if not sizes and axis_size is None:
-        raise user_error(
-            ArgumentError, "nnc.vmap", "no argument is mapped, so the size of the axis is unknown.",
-            fix="give an int in in_axes for at least one argument, or pass axis_size.",
-        )  # fmt: skip
+        problem = "no argument is mapped, so the size of the axis is unknown."
+        fix = "give an int in in_axes for at least one argument, or pass axis_size."
+        raise user_error(ArgumentError, "nnc.vmap", problem, fix=fix)
     found = set(sizes.values()) | ({axis_size} if axis_size is not None else set())
     if len(found) > 1:
         shown: dict[str, Any] = dict(sizes) | ({"axis_size": axis_size} if axis_size is not None else {})
-        raise user_error(
-            ShapeError, "nnc.vmap", "the mapped axes have different sizes.", operands=shown,
-            fix="map axes of one size, or give None in in_axes for arguments that are shared.",
-        )  # fmt: skip
+        fix = "map axes of one size, or give None in in_axes for arguments that are shared."
+        raise user_error(ShapeError, "nnc.vmap", "the mapped axes have different sizes.", operands=shown, fix=fix)
     return int(found.pop())
 
 
@@ -206,10 +201,9 @@ def _place(x: Value, is_mapped: bool, axis: int | None, size: int) -> Value:
     """An output with its batch axis where `out_axes` wants it."""
     if axis is None:
         if is_mapped:
-            raise user_error(
-                ArgumentError, "nnc.vmap", "out_axes is None for a result that differs from row to row.",
-                operands={"result": x.spec}, fix="give the axis at which the rows are to stand, such as out_axes=0.",
-            )  # fmt: skip
+            problem = "out_axes is None for a result that differs from row to row."
+            fix = "give the axis at which the rows are to stand, such as out_axes=0."
+            raise user_error(ArgumentError, "nnc.vmap", problem, operands={"result": x.spec}, fix=fix)
         return x
     x = lead(size, x, is_mapped)
     axis = check_axis("nnc.vmap: out_axes", axis, x.spec.ndim)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import nnc.trace.rules  # noqa: F401  (registers the rules of all commands)
 from nnc.base.context import get_context, set_context
 from nnc.base.source import SourceLine
 from nnc.commands.rules import add_tangents, derivative, is_differentiable

@@ -25,13 +25,13 @@ from nnc.array.array import Array, as_command_operand, asarray, new_array, settl
 from nnc.array.device_array import DeviceArray
 from nnc.base.bounded import BoundedCache
 from nnc.base.context import get_context, observes_commands, with_mode
-from nnc.base.foreign import is_foreign
 from nnc.base.fork import new_lock
 from nnc.calls.specialise import set_layers
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import as_operand
 from nnc.commands.weakness import with_inherited_weakness
 from nnc.device import CPU
+from nnc.device.dlpack import is_foreign
 from nnc.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -94,9 +94,8 @@ class Variable(Tracer):
                 self.owner.exchange([self], [read.binding])
                 self._view = replace(view, of=shown)
         if self._binding is None:
-            raise user_error(
-                ArgumentError, "variable", "it holds no array yet, or it has been freed.", fix="write it first: x.set(array)."
-            )  # fmt: skip
+            fix = "write it first: x.set(array)."
+            raise user_error(ArgumentError, "variable", "it holds no array yet, or it has been freed.", fix=fix)
         return self._binding
 
     @property
@@ -152,10 +151,10 @@ class Variable(Tracer):
             return
         array = asarray(value)
         if array.spec != self.spec:
-            raise user_error(
-                ArgumentError, "x.grad = value", "a gradient has the shape and dtype of its variable.",
-                operands={"x": self.spec, "value": array.spec}, fix="convert it, or set x.grad = None to clear it.",
-            )  # fmt: skip
+            problem = "a gradient has the shape and dtype of its variable."
+            operands = {"x": self.spec, "value": array.spec}
+            fix = "convert it, or set x.grad = None to clear it."
+            raise user_error(ArgumentError, "x.grad = value", problem, operands=operands, fix=fix)
         self.take_gradient(concrete_array(value, "x.grad = value").to_device(self.device))
 
     def take_gradient(self, gradient: Array) -> None:
@@ -171,10 +170,8 @@ class Variable(Tracer):
         Raises:
             MissingNameError: always; it names the method of the graph.
         """
-        raise user_error(
-            MissingNameError, "variable", "it has no 'backward'.",
-            fix="write graph.backward(y), of the DynamicGraph to which it belongs.",
-        )  # fmt: skip
+        fix = "write graph.backward(y), of the DynamicGraph to which it belongs."
+        raise user_error(MissingNameError, "variable", "it has no 'backward'.", fix=fix)
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
@@ -195,10 +192,8 @@ class Variable(Tracer):
 
     def _check_no_alias(self) -> None:
         if self._view is not None:
-            raise user_error(
-                ArgumentTypeError, "x.set", "it is an alias, which shows the value of its base.",
-                fix="write to the base: base[1:3] = value, or base.set(...).",
-            )  # fmt: skip
+            fix = "write to the base: base[1:3] = value, or base.set(...)."
+            raise user_error(ArgumentTypeError, "x.set", "it is an alias, which shows the value of its base.", fix=fix)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Binds it to a copy in which the elements at `index` are replaced; the copy depends on both."""
@@ -235,10 +230,9 @@ class Variable(Tracer):
 
     @api_boundary
     def __reduce__(self) -> NoReturn:
-        raise user_error(
-            TraceError, "pickle", "a variable belongs to its dynamic graph, which cannot be stored.",
-            fix="store the array: x.array, or nnc.tree.map(lambda x: x.array, model).",
-        )  # fmt: skip
+        problem = "a variable belongs to its dynamic graph, which cannot be stored."
+        fix = "store the array: x.array, or nnc.tree.map(lambda x: x.array, model)."
+        raise user_error(TraceError, "pickle", problem, fix=fix)
 
     def __repr__(self) -> str:
         name = "constant" if self.constant else "variable"
@@ -430,10 +424,9 @@ class Recorder:
         if isinstance(value, Variable):
             if value.owner is self:
                 return value.binding
-            raise user_error(
-                TraceError, "dynamic graph", "a command takes variables of two dynamic graphs.",
-                operands={"the other": value.spec}, fix="pass the other one's array: x.array.",
-            )  # fmt: skip
+            problem = "a command takes variables of two dynamic graphs."
+            fix = "pass the other one's array: x.array."
+            raise user_error(TraceError, "dynamic graph", problem, operands={"the other": value.spec}, fix=fix)
         array = settled(as_command_operand(value))
         self._note_devices((array,))
         return Binding(array.spec, array, constant=True, foreign=True)
@@ -551,10 +544,8 @@ def concrete_array(value: Any, where: str) -> Array:
     if isinstance(array, Variable):
         return copy(array_of(array.binding))  # an array of its own, which may be donated
     if not isinstance(array, Array):
-        raise user_error(
-            TraceError, where, f"{array.shown} is a traced value, and a variable holds arrays.",
-            fix="use dynamic graphs outside of compile, grad and vmap, or apply those to functions of variables.",
-        )  # fmt: skip
+        fix = "use dynamic graphs outside of compile, grad and vmap, or apply those to functions of variables."
+        raise user_error(TraceError, where, f"{array.shown} is a traced value, and a variable holds arrays.", fix=fix)
     if not array.weak:
         return array
     dtype = array.dtype  # the one that it shows

@@ -62,10 +62,8 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     """
     x = as_value(as_operand(pred, "nnc.cond", "pred"))
     if x.spec.shape != ():
-        raise user_error(
-            ShapeError, "nnc.cond", "pred must be a scalar.", operands={"pred": x.spec},
-            fix="reduce it with .any() or .all(), or choose element by element with nnp.where.",
-        )  # fmt: skip
+        fix = "reduce it with .any() or .all(), or choose element by element with nnp.where."
+        raise user_error(ShapeError, "nnc.cond", "pred must be a scalar.", operands={"pred": x.spec}, fix=fix)
     index = convert(x if dtypes.is_bool(x.spec.dtype) else x != 0, dtype=dtypes.int64)
     return _branch("nnc.cond", index, (false_fun, true_fun), operands, checked=False)
 
@@ -187,10 +185,9 @@ class _Bypass:
 def _index(where: str, index: Any) -> Value:
     x = as_value(as_operand(index, where, "index"))
     if x.spec.shape != () or not (dtypes.is_integer(x.spec.dtype) or dtypes.is_bool(x.spec.dtype)):
-        raise user_error(
-            ArgumentTypeError, where, "the index must be an integer scalar.", operands={"index": x.spec},
-            fix="convert it with .astype(int).",
-        )  # fmt: skip
+        problem = "the index must be an integer scalar."
+        fix = "convert it with .astype(int)."
+        raise user_error(ArgumentTypeError, where, problem, operands={"index": x.spec}, fix=fix)
     return x if x.spec.dtype == dtypes.int64 else convert(x, dtype=dtypes.int64)
 
 
@@ -300,10 +297,9 @@ def _check_results(
             if a.shape != b.shape or not (_becomes(a.dtype, w0, dtype) and _becomes(b.dtype, w, dtype))
         ]
         if lines:
-            raise user_error(
-                ShapeError, where, "the branches return other shapes or dtypes:\n" + "\n".join(lines),
-                operands=places, fix="make them equal, for example with .astype(...) or nnp.broadcast_to.",
-            )  # fmt: skip
+            problem = "the branches return other shapes or dtypes:\n" + "\n".join(lines)
+            fix = "make them equal, for example with .astype(...) or nnp.broadcast_to."
+            raise user_error(ShapeError, where, problem, operands=places, fix=fix)
 
 
 def _shown(spec: TensorSpec, weak: dtypes.Weakness) -> TensorSpec:

@@ -95,12 +95,9 @@ class Carry:
             self._stays_weak[i] = i not in self._turned and stays
             result.append(value)
         if lines:
-            raise user_error(
-                ShapeError, self.where,
-                f"{source} returns a carry of other shapes or dtypes than the initial one:\n" + "\n".join(lines),
-                operands=lines_of,
-                fix=f"convert the initial values, or the results of {source}, with .astype(...) or nnp.broadcast_to.",
-            )  # fmt: skip
+            problem = f"{source} returns a carry of other shapes or dtypes than the initial one:\n" + "\n".join(lines)
+            fix = f"convert the initial values, or the results of {source}, with .astype(...) or nnp.broadcast_to."
+            raise user_error(ShapeError, self.where, problem, operands=lines_of, fix=fix)
         if self.axes is not None:
             self.spread([varying_over(x) for x in result])
             result = [vary(x, axes) for x, axes in zip(result, self.axes, strict=True)]
@@ -145,10 +142,9 @@ def check_settings(where: str, left_name: str, left: FlatTree, right_name: str, 
             texts = ["an array" if tree.is_array(x) else repr(x) for x in (a, b)]
             lines.append(f"  {''.join(path) or 'the value'}: {texts[0]} in {left_name}, {texts[1]} in {right_name}")
     if lines:
-        raise user_error(
-            TreeError, where, f"{left_name} and {right_name} differ in leaves other than arrays:\n" + "\n".join(lines),
-            fix="leaves other than arrays are fixed when the function is traced: keep them as they are, or make them numbers.",
-        )  # fmt: skip
+        problem = f"{left_name} and {right_name} differ in leaves other than arrays:\n" + "\n".join(lines)
+        fix = "leaves other than arrays are fixed when the function is traced: keep them as they are, or make them numbers."
+        raise user_error(TreeError, where, problem, fix=fix)
 
 
 def _yields(leaf: Any, own: Any, other: Any) -> bool:

@@ -146,16 +146,13 @@ def while_loop(
 def _condition(where: str, value: Any) -> Value:
     leaves = FlatTree(value)
     if len(leaves.leaves) != 1 or not leaves.where or not tree.structure(value).is_leaf():
-        raise user_error(
-            TreeError, where, f"the condition must be one bool, it is {value!r}.",
-            fix="return a single comparison, or combine with &.",
-        )  # fmt: skip
+        fix = "return a single comparison, or combine with &."
+        raise user_error(TreeError, where, f"the condition must be one bool, it is {value!r}.", fix=fix)
     x = as_value(value)
     if x.spec.shape != () or not dtypes.is_bool(x.spec.dtype):
-        raise user_error(
-            ShapeError, where, "the condition must be a bool scalar.", operands={"condition": x.spec},
-            fix="compare a scalar, or reduce with .any() or .all().",
-        )  # fmt: skip
+        problem = "the condition must be a bool scalar."
+        fix = "compare a scalar, or reduce with .any() or .all()."
+        raise user_error(ShapeError, where, problem, operands={"condition": x.spec}, fix=fix)
     return x
 
 
@@ -201,17 +198,15 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any, *, unroll: i
     for name, bound in (("lower", lower), ("upper", upper)):
         spec = argument_spec(as_operand(bound, "nnc.fori_loop", name))
         if spec.shape != () or not dtypes.is_integer(spec.dtype):
-            raise user_error(
-                ArgumentTypeError, "nnc.fori_loop", f"{name} must be an integer.", operands={name: spec},
-                fix="give an int, or convert with .astype(int).",
-            )  # fmt: skip
+            problem = f"{name} must be an integer."
+            fix = "give an int, or convert with .astype(int)."
+            raise user_error(ArgumentTypeError, "nnc.fori_loop", problem, operands={name: spec}, fix=fix)
     if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
         return _counted(int(lower), int(upper), body_fun, init_val, unroll)
     if unroll is not None:
-        raise user_error(
-            ArgumentError, "nnc.fori_loop", f"unroll is {unroll!r}, but the number of iterations is not known.",
-            fix="give both bounds as Python ints, or leave out unroll.",
-        )  # fmt: skip
+        problem = f"unroll is {unroll!r}, but the number of iterations is not known."
+        fix = "give both bounds as Python ints, or leave out unroll."
+        raise user_error(ArgumentError, "nnc.fori_loop", problem, fix=fix)
     first, last = as_value(lower), as_value(upper)
     first, last = (convert(x, dtype=dtypes.int64) if x.spec.dtype != dtypes.int64 else x for x in (first, last))
 
@@ -362,10 +357,9 @@ def _length(where: str, xs: Any, length: int | None) -> int:
     for path, leaf in zip(sequences.paths(), sequences.dynamic, strict=True):
         shape = np.shape(leaf)
         if not shape:
-            raise user_error(
-                ShapeError, where, f"xs{path} is 0-d, so it has no rows.", operands={f"xs{path}": as_value(leaf).spec},
-                fix="give sequences with a leading axis; capture other values in f.",
-            )  # fmt: skip
+            problem = f"xs{path} is 0-d, so it has no rows."
+            fix = "give sequences with a leading axis; capture other values in f."
+            raise user_error(ShapeError, where, problem, operands={f"xs{path}": as_value(leaf).spec}, fix=fix)
         sizes[f"xs{path}"] = shape[0]
     if length is not None:
         sizes["length"] = _checked_length(where, length)
@@ -386,10 +380,8 @@ def _checked_length(where: str, length: Any) -> int:
     except TypeError:
         count = -1
     if count < 0:
-        raise user_error(
-            ArgumentError, where, f"length is {length!r}; it must be an integer of 0 or more.",
-            fix="give the number of iterations.",
-        )  # fmt: skip
+        fix = "give the number of iterations."
+        raise user_error(ArgumentError, where, f"length is {length!r}; it must be an integer of 0 or more.", fix=fix)
     return count
 
 
@@ -412,10 +404,9 @@ def _scan(
             element = step if indexed else sequences.build(values[: len(elements)])
             result = _call(f, where, "f(carry, x)", carry.tree.build(values[len(elements) :]), element)
             if not isinstance(result, tuple) or len(result) != 2:
-                raise user_error(
-                    ArgumentTypeError, where, f"{name} must return a pair (carry, y), it returns {_kind_of(result)}.",
-                    fix="return carry, y — with None for y where there is nothing to stack.",
-                )  # fmt: skip
+                problem = f"{name} must return a pair (carry, y), it returns {_kind_of(result)}."
+                fix = "return carry, y — with None for y where there is nothing to stack."
+                raise user_error(ArgumentTypeError, where, problem, fix=fix)
             following, changed = carry.accept(result[0], user)
             rows = FlatTree(result[1])
             box.extend((changed, rows))
@@ -497,11 +488,12 @@ def associative_scan(fn: Callable[[X, X], X], elems: X, reverse: bool = False, a
         for path, x, y in zip(flat.paths(), a, found, strict=True):
             if spec_of(x) != spec_of(y):
                 raise user_error(
-                    DTypeError if spec_of(x).shape == spec_of(y).shape else ShapeError, "nnc.associative_scan",
+                    DTypeError if spec_of(x).shape == spec_of(y).shape else ShapeError,
+                    "nnc.associative_scan",
                     f"{name_of(fn)} must keep shape and dtype{' at ' + path if path else ''}.",
                     operands={"argument": spec_of(x), "result": spec_of(y)},
                     fix="return arrays of the shapes and dtypes of the first argument, whose leading axis holds several elements.",
-                )  # fmt: skip
+                )
         return found
 
     scanned = _prefixes(combine, ordered)

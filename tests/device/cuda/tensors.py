@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc.base.dlpack import capsule_of, load
 from nnc.base.dtypes import bfloat16
 from nnc.device import Block
+from nnc.device.dlpack import capsule_of, load
 from nnc.testing.devices.sim import Use
 from tests.device.cuda.arrays import Owner
 from tests.device.cuda.machine import Host, Machine

@@ -10,8 +10,8 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.base.dlpack import load
 from nnc.base.dtypes import bfloat16
+from nnc.device.dlpack import load
 from nnc.errors import ArgumentTypeError, OutOfBoundsError
 from tests.device.cuda.machine import Host, Machine
 from tests.device.cuda.tensors import Library, Tensor

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nnc.lower.plan.ordering import OperationGraph
 from nnc.lower.plan.rematerialize import Problem, Schedule, fit, squeeze
-from nnc.lower.plan.scheduling import OperationGraph
-from tests.lower.plan.test_scheduling import training_step
+from tests.lower.plan.test_ordering import training_step
 
 
 def problem(graph: OperationGraph, once: frozenset[int] = frozenset()) -> Problem:

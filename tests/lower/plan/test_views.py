@@ -5,12 +5,15 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
 
-from nnc.graph import TensorSpec
+from nnc.graph import TensorSpec, command
 from nnc.lower.plan.stages import Loop, Strides, View, row_major
-from nnc.lower.plan.views import within
+from nnc.lower.plan.views import restride, within
 
 ITEM = 4  # bytes of a float32
 
@@ -88,3 +91,21 @@ def test_the_copy_that_runs_last_is_the_one_a_count_gives() -> None:
                 position = position + 1 if position + 1 < number else first
             assert Loop(0, copies[:number], first, length=length).last == position
     assert Loop(0, copies, 1).last is None
+
+
+SHAPES = [(24,), (1, 24), (24, 1), (4, 6), (2, 2, 6), (2, 1, 12), (1, 8, 3), (4, 1, 2, 3), (2, 3, 4), (1, 1, 24, 1)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_reshaped_tensor_is_a_view_where_numpy_finds_one(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    dense = rng.normal(size=shape).astype(np.float32)
+    turned = rng.normal(size=shape[::-1]).astype(np.float32).T
+    gaps = rng.normal(size=(*shape[:-1], 2 * shape[-1])).astype(np.float32)[..., ::2]
+    spread = np.broadcast_to(np.float32(3), shape)
+    for x, after in product((dense, turned, gaps, np.flip(dense), spread), SHAPES):
+        moved = restride[command("reshape")](spec(shape), spec(after), x.strides, shape=after)
+        assert (moved is None) == (not np.shares_memory(x.reshape(after), x))
+        if moved is not None:
+            assert moved[0] == 0
+            np.testing.assert_array_equal(as_strided(x, after, moved[1]), x.reshape(after))

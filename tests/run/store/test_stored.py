@@ -216,7 +216,7 @@ def test_a_program_without_compiled_kernels_is_stored(bench: Workbench) -> None:
     np.testing.assert_array_equal(again.run([values])[0], np.exp(values))
 
 
-def test_rematerialised_values_are_in_the_stored_plan(bench: Workbench) -> None:
+def test_rematerialized_values_are_in_the_stored_plan(bench: Workbench) -> None:
     def there_and_back(x: Any) -> Any:
         values = [nnp.tanh(x)]
         for _ in range(11):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nnc.backends.cpu.kernels.printer import Bound, times
-from nnc.backends.products import Axis
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.machine import processor
@@ -15,6 +15,9 @@ from nnc.base.options import chosen_cpu
 from nnc.device.targets import cpu_target
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.masks import first_lanes, known_lanes
+
+if TYPE_CHECKING:
+    from nnc.backends.products import Axis
 
 _PRODUCTS = cpu_target().products
 

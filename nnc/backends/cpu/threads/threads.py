@@ -119,10 +119,9 @@ def set_num_threads(n: int) -> int:
     number = _checked(n)
     found = threads()
     if found.forked and number > 1:
-        raise user_error(
-            BackendError, WHERE, "this process was forked off another, so nnc's threads are missing in it.",
-            fix='start processes with multiprocessing.get_context("spawn") to use threads in them.',
-        )  # fmt: skip
+        problem = "this process was forked off another, so nnc's threads are missing in it."
+        fix = 'start processes with multiprocessing.get_context("spawn") to use threads in them.'
+        raise user_error(BackendError, WHERE, problem, fix=fix)
     return found.set(number)
 
 

@@ -230,10 +230,8 @@ class CublasLt:
     def _call(self, name: str, *arguments: Any) -> None:
         code = getattr(self._library, name)(*arguments)
         if code:
-            raise user_error(
-                DeviceError, "dot", f"{name} of cuBLASLt reports status {code}.",
-                fix="look at nvidia-smi for other programs on the device; set CUBLASLT_LOG_LEVEL=5 for the library's own words.",
-            )  # fmt: skip
+            fix = "look at nvidia-smi for other programs on the device; set CUBLASLT_LOG_LEVEL=5 for the library's own words."
+            raise user_error(DeviceError, "dot", f"{name} of cuBLASLt reports status {code}.", fix=fix)
 
 
 class Product:

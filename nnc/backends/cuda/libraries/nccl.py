@@ -61,10 +61,9 @@ class Group:
         """
         nccl = getattr(device.cupy.cuda, "nccl", None)
         if nccl is None or not getattr(nccl, "available", True):
-            raise user_error(
-                UnsupportedError, device.name, "arrays of several processes are joined by NCCL, which CuPy does not find.",
-                fix="install NVIDIA's library, for example with pip install nvidia-nccl-cu12 or nvidia-nccl-cu13.",
-            )  # fmt: skip
+            problem = "arrays of several processes are joined by NCCL, which CuPy does not find."
+            fix = "install NVIDIA's library, for example with pip install nvidia-nccl-cu12 or nvidia-nccl-cu13."
+            raise user_error(UnsupportedError, device.name, problem, fix=fix)
         processes = communicator(size, stride)
         with known_world().waiting(Site("the first collective of devices over an axis", size, stride)):
             own = processes.rank

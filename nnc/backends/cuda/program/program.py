@@ -173,10 +173,9 @@ class CudaModule:
                     DeviceFrame(self._program, self._device, CudaModule).walk(inputs, watch)
             except NncError as error:
                 return error
-        return user_error(
-            DeviceError, step.command.name, "a kernel refused its operands, an index that is out of range for instance.",
-            fix="run the function on the CPU, which says which value it is.", source=step.source or line,
-        )  # fmt: skip
+        problem = "a kernel refused its operands, an index that is out of range for instance."
+        fix = "run the function on the CPU, which says which value it is."
+        return user_error(DeviceError, step.command.name, problem, fix=fix, source=step.source or line)
 
     def copy(self, view: View, source: DeviceMemory, target: DeviceMemory) -> None:
         """Queues a copy of a part of some memory.

@@ -13,10 +13,11 @@ from types import MappingProxyType
 from typing import Any
 
 from nnc.base.dtypes import DType, is_bool, real_dtype
-from nnc.lower.kernels.math.power import hypot
+from nnc.base.later import later
 from nnc.lower.kernels.math.terms import Term, absolute, where
 from nnc.lower.kernels.scalars import OPERANDS, Operations, Parsed, evaluate
 
+_hypot = later(f"{__package__}.power", "hypot")
 BY_LOGARITHMS = 100
 """The least exponent of which NumPy takes logarithms."""
 
@@ -160,7 +161,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "real": lambda x: x.real,
         "imag": lambda x: x.imag,
         "conj": lambda x: Complex(x.real, -x.imag),
-        "abs": lambda x: hypot(x.real, x.imag) if isinstance(x, Complex) else absolute(x),
+        "abs": lambda x: _hypot(x.real, x.imag) if isinstance(x, Complex) else absolute(x),
         "select": _select,
         "convert": lambda x: x,
     }

@@ -8,25 +8,23 @@ from types import MappingProxyType
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.rules import product, terms
-from nnc.graph import Command, Graph, Node, Symbol, command, register_pass
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph import Command, Graph, Node, Symbol, command
+from nnc.lower.passes.remake import OncePerGraph
 
 _DTYPES = (dtypes.float32, dtypes.float64)
 
 
-@register_pass("contract_products")
 def contract_products(graph: Graph, options: Options) -> Graph:
     """Joins products with the one sum or difference that reads them, if `options.contract` allows it.
 
     Results differ in the last digit, from eager commands' too.
 
-    Requires: rules that look for sums and products have run; dead code elimination need not follow.
-    Ensures:  no sum of float32 or float64 has an operand that is a product and read nowhere else.
+    Ensures: no sum of float32 or float64 has an operand that is a product and read nowhere else.
 
     Example:
         p = mul(x, y); s = add(p, z)  →  s = multiply_add(x, y, z)
     """
-    return _Contraction().graph(graph) if options.contract else graph
+    return _Contraction().graph(graph)
 
 
 class _Contraction(OncePerGraph):

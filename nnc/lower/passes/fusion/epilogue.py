@@ -12,11 +12,12 @@ from nnc.commands.control import PRINTED, fused, with_epilogue
 from nnc.commands.rules import takes_epilogue
 from nnc.device import kind_of
 from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
+from nnc.graph.passes import Fact
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.passes.memory.order import Description, overwritable
 
 
-@register_pass("epilogue")
+@register_pass("epilogue", requires=[Fact.KERNELS])
 def epilogue(graph: Graph, options: Options) -> Graph:
     """Makes one `with_epilogue` node of a product and the `fused` node that reads it, in sub-graphs, too.
 
@@ -24,7 +25,7 @@ def epilogue(graph: Graph, options: Options) -> Graph:
     memory. The backend of the product must take such an epilogue, and the fused node must go over the elements of the
     product; if others read the product later, it is one more result.
 
-    Requires: `fuse` ran; later passes keep the order of symbols that share memory.
+    Requires: later passes keep the order of symbols that share memory.
     Ensures:  the same values, up to roundings of the product; the largest live set does not grow.
 
     Example:

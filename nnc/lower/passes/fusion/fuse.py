@@ -11,16 +11,19 @@ from nnc.commands.rules import expansion, number, same_axes
 from nnc.device import kind_of
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
+from nnc.graph.passes import Fact
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import Domain, has_better_kernel, is_gather, is_reduction
 from nnc.lower.kernels.row_phases import overwrites
 from nnc.lower.passes.fusion.forms import Forms, Pairs, of_one_shape
 from nnc.lower.passes.fusion.grouping import Group, Grouping
 from nnc.lower.passes.fusion.prefuse import members
-from nnc.lower.passes.fusion.rematerialise_in_consumers import key_of
+from nnc.lower.passes.fusion.rematerialize_in_consumers import key_of
 
 
-@register_pass("fuse")
+@register_pass(
+    "fuse", requires=[Fact.NO_CALLS, Fact.ORDERED], ensures=[Fact.KERNELS], invalidates=[Fact.COMMANDS, Fact.FOLDED]
+)
 def fuse(graph: Graph, options: Options) -> Graph:
     """Makes one `fused` node of neighbours in the order that share an iteration space, in sub-graphs, too.
 
@@ -28,8 +31,7 @@ def fuse(graph: Graph, options: Options) -> Graph:
     before. Views and constants between them, and commands that cost nothing (`full`, `iota`), are taken along; so are they for
     every other reader. Softmax and its relatives are first taken apart into the commands that they are made of.
 
-    Requires: the order of the nodes is the one that will run, up to small moves.
-    Ensures:  the same values up to rounding of sums; every command that a printed kernel can run stands in a `fused` node.
+    Ensures: the same values up to rounding of sums; every command that a printed kernel can run stands in a `fused` node.
 
     Example:
         y = exp(x); z = mul(y, y)  →  z = fused(x) {fused(%0): …}
@@ -158,7 +160,7 @@ class _Rebuilt:
 
 
 def _without_repeats(nodes: Sequence[Node], outputs: Sequence[Symbol]) -> Sequence[Node]:
-    """The nodes, each computation once: copies that `recompute` and `rematerialise_in_consumers` made are one in a kernel."""
+    """The nodes, each computation once: copies that rematerializing passes made are one in a kernel."""
     if len({(node.command, node.inputs) for node in nodes}) == len(nodes):
         return nodes
     known: dict[tuple[object, ...], Symbol] = {}

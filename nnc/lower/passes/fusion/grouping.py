@@ -19,7 +19,7 @@ from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import UNIT, Domain, can_fuse, is_gather, is_reduction, is_view
-from nnc.lower.passes.fusion.rematerialise_in_consumers import repeated
+from nnc.lower.passes.fusion.rematerialize_in_consumers import repeated
 
 _FUSION = cpu_target().fusion
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED
-from nnc.graph import Graph, register_pass
+from nnc.graph import Graph
 from nnc.lower.passes.memory.order import Description
 from nnc.lower.plan.costs import node_cost
 from nnc.lower.plan.schedule.accesses import is_message
@@ -14,12 +14,10 @@ from nnc.lower.plan.schedule.assign import (
     costs_of,
     estimate_seconds,
     is_affordable,
-    most_streams,
 )
 from nnc.lower.plan.views import runs
 
 
-@register_pass("interleave")
 def interleave(graph: Graph, options: Options) -> Graph:
     """Puts nodes into the order in which several streams would begin them, where there are several.
 
@@ -27,14 +25,11 @@ def interleave(graph: Graph, options: Options) -> Graph:
     first; chains that take turns have memory of their own, which is the cost of streams. Where "auto" finds that this takes too
     much memory, the order stays.
 
-    Requires: later passes keep the order.
-    Ensures:  the same nodes; with "auto", the largest live set grows by a quarter at most, or by little.
+    Ensures: the same nodes; with "auto", the largest live set grows by a quarter at most, or by little.
 
     Example:
         b = f(a); c = f(b); y = f(x); z = f(y)  →  b = f(a); y = f(x); c = f(b); z = f(y)
     """
-    if most_streams(options) == 1:
-        return graph
     description = Description(graph, donated={graph.inputs[i] for i in options.donated}, free=graph.outputs)
     operations = description.operations()
     begin = len(description.entries) - len(graph.nodes)  # entries before this one are no nodes

@@ -5,20 +5,18 @@ from __future__ import annotations
 from nnc.base.options import Options
 from nnc.commands.facts import has_companion
 from nnc.commands.rules import together
-from nnc.graph import Graph, Node, register_pass
+from nnc.graph import Graph, Node
 from nnc.lower.kernels.domain import is_view
-from nnc.lower.passes.fusion.rematerialise_in_consumers import key_of
+from nnc.lower.passes.fusion.rematerialize_in_consumers import key_of
 
 
-@register_pass("join_pools", concerns=together)
 def join_pools(graph: Graph, options: Options) -> Graph:
     """Makes one node of neighbours in the order that one command computes `together`, so that memory is gone over once.
 
     Nodes far from each other are not joined, as the pass before has separated them where memory is short. Sub-graphs stay as they
     are.
 
-    Requires: the order and the layout are final.
-    Ensures:  the same values, up to the sign of zero.
+    Ensures: the same values, up to the sign of zero.
 
     Example:
         y = max_pool(x); p = max_pool_places(x)  →  y, p = max_pool_both(x)

@@ -10,11 +10,10 @@ from nnc.base.options import Options
 from nnc.commands.facts import is_sum, multiplies, squared
 from nnc.device import kind_of
 from nnc.device.targets import cpu_target
-from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.domain import can_fuse
 from nnc.lower.passes.fusion.centred import Centred
-from nnc.lower.passes.once import OncePerGraph
-from nnc.lower.passes.remake import Remake
+from nnc.lower.passes.remake import OncePerGraph, Remake
 from nnc.lower.passes.simplify.dce import dce
 
 _FUSION = cpu_target().fusion
@@ -22,7 +21,6 @@ _FUSION = cpu_target().fusion
 _LEAST = 16  # elements of a block: of shorter ones the sums are as many numbers as the elements
 
 
-@register_pass("moments_in_blocks")
 def moments_in_blocks(graph: Graph, options: Options) -> Graph:
     """Finds mean and sum of centred squares of blocks that stay in the cache, and joins them: memory is read once.
 
@@ -32,8 +30,7 @@ def moments_in_blocks(graph: Graph, options: Options) -> Graph:
     of squares times one are found along with the others. Rows that a kernel goes through twice for nothing stay as they are,
     and so do results of elementwise commands, and rows whose length has no divisor for blocks.
 
-    Requires: the layout is the one that will run; `fuse` follows.
-    Ensures:  the same values up to the errors of sums.
+    Ensures: the same values up to the errors of sums.
 
     Example:
         s = reduce_sum(x); m = s / n; v = reduce_sum(square(x - m))

@@ -18,6 +18,7 @@ from nnc.device import kind_of
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray, new_symbol
+from nnc.graph.passes import Fact
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import can_fuse, is_view
 from nnc.lower.passes.fusion.forms import Forms, copied, of_one_shape
@@ -25,7 +26,7 @@ from nnc.lower.passes.fusion.forms import Forms, copied, of_one_shape
 _FUSION = cpu_target().fusion
 
 
-@register_pass("prefuse")
+@register_pass("prefuse", invalidates=[Fact.COMMANDS, Fact.ORDERED])
 def prefuse(graph: Graph, options: Options) -> Graph:
     """Makes one `unit` node of the elementwise nodes that wait for the same values and lead to results alone.
 
@@ -33,8 +34,7 @@ def prefuse(graph: Graph, options: Options) -> Graph:
     commands without operands, are taken along, so that kernels have them as constants. Sub-graphs stay as they are, as do nodes
     that no single kernel takes.
 
-    Requires: rules that look for elementwise commands have run. `fuse` follows, which makes kernels of units and their neighbours.
-    Ensures:  the same values bit for bit.
+    Ensures: the same values bit for bit.
 
     Example:
         g = dot(x, y); m = mul(v, 0.9); v' = add(m, g); w' = sub(w, v')

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from nnc.base.options import Options
 from nnc.device import kind_of
-from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
 
 _SMALL = 64  # a sum that takes this part of its operand's bytes may be there earlier
 
 
-@register_pass("reduce_in_producers")
 def reduce_in_producers(graph: Graph, options: Options) -> Graph:
     """Moves small sums, maxima and the like up to the elementwise command that makes their operand.
 
     `order` runs nodes first that free memory, as small sums hardly do; behind that they would have to read memory again. The sums
     of a norm's gradient are the case in point. Sub-graphs stay as they are.
 
-    Requires: `order` has run; `fuse` follows.
-    Ensures:  the same values bit for bit; no more bytes are live, but for the sums.
+    Ensures: the same values bit for bit; no more bytes are live, but for the sums.
 
     Example:
         y = mul(x, s); z = add(y, w); a = reduce_sum(y)  →  y = mul(x, s); a = reduce_sum(y); z = add(y, w)

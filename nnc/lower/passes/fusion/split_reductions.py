@@ -11,22 +11,21 @@ from nnc.base.options import Options
 from nnc.commands.facts import is_sum
 from nnc.commands.rules import alias, effect, expansion, reduction, scalar
 from nnc.graph import Graph, Node, Symbol, register_pass
-from nnc.lower.passes.once import OncePerGraph
-from nnc.lower.passes.remake import Remake
+from nnc.graph.passes import Fact
+from nnc.lower.passes.remake import OncePerGraph, Remake
 
 _LESS = 8  # times smaller than its own operand an operand of a total is at least
 _NODES = 32  # that are looked at to find the terms of a sum's operand
 
 
-@register_pass("split_reductions")
+@register_pass("split_reductions", requires=[Fact.ORDERED], invalidates=[Fact.KERNELS])
 def split_reductions(graph: Graph, options: Options) -> Graph:
     """Takes sums in two steps, whose operands are made of other sums over a part of the axes, in sub-graphs, too.
 
     Then nodes that lead from small results to single numbers, which only outputs of the graph hold, go behind all others. The small
     results, of sums, choices and the like, stay in memory for a little longer then.
 
-    Requires: `order` has run, so that nodes that are moved stay where they are.
-    Ensures:  the same values up to the order of sums; nodes that are moved read no donated input, and nothing large.
+    Ensures: the same values up to the order of sums; nodes that are moved read no donated input, and nothing large.
 
     Example:
         p = softmax(x) over rows; t = reduce_sum(p · w); y = p + 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nnc.base.options import Options
 from nnc.commands.facts import is_view
-from nnc.commands.roles import Loop, Read, roles, take_loop
-from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.commands.roles import Loop, Read, take_loop
+from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.loops.all_iterations import (
     LEAST_ITERATIONS,
@@ -16,11 +16,10 @@ from nnc.lower.passes.loops.all_iterations import (
     may_stack,
     total_bytes,
 )
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
 
 
-@register_pass("hoist_products", concerns=roles)
 def hoist_products(graph: Graph, options: Options) -> Graph:
     """Multiplies whole sequences before a `scan` whose iterations multiply their elements by a captured tensor.
 
@@ -29,8 +28,7 @@ def hoist_products(graph: Graph, options: Options) -> Graph:
     where that takes several times the bytes that the loop reads and yields already, or under a memory budget, the loop stays as it
     is.
 
-    Requires: `licm`, which takes out nodes that are the same in every iteration; dead code elimination must follow.
-    Ensures:  the same values up to the order in which a product of another size sums.
+    Ensures: the same values up to the order in which a product of another size sums.
 
     Example:
         scan(x, w) … {a = dot(x[t], w); c = carried + a}  →  a = dot(x, w); scan(a) … {c = carried + a[t]}

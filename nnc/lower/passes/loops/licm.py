@@ -12,24 +12,22 @@ from types import MappingProxyType
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.commands.facts import is_view, never_raises
-from nnc.commands.roles import Loop, Read, roles, take_apart, take_loop
+from nnc.commands.roles import Loop, Read, take_apart, take_loop
 from nnc.commands.rules import cost, effect
-from nnc.graph import Graph, Node, Symbol, command, register_pass
+from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 
 CHEAP = 1 << 14  # operations that a loop of no iteration may cost in vain
 
 
-@register_pass("licm", concerns=roles)
 def licm(graph: Graph, options: Options) -> Graph:
     """Moves nodes of loops that read only captured values and constants before the loop, and captures their results.
 
     A carried value that each iteration passes on unchanged becomes a captured one. Nodes that only show a value in another form
     (views) move along with others, not for their own sake. Draws and effects stay.
 
-    Requires: nothing; equal values are found better after `cse`, and dead code elimination must follow.
-    Ensures:  the loops yield the same values, and raise where they raised.
+    Ensures: the loops yield the same values, and raise where they raised.
 
     Example:
         while … {b = exp(captured); c = carried + b}  →  b = exp(captured); while … {c = carried + b}

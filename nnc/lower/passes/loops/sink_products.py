@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from nnc.base.options import Options
 from nnc.commands.facts import is_view
-from nnc.commands.roles import Loop, Yield, roles, take_loop
-from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.commands.roles import Loop, Yield, take_loop
+from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, KnownRows, is_thin_product, may_stack, total_bytes
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
 
 
-@register_pass("sink_products", concerns=roles)
 def sink_products(graph: Graph, options: Options) -> Graph:
     """Multiplies rows after a `scan` whose iterations multiply a carried value by a captured tensor, only to yield the product.
 
@@ -21,8 +20,7 @@ def sink_products(graph: Graph, options: Options) -> Graph:
     that takes no more bytes than the rows that leave, and where `all_iterations.fits` allows the memory: never under a memory
     budget.
 
-    Requires: `dce`, so that each row is read; dead code elimination must follow.
-    Ensures:  the same values up to the order in which a product of another size sums.
+    Ensures: the same values up to the order in which a product of another size sums.
 
     Example:
         scan(w) … {h = f(carried); yield dot(h, w)}  →  scan() … {h = f(carried); yield h}; dot(hs, w)

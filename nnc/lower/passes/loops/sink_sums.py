@@ -10,15 +10,14 @@ from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.base.source import SourceLine
 from nnc.commands.facts import is_sum, is_view
-from nnc.commands.roles import Carry, Loop, roles, take_loop
+from nnc.commands.roles import Carry, Loop, take_loop
 from nnc.commands.rules import joined, terms
-from nnc.graph import Graph, Node, Symbol, command, register_pass
+from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, AllIterations, KnownRows, is_short_sum, total_bytes
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 
 
-@register_pass("sink_sums", concerns=roles)
 def sink_sums(graph: Graph, options: Options) -> Graph:
     """Takes sums over all iterations out of a `scan`: gradients of captured tensors are the case in point.
 
@@ -27,8 +26,7 @@ def sink_sums(graph: Graph, options: Options) -> Graph:
     iteration writes fewer bytes of new rows than it would read of the sum, and `all_iterations.fits` allows it: never under a
     memory budget. Rows that an iteration subtracts from, or adds to, one another before stay there: they may cancel.
 
-    Requires: `cse` and `dce`, so that each value is there once; dead code elimination must follow.
-    Ensures:  values differ by rounding, since the sums are taken in another order, and in the sign of zero.
+    Ensures: values differ by rounding, since the sums are taken in another order, and in the sign of zero.
 
     Example:
         scan(x, c=0) … {b = f(carried); c = c + dot(x[t].T, b)}

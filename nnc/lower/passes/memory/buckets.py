@@ -16,22 +16,20 @@ from typing import Any
 from nnc.base.options import Options
 from nnc.commands.collective import by_elements
 from nnc.commands.rules import effect
-from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
+from nnc.graph import Graph, Node, Symbol, TensorSpec, command
 from nnc.graph.builder import infer_specs
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 
 BUCKET_BYTES = 1 << 21  # bytes of a bucket; see above
 
 
-@register_pass("buckets", concerns=by_elements)
 def buckets(graph: Graph, options: Options) -> Graph:
     """Joins sums, or other reductions element by element, over the same processes, as long as they fit a bucket.
 
     Only reductions that do not depend on one another are joined. Each stands where its operand is made, a bucket where the last one
     is, and the nodes that read earlier ones move behind it; other nodes with effects keep their order.
 
-    Requires: `pvary` nodes are gone, else equal operands are not seen to be.
-    Ensures:  two reductions of a kind that are independent of each other and fit a bucket together, with those between, are one.
+    Ensures: two reductions of a kind that are independent of each other and fit a bucket together, with those between, are one.
 
     Example:
         a = psum(x); b = psum(y)  →  j = psum(concatenate(x, y)); a = j[:n]; b = j[n:]

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from nnc.base.options import Options
 from nnc.device import kind_of
-from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.domain import can_fuse, is_reduction
 from nnc.lower.plan.views import find_views, runs
 
 
-@register_pass("delay_cheap")
 def delay_cheap(graph: Graph, options: Options) -> Graph:
     """Runs elementwise commands as late as their first reader allows and no more bytes are live for.
 
-    `order` weighs values that are kept from the forward part, before `recompute` makes them anew: behind that, all results of a
-    kernel on a value may wait for a product to end, where the value alone could. Sub-graphs stay as they are.
+    `order` weighs values that are kept from the forward part, before `rematerialize_after_peak` makes them anew: behind that, all
+    results of a kernel on a value may wait for a product to end, where the value alone could. Sub-graphs stay as they are.
 
-    Requires: `recompute` has run.
-    Ensures:  the same values bit for bit; where a node stood, no more bytes are live. Donated inputs live no longer.
+    Ensures: the same values bit for bit; where a node stood, no more bytes are live. Donated inputs live no longer.
 
     Example:
         y = exp(x); z = neg(y); a = dot(b, c); w = add(mul(z, a), y)

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from nnc.base.options import Options
 from nnc.commands.pack import pack
 from nnc.graph import Graph, Symbol, register_pass
+from nnc.graph.passes import Fact
 
 
-@register_pass("keep_packed", provides=("kept",))
+@register_pass("keep_packed", provides=("kept",), requires=[Fact.PACKED, Fact.ORDERED])
 def keep_packed(graph: Graph, options: Options) -> Graph:
     """Makes the results of `pack` nodes that read inputs further inputs, if the caller of the program can keep them between calls.
 
-    Requires: `order` ran; nothing that follows tells these inputs from others.
+    Requires: nothing that follows tells these inputs from others.
     Ensures:  the attribute "kept": for each new input (they stand last) the position of the input that is packed, and its layout.
 
     Example:

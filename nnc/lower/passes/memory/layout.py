@@ -18,7 +18,8 @@ from nnc.commands.shape import broadcast_axes, invert_permutation
 from nnc.device import CPU, kind_of
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph.passes import Fact
+from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.plan.min_cut import INFINITE, MinCut
 
 _CONVOLUTIONS_FIGURES = cpu_target().convolutions
@@ -46,15 +47,19 @@ _BY_AXES: Mapping[str, tuple[str, ...]] = MappingProxyType({
 _HOLDS_AXES = frozenset({"axis", "axes"})
 
 
-@register_pass("layout")
+@register_pass(
+    "layout",
+    requires=[Fact.SIMPLIFIED, Fact.NO_DEAD],
+    ensures=[Fact.LAYOUT],
+    invalidates=[Fact.SIMPLIFIED, Fact.ORDERED],
+)
 def layout(graph: Graph, options: Options) -> Graph:
     """Lets chains of nodes between convolutions run with the channels last, where that moves fewer bytes, in sub-graphs, too.
 
     Programs for other devices than CPUs stay: the costs are of the CPU's library.
 
-    Requires: `simplify` has run, so that no needless nodes follow a convolution.
-    Ensures:  the same values; inputs and outputs of the graph keep their axes. Nodes between are turned with their operands, by
-              `transpose` and, where memory is to be written in the new order, `reorder`.
+    Ensures: the same values; inputs and outputs of the graph keep their axes. Nodes between are turned with their operands, by
+        `transpose` and, where memory is to be written in the new order, `reorder`.
 
     Example:
         y = conv(x, w); z = exp(y); u = conv(z, w)

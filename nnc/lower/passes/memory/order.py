@@ -11,9 +11,10 @@ from nnc.base.options import Options
 from nnc.commands.control import PRINTED
 from nnc.commands.rules import in_place_facts
 from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass
+from nnc.graph.passes import Fact
 from nnc.lower.alloc import ALIGNMENT
 from nnc.lower.passes.simplify.dce import has_effect
-from nnc.lower.plan.scheduling import OperationGraph, improve_order
+from nnc.lower.plan.ordering import OperationGraph, improve_order
 from nnc.lower.plan.stages import SymbolView
 from nnc.lower.plan.views import find_views
 
@@ -22,7 +23,7 @@ _Row = tuple[_Numbers, _Numbers, tuple[tuple[int, int], ...]]  # reads, writes a
 _NOTHING: _Row = (), (), ()
 
 
-@register_pass("order", provides=("_description",))
+@register_pass("order", provides=("_description",), requires=[Fact.LAYOUT], ensures=[Fact.ORDERED])
 def order(graph: Graph, options: Options) -> Graph:
     """Puts the nodes into an order whose largest live set is smaller, in sub-graphs, too.
 
@@ -30,7 +31,7 @@ def order(graph: Graph, options: Options) -> Graph:
     of a loop, carried values end with their last reader. A node that can update a donated input in place follows the other readers
     of it. Nodes with effects keep their order, and no node of an iteration crosses the test.
 
-    Requires: later passes keep the order; outputs have memory of their own.
+    Requires: outputs have memory of their own.
     Provides: `_description`, which tells later passes the facts about memory found here.
     Ensures:  the largest live set is at most that of the given order, which stays where no better order is found.
 

@@ -18,20 +18,20 @@ from nnc.commands.pack import packable
 from nnc.commands.roles import take_loop
 from nnc.device import kind_of
 from nnc.graph import Graph, Node, Symbol, find_kernel, infer_specs, reference, register_pass
-from nnc.lower.passes.loops.licm import move_out
+from nnc.graph.passes import Fact
+from nnc.lower.passes.loops import move_out
 from nnc.lower.passes.memory.keep_packed import lasting_inputs
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 
 
-@register_pass("pack")
+@register_pass("pack", requires=[Fact.LAYOUT], ensures=[Fact.PACKED])
 def pack(graph: Graph, options: Options) -> Graph:
     """Puts `pack` nodes before nodes whose kernels would reorder an operand (column `kernel`, `layouts`), in sub-graphs, too.
 
     Packed are lasting inputs, constants, captured values of loops (before the loop), and values that several nodes want in one
     layout. Where no backend asks for a packed layout, nothing changes.
 
-    Requires: the pass `layout` ran, since the layout that a kernel wants depends on its activations.
-    Ensures:  the same values; packed symbols have a spec with that layout, and the bytes that they take.
+    Ensures: the same values; packed symbols have a spec with that layout, and the bytes that they take.
 
     Example:
         y = conv(x, w)  →  p = pack(w){layout=64x64x3x3:Acdb64a}; y = conv(x, p){packed=64x64x3x3:Acdb64a}

@@ -18,10 +18,9 @@ from nnc.base.options import Options
 from nnc.base.source import SourceLine
 from nnc.commands.normalize import PICK_MODES
 from nnc.commands.rules import scalar
-from nnc.graph import Graph, Node, Symbol, command, register_pass
+from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.once import OncePerGraph
-from nnc.lower.passes.remake import Remake
+from nnc.lower.passes.remake import OncePerGraph, Remake
 
 _FEW = 4  # times fewer elements are read, or changed, than there are
 _LEAVES = 4  # tensors that are read in place of one
@@ -35,7 +34,6 @@ _CHECKED = ("gather", "scatter", _PICK.name)
 Check = tuple[tuple[Symbol, ...], tuple[int, ...]]
 
 
-@register_pass("sink_gathers")
 def sink_gathers(graph: Graph, options: Options) -> Graph:
     """Moves `gather` up and `scatter` down through elementwise commands and sums, in sub-graphs, too.
 
@@ -45,8 +43,7 @@ def sink_gathers(graph: Graph, options: Options) -> Graph:
     bit for bit, but for the order of sums over axes, the roundings of a softmax and the sign of zero. An index out of range raises
     as before.
 
-    Requires: `combine`, which recognises softmax.
-    Ensures:  no `gather` reads few elements of the result of an elementwise command, or softmax or its logarithm, that has no other
+    Ensures: no `gather` reads few elements of the result of an elementwise command, or softmax or its logarithm, that has no other
         reader.
 
     Example:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from nnc.base.options import Options
-from nnc.commands.collective import by_elements, psum
+from nnc.commands.collective import psum
 from nnc.commands.elementwise import add
 from nnc.commands.facts import is_sum
-from nnc.graph import Graph, Node, Symbol, register_pass
-from nnc.lower.passes.once import OncePerGraph
-from nnc.lower.passes.remake import Remake
+from nnc.graph import Graph, Node, Symbol
+from nnc.lower.passes.remake import OncePerGraph, Remake
 
 
-@register_pass("sum_locally", concerns=by_elements)
 def sum_locally(graph: Graph, options: Options) -> Graph:
     """Moves sums over axes, and of two values, in front of the sums of their operands over processes, if nothing else reads these.
 
@@ -21,9 +19,8 @@ def sum_locally(graph: Graph, options: Options) -> Graph:
     processes, so that the backward pass sums over the processes first. So is the gradient of a value that several weights read
     whose parts the processes hold: each of them has a sum of its own.
 
-    Requires: `pvary` nodes are gone.
-    Ensures:  no sum over axes reads a sum over processes that it alone reads, and no sum of two reads two of them over the same
-              processes, but for empty ones. The values differ by rounding.
+    Ensures: no sum over axes reads a sum over processes that it alone reads, and no sum of two reads two of them over the same
+        processes, but for empty ones. The values differ by rounding.
 
     Example:
         a = psum(x); b = reduce_sum(a)             →  c = reduce_sum(x); b = psum(c)

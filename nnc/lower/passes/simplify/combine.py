@@ -23,19 +23,17 @@ from nnc.commands.contract import dot
 from nnc.commands.index import gather, scatter
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, reshape
-from nnc.graph import Command, Graph, Rule, Sample, TensorSpec, apply_rules, register_pass, rewrite_rule, sample
+from nnc.graph import Command, Graph, Rule, Sample, TensorSpec, apply_rules, rewrite_rule, sample
 from nnc.lower.passes.simplify.algebra import number, spec
 
 Axes = tuple[int, ...]
 
 
-@register_pass("combine")
 def combine(graph: Graph, options: Options) -> Graph:
     """Replaces the many commands of a softmax and its relatives by one, in sub-graphs, too.
 
-    Requires: `fold`, `simplify` and `cse` have run; dead code elimination must follow.
-    Ensures:  `nnc.nn.softmax`, `log_softmax`, `softmax_cross_entropy` and `nnc.numpy` functions of that kind yield results of
-              commands of nnc/commands/normalize.py. Values differ by rounding, and in the sign of zero.
+    Ensures: `nnc.nn.softmax`, `log_softmax`, `softmax_cross_entropy` and `nnc.numpy` functions of that kind yield results of
+        commands of nnc/commands/normalize.py. Values differ by rounding, and in the sign of zero.
 
     Example:
         m = reduce_max(x); … e = exp(x - m); … y = div(e, sum)  →  y = softmax(x)

@@ -17,17 +17,17 @@ from nnc.commands.rules import commutes, effect
 from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass, structurally_equal
 from nnc.graph.graph import NDArray
 from nnc.graph.hashing import same_params
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph.passes import Fact
+from nnc.lower.passes.remake import OncePerGraph
 
 
-@register_pass("cse")
+@register_pass("cse", requires=[Fact.BARRIERS, Fact.SIMPLIFIED], ensures=[Fact.MERGED])
 def cse(graph: Graph, options: Options) -> Graph:
     """Merges equal nodes and equal constants, in sub-graphs, too, and values that a loop or branch is given twice.
 
     Random draws, effects and barriers (which recompute on purpose) are not merged, nor nodes that contain them.
 
-    Requires: barriers are still calls.
-    Ensures:  no two nodes of one graph are equal, but for those; the first of equal ones stays.
+    Ensures: no two nodes of one graph are equal, but for those; the first of equal ones stays.
 
     Example:
         a = exp(x); b = exp(x); return a + b  →  a = exp(x); return a + a

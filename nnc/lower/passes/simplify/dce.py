@@ -14,20 +14,20 @@ from nnc.commands.control import PRINTED
 from nnc.commands.roles import Carry, Loop, Yield, take_apart
 from nnc.commands.rules import REMOVABLE_EFFECTS, effect
 from nnc.graph import Attribute, Graph, Node, Symbol, register_pass
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph.passes import Fact
+from nnc.lower.passes.remake import OncePerGraph
 
 narrow: Attribute[Callable[[Node, Sequence[bool]], Node]] = Attribute(
     "narrow", "(node, which results are read) -> a node without some results that are not, or the node itself"
 )
 
 
-@register_pass("dce")
+@register_pass("dce", ensures=[Fact.NO_DEAD])
 def dce(graph: Graph, options: Options) -> Graph:
     """Drops nodes that no output and no effect depends on, in sub-graphs, too. Inputs of the graph stay.
 
-    Requires: nothing.
-    Ensures:  each node has an effect, or an output that a later node or the graph's outputs read; each input and output of a
-              loop's or branch's sub-graph is read. A carried value that only the next iteration's own reads is none.
+    Ensures: each node has an effect, or an output that a later node or the graph's outputs read; each input and output of a
+        loop's or branch's sub-graph is read. A carried value that only the next iteration's own reads is none.
 
     Example:
         a = exp(x); b = neg(x); return a  →  a = exp(x); return a

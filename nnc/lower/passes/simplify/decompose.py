@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from nnc.base.options import Options
 from nnc.commands.rules import decomposition
-from nnc.device import CPU, kind_of
-from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph import Graph, GraphBuilder, Node, Symbol
+from nnc.lower.passes.remake import OncePerGraph
 
 
-@register_pass("decompose")
 def decompose(graph: Graph, options: Options) -> Graph:
     """Computes commands with the column `decomposition` by others on devices other than the CPU, in sub-graphs, too.
 
     There a library's product and printed kernels are launched with all other kernels; the command's reference would run from
     Python. Operands and results without elements stay with the command.
 
-    Requires: nothing; `simplify` and dead code elimination should follow.
-    Ensures:  the same values up to rounding.
+    Ensures: the same values up to rounding.
 
     Example:
         y, l = attention(q, k, v)  →  s = dot(q, k); w = exp(s - max(s)); y = dot(w, v) / sum(w); …
     """
-    return graph if kind_of(options.device) == CPU else _Decompose().graph(graph)
+    return _Decompose().graph(graph)
 
 
 class _Decompose(OncePerGraph):

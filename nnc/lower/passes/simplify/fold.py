@@ -21,7 +21,8 @@ from nnc.commands.shape import broadcast_to
 from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, reference, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph.passes import Fact
+from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
 from nnc.lower.passes.simplify.inline_calls import append_copy
 
@@ -29,16 +30,15 @@ LARGEST_RESULT = 1024  # bytes; a result may also be as large as its operands
 LARGEST_OPERANDS = 1 << 16
 
 
-@register_pass("fold")
+@register_pass("fold", requires=[Fact.INLINED], ensures=[Fact.FOLDED], invalidates=[Fact.NO_DEAD])
 def fold(graph: Graph, options: Options) -> Graph:
     """Replaces nodes whose operands are constants by their value, and branches and loops by the nodes that they surely run.
 
     Draws and effects stay, and so does a command that raises: the error occurs when the program runs, at the user's line.
 
-    Requires: calls are inlined, but for barriers.
-    Ensures:  no constant is larger than 1 KiB or the operands it was computed from; a tensor that holds one number everywhere, as
-              far as this is known, is `broadcast_to` of a 0-d constant with axes=(). No `case_of` has a constant index in
-              range, no scan has length 0 or 1, no `while` a test that is known to fail at once.
+    Ensures: no constant is larger than 1 KiB or the operands it was computed from; a tensor that holds one number everywhere, as
+        far as this is known, is `broadcast_to` of a 0-d constant with axes=(). No `case_of` has a constant index in
+        range, no scan has length 0 or 1, no `while` a test that is known to fail at once.
 
     Example:
         a = full(shape=(2, 3), value=2); b = neg(a)  →  b = broadcast_to(-2.0, shape=(2, 3), axes=())

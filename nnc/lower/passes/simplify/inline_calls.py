@@ -12,15 +12,15 @@ from nnc.base.options import Options
 from nnc.commands.control import inlines, stays_apart
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph.passes import Fact
+from nnc.lower.passes.remake import OncePerGraph
 
 
-@register_pass("inline_calls")
+@register_pass("inline_calls", ensures=[Fact.INLINED])
 def inline_calls(graph: Graph, options: Options) -> Graph:
     """Inlines calls that are no barriers.
 
-    Requires: nothing.
-    Ensures:  no node is a call without `barrier`, at any depth.
+    Ensures: no node is a call without `barrier`, at any depth.
 
     Example:
         y = call(x) {square(%0): mul(%0, %0)}  →  y = mul(x, x)
@@ -28,12 +28,11 @@ def inline_calls(graph: Graph, options: Options) -> Graph:
     return _Inliner(barriers=False).graph(graph)
 
 
-@register_pass("inline_barriers")
+@register_pass("inline_barriers", requires=[Fact.INLINED], ensures=[Fact.NO_CALLS], invalidates=[Fact.BARRIERS])
 def inline_barriers(graph: Graph, options: Options) -> Graph:
     """Inlines all calls, but for those that stay apart until steps are made.
 
-    Requires: no later pass merges equal nodes.
-    Ensures:  no node is a call, at any depth.
+    Ensures: no node is a call, at any depth.
 
     Example:
         y = call(x) {barrier=True} {square(%0): mul(%0, %0)}  →  y = mul(x, x)

@@ -9,18 +9,16 @@ from nnc.base.options import Options
 from nnc.commands.facts import boxes_of, is_addition
 from nnc.commands.rules import joined
 from nnc.commands.shape import assemble
-from nnc.graph import Graph, Node, Symbol, first_overlap, register_pass
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph import Graph, Node, Symbol, first_overlap
+from nnc.lower.passes.remake import OncePerGraph
 
 
-@register_pass("join_sums", concerns=joined)
 def join_sums(graph: Graph, options: Options) -> Graph:
     """Adds no zeros: the sum of assembled tensors whose parts do not overlap is one assembled tensor.
 
     The values are the same but for the sign of zero (-0.0 + 0.0 is 0.0).
 
-    Requires: nothing; dead code elimination must follow.
-    Ensures:  no `add` has two operands that are assembled of disjoint parts and read nowhere else.
+    Ensures: no `add` has two operands that are assembled of disjoint parts and read nowhere else.
 
     Example:
         a = assemble(x at 0); b = assemble(y at 3); c = add(a, b)  →  c = assemble(x at 0, y at 3)

@@ -13,24 +13,21 @@ from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.normalize import PICK_MODES
 from nnc.commands.rules import expansion, scalar
-from nnc.graph import Graph, Node, Symbol, register_pass
-from nnc.lower.passes.once import OncePerGraph
-from nnc.lower.passes.remake import Remake
+from nnc.graph import Graph, Node, Symbol
+from nnc.lower.passes.remake import OncePerGraph, Remake
 from nnc.lower.passes.simplify.algebra import is_lossless
 
 _LEAST = 16  # classes, of which fewer are multiplied with faster than rows are added up one by one
 
 
-@register_pass("one_hot")
 def one_hot(graph: Graph, options: Options) -> Graph:
     """Replaces products with one-hot tensors by `gather`, or `scatter` in their gradients, and inner products by sums.
 
     A label that is no class has a row of zeros, as before. The values are the same up to the order of sums and the sign of zero;
     rows that no label names take no part, so that an infinite element of one does not make NaN of all others.
 
-    Requires: tensors of one number are in the form that `fold` gives them; dead code elimination must follow.
-    Ensures:  no `dot` has a one-hot operand of which it contracts the classes alone, or all but the classes; none contracts all
-              axes of 32 or 64 bit floats that elementwise commands make.
+    Ensures: no `dot` has a one-hot operand of which it contracts the classes alone, or all but the classes; none contracts all
+        axes of 32 or 64 bit floats that elementwise commands make.
 
     Example:
         h = equal(broadcast(y), count); t = convert(h); z = dot(t, table)  →  z = gather(table, y)

@@ -19,7 +19,8 @@ from nnc.commands.rules import joined
 from nnc.commands.shape import assemble, concatenate, slice_
 from nnc.graph import Attribute, Box, Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph.passes import Fact
+from nnc.lower.passes.remake import OncePerGraph
 
 Found = Node | Symbol | None
 
@@ -29,14 +30,13 @@ shortened: Attribute[Callable[[Node, _Known], Found]] = Attribute(
 )
 
 
-@register_pass("parts", concerns=shortened)
+@register_pass("parts", concerns=shortened, requires=[Fact.FOLDED], invalidates=[Fact.NO_DEAD])
 def parts(graph: Graph, options: Options) -> Graph:
     """Reads a part where it was made instead of from the joined tensor, and joins no tensor that was whole before.
 
-    Requires: tensors of one number are in the form that `fold` gives them.
-    Ensures:  no slice lies within one part of a join; no join has one part, or the neighbouring slices of one tensor that make a
-              slice of it; a join begins with another that is made anyway, so that both can lie in the same memory, and else has
-              no joins as parts; no part of an assembled tensor is zeros, nor a whole of it.
+    Ensures: no slice lies within one part of a join; no join has one part, or the neighbouring slices of one tensor that make a
+        slice of it; a join begins with another that is made anyway, so that both can lie in the same memory, and else has
+        no joins as parts; no part of an assembled tensor is zeros, nor a whole of it.
 
     Example:
         a = concatenate(x, y); b = slice(a) of the rows of y  →  a = concatenate(x, y); b = y

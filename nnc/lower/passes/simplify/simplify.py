@@ -13,19 +13,19 @@ from nnc.commands.facts import is_view
 from nnc.commands.rules import quotient
 from nnc.graph import Graph, Node, Symbol, apply_rules, command, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.once import OncePerGraph
+from nnc.graph.passes import Fact
+from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.passes.simplify.algebra import ARITHMETIC
 from nnc.lower.passes.simplify.moves import MOVES
 
 RULES = (*ARITHMETIC, *MOVES)
 
 
-@register_pass("simplify")
+@register_pass("simplify", requires=[Fact.COMMANDS, Fact.FOLDED], ensures=[Fact.SIMPLIFIED], invalidates=[Fact.NO_DEAD])
 def simplify(graph: Graph, options: Options) -> Graph:
     """Applies the rules of algebra.py and moves.py until none fits, in sub-graphs, too; all are exact.
 
-    Requires: tensors of one number are in the form that `fold` gives them, else rules on numbers find nothing.
-    Ensures:  no rule applies; new nodes have the source line of the node that they replace.
+    Ensures: no rule applies; new nodes have the source line of the node that they replace.
 
     Example:
         a = neg(x); b = neg(a); c = stop_gradient(b); return c  →  return x

@@ -11,15 +11,14 @@ from typing import NamedTuple
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.facts import is_addition, is_sum, multiplies, spread_axes
-from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command, register_pass
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command
 from nnc.lower.passes.fusion.centred import Centred
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 
 _LEAST = 1 << 10  # elements for each sum's element; below, a sum is no work
 _TERMS = 4
 
 
-@register_pass("split_sums")
 def split_sums(graph: Graph, options: Options) -> Graph:
     """Takes sums of products with row-wise factors apart, where the factors come from sums and the whole is read again.
 
@@ -27,8 +26,7 @@ def split_sums(graph: Graph, options: Options) -> Graph:
     of ct and x do not wait for f and g, all sums of a norm's gradient are found in one pass over memory. The values differ by
     rounding, also since the sum of centred values is 0.
 
-    Requires: dead code elimination must follow.
-    Ensures:  no `reduce_sum` over many elements reads a sum of products with broadcast factors of which one depends on another sum.
+    Ensures: no `reduce_sum` over many elements reads a sum of products with broadcast factors of which one depends on another sum.
 
     Example:
         y = ct · broadcast(f) + x · broadcast(g); s = reduce_sum(y)  →  s = reduce_sum(ct) · f + reduce_sum(x) · g

@@ -24,7 +24,7 @@ from nnc.commands.rules import Value
 from nnc.commands.shape import flip, pad, reshape, slice_axis, transpose
 from nnc.commands.windows import Padding, Shape
 from nnc.device import CPU, kind_of
-from nnc.graph import Command, Graph, TensorSpec, apply_rules, find_kernel, register_pass, rewrite_rule, sample
+from nnc.graph import Command, Graph, TensorSpec, apply_rules, find_kernel, rewrite_rule, sample
 from nnc.lower.passes.simplify.algebra import spec
 
 Params = Mapping[str, Any]
@@ -33,7 +33,6 @@ _LONGEST = 16  # channels; as many fill all vectors there are
 _COPY = 8  # products of vectors that take as long as to put an element of a weight or of a result in its place
 
 
-@register_pass("subpixel", concerns=("conv_input_grad",))
 def subpixel(graph: Graph, options: Options) -> Graph:
     """Computes transposed convolutions to few channels as convolutions to blocks of places, in sub-graphs, too.
 
@@ -43,8 +42,7 @@ def subpixel(graph: Graph, options: Options) -> Graph:
 
     Programs for other devices than CPUs stay: the rule asks kernels of the CPU.
 
-    Requires: nothing; `simplify` and dead code elimination should follow.
-    Ensures:  the same values as said above. Groups, dilated kernels, and gradients with more padding than kernel stay.
+    Ensures: the same values as said above. Groups, dilated kernels, and gradients with more padding than kernel stay.
 
     Example:
         x = conv_input_grad(ct, w){stride=(2,), spatial=(8,)}  (w: 64x3x4)

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 
+from nnc.base.later import later
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED
 from nnc.lower.plan.costs import step_bytes, step_flops
@@ -19,9 +20,10 @@ from nnc.lower.plan.schedule.assign import (
     is_affordable,
     most_streams,
 )
-from nnc.lower.plan.schedule.dependencies import find_dependencies
 from nnc.lower.plan.schedule.types import Schedule
 from nnc.lower.plan.stages import Bound, Intervals, Kind, Loop, Planned, Step
+
+find_dependencies = later(f"{__package__}.dependencies", "find_dependencies")
 
 
 def make_schedule(planned: Planned, options: Options) -> Schedule:

@@ -110,10 +110,9 @@ class ScheduleReport:
         """
         target = Path(path)
         if target.suffix.lower() != ".json":
-            raise user_error(
-                ArgumentError, "schedule.save", f"path is {str(path)!r}, which does not end in .json.",
-                fix="end the name in .json; str(schedule) is the text, nnc.view.schedule(...) the picture.",
-            )  # fmt: skip
+            problem = f"path is {str(path)!r}, which does not end in .json."
+            fix = "end the name in .json; str(schedule) is the text, nnc.view.schedule(...) the picture."
+            raise user_error(ArgumentError, "schedule.save", problem, fix=fix)
         target.write_text(json.dumps(self.to_chrome_trace()), encoding="utf-8")
 
 

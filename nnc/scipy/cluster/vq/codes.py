@@ -45,10 +45,9 @@ def vq(obs: ArrayLike, code_book: ArrayLike) -> tuple[Array, Array]:
         or shapes[0][1:] != shapes[1][1:]
         or not shapes[1][0]
     ):
-        raise user_error(
-            ShapeError, "vq", "obs and code_book must be vectors of one size, or numbers.",
-            operands={"obs": x.spec, "code_book": codes.spec}, fix="pass (m, n) and (k, n), or (m,) and (k,), with k ≥ 1.",
-        )  # fmt: skip
+        problem = "obs and code_book must be vectors of one size, or numbers."
+        fix = "pass (m, n) and (k, n), or (m,) and (k,), with k ≥ 1."
+        raise user_error(ShapeError, "vq", problem, operands={"obs": x.spec, "code_book": codes.spec}, fix=fix)
     if x.spec.ndim == 1:
         x, codes = x[:, None], codes[:, None]
     apart = stop_gradient(x)[:, None] - stop_gradient(codes)

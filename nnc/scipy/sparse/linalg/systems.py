@@ -97,10 +97,9 @@ def _leaves_like(where: str, name: str, value: Any, shape: FlatTree, like: Seque
     leaves = [to_value(x, where, name) for x in FlatTree(value).dynamic]
     for x, y in zip(leaves, like, strict=True):
         if x.spec.shape != y.spec.shape:
-            raise user_error(
-                ShapeError, where, f"{name} and b differ in shape.", operands={name: x.spec, "b": y.spec},
-                fix="make both of one shape: the system is square.",
-            )  # fmt: skip
+            problem = f"{name} and b differ in shape."
+            fix = "make both of one shape: the system is square."
+            raise user_error(ShapeError, where, problem, operands={name: x.spec, "b": y.spec}, fix=fix)
     return leaves
 
 
@@ -120,10 +119,9 @@ def _linear_map(where: str, name: str, fun: Any, shape: FlatTree, like: Sequence
     matrix = to_value(as_operand(fun, where, name), where, name)
     spec, size = matrix.spec, like[0].spec.shape
     if len(like) != 1 or like[0].spec.ndim != 1 or spec.shape != (*size, *size):
-        raise user_error(
-            ShapeError, where, f"the matrix {name} does not fit b.", operands={name: spec, "b": _text(like)},
-            fix=f"pass an n by n matrix and a vector of n elements, or a function for {name}.",
-        )  # fmt: skip
+        problem = f"the matrix {name} does not fit b."
+        fix = f"pass an n by n matrix and a vector of n elements, or a function for {name}."
+        raise user_error(ShapeError, where, problem, operands={name: spec, "b": _text(like)}, fix=fix)
     return lambda xs: [matmul(matrix, xs[0])]
 
 

@@ -45,10 +45,10 @@ class Slerp:
         self.times = in_dtype(times, rotations.quat.dtype, "Slerp", "times")
         n = self.times.spec.shape
         if rotations.single or n != (len(rotations),) or n[0] < 2:
-            raise user_error(
-                ShapeError, "Slerp", "there must be a rotation for each time, and two or more.",
-                operands={"times": self.times.spec, "rotations": rotations.quat.spec}, fix="pass (n,) times and n rotations.",
-            )  # fmt: skip
+            problem = "there must be a rotation for each time, and two or more."
+            operands = {"times": self.times.spec, "rotations": rotations.quat.spec}
+            fix = "pass (n,) times and n rotations."
+            raise user_error(ShapeError, "Slerp", problem, operands=operands, fix=fix)
         found = known_or_none(self.times)
         if found is not None and not (np.diff(found) > 0).all():
             raise user_error(ArgumentError, "Slerp", "the times do not rise.", fix="sort them, each of another value.")

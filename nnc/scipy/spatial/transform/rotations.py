@@ -34,10 +34,9 @@ def _floats(where: str, x: ArrayLike, name: str, shape: tuple[int, ...], batch: 
     value = to_value(x, where, name)
     if value.spec.shape[value.spec.ndim - len(shape) :] != shape or value.spec.ndim > len(shape) + batch:
         wanted = ", ".join(map(str, shape))
-        raise user_error(
-            ShapeError, where, f"{name} has shape {value.spec.shape}.", operands={name: value.spec},
-            fix=f"pass ({wanted}) for one rotation, or (n, {wanted}) for several.",
-        )  # fmt: skip
+        problem = f"{name} has shape {value.spec.shape}."
+        fix = f"pass ({wanted}) for one rotation, or (n, {wanted}) for several."
+        raise user_error(ShapeError, where, problem, operands={name: value.spec}, fix=fix)
     return value
 
 
@@ -49,10 +48,8 @@ def _axes(where: str, seq: str, counts: tuple[int, ...]) -> tuple[tuple[int, ...
     """
     known = len(seq) in counts and re.fullmatch("[XYZ]+|[xyz]+", seq)
     if not known or any(a == b for a, b in itertools.pairwise(seq)):
-        raise user_error(
-            ArgumentError, where, f"seq is {seq!r}.",
-            fix='name axes as in "xyz" (they stay) or "XYZ" (they turn with the object), no two equal ones in a row.',
-        )  # fmt: skip
+        fix = 'name axes as in "xyz" (they stay) or "XYZ" (they turn with the object), no two equal ones in a row.'
+        raise user_error(ArgumentError, where, f"seq is {seq!r}.", fix=fix)
     return tuple("xyz".index(axis) for axis in seq.lower()), seq.isupper()
 
 

@@ -47,7 +47,5 @@ def unknown(where: str, text: str, problem: str) -> NoReturn:
         text: the statement.
         problem: the part of it that is unknown.
     """
-    raise user_error(
-        DeviceError, where, f"`{text}` is not known to the interpreter of PTX: {problem}.",
-        fix="print other instructions, or add this one to nnc.testing.devices.ptx.",
-    )  # fmt: skip
+    fix = "print other instructions, or add this one to nnc.testing.devices.ptx."
+    raise user_error(DeviceError, where, f"`{text}` is not known to the interpreter of PTX: {problem}.", fix=fix)

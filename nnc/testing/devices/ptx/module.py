@@ -84,10 +84,8 @@ class PtxModule:
 
     def _visit(self, function: Function, found: list[Function], path: tuple[str, ...]) -> None:
         if function.name in path:
-            raise user_error(
-                DeviceError, function.name, "the function calls itself, which the interpreter of PTX does not do.",
-                fix="write it as a loop.",
-            )  # fmt: skip
+            problem = "the function calls itself, which the interpreter of PTX does not do."
+            raise user_error(DeviceError, function.name, problem, fix="write it as a loop.")
         for instruction in function.code:
             if instruction.name == "call":
                 for name in instruction.operands:
@@ -192,22 +190,17 @@ class Entry:
     def _check_launch(self, shape: Shape, parameters: Sequence[int | float]) -> None:
         most = min(self.most_threads or _MOST_THREADS, _MOST_THREADS)
         if min(*shape.grid, *shape.block) < 1 or shape.threads > most:
-            raise user_error(
-                DeviceError, self.name, f"a launch of {shape.grid} blocks of {shape.block} threads.",
-                fix=f"launch at least one block of 1 to {most} threads.",
-            )  # fmt: skip
+            problem = f"a launch of {shape.grid} blocks of {shape.block} threads."
+            raise user_error(DeviceError, self.name, problem, fix=f"launch at least one block of 1 to {most} threads.")
         if len(parameters) != len(self.parameters):
-            raise user_error(
-                DeviceError, self.name, f"it takes {len(self.parameters)} parameters, and {len(parameters)} are given.",
-                fix="pass one value for each.",
-            )  # fmt: skip
+            problem = f"it takes {len(self.parameters)} parameters, and {len(parameters)} are given."
+            raise user_error(DeviceError, self.name, problem, fix="pass one value for each.")
 
         for variable, given in zip(self._function.parameters, parameters, strict=True):
             if int(given) % variable.points:
-                raise user_error(
-                    DeviceError, self.name, f"{variable.name} is {int(given):#x}, and declared as a multiple of {variable.points}.",
-                    fix="pass an aligned address, or state no more alignment than the operand has.",
-                )  # fmt: skip
+                problem = f"{variable.name} is {int(given):#x}, and declared as a multiple of {variable.points}."
+                fix = "pass an aligned address, or state no more alignment than the operand has."
+                raise user_error(DeviceError, self.name, problem, fix=fix)
 
     def _parameter_bytes(self, parameters: Sequence[int | float]) -> dict[str, tuple[Array, Array]]:
         values = {}
@@ -223,9 +216,8 @@ class Entry:
     def _refuse(self, fault: Fault, machine: Machine, wave: Wave) -> NoReturn:
         op = self._code.ops[machine.at]
         thread = "" if fault.lane is None else f", {wave.name_thread(fault.lane)}"
-        raise user_error(
-            DeviceError, self.name, f"`{op.text}` {fault.problem}{thread}.", fix=f"{fault.fix}."
-        ) from fault  # fmt: skip
+        fix = f"{fault.fix}."
+        raise user_error(DeviceError, self.name, f"`{op.text}` {fault.problem}{thread}.", fix=fix) from fault
 
 
 class _Code:

@@ -162,10 +162,8 @@ def _unite(kernel: str, regions: Sequence[Region]) -> list[_Segment]:
                 last.end = max(last.end, region.end)
                 continue
             if region.address < last.end:
-                raise user_error(
-                    DeviceError, kernel, f"the regions {last.regions[-1].name} and {region.name} overlap, but not their bytes.",
-                    fix="pass views of one array for regions that overlap.",
-                )  # fmt: skip
+                problem = f"the regions {last.regions[-1].name} and {region.name} overlap, but not their bytes."
+                raise user_error(DeviceError, kernel, problem, fix="pass views of one array for regions that overlap.")
         segments.append(_Segment([region], region.address, region.end))
     return segments
 

@@ -57,10 +57,8 @@ class SimTransfer:
         lease, data = block.owner, _bytes_of(target)
         lease.check(stream.queues, "copy to the host", None)
         if data.nbytes and not lease.uses.is_filled(0, data.nbytes):
-            raise user_error(
-                DeviceError, "copy to the host", f"nothing was written to {lease.describe()}.",
-                fix="queue the work that writes it first.",
-            )  # fmt: skip
+            fix = "queue the work that writes it first."
+            raise user_error(DeviceError, "copy to the host", f"nothing was written to {lease.describe()}.", fix=fix)
 
         def copy() -> None:
             data[...] = lease.bytes[: data.nbytes]

@@ -197,10 +197,8 @@ class SimDriver:
 
     def _refuse_while_capturing(self, what: str) -> None:
         if self._tracker is not None:
-            raise user_error(
-                DeviceError, "capture", f"{what} cannot be captured: its value is not known.",
-                fix="queue the work instead.",
-            )  # fmt: skip
+            fix = "queue the work instead."
+            raise user_error(DeviceError, "capture", f"{what} cannot be captured: its value is not known.", fix=fix)
 
 
 def queue_kernel(stream: SimStream, pool: SimPool, kernel: LaunchedKernel, addresses: Sequence[int]) -> None:

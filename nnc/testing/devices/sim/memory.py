@@ -74,15 +74,12 @@ class Lease:
             DeviceError: the memory is another device's, or was freed.
         """
         if self.pool.queues is not queues:
-            raise user_error(
-                DeviceError, who, f"it runs on {queues.device} and uses {self.describe()}.",
-                fix=f"copy the array first: nnc.device_put(x, {queues.device!r}).", source=source,
-            )  # fmt: skip
+            problem = f"it runs on {queues.device} and uses {self.describe()}."
+            fix = f"copy the array first: nnc.device_put(x, {queues.device!r})."
+            raise user_error(DeviceError, who, problem, fix=fix, source=source)
         if self.is_free:
-            raise user_error(
-                DeviceError, who, f"it uses {self.describe()}, which was freed.",
-                fix="keep the array until the work is queued.", source=source,
-            )  # fmt: skip
+            fix = "keep the array until the work is queued."
+            raise user_error(DeviceError, who, f"it uses {self.describe()}, which was freed.", fix=fix, source=source)
 
     def check_range(self, who: str, first: int, end: int, source: SourceLine | None) -> None:
         """Checks that bytes lie within the block.
@@ -97,10 +94,8 @@ class Lease:
             DeviceError: some lie outside.
         """
         if first < 0 or end > self.nbytes:
-            raise user_error(
-                DeviceError, who, f"it uses bytes {first} to {end} of {self.describe()}.",
-                fix="pass the address of a larger block.", source=source,
-            )  # fmt: skip
+            problem = f"it uses bytes {first} to {end} of {self.describe()}."
+            raise user_error(DeviceError, who, problem, fix="pass the address of a larger block.", source=source)
 
     def describe(self) -> str:
         """The block in words."""
@@ -199,10 +194,9 @@ class SimPool:
         i = bisect_right(self._starts, address) - 1
         if i >= 0 and address < self._starts[i] + max(self._live[self._starts[i]].nbytes, 1):
             return self._live[self._starts[i]], address - self._starts[i]
-        raise user_error(
-            DeviceError, "find", f"address {address:#x} lies in no block of {self.queues.device}.",
-            fix="pass the address of memory on the device, not of the host's.",
-        )  # fmt: skip
+        problem = f"address {address:#x} lies in no block of {self.queues.device}."
+        fix = "pass the address of memory on the device, not of the host's."
+        raise user_error(DeviceError, "find", problem, fix=fix)
 
     def largest(self, count: int = 5) -> list[Lease]:
         """The largest blocks.
@@ -253,12 +247,10 @@ class SimPool:
             self.queues.run_all()
             self._idle.clear()
         if self.used + size > self.capacity:
-            raise user_error(
-                OutOfMemoryError, self.queues.device,
-                f"{nbytes:,} bytes do not fit: {self.used:,} of {self.capacity:,} are in use.",
-                operands={"the largest:": ", ".join(lease.describe() for lease in self.largest())},
-                fix="drop arrays that are no longer needed, or compile with donate_argnums= or memory_budget=.",
-            )  # fmt: skip
+            problem = f"{nbytes:,} bytes do not fit: {self.used:,} of {self.capacity:,} are in use."
+            operands = {"the largest:": ", ".join(lease.describe() for lease in self.largest())}
+            fix = "drop arrays that are no longer needed, or compile with donate_argnums= or memory_budget=."
+            raise user_error(OutOfMemoryError, self.queues.device, problem, operands=operands, fix=fix)
         region = _Region(self._next, size, stream)
         self._next += size + ALIGNMENT
         self.used += size

@@ -222,19 +222,18 @@ class SimStream:
         for lease, first, end, writes, has_gaps in uses:
             lease.check(self.queues, work.name, source)
             if not (writes or has_gaps or lease.uses.is_filled(first, end)):
-                raise user_error(
-                    DeviceError, work.name, f"it reads bytes {first} to {end} of {lease.describe()}, which nothing has written.",
-                    fix="queue the work that writes them first.", source=source,
-                )  # fmt: skip
+                problem = f"it reads bytes {first} to {end} of {lease.describe()}, which nothing has written."
+                fix = "queue the work that writes them first."
+                raise user_error(DeviceError, work.name, problem, fix=fix, source=source)
             other = lease.uses.find_conflict(first, end, writes, clock) if first < end else None
             if other is not None:
                 does = "writes" if writes else "reads"
-                raise user_error(
-                    DeviceError, work.name,
+                problem = (
                     f"it {does} bytes {first} to {end} of {lease.describe()} in stream {work.stream}, while {other.name} in stream "
-                    f"{other.stream} may still be using them.",
-                    fix="let the stream wait for an event that is recorded behind that work.", source=source,
-                )  # fmt: skip
+                    f"{other.stream} may still be using them."
+                )
+                fix = "let the stream wait for an event that is recorded behind that work."
+                raise user_error(DeviceError, work.name, problem, fix=fix, source=source)
         for lease, first, end, writes, _ in uses:
             if first < end:
                 lease.uses.add(work, first, end, writes, clock)
@@ -290,15 +289,12 @@ class Queues:
             who: wants to use it.
         """
         if os.getpid() != self.process:
-            raise user_error(
-                DeviceError, who, f"{self.device} belongs to the process that this one was forked from.",
-                fix='start processes with multiprocessing.get_context("spawn").',
-            )  # fmt: skip
+            problem = f"{self.device} belongs to the process that this one was forked from."
+            fix = 'start processes with multiprocessing.get_context("spawn").'
+            raise user_error(DeviceError, who, problem, fix=fix)
         if self.is_lost:
-            raise user_error(
-                DeviceError, who, f"{self.device} does not answer any more.",
-                fix="restart the process; arrays on the host are as they were.",
-            )  # fmt: skip
+            fix = "restart the process; arrays on the host are as they were."
+            raise user_error(DeviceError, who, f"{self.device} does not answer any more.", fix=fix)
 
     def reseed(self, seed: int) -> None:
         """Begins another order of work, when all queues are empty."""

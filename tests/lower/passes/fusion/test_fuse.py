@@ -267,3 +267,14 @@ def test_numbers_that_differ_by_their_sign_are_two_in_a_kernel() -> None:
     after = run_passes(graph, ("fuse",), Options(), verify=True)
     assert [node.command.name for node in after.nodes] == ["fused"]
     check_same_bits(graph, after, [X[0, :3]])
+
+
+def test_places_of_a_known_tensor_of_one_element_are_read_from_memory() -> None:
+    """A known number is printed into a kernel's text, where no index finds it."""
+    b = GraphBuilder("table")
+    i = b.input((5,), "int64")
+    table = b.constant(np.array([2.5], np.float32))
+    graph = b.build(b.add("exp", b.add("gather", table, i, axes=(0,), batch=0, mode="clip")))
+    after = run_passes(graph, ("fuse",), Options(), verify=True)
+    check_same_bits(graph, after, [np.array([0, -1, 7, 0, 3])])
+    assert [node.command.name for node in after.nodes] == ["gather", "fused"]

@@ -24,7 +24,7 @@ def _moments(x: Any) -> Any:
 
 
 def test_both_moments_are_found_in_one_pass_over_memory() -> None:
-    graph = run(nnc.make_graph(_moments)(X), *names_of(BEFORE_FUSION), *FUSE.passes, *JOIN.passes)
+    graph = run(nnc.make_graph(_moments)(X), *names_of((*BEFORE_FUSION, FUSE, JOIN)))
     sweeps = [node for node in graph.nodes if any(symbol.spec.size == X.size for symbol in node.inputs)]
     assert [node.command.name for node in sweeps] == ["reshape", "fused"]
 

@@ -300,7 +300,7 @@ def test_the_memory_of_a_step_is_that_of_a_step_ordered_node_by_node_or_less(mon
             assert peak <= plan(graph, options).peak, name
 
 
-def test_units_read_rematerialised_values() -> None:
+def test_units_read_rematerialized_values() -> None:
     def late_update(x: Any, w: Any) -> Any:
         """Reads exp(x) before and, in a unit, after something large."""
         y = nnp.exp(x)
@@ -310,7 +310,7 @@ def test_units_read_rematerialised_values() -> None:
     x = np.random.default_rng(0).standard_normal((256, 1024), np.float32)
     graph = run(nnc.make_graph(late_update)(x, x), "inline_calls", "dce", "prefuse", "order")
     assert units_of(graph)
-    after = run(graph, "recompute")
+    after = run(graph, "rematerialize_after_peak")
     assert (names(graph).count("exp"), names(after).count("exp")) == (1, 2)
     check_same_bits(graph, after, [x, x])
 

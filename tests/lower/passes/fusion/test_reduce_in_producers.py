@@ -31,9 +31,9 @@ def test_reductions_move_into_the_producer_of_their_operand() -> None:
 
 def test_so_the_kernel_that_makes_it_adds_it_up() -> None:
     graph = run(nnc.make_graph(lambda x, w: _late(x, w)[:2])(X, W), *names_of(SIMPLIFYING))
-    with_pass = run(graph, *FUSE.passes, *JOIN.passes)
+    with_pass = run(graph, *names_of((FUSE, JOIN)))
     assert [len(node.outputs) for node in with_pass.nodes if node.command.name == "fused"] == [2]
-    without = run(graph, *(name for name in (*FUSE.passes, *JOIN.passes) if name != "reduce_in_producers"))
+    without = run(graph, *(name for name in names_of((FUSE, JOIN)) if name != "reduce_in_producers"))
     assert len(without.nodes) > len(with_pass.nodes)
 
 

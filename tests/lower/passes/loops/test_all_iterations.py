@@ -20,7 +20,7 @@ from nnc.lower.phases import SIMPLIFYING, names_of
 from tests.lower.passes.tools import evaluate, names
 from tests.programs.test_graphs_of_loops import arguments, graphs
 
-PASSES = ("hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals", "dce")
+PASSES = ("hoist_products", "sink_sums", "sink_products", "dce", "rematerialize_residuals", "dce")
 RNG = np.random.default_rng(0)
 ROWS, SIZE = 3, 4
 Cell = Callable[[Any, Any, Any], tuple[Any, Any]]

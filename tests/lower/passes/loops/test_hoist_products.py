@@ -3,9 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.errors import OutOfBoundsError
 from nnc.graph import Graph
 from tests.lower.passes.tools import evaluate, names, run
 
@@ -84,3 +86,20 @@ def test_an_inner_loop_gives_its_product_to_the_outer_one_which_gives_it_away_as
     after, body = hoisted(f, RNG.normal(size=(3, 5, 2, 3)), W, H)
     assert names(after).count("dot") == 1
     assert all(node.command.name != "dot" for node in body.walk())
+
+
+def test_an_iteration_with_an_index_out_of_range_raises_after_the_effects_of_earlier_ones() -> None:
+    seen: list[int] = []
+
+    def f(table: Any, w: Any, h: Any, places: Any) -> Any:
+        def round_(h: Any, i: Any) -> Any:
+            nnc.debug.callback(lambda i: seen.append(int(i)), i)
+            return nnp.tanh(table[i] @ w + h), None
+
+        return nnc.scan(round_, h, places)[0]
+
+    graph = run(nnc.make_graph(f)(X, W, H, np.array([0, 4, 5, 1], np.int32)), *PASSES)
+    assert "dot" not in names(graph)
+    with pytest.raises(OutOfBoundsError):
+        evaluate(graph, (X, W, H, np.array([0, 4, 5, 1], np.int32)))
+    assert seen == [0, 4, 5]

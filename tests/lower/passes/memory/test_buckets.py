@@ -89,7 +89,8 @@ def test_other_processes_dtypes_and_kinds_have_buckets_of_their_own() -> None:
     p = Program()
     x, y = p.input(3), p.input(3, dtype="float64")
     found = [p.psum(x), p.psum(y), p.psum(p.add("neg", x), stride=2), p.psum(x, name="pmax"), p.psum(p.add("exp", x))]
-    assert sorted(sums(p.joined(*found))) == [3, 3, 3, 6]
+    found.append(p.psum(p.add("sin", x), size=4))
+    assert sorted(sums(p.joined(*found))) == [3, 3, 3, 3, 6]
 
 
 def test_simulated_places_are_left_alone() -> None:

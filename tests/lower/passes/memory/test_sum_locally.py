@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from nnc.base.options import Options
+from nnc.commands.collective import INDEX
 from nnc.graph.verify import verify
 from nnc.lower.passes.memory.sum_locally import sum_locally
-from tests.lower.passes.memory.test_buckets import Program, evaluated, names, sums
+from tests.lower.passes.memory.test_buckets import PLACES, Program, evaluated, names, sums
 
 
 def local(p: Program, *outputs: Any) -> tuple[Any, Any]:
@@ -48,13 +49,16 @@ def test_a_sum_of_two_sums_is_one_message() -> None:
     np.testing.assert_allclose(evaluated(after, values)[0], evaluated(before, values)[0], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["of other processes", "twice the same", "of one", "read elsewhere"])
+@pytest.mark.parametrize(
+    "kind", ["of other processes", "of another process", "twice the same", "of one", "read elsewhere"]
+)
 def test_other_sums_of_two_stay(kind: str) -> None:
     p = Program()
     x, y = p.input(2, 3), p.input(2, 3)
     first = p.psum(x)
     second = {
         "of other processes": lambda: p.psum(y, stride=2), "twice the same": lambda: first, "of one": lambda: y,
+        "of another process": lambda: p.builder.add("psum", y, p.builder.input((), INDEX.dtype), **PLACES),
     }.get(kind, lambda: p.psum(y))()  # fmt: skip
     outputs = [p.add("add", first, second), *([second] if kind == "read elsewhere" else [])]
     before, after = local(p, *outputs)

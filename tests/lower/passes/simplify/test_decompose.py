@@ -19,7 +19,7 @@ from nnc.commands.loop import run_graph
 from nnc.commands.rules import decomposition
 from nnc.errors import LinAlgError
 from nnc.graph import Graph, GraphBuilder, TensorSpec, command
-from nnc.lower.passes import decompose
+from nnc.lower.passes.simplify.decompose import decompose
 
 ON_GPU = Options.from_environment().update(device="ptx:0")
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nnc.backends.cpu.kernels.moves.joins import join_many
 from nnc.backends.cpu.kernels.moves.moves import fill_box, is_tiny, move_box
 from nnc.backends.cpu.kernels.printer import Printer, add_native
+from nnc.base.later import later
 from nnc.device import CPU
 from nnc.graph import Command, TensorSpec, kernel
 from nnc.lower.kernels.axes import Shape
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View, is_contiguous, row_major
 from nnc.lower.plan.views import restride
+
+join_many = later(f"{__package__}.joins", "join_many")
 
 _PRINTED = 32  # operands of a join that are copied one after the other: LLVM's time for those grows with their square
 
@@ -106,7 +108,7 @@ def _offset(start: Shape, strides: Shape) -> int:
 
 def _add_view(target: Command) -> None:
     """Adds the kernel of views to one that has none of its own."""
-    if not any(each.backend == CPU for each in kernel.get(target, ())):
+    if not any(each.backend == CPU for each in kernel.so_far(target)):
         add_native(target.name, _view)
 
 

@@ -11,6 +11,7 @@ from nnc.commands.rules import weight
 from nnc.device import kind_of
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph.passes import Fact
 from nnc.lower.kernels.domain import can_fuse, is_view
 
 _MEMORY = cpu_target().memory
@@ -18,17 +19,16 @@ _MEMORY = cpu_target().memory
 _SMALL = 64  # a value that takes this part of another's bytes is read for nothing
 
 
-@register_pass("rematerialise_in_consumers")
-def rematerialise_in_consumers(graph: Graph, options: Options) -> Graph:
+@register_pass("rematerialize_in_consumers", requires=[Fact.ORDERED], invalidates=[Fact.KERNELS])
+def rematerialize_in_consumers(graph: Graph, options: Options) -> Graph:
     """Gives each reader its own copy of a command that computes a value from one value in memory and few numbers.
 
     The centred activations of a batch norm are the case in point: the variance, the result and the gradient read x and its mean
     instead, and the centred values are never written. A value is in memory if no elementwise command makes it, or if it is read
     again behind a command that cannot be part of a kernel. Sub-graphs stay as they are.
 
-    Requires: `fuse` follows, which takes copies into the kernels that read them.
     Provides: `_fusable`, the nodes of which it was found out whether they can be part of a kernel, if it was.
-    Ensures:  the same values bit for bit; no more bytes are live, but for the few numbers.
+    Ensures: the same values bit for bit; no more bytes are live, but for the few numbers.
 
     Example:
         y = sub(x, m); … a = square(y); … b = mul(y, s)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nnc.base import dtypes
-from nnc.commands.examples.draw import Example, Rng, flag, float_dtype, one_of, shape, size
-from nnc.commands.rules import example
 from nnc.graph import TensorSpec
+from nnc.testing.fuzz.examples.draw import Draw, Example, Rng, flag, float_dtype, one_of, shape, size
 
 
 def _concatenate(rng: Rng) -> Example:
@@ -54,9 +53,16 @@ def _polygamma(rng: Rng) -> Example:
     }
 
 
-example.set("concatenate", _concatenate)
-example.set("assemble", _assemble)
-example.set("irfft", _irfft)
-example.set("random_bits", _random_bits)
-example.set("select", _select)
-example.set("polygamma", _polygamma)
+def _pvary(rng: Rng) -> Example:
+    return (np.ones((2, 3), np.float32), np.int32(0)), {"size": 1, "axis_name": "i"}
+
+
+EXAMPLES: dict[str, Draw] = {
+    "concatenate": _concatenate,
+    "assemble": _assemble,
+    "irfft": _irfft,
+    "random_bits": _random_bits,
+    "select": _select,
+    "polygamma": _polygamma,
+    "pvary": _pvary,
+}

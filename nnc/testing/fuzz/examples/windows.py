@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc.commands.examples.draw import Example, Rng, Shape, flag, float_dtype, one_of, size
-from nnc.commands.rules import example
 from nnc.commands.windows import window_shape
 from nnc.graph import TensorSpec
+from nnc.testing.fuzz.examples.draw import Draw, Example, Rng, Shape, flag, float_dtype, one_of, size
 
 
 def geometry(rng: Rng, rank: int) -> tuple[Shape, Shape, dict[str, Any]]:
@@ -76,9 +75,10 @@ def _pool_grad(rng: Rng) -> Example:
     return (ct,), {"spatial": spatial, **params}
 
 
-example.set("conv", _conv)
-example.set("conv_input_grad", _input_grad)
-example.set("conv_weight_grad", _weight_grad)
-for _name in ("max_pool", "max_pool_places", "max_pool_both", "sum_pool"):
-    example.set(_name, _pool)
-example.set("sum_pool_input_grad", _pool_grad)
+EXAMPLES: dict[str, Draw] = {
+    "conv": _conv,
+    "conv_input_grad": _input_grad,
+    "conv_weight_grad": _weight_grad,
+    **dict.fromkeys(("max_pool", "max_pool_places", "max_pool_both", "sum_pool"), _pool),
+    "sum_pool_input_grad": _pool_grad,
+}

@@ -1,6 +1,6 @@
-"""Rematerialises values of a graph, so that its plan fits into a budget of memory.
+"""Rematerializes values of a graph, so that its plan fits into a budget of memory.
 
-It is no registered pass: the amount to rematerialise is known only once plans have been made, so the pipeline calls it
+It is no registered pass: the amount to rematerialize is known only once plans have been made, so the pipeline calls it
 after its passes.
 """
 
@@ -18,8 +18,8 @@ from nnc.graph import Graph, Node, Symbol, verify
 from nnc.lower.passes.memory.order import Description
 from nnc.lower.plan.costs import node_cost
 from nnc.lower.plan.emit import Workspace
+from nnc.lower.plan.ordering import frugal_order
 from nnc.lower.plan.rematerialize import Problem, Schedule, fit, squeeze
-from nnc.lower.plan.scheduling import frugal_order
 from nnc.lower.plan.stages import Planned
 from nnc.lower.plan.views import runs
 
@@ -38,7 +38,7 @@ def frugal(graph: Graph, options: Options) -> Graph:
     return graph.update(nodes=tuple(node for node in nodes if node is not None))
 
 
-class Remat:
+class Rematerializer:
     """A program that is too large for a budget, as graphs of which each is one form of it: as kernels, as single commands, or in
     another order.
 

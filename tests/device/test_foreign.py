@@ -12,7 +12,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.base.dtypes import bfloat16
-from nnc.base.foreign import is_foreign
+from nnc.device.dlpack import is_foreign
 
 
 class Protocol:

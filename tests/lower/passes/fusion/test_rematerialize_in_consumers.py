@@ -23,7 +23,7 @@ def test_each_reader_has_a_copy_of_its_own() -> None:
         return nnp.sum(y * y, axis=0), nnp.exp(y), nnp.max(y, axis=0)
 
     graph = run(nnc.make_graph(f)(X), *names_of(SIMPLIFYING))
-    after = run(graph, "rematerialise_in_consumers")
+    after = run(graph, "rematerialize_in_consumers")
     assert (names(graph).count("sub"), names(after).count("sub")) == (1, 3)
     check_same_bits(graph, after, [X])
 
@@ -35,7 +35,7 @@ def test_results_small_values_and_results_of_kernels_are_made_once() -> None:
     two = lambda x: (y := x - x[::-1]) * nnp.sum(nnp.exp(y), axis=0)
     for function in (result, small, made, two):
         graph = run(nnc.make_graph(function)(X), *names_of(SIMPLIFYING))
-        assert names(run(graph, "rematerialise_in_consumers")).count("sub") == 1
+        assert names(run(graph, "rematerialize_in_consumers")).count("sub") == 1
 
 
 def test_a_value_that_stays_in_memory_is_read_instead_of_a_cheap_result_of_it() -> None:
@@ -52,12 +52,12 @@ def test_a_value_that_stays_in_memory_is_read_instead_of_a_cheap_result_of_it() 
         return nnp.exp(y @ w) + z
 
     graph = run(nnc.make_graph(f)(X, w), *names_of(SIMPLIFYING))
-    after = run(graph, "rematerialise_in_consumers")
+    after = run(graph, "rematerialize_in_consumers")
     assert names(graph)[:4] == ["sin", "broadcast_to", "mul", "dot"]
     assert names(after)[-2:] == ["mul", "add"] and len(after.nodes) == len(graph.nodes)
     check_same_bits(graph, after, [X, w])
     graph = run(nnc.make_graph(alone)(X, w), *names_of(SIMPLIFYING))
-    assert names(run(graph, "rematerialise_in_consumers")) == names(graph)
+    assert names(run(graph, "rematerialize_in_consumers")) == names(graph)
 
 
 def test_of_a_chain_of_such_values_every_other_is_made_at_its_readers() -> None:
@@ -69,7 +69,7 @@ def test_of_a_chain_of_such_values_every_other_is_made_at_its_readers() -> None:
         return nnp.exp(y), nnp.exp(z), nnp.cos(nnp.exp(z) @ w) * y * z
 
     graph = run(nnc.make_graph(f)(X, w), *names_of(SIMPLIFYING))
-    check_same_bits(graph, run(graph, "rematerialise_in_consumers"), [X, w])
+    check_same_bits(graph, run(graph, "rematerialize_in_consumers"), [X, w])
 
 
 def _step(x: Any, scale: Any, bias: Any, w: Any) -> Any:
@@ -83,7 +83,7 @@ def test_a_batch_norm_and_its_gradient_go_over_memory_as_rarely_as_they_must() -
     """Statistics; those of scaled rows, which only rows that leave the range need; sums of the gradient; the gradient, which alone
     is written."""
     x = np.tile(X, (16, 1))  # longer than tensors that are gone through in several phases
-    graph = run(nnc.make_graph(_step)(x, ROW, ROW, x), *names_of(BEFORE_FUSION), *FUSE.passes, *JOIN.passes)
+    graph = run(nnc.make_graph(_step)(x, ROW, ROW, x), *names_of((*BEFORE_FUSION, FUSE, JOIN)))
     sweeps = [node for node in graph.nodes if any(s.spec.size == x.size for s in (*node.inputs, *node.outputs))]
     kernels = [node for node in sweeps if node.command.name == "fused"]
     written = [s for node in kernels for s in node.outputs if s.spec.size == x.size]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnc.lower.plan.scheduling import OperationGraph, _Move, _Placed, improve_order
+from nnc.lower.plan.ordering import OperationGraph, _Move, _Placed, improve_order
 
 INSTANCES = Path(__file__).parents[1] / "alloc" / "instances"
 

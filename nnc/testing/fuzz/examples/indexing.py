@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nnc.base import dtypes
-from nnc.commands.examples.draw import Example, NDArray, Rng, Shape, flag, float_dtype, one_of, shape, size
-from nnc.commands.rules import example
 from nnc.graph import TensorSpec
+from nnc.testing.fuzz.examples.draw import Draw, Example, NDArray, Rng, Shape, flag, float_dtype, one_of, shape, size
 
 _INTEGERS = (dtypes.int64, dtypes.int64, dtypes.int32, dtypes.int8, dtypes.uint8)
 
@@ -76,8 +75,10 @@ def _pick(rng: Rng) -> Example:
     }
 
 
-example.set("gather", _gather)
-example.set("scatter", _scatter)
-example.set("dynamic_slice", _dynamic_slice)
-example.set("dynamic_update_slice", _dynamic_update_slice)
-example.set("pick_log_softmax", _pick)
+EXAMPLES: dict[str, Draw] = {
+    "gather": _gather,
+    "scatter": _scatter,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "pick_log_softmax": _pick,
+}

@@ -11,7 +11,7 @@ from nnc import nn
 from nnc.base.options import Options
 from nnc.compiled.pipeline import plan_memory
 from nnc.graph import Graph, structural_hash, verify
-from nnc.lower.passes.memory.recompute import Peak, recompute
+from nnc.lower.passes.memory.rematerialize_after_peak import Peak, rematerialize_after_peak
 from nnc.lower.phases import BEFORE_FUSION, SIMPLIFYING, names_of
 from nnc.lower.plan.bind import bind_buffers
 from tests.lower.passes.tools import check_same_bits, names, run
@@ -36,7 +36,7 @@ def early_and_late(function: Any) -> Any:
 def before_and_after(function: Any, shape: tuple[int, int] = (256, 1024)) -> tuple[Graph, Graph]:
     x = np.random.default_rng(0).standard_normal(shape, np.float32)
     graph = run(nnc.make_graph(early_and_late(function))(x), "inline_calls", "dce")
-    after = recompute(graph, Options(native=False))
+    after = rematerialize_after_peak(graph, Options(native=False))
     verify(after)
     check_same_bits(graph, after, [x])
     return graph, after
@@ -56,7 +56,7 @@ def test_values_read_only_where_they_are_recomputed_are_not_kept() -> None:
         return nnp.cumsum(nnp.reshape(square, (-1,)) * nnp.sum(nnp.cumsum(large, axis=0)))
 
     graph = run(nnc.make_graph(whole)(np.ones((256, 1024), np.float32)), "inline_calls", "dce")
-    after = recompute(graph, Options(native=False))
+    after = rematerialize_after_peak(graph, Options(native=False))
     assert (names(after).count("exp"), names(after).count("mul")) == (2, names(graph).count("mul"))
     assert names(after).index("mul") > names(after).index("concatenate")
 
@@ -65,7 +65,9 @@ def test_facts_that_order_cached_lead_to_the_same_graph() -> None:
     x = np.ones((256, 1024), np.float32)
     ordered = run(nnc.make_graph(early_and_late(lambda x: nnp.exp(x) * 2))(x), "inline_calls", "dce", "order")
     assert "_description" in ordered.attrs
-    described, found_anew = (recompute(graph, Options(native=False)) for graph in (ordered, ordered.update(attrs={})))
+    described, found_anew = (
+        rematerialize_after_peak(graph, Options(native=False)) for graph in (ordered, ordered.update(attrs={}))
+    )
     assert names(described).count("exp") == 2
     assert structural_hash(described) == structural_hash(found_anew)
     assert Peak(ordered, Options()).nbytes == Peak(ordered.update(attrs={}), Options()).nbytes
@@ -108,8 +110,8 @@ def test_activations_between_convolutions_are_made_anew_in_the_backward_part() -
     model = nn.Sequential(*(layer for k in keys for layer in (nn.Conv(8, 8, 3, key=k, padding=1), nn.BatchNorm(8))))
     x = np.random.default_rng(0).standard_normal((4, 8, 32, 32), np.float32)
     graph = nnc.make_graph(lambda x: nnc.grad(network)(model, x))(x)
-    kept = run(graph, *(name for name in names_of(BEFORE_FUSION) if name != "recompute"))
-    made = run(kept, "recompute")
+    kept = run(graph, *(name for name in names_of(BEFORE_FUSION) if name != "rematerialize_after_peak"))
+    made = run(kept, "rematerialize_after_peak")
     assert arena_bytes(made) < 0.75 * arena_bytes(kept)
     assert names(made).count("conv") == names(kept).count("conv")
     check_same_bits(kept, made, [x])
@@ -138,7 +140,7 @@ def test_compiled_kernels_recompute_operands_that_they_alone_read_from_the_fewes
 
     x, w = np.ones((1024, 256), np.float32), np.eye(256, dtype=np.float32) / 16
     graph = run(nnc.make_graph(nnc.grad(loss))(w, x), *names_of(SIMPLIFYING), "order")
-    after = recompute(graph, Options())
+    after = rematerialize_after_peak(graph, Options())
     verify(after)
     check_same_bits(graph, after, [w, x])
     assert arena_bytes(run(after, "fuse")) < 0.7 * arena_bytes(run(graph, "fuse"))

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import is_dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from nnc.base.dtypes import bfloat16
+from nnc.device.known import find_device, interpreter_of
 from nnc.errors import ArgumentTypeError, NncError, UnsupportedError, user_error
 
 NDArray = np.ndarray[Any, Any]
@@ -35,6 +38,26 @@ _name = ctypes.pythonapi.PyCapsule_GetName
 _name.restype, _name.argtypes = ctypes.c_char_p, [ctypes.py_object]
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+_CLASSES = 4096  # classes of which the answer is kept: more than a program has
+
+
+def _is_foreign(kind: type) -> bool:
+    """Whether objects of a class are arrays of another library: they have `__dlpack__` or `__array__`.
+
+    A dataclass is a container of arrays, even if it has such methods.
+
+    Example:
+        >>> is_foreign(memoryview), is_foreign(np.ndarray)
+        (False, False)
+    """
+    if issubclass(kind, (np.ndarray, np.generic)) or hasattr(kind, "spec") or is_dataclass(kind):
+        return False
+    return hasattr(kind, "__dlpack__") or hasattr(kind, "__array__")
+
+
+is_foreign: Callable[[type], bool] = lru_cache(maxsize=_CLASSES)(_is_foreign)
 
 
 def _code(capsule: Any) -> ctypes.c_uint8:
@@ -119,21 +142,6 @@ def load(array: Any, where: str = "from_dlpack", name: str = "x") -> Any:
     return data.view(bfloat16) if relay.is_bfloat16 else data
 
 
-_RECEIVERS: list[
-    Callable[[Any, str], Any]
-] = []  # one: makes an array of another library's on a device, given by its name
-
-
-def set_receiver(receiver: Callable[[Any, str], Any]) -> None:
-    """Says how an array of another library on a device becomes one of nnc.
-
-    Args:
-        receiver: from the array and the name of the device to the array of nnc. It raises an UnsupportedError where there is no
-            such device.
-    """
-    _RECEIVERS[:] = [receiver]
-
-
 def read(x: Any, where: str = "asarray", name: str = "x") -> Any:
     """The elements of another library's array, without a copy where they are of one dtype.
 
@@ -174,10 +182,8 @@ def _resolved(x: Any) -> Any:
 
 
 def _unread(x: Any, where: str, name: str, problem: str) -> ArgumentTypeError:
-    return user_error(
-        ArgumentTypeError, where, f"{name} ({_kind(x)}) cannot be read: {problem}",
-        fix="pass a dense array on the host that carries no gradient: x.detach().cpu() in PyTorch, jax.device_get(x) in JAX.",
-    )  # fmt: skip
+    fix = "pass a dense array on the host that carries no gradient: x.detach().cpu() in PyTorch, jax.device_get(x) in JAX."
+    return user_error(ArgumentTypeError, where, f"{name} ({_kind(x)}) cannot be read: {problem}", fix=fix)
 
 
 def place_of(x: Any) -> tuple[int, int]:
@@ -203,19 +209,18 @@ def _receive(x: Any, kind: int, number: int, where: str, name: str) -> Any:
             does not hand it out.
     """
     device = f"{DEVICES.get(kind, f'device kind {kind}')}:{number}"
-    if kind == CUDA and _RECEIVERS:
+    if kind == CUDA:
         try:
-            return _RECEIVERS[0](_resolved(x), device)
+            return interpreter_of(find_device(device, "asarray")).receive(_resolved(x))
         except UnsupportedError:
             pass
         except NncError:
             raise
         except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             raise _unread(x, where, name, str(error)) from None
-    raise user_error(
-        ArgumentTypeError, where, f"{name} ({_kind(x)}) lies on {device}, not on the host or a device of nnc.devices().",
-        fix="copy it first: x.cpu() in PyTorch, jax.device_get(x) in JAX, x.get() in CuPy.",
-    )  # fmt: skip
+    problem = f"{name} ({_kind(x)}) lies on {device}, not on the host or a device of nnc.devices()."
+    fix = "copy it first: x.cpu() in PyTorch, jax.device_get(x) in JAX, x.get() in CuPy."
+    raise user_error(ArgumentTypeError, where, problem, fix=fix)
 
 
 def _kind(x: Any) -> str:

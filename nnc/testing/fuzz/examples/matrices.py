@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from nnc.base import dtypes
-from nnc.commands.examples.draw import Example, NDArray, Rng, Shape, flag, float_dtype, one_of, size
-from nnc.commands.rules import example, freedom
 from nnc.graph import TensorSpec, command, reference
+from nnc.testing.fuzz.examples.draw import Draw, Example, Freedom, NDArray, Rng, Shape, flag, float_dtype, one_of, size
 
 _DTYPES = (dtypes.float64, dtypes.float64, dtypes.float32, dtypes.complex64, dtypes.complex128)
 
@@ -158,24 +157,25 @@ def _of_order(rng: Rng, results: list[NDArray], **params: Any) -> list[NDArray]:
     return [t, (basis @ z).astype(t.dtype)]
 
 
-for _name in ("eigh", "eig"):
-    freedom.set(_name, _of_vectors)
-freedom.set("schur", _of_order)
-freedom.set("svd", _of_bases)
-freedom.set("qr", _of_triangles)
-
-for _name in ("det", "slogdet", "cofactor"):
-    example.set(_name, _square)
-for _name in ("eigh", "eig", "schur"):
-    example.set(_name, _with_distinct_values)
-example.set("cholesky", _definite)
-example.set("solve", _system)
-example.set("triangular_solve", _triangular)
-example.set("triangular_root", _triangle)
-example.set("sylvester", _sylvester)
-example.set("lu", _tall_or_wide())
-example.set("svd", _tall_or_wide(full_matrices=flag))
-example.set("qr", _tall_or_wide(full_matrices=flag))
-example.set("pinv", _tall_or_wide(rtol=1e-6))
-example.set("dot", _product)
-example.set("attention", _attention)
+FREEDOM: dict[str, Freedom] = {
+    "eigh": _of_vectors,
+    "eig": _of_vectors,
+    "schur": _of_order,
+    "svd": _of_bases,
+    "qr": _of_triangles,
+}
+EXAMPLES: dict[str, Draw] = {
+    **dict.fromkeys(("det", "slogdet", "cofactor"), _square),
+    **dict.fromkeys(("eigh", "eig", "schur"), _with_distinct_values),
+    "cholesky": _definite,
+    "solve": _system,
+    "triangular_solve": _triangular,
+    "triangular_root": _triangle,
+    "sylvester": _sylvester,
+    "lu": _tall_or_wide(),
+    "svd": _tall_or_wide(full_matrices=flag),
+    "qr": _tall_or_wide(full_matrices=flag),
+    "pinv": _tall_or_wide(rtol=1e-6),
+    "dot": _product,
+    "attention": _attention,
+}

@@ -16,7 +16,7 @@ from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
 from nnc.errors import MemoryBudgetError
 from nnc.graph import Graph, GraphBuilder
-from nnc.lower.passes.memory.remat import frugal
+from nnc.lower.passes.memory.rematerialize_to_budget import frugal
 from nnc.run.program import Program
 from tests.lower.passes.tools import evaluate
 from tests.programs import test_graphs, test_graphs_of_loops
@@ -70,7 +70,7 @@ def test_the_same_budget_gives_the_same_program() -> None:
     assert one.as_text() == other.as_text()
 
 
-def test_the_memory_plan_lists_rematerialised_values() -> None:
+def test_the_memory_plan_lists_rematerialized_values() -> None:
     plan = compile_for(there_and_back(), 9 * KIB).memory_plan
     again = plan.recomputed
     assert {row.command for row in again.rows} <= {"tanh", "sin"}
@@ -95,7 +95,7 @@ def test_an_impossible_budget_names_the_largest_tensors_and_one_that_works() -> 
     with pytest.raises(MemoryBudgetError, match="even if it recomputes") as caught:
         compile_for(graph, KIB)
     assert "float32[16,16] (1.00 KiB) at" in str(caught.value)
-    assert "test_remat.py" in str(caught.value)
+    assert "test_rematerialize_to_budget.py" in str(caught.value)
     found = re.search(r"raise memory_budget to (\d+)", str(caught.value))
     assert found is not None
     smallest = int(found[1])
@@ -129,7 +129,7 @@ def test_random_draws_and_effects_happen_once(monkeypatch: pytest.MonkeyPatch) -
     assert len(seen) == 1
 
 
-def test_views_of_rematerialised_values_show_the_copy() -> None:
+def test_views_of_rematerialized_values_show_the_copy() -> None:
     b = GraphBuilder("views")
     x = b.input((16, 16), "float32")
     values = [b.add("tanh", x)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from nnc.base import dtypes
 Rng = np.random.Generator
 NDArray = np.ndarray[Any, Any]
 Example = tuple[Sequence[Any], dict[str, Any]]
+Draw = Callable[[Rng], Example]
+Freedom = Callable[..., list[NDArray]]
 Shape = tuple[int, ...]
 
 _FLOATS = (dtypes.float32, dtypes.float32, dtypes.float64, dtypes.float64, dtypes.bfloat16, dtypes.float16)

@@ -13,7 +13,7 @@ from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.compiled.pipeline import plan
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, run_passes
-from nnc.lower.passes.loops.fewer_residuals import _may_repeat
+from nnc.lower.passes.loops.rematerialize_residuals import _may_repeat
 from tests.lower.passes.tools import check_same_bits, names, run
 
 BEFORE = ("dce", "fold", "simplify", "cse", "licm", "dce")
@@ -25,7 +25,7 @@ def fewer(function: Any, *inputs: Any) -> tuple[Graph, list[Node], int]:
     """The graph after the pass, its loops, and how many bytes of rows a round of them writes less."""
     graph = nnc.make_graph(function)(*inputs)
     before = run(graph, *BEFORE)
-    after = run(before, "fewer_residuals", "dce")
+    after = run(before, "rematerialize_residuals", "dce")
     check_same_bits(graph, after, nnc.tree.leaves(inputs))
     return after, [node for node in after.nodes if node.graphs], rows(before) - rows(after)
 
@@ -159,7 +159,7 @@ def test_loops_of_unknown_length_write_fewer_tapes() -> None:
 
     graph = nnc.make_graph(nnc.grad(loss))(H, W)
     before = run(graph, *BEFORE)
-    after = run(before, "fewer_residuals", "dce")
+    after = run(before, "rematerialize_residuals", "dce")
     check_same_bits(graph, after, (H, W))
     (was,), (now,) = ([x for x in g.nodes if x.command.name == "while"] for g in (before, after))
     assert now.params["tapes"] < was.params["tapes"]
@@ -177,8 +177,8 @@ def test_derivatives_take_less_memory(order: int) -> None:
     h, x = RNG.normal(size=(40, 30)), RNG.normal(size=(50, 40, 30))
     graph = nnc.make_graph(gradient)(h, x, RNG.normal(size=(30, 30)))
     before = run(graph, *BEFORE)
-    sizes = [plan(g, Options()).arena_bytes for g in (before, run(before, "fewer_residuals", "dce"))]
-    assert rows(run(before, "fewer_residuals", "dce")) < rows(before)
+    sizes = [plan(g, Options()).arena_bytes for g in (before, run(before, "rematerialize_residuals", "dce"))]
+    assert rows(run(before, "rematerialize_residuals", "dce")) < rows(before)
     assert sizes[1] <= sizes[0]
 
 
@@ -239,7 +239,7 @@ def chained_loops(draw: Any) -> Graph:
 @given(chained_loops())
 def test_random_loops_that_read_each_others_rows_keep_their_values(graph: Graph) -> None:
     before = run_passes(graph, ("dce", "cse", "dce"), Options())
-    after = run_passes(before, ("fewer_residuals", "dce"), Options(), verify=True)
+    after = run_passes(before, ("rematerialize_residuals", "dce"), Options(), verify=True)
     assert rows(after) <= rows(before)
     with np.errstate(all="ignore"):
         check_same_bits(graph, after, [RNG.uniform(-1, 1, spec.shape) for spec in graph.input_specs])

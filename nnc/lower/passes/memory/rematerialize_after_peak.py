@@ -1,4 +1,4 @@
-"""Rematerialises cheap values where they are read late, so that no memory holds them in between."""
+"""Rematerializes cheap values where they are read late, so that no memory holds them in between."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from nnc.base.options import Options
 from nnc.commands.rules import scalar, weight
 from nnc.device import kind_of
 from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph.passes import Fact
 from nnc.lower.kernels.domain import can_fuse, is_reduction
 from nnc.lower.passes.memory.order import Description
 from nnc.lower.passes.simplify.dce import dce
@@ -24,9 +25,9 @@ _MINOR = 1000  # values that take a smaller part of the peak stay
 _PROGRESS = 0.99  # of the peak; an iteration that gains less is the last
 
 
-@register_pass("recompute")
-def recompute(graph: Graph, options: Options) -> Graph:
-    """Rematerialises, after the peak of memory, results of elementwise commands from values that are kept over the peak anyway.
+@register_pass("rematerialize_after_peak", requires=[Fact.NO_CALLS, Fact.ORDERED], ensures=[Fact.LOW_PEAK])
+def rematerialize_after_peak(graph: Graph, options: Options) -> Graph:
+    """Rematerializes, after the peak of memory, results of elementwise commands from values that are kept over the peak anyway.
 
     Activations are the case in point: relu(x · scale + bias) and the mask of its derivative follow from x, which the backward part
     keeps for the normalisation. At most a dozen elementwise commands are run again for a value, and only where the largest live set
@@ -36,8 +37,7 @@ def recompute(graph: Graph, options: Options) -> Graph:
     kernels at any cost, from the fewest bytes from which they can be (a minimum cut): reading and writing memory takes longer.
     (PyTorch's compiler partitions its graphs for training likewise.)
 
-    Requires: the order of the nodes is the one that will run; values that barriers keep apart have been parted.
-    Ensures:  the same values bit for bit; the largest live set is no larger.
+    Ensures: the same values bit for bit; the largest live set is no larger.
 
     Example:
         y = exp(x); <peak>; z = mul(y, x)  →  y = exp(x); <peak>; y' = exp(x); z = mul(y', x)
@@ -79,7 +79,7 @@ class Peak:
         return {symbol: place for place, node in enumerate(self.graph.nodes) for symbol in node.outputs}
 
     def lowered(self) -> Graph | None:
-        """Returns the graph that rematerialises values after the peak where that is possible; None where it is not."""
+        """Returns the graph that rematerializes values after the peak where that is possible; None where it is not."""
         early, late = self._early(), {base for _, read in self._late() for base in read}
         wanted = {s for s in early if s in late and s.spec.nbytes * _MINOR >= self.nbytes}
         outputs = {self.views[s].base for s in self.graph.outputs}
@@ -209,7 +209,7 @@ class Peak:
         return dce(self.graph.update(nodes=tuple(nodes)), self.options)
 
     def _renewed(self, symbol: Symbol, recipes: dict[Symbol, list[Node]]) -> Iterator[Node]:
-        """The nodes that make a symbol in rematerialised memory, in order; some may be done."""
+        """The nodes that make a symbol in rematerialized memory, in order; some may be done."""
         base = self.views[symbol].base
         if symbol is base or base not in recipes:
             yield from recipes.get(base, ())

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.commands.facts import is_view
-from nnc.commands.roles import Loop, Read, Yield, roles, take_loop
+from nnc.commands.roles import Loop, Read, Yield, take_loop
 from nnc.commands.rules import effect, scalar, weight
-from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.loops.all_iterations import total_bytes
-from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.plan.min_cut import INFINITE, MinCut
 
 # The cost of computing a value anew, where 64 times its bytes are the cost of keeping it: a cheap command is hidden behind the
@@ -21,18 +21,16 @@ from nnc.lower.plan.min_cut import INFINITE, MinCut
 _KEPT, _CHEAP, _DEAR = 64, 2, 16
 
 
-@register_pass("fewer_residuals", concerns=roles)
-def fewer_residuals(graph: Graph, options: Options) -> Graph:
+def rematerialize_residuals(graph: Graph, options: Options) -> Graph:
     """Writes fewer bytes of rows (stacked, or on tapes) in loops whose rows other loops read element by element.
 
-    A reading iteration rematerialises the results of elementwise commands and views from rows that are kept, elements of the
+    A reading iteration rematerializes the results of elementwise commands and views from rows that are kept, elements of the
     sequences of the loop that wrote them, captured values and the iteration's number: σ·(1 - σ) from σ, tanh(c) from c. The kept
     rows are found by a minimum cut. It counts the bytes of rows, and for sequences and rows that would otherwise be dead by then
     theirs; a command that is run again counts as a part of its row's bytes, so that a row is kept rather than made by many, or by
     several expensive, commands.
 
-    Requires: `cse` and `dce` have run, since each value must be there once; dead code elimination must follow.
-    Ensures:  the same values bit for bit. A loop whose rows take no fewer bytes stays as it is.
+    Ensures: the same values bit for bit. A loop whose rows take no fewer bytes stays as it is.
 
     Example:
         scan … {yield s, 1 - s}; scan(a, b) … {c = a * b}  →  scan … {yield s}; scan(a) … {b = 1 - a; c = a * b}

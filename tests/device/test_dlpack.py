@@ -10,7 +10,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.base import dlpack
+from nnc.device import dlpack
 from nnc.errors import ArgumentTypeError
 
 DTYPES = ("bool", "int8", "uint8", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
