@@ -826,7 +826,7 @@ def as_command_operand(x: Any) -> Any:
 
 def numpy_error(tracer: Any) -> TraceError:
     """The error for handing a value that is being differentiated to NumPy."""
-    found = numpy_remedy() or "the function of the same name in nnc.numpy"
+    found = numpy_remedy(tracer) or "the function of the same name in nnc.numpy"
     problem = f"{tracer.shown} is being differentiated; NumPy would lose the derivative."
     fix = f"use {found}, or nnc.stop_gradient(x) where no derivative is wanted."
     return user_error(TraceError, "conversion to a NumPy array", problem, fix=fix)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from nnc.base import dtypes
+from nnc.base.bounded import remembered
 from nnc.base.context import set_context
 from nnc.base.dtypes import TAPE
-from nnc.calls.remember import remembered
 from nnc.commands.roles import Loop, branches, carries_of, reads_of, yields_of
 from nnc.commands.rules import effect
 from nnc.commands.tape import Handles, Tape, as_handles, read_row, tape_specs

@@ -20,6 +20,7 @@ from nnc.base.garbage import collection_paused
 from nnc.base.html import show_text
 from nnc.base.machine import LARGE
 from nnc.base.options import Options
+from nnc.base.tables import format_bytes
 from nnc.commands.pack import packable
 from nnc.commands.promote import astype, is_weak
 from nnc.compiled.bindings import Inputs, Outputs
@@ -34,7 +35,6 @@ from nnc.errors.tracebacks import api_boundary, is_users
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Loop, Step
-from nnc.lower.text import format_bytes
 from nnc.run.background import in_background
 from nnc.run.direct import ArrayLayout, Direct, load_direct
 from nnc.run.frame import NoRoomError
@@ -261,9 +261,9 @@ class Executable:
         def backend(step: Step) -> str:
             return program.kernel_of(step).backend
 
-        return make_schedule_report(
-            program.bound, program.schedule, backend, watch.spans if watch is not None else None
-        )
+        spans = watch.spans if watch is not None else None
+        report: ScheduleReport = make_schedule_report(program.bound, program.schedule, backend, spans)
+        return report
 
     @property
     def unprinted(self) -> dict[str, Counter[str]]:

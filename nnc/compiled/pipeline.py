@@ -184,7 +184,8 @@ def plan(
     kernels = run_phases(rewritten, (FUSE,), compact)
     forms = kernels, rewritten, frugal(rewritten, compact)
     remat = rematerializer(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace, silent))
-    return remat.fit(planned, budget)
+    fitting: Planned = remat.fit(planned, budget)
+    return fitting
 
 
 def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace, queue: KernelQueue) -> Planned:

@@ -26,8 +26,7 @@ from nnc.distributed.shard import own_axes
 from nnc.distributed.specs import PartitionSpec, join, split
 from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, user_error
 from nnc.graph import Command, Graph, Node, Symbol, bind, spec_of
-from nnc.lower.passes.remake import OncePerGraph
-from nnc.lower.passes.simplify.inline_calls import append_copy
+from nnc.graph.remake import OncePerGraph, append_copy
 from nnc.trace.core.axes import NamedAxis, collectives_over
 from nnc.trace.core.named import stage_named
 from nnc.trace.core.staging import stage

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nnc.errors.names import module_getattr
 from nnc.graph.boxes import Box, covers, first_overlap, uncovered
 from nnc.graph.builder import GraphBuilder, InlineGraph, check_same_dtype, infer_specs
-from nnc.graph.dispatch import Interpreter, bind, find_interpreter, set_eager
+from nnc.graph.dispatch import Command, Interpreter, bind, find_interpreter, set_eager
 from nnc.graph.graph import Graph, Node, Symbol
 from nnc.graph.hashing import same_params, structural_hash, structurally_equal
 from nnc.graph.passes import PASSES, Pass, PassRecord, find_pass, register_pass, run_passes
@@ -16,7 +16,6 @@ from nnc.graph.registry import (
     ATTRIBUTES,
     COMMANDS,
     Attribute,
-    Command,
     Kernel,
     add_kernel,
     attribute,

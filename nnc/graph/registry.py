@@ -389,7 +389,8 @@ def find_kernel(
         'cpu'
     """
     load_kernels(device)
-    for candidate in kernel.get(target, ()):
+    candidates: tuple[Kernel, ...] = kernel.get(target, ())
+    for candidate in candidates:
         if candidate.device == device and candidate.supports(specs, params):
             return candidate
     if target not in reference:

@@ -12,11 +12,11 @@ from nnc import random, tree
 from nnc.base import dtypes
 from nnc.base.context import get_context
 from nnc.base.html import show_text
+from nnc.base.tables import format_bytes, format_table
 from nnc.commands.rules import cost
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph, Node, TensorSpec, spec_of
-from nnc.lower.text import format_bytes, format_table
 from nnc.nn.module import Module, is_container
 from nnc.nn.paths import join, parameters
 from nnc.nn.running import is_stateful, takes_key

@@ -8,11 +8,11 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import as_value
-from nnc.backends.mpi.world import world
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.collective import all_gather_same, psum_scatter
 from nnc.commands.shape import reshape
+from nnc.compiled.processes import world
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.errors.errors import check_count
 from nnc.graph import spec_of

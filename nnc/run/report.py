@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from nnc.base.html import show_text
 from nnc.base.source import SourceLine
+from nnc.base.tables import format_bytes, format_table
 from nnc.errors import MemoryBudgetError, user_error
 from nnc.graph import TensorSpec, value_text
 from nnc.lower.plan.costs import CostRow, node_cost, step_bytes, step_flops
 from nnc.lower.plan.stages import Bound, Branches, Kind, Loop, Planned, Step, View, is_contiguous
-from nnc.lower.text import format_bytes, format_table
 
 _SHOWN = 5
 

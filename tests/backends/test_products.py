@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import nnc
 import nnc.numpy as nnp
-from nnc.backends.cpu.compiler.jit import compiler, run_native
+from nnc.backends.cpu.compiler.jit import compiler
 from nnc.backends.cpu.kernels.products import dot_products, gemm
 from nnc.backends.cpu.kernels.products.dot import _native
 from nnc.backends.cpu.kernels.vectors import vector_bytes
+from nnc.backends.native_runs import run_native
 from nnc.backends.onednn import library
 from nnc.backends.onednn.library import Eltwise, Sum
 from nnc.backends.onednn.matmul import Combine, matmul_native

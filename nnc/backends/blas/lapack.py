@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from nnc.backends.blas.library import Lapack, lapack
-from nnc.backends.cpu.compiler.jit import run_native
-from nnc.backends.cpu.kernels.moves.moves import copy_box, fill_row
-from nnc.backends.cpu.kernels.printer import Printer, in_blocks, over
 from nnc.backends.cpu.kernels.products.cholesky import print_cholesky, row_bytes
+from nnc.backends.moves import copy_box, fill_row
+from nnc.backends.native_runs import run_native
+from nnc.backends.printer import Printer, in_blocks, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.errors import InternalError

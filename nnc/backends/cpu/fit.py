@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnc.backends.cpu.kernels.printer import Bound, Printer, add_native, grain_of, longest, over
+from nnc.backends.printer import Bound, Printer, add_native, grain_of, longest, over
 from nnc.base import dtypes
 from nnc.commands.fit import bounds
 from nnc.lower.kernels.axes import Axes

@@ -24,10 +24,9 @@ import nnc.backends.cuda.kernels.triangles
 import nnc.backends.cuda.libraries.cupy_arrays
 import nnc.backends.cuda.libraries.nccl
 import nnc.backends.cuda.libraries.products  # noqa: F401
-from nnc.backends.cpu.compiler.jit import expected_compiler as expected_cpu_compiler
 from nnc.backends.cuda.compiler.compiler import CudaCompiler
 from nnc.backends.numpy_ref import reference_kernel
-from nnc.device import CUDA
+from nnc.device import CPU, CUDA, load_kernels
 from nnc.graph import Command, Kernel, TensorSpec, find_kernel
 
 __all__ = ["candidate_kernels", "choose_kernel", "expected_compiler"]
@@ -54,5 +53,5 @@ def candidate_kernels(command: Command, specs: tuple[TensorSpec, ...], params: M
 @cache
 def expected_compiler() -> CudaCompiler | None:
     """The compiler of kernels and entries; None where entries cannot be compiled."""
-    found = expected_cpu_compiler()
+    found = load_kernels(CPU).expected_compiler()
     return None if found is None else CudaCompiler(found)

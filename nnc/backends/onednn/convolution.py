@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.backends.cpu.compiler.jit import compiler, run_native
+from nnc.backends.native_runs import cpu_compiler, run_native
 from nnc.backends.onednn.calls import Call, Correction, Operand, calls_native
 from nnc.backends.onednn.epilogue import Combine, post_ops_of
 from nnc.backends.onednn.library import (
@@ -523,7 +523,7 @@ def _supports(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any
 
 
 def _is_possible(x: TensorSpec) -> bool:
-    return x.dtype in _FLOATS and 3 <= x.ndim <= 5 and library() is not None and compiler() is not None
+    return x.dtype in _FLOATS and 3 <= x.ndim <= 5 and library() is not None and cpu_compiler() is not None
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from nnc.backends.cpu.compiler.jit import run_native
+from nnc.backends.native_runs import run_native
 from nnc.backends.onednn import library
 from nnc.backends.onednn.calls import Call, Operand, calls_native
 from nnc.backends.onednn.library import Attributes, Binary, Eltwise, MemoryDesc, PostOp, PrimitiveDesc, Sum

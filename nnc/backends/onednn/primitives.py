@@ -16,13 +16,13 @@ from functools import cache
 
 import numpy as np
 
-from nnc.backends.cpu.compiler.jit import Loaded, compiler
+from nnc.backends.native_runs import cpu_compiler
 from nnc.backends.onednn.library import Owned, PrimitiveDesc, check, loaded
 from nnc.base import dtypes
 from nnc.base.fork import fork_waits, new_lock
 from nnc.errors import BackendError
 from nnc.lower.kernels.builder import Code, Value
-from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.native import Function, Native
 from nnc.run.arguments import pointer, word, word_at
 
 _CREATE = "dnnl_primitive_create"
@@ -120,9 +120,9 @@ def _make_beside(batch: _Batch, has_begun: threading.Lock) -> None:
 
 
 @cache
-def _loop() -> tuple[Loaded, Callable[[int, int], int]]:
+def _loop() -> tuple[Function, Callable[[int, int], int]]:
     """The compiled loop (rows, count) that makes a primitive for each row, and how it is called."""
-    jit = compiler()
+    jit = cpu_compiler()
     if jit is None:
         raise BackendError("oneDNN needs a compiler")
     code = Code("KERNEL", (("ptr", "rows"), ("i64", "count")))

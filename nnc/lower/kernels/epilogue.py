@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nnc.calls.remember import remembered
+from nnc.base.bounded import remembered
 from nnc.commands.rules import placed, takes_epilogue
 from nnc.device import CPU
 from nnc.graph import Graph, Node, Symbol

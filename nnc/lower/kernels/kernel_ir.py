@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from nnc.base.bounded import remembered
 from nnc.base.dtypes import DType, accumulator
-from nnc.calls.remember import remembered
 from nnc.commands.rules import reduction
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol

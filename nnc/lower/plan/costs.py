@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nnc.base.bounded import remembered
 from nnc.base.source import SourceLine
-from nnc.calls.remember import remembered
 from nnc.commands.control import PRINTED
 from nnc.commands.rules import cost
 from nnc.graph import Graph, Node

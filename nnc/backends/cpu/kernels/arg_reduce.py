@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from nnc.backends.cpu.kernels.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, looping, over
+from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, looping, over
 from nnc.base import dtypes
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes

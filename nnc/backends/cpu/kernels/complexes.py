@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from nnc.backends.cpu.kernels.printer import Printer, add_native, in_blocks, over
+from nnc.backends.printer import Printer, add_native, in_blocks, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.rules import scalar

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc.backends.cpu.compiler.jit import Arrays, Params, run_native
 from nnc.backends.cpu.kernels.vectors import vector_bytes
-from nnc.backends.numpy_ref import reference_kernel
+from nnc.backends.native_runs import run_native
+from nnc.backends.numpy_ref import Arrays, Params, reference_kernel
 from nnc.commands.rules import same_bits
 from nnc.device import CPU
 from nnc.device.targets import cpu_target

@@ -19,7 +19,7 @@ import numpy as np
 
 import nnc.commands.pool  # noqa: F401  (registers the commands)
 from nnc.backends.cpu.kernels.moves.scatter import convert_whole
-from nnc.backends.cpu.kernels.printer import Bound, Printer, add_native, grain_of, minus, times
+from nnc.backends.printer import Bound, Printer, add_native, grain_of, minus, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.windows import spatial_axes

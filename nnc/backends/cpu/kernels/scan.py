@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.backends.cpu.kernels.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
+from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.rules import Reduction, cumulative

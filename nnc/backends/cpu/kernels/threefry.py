@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from nnc.backends.cpu.kernels.printer import Printer, add_native, grain_of, over
 from nnc.backends.cpu.kernels.sorts.rows import count_up
+from nnc.backends.printer import Printer, add_native, grain_of, over
 from nnc.base import dtypes
 from nnc.device.targets import cpu_target
 from nnc.lower.kernels.axes import Axes

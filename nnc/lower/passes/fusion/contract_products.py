@@ -9,7 +9,7 @@ from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.rules import product, terms
 from nnc.graph import Command, Graph, Node, Symbol, command
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph
 
 _DTYPES = (dtypes.float32, dtypes.float64)
 

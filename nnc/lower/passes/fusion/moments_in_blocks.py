@@ -11,9 +11,9 @@ from nnc.commands.facts import is_sum, multiplies, squared
 from nnc.device import kind_of
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol
+from nnc.graph.remake import OncePerGraph, Remake
 from nnc.lower.kernels.domain import can_fuse
 from nnc.lower.passes.fusion.centred import Centred
-from nnc.lower.passes.remake import OncePerGraph, Remake
 from nnc.lower.passes.simplify.dce import dce
 
 _FUSION = cpu_target().fusion

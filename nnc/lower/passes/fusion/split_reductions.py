@@ -12,7 +12,7 @@ from nnc.commands.facts import is_sum
 from nnc.commands.rules import alias, effect, expansion, reduction, scalar
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph, Remake
+from nnc.graph.remake import OncePerGraph, Remake
 
 _LESS = 8  # times smaller than its own operand an operand of a total is at least
 _NODES = 32  # that are looked at to find the terms of a sum's operand

@@ -16,7 +16,7 @@ from nnc.commands.roles import Loop, Read, take_apart, take_loop
 from nnc.commands.rules import cost, effect
 from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph
 
 CHEAP = 1 << 14  # operations that a loop of no iteration may cost in vain
 

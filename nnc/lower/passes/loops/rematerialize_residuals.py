@@ -12,8 +12,8 @@ from nnc.commands.roles import Loop, Read, Yield, take_loop
 from nnc.commands.rules import effect, scalar, weight
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.loops.all_iterations import total_bytes
-from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.plan.min_cut import INFINITE, MinCut
 
 # The cost of computing a value anew, where 64 times its bytes are the cost of keeping it: a cheap command is hidden behind the

@@ -7,8 +7,8 @@ from nnc.commands.facts import is_view
 from nnc.commands.roles import Loop, Yield, take_loop
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, KnownRows, is_thin_product, may_stack, total_bytes
-from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
 
 

@@ -14,8 +14,8 @@ from nnc.commands.roles import Carry, Loop, take_loop
 from nnc.commands.rules import joined, terms
 from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, AllIterations, KnownRows, is_short_sum, total_bytes
-from nnc.lower.passes.remake import OncePerGraph
 
 
 def sink_sums(graph: Graph, options: Options) -> Graph:

@@ -18,7 +18,7 @@ from nnc.commands.collective import by_elements
 from nnc.commands.rules import effect
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command
 from nnc.graph.builder import infer_specs
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph
 
 BUCKET_BYTES = 1 << 21  # bytes of a bucket; see above
 

@@ -19,7 +19,7 @@ from nnc.device import CPU, kind_of
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.plan.min_cut import INFINITE, MinCut
 
 _CONVOLUTIONS_FIGURES = cpu_target().convolutions

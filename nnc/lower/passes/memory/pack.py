@@ -19,9 +19,9 @@ from nnc.commands.roles import take_loop
 from nnc.device import kind_of
 from nnc.graph import Graph, Node, Symbol, find_kernel, infer_specs, reference, register_pass
 from nnc.graph.passes import Fact
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.loops import move_out
 from nnc.lower.passes.memory.keep_packed import lasting_inputs
-from nnc.lower.passes.remake import OncePerGraph
 
 
 @register_pass("pack", requires=[Fact.LAYOUT], ensures=[Fact.PACKED])

@@ -20,7 +20,7 @@ from nnc.commands.normalize import PICK_MODES
 from nnc.commands.rules import scalar
 from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.remake import OncePerGraph, Remake
+from nnc.graph.remake import OncePerGraph, Remake
 
 _FEW = 4  # times fewer elements are read, or changed, than there are
 _LEAVES = 4  # tensors that are read in place of one

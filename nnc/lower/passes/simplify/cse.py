@@ -18,7 +18,7 @@ from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass, structural
 from nnc.graph.graph import NDArray
 from nnc.graph.hashing import same_params
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph
 
 
 @register_pass("cse", requires=[Fact.BARRIERS, Fact.SIMPLIFIED], ensures=[Fact.MERGED])

@@ -15,7 +15,7 @@ from nnc.commands.roles import Carry, Loop, Yield, take_apart
 from nnc.commands.rules import REMOVABLE_EFFECTS, effect
 from nnc.graph import Attribute, Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph
 
 narrow: Attribute[Callable[[Node, Sequence[bool]], Node]] = Attribute(
     "narrow", "(node, which results are read) -> a node without some results that are not, or the node itself"

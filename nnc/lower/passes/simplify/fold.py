@@ -22,9 +22,8 @@ from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, reference, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph, append_copy
 from nnc.lower.passes.simplify.dce import has_effect
-from nnc.lower.passes.simplify.inline_calls import append_copy
 
 LARGEST_RESULT = 1024  # bytes; a result may also be as large as its operands
 LARGEST_OPERANDS = 1 << 16

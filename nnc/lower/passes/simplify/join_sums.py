@@ -10,7 +10,7 @@ from nnc.commands.facts import boxes_of, is_addition
 from nnc.commands.rules import joined
 from nnc.commands.shape import assemble
 from nnc.graph import Graph, Node, Symbol, first_overlap
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph
 
 
 def join_sums(graph: Graph, options: Options) -> Graph:

@@ -14,7 +14,7 @@ from nnc.base.options import Options
 from nnc.commands.normalize import PICK_MODES
 from nnc.commands.rules import expansion, scalar
 from nnc.graph import Graph, Node, Symbol
-from nnc.lower.passes.remake import OncePerGraph, Remake
+from nnc.graph.remake import OncePerGraph, Remake
 from nnc.lower.passes.simplify.algebra import is_lossless
 
 _LEAST = 16  # classes, of which fewer are multiplied with faster than rows are added up one by one

@@ -20,7 +20,7 @@ from nnc.commands.shape import assemble, concatenate, slice_
 from nnc.graph import Attribute, Box, Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph
 
 Found = Node | Symbol | None
 

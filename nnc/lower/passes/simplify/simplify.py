@@ -14,7 +14,7 @@ from nnc.commands.rules import quotient
 from nnc.graph import Graph, Node, Symbol, apply_rules, command, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.simplify.algebra import ARITHMETIC
 from nnc.lower.passes.simplify.moves import MOVES
 

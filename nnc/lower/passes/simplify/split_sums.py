@@ -12,8 +12,8 @@ from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.facts import is_addition, is_sum, multiplies, spread_axes
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.fusion.centred import Centred
-from nnc.lower.passes.remake import OncePerGraph
 
 _LEAST = 1 << 10  # elements for each sum's element; below, a sum is no work
 _TERMS = 4

@@ -12,10 +12,10 @@ from typing import Any
 
 from nnc.base.html import show_text
 from nnc.base.source import SourceLine
+from nnc.base.tables import format_table
 from nnc.errors import ArgumentError, user_error
 from nnc.lower.plan.schedule.types import Schedule
 from nnc.lower.plan.stages import Bound, Step
-from nnc.lower.text import format_table
 
 Span = tuple[float, float]  # seconds
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from nnc.backends.cpu.kernels.attention.blocks import Matrix
 from nnc.backends.cpu.kernels.attention.scores import Block, Form, Tokens, exponential, finite, print_blocks, rows_of
-from nnc.backends.cpu.kernels.printer import Printer, add_native, times
 from nnc.backends.cpu.kernels.vectors import write_row
+from nnc.backends.printer import Printer, add_native, times
 from nnc.commands.attention import Operands
 from nnc.device.targets import cpu_target
 from nnc.graph import TensorSpec

@@ -21,8 +21,8 @@ from typing import Any
 from nnc.backends.cpu.kernels.attention.attention import is_printed
 from nnc.backends.cpu.kernels.attention.blocks import Matrix, copy_rows
 from nnc.backends.cpu.kernels.attention.scores import Block, Form, Helpers, Tokens, near, rows_of
-from nnc.backends.cpu.kernels.printer import Bound, Printer, add_native, times
 from nnc.backends.cpu.kernels.vectors import masks_of, read_row, write_row
+from nnc.backends.printer import Bound, Printer, add_native, times
 from nnc.base.dtypes import accumulator
 from nnc.commands.attention import BIAS, Operands
 from nnc.device.targets import cpu_target

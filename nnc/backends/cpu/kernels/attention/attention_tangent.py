@@ -15,8 +15,8 @@ from typing import Any
 from nnc.backends.cpu.kernels.attention.attention import is_printed
 from nnc.backends.cpu.kernels.attention.blocks import Matrix
 from nnc.backends.cpu.kernels.attention.scores import Block, Extra, Form, Tokens, print_blocks, rows_of
-from nnc.backends.cpu.kernels.printer import Printer, add_native, times
 from nnc.backends.cpu.kernels.vectors import write_row
+from nnc.backends.printer import Printer, add_native, times
 from nnc.commands.attention import BIAS, Operands
 from nnc.device.targets import cpu_target
 from nnc.graph import TensorSpec

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 
-from nnc.backends.cpu.kernels.moves.moves import turn
-from nnc.backends.cpu.kernels.printer import Bound, Printer, times
 from nnc.backends.cpu.kernels.products.tiles import TEXTS, alone
 from nnc.backends.cpu.kernels.vectors import masks_of, read_row, vector_bytes, write_row
+from nnc.backends.moves import turn
+from nnc.backends.printer import Bound, Printer, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.device.targets import cpu_target

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nnc.backends.cpu.kernels.attention.blocks import MOST_ROWS, Matrix, Products, Squares, Tiling, copy_rows
-from nnc.backends.cpu.kernels.printer import Bound, Printer, times
 from nnc.backends.cpu.kernels.vectors import cases, split
+from nnc.backends.printer import Bound, Printer, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.attention import Operands

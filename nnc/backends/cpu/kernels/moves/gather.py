@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nnc.backends.cpu.kernels.moves.moves import copy_box, fill_box, is_tiny, move_box
-from nnc.backends.cpu.kernels.printer import Printer, add_native, grain_of, longest, over
+from nnc.backends.moves import copy_box, fill_box, is_tiny, move_box
+from nnc.backends.printer import Printer, add_native, grain_of, longest, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.index import fill_value

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from nnc.backends.cpu.kernels.moves.moves import copy_bytes
-from nnc.backends.cpu.kernels.printer import grain_of
+from nnc.backends.moves import copy_bytes
+from nnc.backends.printer import grain_of
 from nnc.base import dtypes
 from nnc.device.targets import cpu_target
 from nnc.lower.kernels.builder import Code, Value

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from nnc.backends.cpu.kernels.moves.gather import locate_box
-from nnc.backends.cpu.kernels.moves.moves import copy_box, is_tiny, move_box
-from nnc.backends.cpu.kernels.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
+from nnc.backends.moves import copy_box, is_tiny, move_box
+from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.graph import TensorSpec

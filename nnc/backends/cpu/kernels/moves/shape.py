@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nnc.backends.cpu.kernels.moves.moves import fill_box, is_tiny, move_box
-from nnc.backends.cpu.kernels.printer import Printer, add_native
+from nnc.backends.moves import fill_box, is_tiny, move_box
+from nnc.backends.printer import Printer, add_native
 from nnc.base.later import later
 from nnc.device import CPU
 from nnc.graph import Command, TensorSpec, kernel
@@ -64,7 +64,8 @@ def _concatenate(step: Step) -> Native | None:
     out = step.outputs[0]
     axis = step.params["axis"] % out.spec.ndim
     if len(step.inputs) > _PRINTED and out.spec.size:
-        return join_many(step)
+        joined: Native = join_many(step)
+        return joined
     printer = Printer(step)
     at = 0
     for k, part in enumerate(step.inputs):

@@ -7,9 +7,9 @@ already, and are computed as `triangular_solve` does it; on the diagonal, tiles 
 
 from __future__ import annotations
 
-from nnc.backends.cpu.kernels.printer import Bound, times
 from nnc.backends.cpu.kernels.products.triangular import Solver, System
 from nnc.backends.cpu.kernels.vectors import masks_of, vector_bytes, write_row
+from nnc.backends.printer import Bound, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code, Slot, Value

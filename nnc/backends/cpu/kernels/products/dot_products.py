@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 
-from nnc.backends.cpu.kernels.printer import Bound, Printer, times
 from nnc.backends.cpu.kernels.vectors import add_product, advance, masks_of, split, vector_bytes
+from nnc.backends.printer import Bound, Printer, times
 from nnc.backends.products import Product
 from nnc.base import dtypes
 from nnc.base.dtypes import DType

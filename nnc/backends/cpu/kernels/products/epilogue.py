@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nnc.backends.cpu.kernels.printer import Bound, Printer, times
 from nnc.backends.cpu.kernels.products.gemm import Shape, oriented_for_tiles, print_tiles, shape_of
 from nnc.backends.cpu.kernels.products.tiles import Target
 from nnc.backends.cpu.kernels.vectors import read_row, write_row
+from nnc.backends.printer import Bound, Printer, times
 from nnc.backends.products import Product, make_product
 from nnc.base import dtypes
 from nnc.commands.contract import dot

@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from nnc.backends.cpu.kernels.printer import Bound, Printer, minus, times
 from nnc.backends.cpu.kernels.products.tiles import (
     Factors,
     Target,
@@ -27,6 +26,7 @@ from nnc.backends.cpu.kernels.products.tiles import (
     shared_sums,
 )
 from nnc.backends.cpu.kernels.vectors import TILE_ROWS, advance, split, vector_bytes, write_row
+from nnc.backends.printer import Bound, Printer, minus, times
 from nnc.backends.products import Axis, Product
 from nnc.base import dtypes
 from nnc.base.dtypes import DType

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from nnc.backends.cpu.kernels.printer import Bound, Printer, times
 from nnc.backends.cpu.kernels.vectors import add_product, advance, cases, masks_of, split, vector_bytes
+from nnc.backends.printer import Bound, Printer, times
 from nnc.backends.products import Product
 from nnc.base import dtypes
 from nnc.base.dtypes import DType

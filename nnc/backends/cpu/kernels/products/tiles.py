@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from nnc.backends.cpu.kernels.moves.moves import turn
-from nnc.backends.cpu.kernels.printer import Bound, times
 from nnc.backends.cpu.kernels.vectors import add_product, masks_of, masks_up_to, read_row, write_row
+from nnc.backends.moves import turn
+from nnc.backends.printer import Bound, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.device.targets import cpu_target

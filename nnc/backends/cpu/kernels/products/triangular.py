@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.backends.cpu.kernels.printer import Bound, Printer, add_native, times
 from nnc.backends.cpu.kernels.vectors import (
     TILE_ROWS,
     advance,
@@ -23,6 +22,7 @@ from nnc.backends.cpu.kernels.vectors import (
     vector_bytes,
     write_row,
 )
+from nnc.backends.printer import Bound, Printer, add_native, times
 from nnc.backends.products import Axis, merge_axes
 from nnc.base import dtypes
 from nnc.base.dtypes import DType

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nnc.backends.cpu.kernels.printer import looping
+from nnc.backends.printer import looping
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.device.targets import cpu_target

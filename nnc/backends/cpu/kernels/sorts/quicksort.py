@@ -8,9 +8,9 @@ median of a sample from places that a generator of random numbers moves, so n lo
 
 from __future__ import annotations
 
-from nnc.backends.cpu.kernels.printer import looping
 from nnc.backends.cpu.kernels.sorts.order import Element, Layout, sort_registers
 from nnc.backends.cpu.kernels.vectors import vector_bytes
+from nnc.backends.printer import looping
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code, Value

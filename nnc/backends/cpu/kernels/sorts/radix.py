@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nnc.backends.cpu.kernels.printer import Printer, looping
 from nnc.backends.cpu.kernels.sorts.order import Layout
 from nnc.backends.cpu.kernels.sorts.shared import Shared
+from nnc.backends.printer import Printer, looping
 from nnc.base import dtypes
 from nnc.device.targets import cpu_target
 from nnc.lower.kernels.builder import Code, Value

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from nnc.backends.cpu.kernels.printer import Bound, Printer, in_blocks
 from nnc.backends.cpu.kernels.sorts.order import Element, Layout
+from nnc.backends.printer import Bound, Printer, in_blocks
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.lower.kernels.axes import Axes

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from nnc.backends.cpu.kernels.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
+from nnc.backends.printer import Bound, Printer, add_native, grain_of, in_blocks, longest, over
 from nnc.base import dtypes
 from nnc.device.targets import cpu_target
 from nnc.graph import TensorSpec

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nnc.backends.cpu.kernels.printer import Printer, add_native, grain_of, longest, over
 from nnc.backends.cpu.kernels.sorts.order import Layout, sort_function, sort_registers
 from nnc.backends.cpu.kernels.sorts.pieces import Pieces
 from nnc.backends.cpu.kernels.sorts.quicksort import has_quicksort, quicksort
 from nnc.backends.cpu.kernels.sorts.radix import Radix, can_sort
 from nnc.backends.cpu.kernels.sorts.rows import Keys, Noted, Rows
 from nnc.backends.cpu.kernels.sorts.shared import Shared
+from nnc.backends.printer import Printer, add_native, grain_of, longest, over
 from nnc.base import dtypes
 from nnc.device.targets import cpu_target
 from nnc.graph import TensorSpec

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.backends.cpu.kernels.printer import Printer, add_native, grain_of, longest, over
 from nnc.backends.cpu.kernels.sorts.order import Element, sort_function
 from nnc.backends.cpu.kernels.sorts.rows import Keys, Rows
 from nnc.backends.cpu.kernels.sorts.sort import can_sort_rows, print_sorts, workspace_of
+from nnc.backends.printer import Printer, add_native, grain_of, longest, over
 from nnc.base import dtypes
 from nnc.graph import TensorSpec
 from nnc.lower.kernels.axes import Axes

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from nnc.backends.cpu.compiler.jit import run_native
+from nnc.backends.native_runs import run_native
 from nnc.base import dtypes
 from nnc.device import CPU
 from nnc.device.targets import cpu_target

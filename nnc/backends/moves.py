@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nnc.backends.cpu.kernels.printer import Bound, Printer, grain_of, in_blocks, longest, minus, over, times
+from nnc.backends.printer import Bound, Printer, grain_of, in_blocks, longest, minus, over, times
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.device.targets import cpu_target
