@@ -46,7 +46,7 @@ def test_the_first_command_finds_the_kernels_of_the_backends() -> None:
     assert run(code).strip() == "True"
 
 
-def test_a_first_call_imports_only_what_its_commands_ask_for() -> None:
+def test_a_first_call_imports_only_modules_that_its_commands_ask_for() -> None:
     code = (
         "import sys, nnc, nnc.numpy as nnp; f = nnc.compile(nnc.grad(lambda x: nnp.tanh(x @ x.T).sum())); x = nnp.ones((4, 4));"
         " before = set(sys.modules); f(x); print(*sorted(set(sys.modules) - before))"

@@ -1,4 +1,4 @@
-"""Rooms are joined by imports that tools see. Strings name modules in two files, and a package imports later what is its own."""
+"""Rooms are joined by imports that tools see: strings name modules in two files, and a package imports its own modules later."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from nnc.device import load_kernels
 from nnc.device.cpu import aligned_bytes
 from nnc.errors import InternalError
 from nnc.graph import TensorSpec, command, infer_specs, reference
-from nnc.lower.kernels.native import Native, State
+from nnc.lower.kernels.native import KernelState, Native
 from nnc.lower.plan.stages import NDArray, Step, View
 
 _PACKED = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
@@ -95,7 +95,7 @@ def _view(array: NDArray) -> View:
 class _States(threading.local):
     """The state of a kernel, one for each thread."""
 
-    def __init__(self, make: Callable[[int], State], scratch: int) -> None:
+    def __init__(self, make: Callable[[int], KernelState], scratch: int) -> None:
         self._scratch = aligned_bytes(scratch)
         self._state = make(self._scratch.ctypes.data)
 

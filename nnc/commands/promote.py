@@ -21,13 +21,13 @@ from nnc.commands.constants import full
 from nnc.commands.elementwise import convert, equal, greater, greater_equal, less, less_equal, not_equal, select
 from nnc.commands.fit import fit, misfit
 from nnc.commands.promotion import is_widened, promotion_watch
-from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, concatenate, reshape
 from nnc.device import dlpack
 from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.errors.errors import shorten
 from nnc.graph import Command, TensorSpec, spec_of
+from nnc.graph.rules import Value
 
 if TYPE_CHECKING:
     from nnc.array.array import Array
@@ -328,6 +328,25 @@ def _has_one_sign(x: bool | int | float | complex) -> bool:
 def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Array]:
     """The operands in their common dtype. `to` maps the common dtype to the one wanted (division leaves the integers)."""
     return _promote(as_operands(xs, where), where, to)
+
+
+def promote_compared(*xs: Any, where: str) -> list[Array]:
+    """The operands of a search in their common dtype: integers are compared, and need not fit into each other's."""
+    operands = as_operands(xs, where)
+    kinds = [dtype_of(x) for x in operands]
+    dtype = result_dtype(*operands, where=where)
+    if all(map(dtypes.is_integer, kinds)) and not all(_lies_in(dtype, x) for x in operands):
+        with contextlib.suppress(TypeError):  # no dtype holds int64 and uint64
+            dtype = reduce(dtypes.promote_types, kinds)
+            return [with_weakness(astype(x, dtype, where), False) for x in operands]
+    return _promote(operands, where, None)
+
+
+def _lies_in(dtype: dtypes.DType, x: Operand) -> bool:
+    """Whether an integer is known to fit into a dtype."""
+    if dtypes.is_scalar(x):
+        return bool(np.iinfo(dtype).min <= x <= np.iinfo(dtype).max)
+    return not is_weak(x) or NUMBERS_FIT in get_context().modes
 
 
 def as_operands(xs: Sequence[Any], where: str, names: Sequence[str] = ()) -> list[Operand]:

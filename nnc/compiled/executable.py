@@ -17,11 +17,10 @@ from nnc.array.array import Array, as_value, new_array
 from nnc.base.context import activity, get_context, set_context
 from nnc.base.dtypes import Weakness
 from nnc.base.garbage import collection_paused
-from nnc.base.html import show_text
+from nnc.base.html import format_bytes, show_text
 from nnc.base.machine import LARGE
 from nnc.base.options import Options
-from nnc.base.tables import format_bytes
-from nnc.commands.pack import packable
+from nnc.commands.pack import PACKABLE
 from nnc.commands.promote import astype, is_weak
 from nnc.compiled.bindings import Inputs, Outputs
 from nnc.compiled.pipeline import lower
@@ -41,7 +40,7 @@ from nnc.run.frame import NoRoomError
 from nnc.run.packed_weights import PackedWeights, is_alone
 from nnc.run.program import Program
 from nnc.run.report import Cost, MemoryPlan, MemoryRow, Timings
-from nnc.run.store.cache import Cache, Entry
+from nnc.run.store.cache import Cache, CacheEntry
 from nnc.trace.core.captures import Snapshot, take_snapshot
 from nnc.trace.core.flat import FlatTree, definition_of, name_of
 from nnc.trace.core.staging import Staged, stage
@@ -169,7 +168,7 @@ class Lowered:
         explicit = self._staged.num_explicit
         donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
         options = self._options.update(donated=donated)
-        if options.device == CPU and any(node.command in packable for node in graph.walk()):
+        if options.device == CPU and any(node.command.name in PACKABLE for node in graph.walk()):
             last = self._lasting.union(i + explicit for i, x in enumerate(self._staged.captured) if _may_last(x))
             options = options.update(keeps=tuple(place for place, i in enumerate(used) if i in last))
         tools = toolchain(options.device)
@@ -209,14 +208,14 @@ def prefetching(call: Call, options: Options) -> AbstractContextManager[Prefetch
     return prefetch
 
 
-def _arena_entry(call: Call, options: Options, folder: Path) -> Entry:
+def _arena_entry(call: Call, options: Options, folder: Path) -> CacheEntry:
     """The cache entry of the size of arena that calls like this one need. The place is found before the function is traced, so
     that it knows the function by where it is defined, and arguments by how many there are of each spec.
     """
     fun, counts = call.signature.fun, Counter(spec for spec, _ in call.key.specs())
     arguments = {str(spec): count for spec, count in counts.items()}
     key = {"function": f"{name_of(fun)} {definition_of(fun)}", "arguments": arguments, "options": repr(options)}
-    return Entry(Cache(folder), "arenas", key)
+    return CacheEntry(Cache(folder), "arenas", key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What this process has to compile and run programs with, for `nnc.debug`."""
+"""The compilers, threads and caches of this process, for `nnc.debug`."""
 
 from nnc.backends.cpu.compiler.jit import compiler, why_absent
 from nnc.backends.cpu.threads.threads import threads

@@ -217,7 +217,7 @@ def plan_memory(bound: Bound, options: Options) -> Planned:
     inside = [i for i, buffer in enumerate(bound.buffers) if buffer.kind is Kind.ARENA]
     lives = concurrent_lives(bound, options)
     blocks = [Block(bound.buffers[i].nbytes, lives[i]) for i in inside]
-    arena = plan_blocks(blocks, algorithm=options.allocator, native=options.native)
+    arena = plan_blocks(blocks, algorithm=options.allocator)
     if options.verify_passes:
         clash = find_block_overlap(blocks, arena.offsets)
         if clash is not None:

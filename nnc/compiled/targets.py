@@ -14,10 +14,10 @@ from typing import Any
 
 from nnc.base.context import LOCATORS
 from nnc.base.later import later
-from nnc.commands.rules import scalar
 from nnc.device import CPU, CUDA, DeviceKind, register_kind
 from nnc.device.cpu import Cpu
 from nnc.graph import attribute, kernel
+from nnc.graph.registry import scalar
 
 
 def _find(module: str, name: str) -> Any:
@@ -34,7 +34,7 @@ def within(module: str, name: str) -> Callable[[], Any]:
     return partial(_find, module, name)
 
 
-# What many programs do without.
+# Modules that many programs do without.
 check_schedule = later("nnc.lower.plan.schedule.races", "check_schedule")
 check_signals = later("nnc.lower.plan.schedule.reduction", "check_signals")
 device_program = later("nnc.compiled.device_program", "DeviceProgram")

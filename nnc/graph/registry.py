@@ -9,13 +9,32 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
+
+import numpy as np
 
 from nnc.device import CPU, load_kernels
 from nnc.errors import BackendError, RegistryError, user_error
 from nnc.graph.dispatch import Command
+from nnc.graph.rules import AsView, BatchRule, Derivative, Infer, InPlace, Reference, Rules
 from nnc.graph.spec import TensorSpec
+
+__all__ = [
+    "ATTRIBUTES",
+    "COMMANDS",
+    "Attribute",
+    "Kernel",
+    "add_kernel",
+    "attribute",
+    "command",
+    "expect_kernels",
+    "find_kernel",
+    "infer",
+    "kernel",
+    "reference",
+    "register",
+]
 
 T = TypeVar("T")
 
@@ -140,32 +159,35 @@ Example:
 """
 
 
-def register(name: str, arity: int | None = 1, outputs: int | None = 1, **attributes: Any) -> Command:
-    """Adds a command and fills cells of existing columns, named by keyword.
+def register(name: str, rules: Rules, arity: int | None = 1, outputs: int | None = 1, **attributes: Any) -> Command:
+    """Adds a command and fills its cells.
 
     Args:
         name: unique.
+        rules: the facts of the command that nnc asks for.
         arity: number of inputs; None: any number.
         outputs: number of outputs; None: it depends.
-        **attributes: cells by the name of their column.
+        **attributes: cells of other columns, by the name of the column.
 
     Raises:
         RegistryError: the command exists already, there is no such column, or a value is wrong.
 
     Example:
-        >>> double = register("double_doctest", 1, infer=lambda x: x, reference=lambda x: x + x)
+        >>> double = register("double_doctest", Rules(infer=lambda x: x, reference=lambda x: x + x))
         >>> double(nnp.ones(2))
         Array([2., 2.], dtype=float32)
     """
     if name in COMMANDS:
         fix = "choose another name, or add attributes to the one there."
         raise user_error(RegistryError, "register", f"command {name!r} exists already.", fix=fix)
-    cells = [(attribute(key), value) for key, value in attributes.items()]
+    given = {
+        each.name: getattr(rules, each.name) for each in fields(rules) if getattr(rules, each.name) != each.default
+    }
+    cells = [(attribute(key), value) for key, value in (given | attributes).items() if value is not None]
     new = COMMANDS[name] = Command(name, arity, outputs)
     try:
         for column, value in sorted(cells, key=lambda cell: cell[0].is_checked):
-            if value is not None:
-                column.set(new, value)
+            column.set(new, value)
     except RegistryError:  # of a wrong command nothing stays
         del COMMANDS[name]
         for column in ATTRIBUTES.values():
@@ -337,26 +359,34 @@ class _KernelColumn(Attribute[tuple[Kernel, ...]]):
             REGISTRY.version = version
 
 
-infer: Attribute[Callable[..., Any]] = Attribute(
-    "infer", "(*specs, [graphs,] **params) -> spec or tuple of specs; raises a user error for operands it does not take"
-)
+infer: Attribute[Infer] = Attribute("infer")
 """The column of shape rules: the specs of a command's results.
 
 Example:
     >>> infer[command("neg")](TensorSpec((2,), "float32"))
     TensorSpec(shape=(2,), dtype=dtype('float32'), layout='strided')
 """
-reference: Attribute[Callable[..., Any]] = Attribute(
-    "reference",
-    "(*numpy arrays, **params) -> array or tuple: the definition of the command; a command with sub-graphs also gets `graphs` and "
-    "`run(graph, arrays) -> list of arrays`",
-)
+reference: Attribute[Reference] = Attribute("reference")
 """The column of references: the meaning of a command, as a function of NumPy arrays.
 
 Example:
     >>> reference[command("neg")](np.ones(2))
     array([-1., -1.])
 """
+derivative: Attribute[Derivative] = Attribute("derivative")
+batch: Attribute[BatchRule] = Attribute("batch")
+alias: Attribute[AsView] = Attribute("alias")
+joined: Attribute[Callable[..., Sequence[tuple[int, ...]]]] = Attribute("joined")
+inplace: Attribute[InPlace | Callable[[Mapping[str, Any]], InPlace]] = Attribute("inplace")
+scalar: Attribute[str] = Attribute("scalar")
+exact: Attribute[bool] = Attribute("exact")
+commutes: Attribute[bool] = Attribute("commutes")
+cost: Attribute[Callable[..., int]] = Attribute("cost")
+weight: Attribute[int] = Attribute("weight")
+effect: Attribute[str] = Attribute("effect")
+refuses: Attribute[bool | Callable[..., bool]] = Attribute("refuses")
+numpy_call: Attribute[np.ufunc | Callable[..., Callable[..., Any] | None]] = Attribute("numpy_call")
+any_arrays: Attribute[bool] = Attribute("any_arrays")
 rewritten: Attribute[Callable[..., Mapping[str, Any]]] = Attribute(
     "rewritten", "(params, old sub-graphs, new ones) -> params of a node after a pass rewrote its sub-graphs"
 )

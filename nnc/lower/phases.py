@@ -12,13 +12,14 @@ from typing import Any, get_args
 
 from nnc.base.later import later
 from nnc.base.options import CPU, Options
-from nnc.commands.collective import by_elements
+from nnc.commands.collective import BY_ELEMENTS
 from nnc.commands.roles import roles
-from nnc.commands.rules import joined, reduction, together
+from nnc.commands.rules import reduction, together
 from nnc.device import kind_of
 from nnc.errors import RegistryError, user_error
 from nnc.graph import Graph, find_pass, register_pass, run_passes
 from nnc.graph.passes import Fact, PassFunction, PhaseName, added_passes
+from nnc.graph.registry import joined
 from nnc.lower.passes.fusion.epilogue import epilogue
 from nnc.lower.passes.fusion.fuse import fuse
 from nnc.lower.passes.fusion.prefuse import prefuse
@@ -95,8 +96,8 @@ sink_products = _rare("loops.sink_products", concerns=roles, requires=[Fact.MERG
 rematerialize_residuals = _rare(
     "loops.rematerialize_residuals", concerns=roles, requires=[Fact.MERGED, Fact.NO_DEAD], invalidates=[Fact.NO_DEAD]
 )
-sum_locally = _rare("memory.sum_locally", concerns=by_elements, requires=[Fact.SIMPLIFIED])
-buckets = _rare("memory.buckets", concerns=by_elements, requires=[Fact.SIMPLIFIED])
+sum_locally = _rare("memory.sum_locally", concerns=BY_ELEMENTS, requires=[Fact.SIMPLIFIED])
+buckets = _rare("memory.buckets", concerns=BY_ELEMENTS, requires=[Fact.SIMPLIFIED])
 delay_cheap = _rare("memory.delay_cheap", requires=[Fact.LOW_PEAK])
 contract_products = _rare(
     "fusion.contract_products",

@@ -18,10 +18,9 @@ from nnc.commands.reduce import reduce_sum
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import reshape
 from nnc.numpy import elementwise as el
-from nnc.numpy.operands import Axis, Shape, to_axes, to_value
+from nnc.numpy.operands import Axis, Shape, keeps_weakness, to_axes, to_value
 from nnc.numpy.reductions import apply_reduction, mask_of
 from nnc.numpy.scaling import is_differentiated, squared_sizes, unusual_squares, usual
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = ["mean", "std", "var"]

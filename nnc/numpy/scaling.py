@@ -102,7 +102,7 @@ def usual(numbers: Array, low: float, high: float) -> bool:
 
 
 def is_differentiated(x: Any) -> bool:
-    """Whether derivatives are made of what is computed with an array."""
+    """Whether an array is being differentiated."""
     trace = getattr(x, "owner", None)
     return trace is not None and trace.differentiates
 

@@ -19,7 +19,7 @@ from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
 from nnc.commands import sort as commands
 from nnc.commands.elementwise import INTEGER
-from nnc.commands.promote import astype, broadcast, promote
+from nnc.commands.promote import astype, broadcast, promote, promote_compared
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
@@ -33,6 +33,7 @@ from nnc.numpy.operands import (
     at_once,
     check_not_inplace,
     in_dtype,
+    keeps_weakness,
     known,
     known_or_none,
     ravel_for,
@@ -45,7 +46,6 @@ from nnc.numpy.operands import (
 )
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.repetition import pad, pick
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike, ShapeLike
 
 __all__ = [
@@ -238,7 +238,7 @@ def searchsorted(x1: ArrayLike, x2: ArrayLike, /, side: str = "left", sorter: Ar
         >>> searchsorted(np.asarray([1, 3, 5]), [3, 4])
         Array([1, 2], dtype=int64)
     """
-    steps, values = promote(x1, x2, where="searchsorted")
+    steps, values = promote_compared(x1, x2, where="searchsorted")
     if np.ndim(steps) != 1:
         raise user_error(
             ShapeError,

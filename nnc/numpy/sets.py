@@ -18,7 +18,7 @@ from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
 from nnc.commands import sort as commands
 from nnc.commands.elementwise import ORDERED
-from nnc.commands.promote import as_operand, as_operands, astype, broadcast_to_shape, promote
+from nnc.commands.promote import as_operand, as_operands, astype, broadcast_to_shape, promote, promote_compared
 from nnc.commands.rules import check_dtype
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import concatenate
@@ -229,7 +229,7 @@ def isin(x: ArrayLike, test_elements: ArrayLike, *, assume_unique: bool = False,
         >>> isin(np.asarray([1, 2, 3]), [3, 1])
         Array([ True, False,  True], dtype=bool)
     """
-    x, tests = promote(x, test_elements, where="isin")
+    x, tests = promote_compared(x, test_elements, where="isin")
     spec = to_value(x, "isin").spec
     check_dtype("isin", spec, *ORDERED)
     tests = sort(tests, axis=None)
@@ -243,12 +243,13 @@ def isin(x: ArrayLike, test_elements: ArrayLike, *, assume_unique: bool = False,
 
 
 def _distinct(
-    where: str, x: Any, y: Any, keep: Callable[[Array, Array, Array], Any], both: bool, size: Any, fill_value: Any
-) -> Array:
+    where: str, x: Any, y: Any, keep: Callable[[Array, Array, Array], Any], both: bool, size: Any, fill_value: Any,
+    promotes: bool = True,
+) -> Array:  # fmt: skip
     """The distinct elements, sorted, of `x` (with `both` also of y) for which `keep(elements, x, y)` is true."""
     given = as_operands((x, y), where)
     with at_once(*given) if size is None else nullcontext():
-        x, y = (ravel(v) for v in promote(*given, where=where))
+        x, y = (ravel(v) for v in (promote(*given, where=where) if promotes else given))
         return _chosen(where, x, y, keep, both, size, fill_value)
 
 
@@ -307,7 +308,7 @@ def setdiff1d(
         >>> nnp.setdiff1d([1, 2, 3], [2])
         Array([1, 3], dtype=int64)
     """
-    return _distinct("setdiff1d", x1, x2, lambda elements, x, y: ~isin(elements, y), False, size, fill_value)
+    return _distinct("setdiff1d", x1, x2, lambda elements, x, y: ~isin(elements, y), False, size, fill_value, False)
 
 
 @spelled

@@ -24,6 +24,8 @@ from nnc.trace.core.named import check_axis_name, find_axes
 from nnc.trace.core.parts import Sharded, padded, part_size
 from nnc.typing import DTypeLike
 
+__all__ = ["compressed"]
+
 _WHERE = "nnc.optim.compressed"
 
 

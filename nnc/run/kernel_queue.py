@@ -21,11 +21,12 @@ from typing import Any
 from nnc.base.context import timed
 from nnc.base.dtypes import TAPE
 from nnc.commands.control import fused
-from nnc.commands.facts import has_companion
-from nnc.commands.rules import expansion, joined, takes_epilogue
+from nnc.commands.facts import has_companion, takes_epilogue
+from nnc.commands.rules import expansion
 from nnc.device import CPU
 from nnc.graph import Command, Graph, Kernel, Node, find_kernel, kernel
 from nnc.graph.passes import PhaseName
+from nnc.graph.registry import joined
 from nnc.lower.kernels.domain import can_fuse, is_reduction, is_view
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.native import Compiler, Native, Remembered
@@ -153,7 +154,7 @@ def settled(graph: Graph, device: str = CPU) -> Graph:
     nodes = tuple(dict.fromkeys(graph.walk()))
     printed = {name for name in {node.command for node in nodes} if _is_printed_once(name, device)}
     kept = {node for node in nodes if node.command in printed and _stays(node, device)}
-    products = {node.outputs[0]: node for node in kept if node.command in takes_epilogue}
+    products = {node.outputs[0]: node for node in kept if takes_epilogue(node.command)}
     if products:
         for node in nodes:
             for product in [products.pop(symbol) for symbol in node.inputs if symbol in products]:
@@ -167,7 +168,7 @@ def fused_alone(graph: Graph) -> Graph:
     read through. They are no epilogues of products, nor do others do the same to every element.
     """
     nodes = tuple(dict.fromkeys(graph.walk()))
-    products = {node.outputs[0] for node in nodes if node.command in takes_epilogue}
+    products = {node.outputs[0] for node in nodes if takes_epilogue(node.command)}
     kept = {
         node
         for node in nodes

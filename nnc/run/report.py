@@ -6,9 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nnc.base.html import show_text
+from nnc.base.html import format_bytes, format_table, show_text
 from nnc.base.source import SourceLine
-from nnc.base.tables import format_bytes, format_table
 from nnc.errors import MemoryBudgetError, user_error
 from nnc.graph import TensorSpec, value_text
 from nnc.lower.plan.costs import CostRow, node_cost, step_bytes, step_flops

@@ -43,6 +43,24 @@ def test_searches_agree_with_numpy(side, same):
     same(nnp.digitize(X, [-1, 0, 1], right=side == "right"), np.digitize(X, [-1, 0, 1], right=side == "right"))
 
 
+@pytest.mark.parametrize("number", [256, 300, -1, 2**63, 44])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int64"])
+@pytest.mark.parametrize("name", ["isin", "searchsorted", "digitize", "setdiff1d"])
+def test_integers_are_searched_exactly_though_they_do_not_fit_into_the_dtype_of_the_array(name, dtype, number, same):
+    if number == 2**63 and dtype != "uint8":
+        return  # no dtype holds both
+    x, swapped = np.array([0, 1, 44, 100], dtype), name == "digitize"
+    f = lambda x, n: getattr(nnp, name)(*((n, x) if swapped else (x, n)))
+    want = getattr(np, name)(*((number, x) if swapped else (x, number)))
+    same(f(nnp.asarray(x), number), want)
+    if name == "setdiff1d":  # its size depends on values
+        return
+    same(nnc.compile(f)(x, number), want)
+    same(nnc.compile(lambda x: f(x, number))(x), want)
+    again = lambda n, _: (n, nnc.checkpoint(f)(nnp.asarray(x), n))
+    same(nnc.scan(again, number, None, 1)[1][0], want)
+
+
 def test_taking_and_putting_agree_with_numpy(same):
     same(nnp.take(X, [0, -1, 3]), np.take(X, [0, -1, 3]))
     same(nnp.take(X, N[:2], axis=1), np.take(X, N[:2], axis=1))

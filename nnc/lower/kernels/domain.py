@@ -12,7 +12,8 @@ from functools import lru_cache
 
 from nnc.base.dtypes import DType
 from nnc.commands.control import fused, unit
-from nnc.commands.rules import placed, reduction, same_axes
+from nnc.commands.facts import axes_of, element_as, is_placed, view_axes
+from nnc.commands.rules import Counted, Gathered, reduction
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, kernel
 from nnc.graph.registry import REGISTRY
 from nnc.lower.kernels.builder import has_code
@@ -56,7 +57,7 @@ def _has_code(
     """Whether a command can be printed, with parameters of these names and the kernels registered in this version."""
     if not all(map(has_code, (*inputs, output))):
         return False
-    if command in same_axes or command in placed:
+    if axes_of(command) or is_placed(command):
         return True
     if command in reduction:
         return has_reduction(reduction[command], inputs[0])
@@ -89,26 +90,26 @@ def is_reduction(node: Node) -> bool:
 
 def is_view(node: Node) -> bool:
     """Whether a node shows its input in another form; a reduction of one element does, too."""
-    return node.command in same_axes or (node.command in reduction and not is_reduction(node))
+    return axes_of(node.command) is not None or (node.command in reduction and not is_reduction(node))
 
 
 def is_gather(node: Node) -> bool:
     """Whether the elements of a node are those of its first input at computed places."""
-    return placed.get(node.command) == "gathered"
+    return element_as(node.command, Gathered) is not None
 
 
 def is_counted(node: Node) -> bool:
     """Whether each element of a node is its own position along an axis."""
-    return placed.get(node.command) == "counted"
+    return element_as(node.command, Counted) is not None
 
 
 def keeps_order(node: Node) -> bool:
     """Whether the elements of a node stand in the order of its inputs' elements, and depend on no others."""
-    if node.command in placed:
+    if is_placed(node.command):
         return False
-    if node.command not in same_axes:
+    if axes_of(node.command) is None:
         return True
-    pairs = same_axes[node.command](node.inputs[0].spec, node.outputs[0].spec, **node.params)
+    pairs = view_axes(node)
     return pairs is not None and [axis for axis, _ in pairs] == sorted(axis for axis, _ in pairs)
 
 
@@ -251,7 +252,7 @@ class Domain:
             return False
         if gathers:
             return self._extend_by_gather(node)
-        if node.command in same_axes:
+        if axes_of(node.command) is not None:
             return self._extend_by_view(node)
         if node.command in reduction:
             self._extend_by_reduction(node)
@@ -261,7 +262,7 @@ class Domain:
 
     def _extend_by_view(self, node: Node) -> bool:
         (x,), (out,) = node.inputs, node.outputs
-        pairs = same_axes[node.command](x.spec, out.spec, **node.params)
+        pairs = view_axes(node)
         if pairs is None:
             return False
         if x in self._kind or not _repeats(x, out, pairs):

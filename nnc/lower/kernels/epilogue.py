@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nnc.base.bounded import remembered
-from nnc.commands.rules import placed, takes_epilogue
+from nnc.commands.facts import is_placed, takes_epilogue
 from nnc.device import CPU
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.builder import Code, Value
@@ -60,12 +60,12 @@ class Epilogue:
 @remembered  # passes and searches for kernels ask for each several times
 def _parts_of(graph: Graph, device: str) -> tuple[Node, tuple[Node, ...], Domain] | None:
     """Parts of an epilogue beside its sub-graph."""
-    if not graph.nodes or graph.nodes[0].command not in takes_epilogue:
+    if not graph.nodes or not takes_epilogue(graph.nodes[0].command):
         return None
     product, *nodes = graph.nodes
     if product.inputs != graph.inputs[:2]:
         return None
-    if any(not can_fuse(node, device) or is_reduction(node) or node.command in placed for node in nodes):
+    if any(not can_fuse(node, device) or is_reduction(node) or is_placed(node.command) for node in nodes):
         return None
     domain = Domain.of(graph.update(inputs=(product.outputs[0], *graph.inputs[2:]), nodes=tuple(nodes)))
     every = set(domain.axes(product.outputs[0])) - {UNIT}

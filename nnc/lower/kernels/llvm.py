@@ -20,8 +20,8 @@ from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.domain import is_gather
 from nnc.lower.kernels.kernel_ir import generic_form, graph_key, make_nest
 from nnc.lower.kernels.native import PRINTED, Native
-from nnc.lower.kernels.rows import Rows
-from nnc.lower.kernels.values import Block
+from nnc.lower.kernels.rows import NestRows
+from nnc.lower.kernels.values import Scope
 from nnc.lower.plan.stages import Step, View
 
 _LOOPS = cpu_target().loops
@@ -31,7 +31,7 @@ _PART = "@KERNEL.part"
 
 def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], vector_bytes: int) -> Native:
     """The kernel that computes a fused graph on operands that lie in these views."""
-    return _Printer(make_nest(graph, inputs, outputs, guarded=True), vector_bytes).native()
+    return _NestPrinter(make_nest(graph, inputs, outputs, guarded=True), vector_bytes).native()
 
 
 class KernelPrinter:
@@ -57,7 +57,7 @@ class KernelPrinter:
         return PRINTED.find((self, key), lambda: print_graph(step.graphs[0], step.inputs, step.outputs, width))
 
 
-class _Printer(Rows):
+class _NestPrinter(NestRows):
     """Prints one nest as a function, and a thread's part of it as another."""
 
     # -- the function --------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class _Printer(Rows):
             self.flat(first, end)
             return
         if not steps:
-            self.row(Block({}, {}))
+            self.row(Scope({}, {}))
             return
         with code.loop(first, end) as unit:
             iterations: dict[int, Value] = {}
@@ -212,4 +212,4 @@ class _Printer(Rows):
                 if self.nest.vector in iterations:
                     number = iterations[self.nest.vector]
                     iterations[self.nest.vector] = code.mul(number, code.integer(self.step))
-                self.row(Block({}, iterations))
+                self.row(Scope({}, iterations))

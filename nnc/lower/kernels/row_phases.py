@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nnc.commands.facts import chooses
-from nnc.commands.rules import InPlace
 from nnc.graph import Graph, Symbol
+from nnc.graph.rules import InPlace
 from nnc.lower.kernels.domain import Domain, is_counted, is_gather, is_reduction
 
 
@@ -85,8 +85,8 @@ def _guards(graph: Graph, varies: Mapping[Symbol, bool]) -> dict[Symbol, Guard]:
 
 
 def _unusual(graph: Graph, varies: Mapping[Symbol, bool]) -> set[Guard]:
-    """The cases of choices between numbers of the row of which the other one is the usual one: it is made of what the condition is
-    made of, too. So a row whose sum of squares overflows is scaled. Of other choices nobody knows which case is usual.
+    """The cases of choices between numbers of the row of which the other one is the usual one: it is made of numbers that the
+    condition is made of, too. So a row whose sum of squares overflows is scaled. Of other choices nobody knows which case is usual.
     """
     known = defaultdict[Symbol, frozenset[Symbol]](
         frozenset

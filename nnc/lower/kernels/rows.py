@@ -19,12 +19,12 @@ from nnc.lower.kernels.kernel_ir import Nest
 from nnc.lower.kernels.masks import first_lanes
 from nnc.lower.kernels.reductions import across, combine, dtype_of_total, identity, loses_digits, rounded
 from nnc.lower.kernels.row_phases import Guard
-from nnc.lower.kernels.values import Block, Values
+from nnc.lower.kernels.values import Scope, Values
 
 _LOOPS = cpu_target().loops
 
 
-class Rows(Values):
+class NestRows(Values):
     """Prints the rows of one nest."""
 
     def __init__(self, nest: Nest, vector_bytes: int) -> None:
@@ -54,7 +54,7 @@ class Rows(Values):
         )
 
     def _has_one_phase(self) -> bool:
-        """Whether one loop over a row computes all but what its guards leave out of most rows."""
+        """Whether one loop over a row computes all but the reductions that most rows skip."""
         nest, rank = self.nest, self.phases.rank
         found = [rank[node.outputs[0]] - 1 for node in self.reductions if node.outputs[0] not in self.phases.guards]
         found += [rank[symbol] for symbol in nest.graph.outputs if nest.is_full(symbol)]
@@ -69,7 +69,7 @@ class Rows(Values):
         """The number of sums of one reduction, with room for whole vectors."""
         return math.prod(count * (self.step if loop == self.nest.vector else 1) for loop, count in self.steps())
 
-    def sum_at(self, part: Value, reduction: int, block: Block) -> str:
+    def sum_at(self, part: Value, reduction: int, block: Scope) -> str:
         """The address of the sum of a part."""
         code, at = self.code, self.code.integer(0)
         for loop, count in self.steps():
@@ -79,7 +79,7 @@ class Rows(Values):
         at = code.add(code.mul(region, code.integer(self.sums_of_all_rows())), at)
         return code.offset(self.partial, code.mul(at, code.integer(8)))
 
-    def _fold(self, columns: Sequence[Block]) -> None:
+    def _fold(self, columns: Sequence[Scope]) -> None:
         """Adds the sums of parts."""
         code = self.code
         for r, node in enumerate(self.reductions):
@@ -142,7 +142,7 @@ class Rows(Values):
         far = max(abs(steps[loop]) for steps in nest.strides for loop in nest.row)
         return far >= _LOOPS.far_bytes and nest.sizes[nest.vector] >= 4 * self.lanes * self.copies
 
-    def _wide_row(self, outer: Block) -> None:
+    def _wide_row(self, outer: Scope) -> None:
         nest, code, vector = self.nest, self.code, self.nest.vector
         assert vector is not None
         reduced = [node for node in self.reductions if node.outputs[0] not in self.phases.guards]
@@ -151,11 +151,11 @@ class Rows(Values):
         totals = [code.room(self.step * kind.dtype.itemsize) for kind in wide]
         rooms = [code.room(self.step * kind.dtype.itemsize) for kind in kinds]
 
-        def columns(iterations: dict[int, Value], body: Callable[[Block, list[str], list[str]], None]) -> None:
+        def columns(iterations: dict[int, Value], body: Callable[[Scope, list[str], list[str]], None]) -> None:
             """Runs `body` for each vector of columns, with the places of its totals and of its sums."""
             with code.loop(0, self.copies) as c:
                 start = code.add(outer.iterations[vector], code.mul(c, code.integer(self.lanes)))
-                block = Block({}, {**outer.iterations, **iterations, vector: start}, self._mask(start))
+                block = Scope({}, {**outer.iterations, **iterations, vector: start}, self._mask(start))
 
                 def places(memory: Sequence[str], kinds: Sequence[Value]) -> list[str]:
                     at = [code.mul(c, code.integer(self.lanes * kind.dtype.itemsize)) for kind in kinds]
@@ -167,19 +167,19 @@ class Rows(Values):
             for kind, place in zip(kinds, places, strict=True):
                 code.store(place, kind)
 
-        def add(block: Block, total: list[str], piece: list[str]) -> None:
+        def add(block: Scope, total: list[str], piece: list[str]) -> None:
             for node, kind, place in zip(reduced, kinds, piece, strict=True):
                 value = code.splat(code.convert(self.value(node.inputs[0], block), kind.dtype), self.lanes)
                 code.store(place, combine(code, node, code.load(place, kind.dtype, self.lanes), value))
             self._compute([block], [(s, i) for i, s in enumerate(nest.graph.outputs) if nest.is_full(s)])
 
-        def put_aside(block: Block, total: list[str], piece: list[str]) -> None:
+        def put_aside(block: Scope, total: list[str], piece: list[str]) -> None:
             for node, kind, whole, into, place in zip(reduced, kinds, wide, total, piece, strict=True):
                 sum_ = code.load(place, kind.dtype, self.lanes)
                 known = code.load(into, whole.dtype, self.lanes)
                 code.store(into, combine(code, node, known, code.convert(sum_, whole.dtype)))
 
-        def finish(block: Block, total: list[str], piece: list[str]) -> None:
+        def finish(block: Scope, total: list[str], piece: list[str]) -> None:
             for node, kind, place in zip(reduced, wide, total, strict=True):
                 block.values[node.outputs[0]] = rounded(code, node, code.load(place, kind.dtype, self.lanes))
             self._phases([block], is_summed=True)
@@ -201,7 +201,7 @@ class Rows(Values):
 
     # -- one row -------------------------------------------------------------------------------------------------------
 
-    def row(self, outer: Block) -> None:
+    def row(self, outer: Scope) -> None:
         """Prints one iteration of the outer loops."""
         nest, vector = self.nest, self.nest.vector
         if not nest.row:
@@ -223,14 +223,14 @@ class Rows(Values):
                 if not nest.is_full(symbol):
                     self.store(len(nest.graph.inputs) + i, self.value(symbol, block), block)
 
-    def _know_rows(self, columns: Sequence[Block], phase: int) -> None:
+    def _know_rows(self, columns: Sequence[Scope], phase: int) -> None:
         """Computes values that are constant along the row and known before this phase."""
         for block in columns:
             for symbol in (*self.graph.inputs, *self.writer):
                 if self.phases.rank[symbol] == phase and not self.phases.varies[symbol]:
                     self.value(symbol, block)
 
-    def _copies(self, outer: Block, start: Value | None) -> list[Block]:
+    def _copies(self, outer: Scope, start: Value | None) -> list[Scope]:
         """Yields the vectors that are computed at once, from element `start` of the vector loop on."""
         if start is None:
             return [outer]
@@ -239,7 +239,7 @@ class Rows(Values):
         blocks = []
         for c in range(self.copies):
             at = code.add(start, code.integer(c * self.lanes)) if c else start
-            blocks.append(Block({}, {**outer.iterations, vector: at}, self._mask(at), outer))
+            blocks.append(Scope({}, {**outer.iterations, vector: at}, self._mask(at), outer))
         return blocks
 
     def _mask(self, start: Value, even: bool | None = None) -> Value | None:
@@ -260,7 +260,7 @@ class Rows(Values):
         """The steps first to end of a flat nest of any length: whole ones, then the vectors of the last one."""
         code, step = self.code, self.code.integer(self.step)
         size = self.size_of_vector_loop or Value("%n", dtypes.int64)
-        whole, outer = code.div(size, step), Block({}, {})
+        whole, outer = code.div(size, step), Scope({}, {})
         for symbol in self.graph.inputs:
             if not self._steps[self.place[symbol]]:  # one value: it, and values computed from it, are not read again
                 self.value(symbol, outer)
@@ -269,7 +269,7 @@ class Rows(Values):
         rest = code.mul(code.intrinsic("smax", first, whole), step)
         self._rest(outer, rest, code.intrinsic("smin", code.mul(end, step), size))
 
-    def _elements(self, outer: Block) -> None:
+    def _elements(self, outer: Scope) -> None:
         """One step of the vector loop where nothing is reduced. Only the last one, if it is no whole one, has masks: under them
         memory far from the processor is read and written at half the pace.
         """
@@ -285,25 +285,25 @@ class Rows(Values):
         with code.when(code.not_(is_whole)):
             self._rest(outer, start, code.integer(n), even=n % self.lanes == 0)
 
-    def _whole_step(self, outer: Block, start: Value) -> None:
+    def _whole_step(self, outer: Scope, start: Value) -> None:
         """The vectors from element `start` of the vector loop on that are worked on at once."""
         starts = [self.code.add(start, self.code.integer(c * self.lanes)) for c in range(self.copies)]
         self._compute([self._block(outer, at, None) for at in starts], self._all_outputs())
 
-    def _rest(self, outer: Block, first: Value, end: Value, even: bool = False) -> None:
+    def _rest(self, outer: Scope, first: Value, end: Value, even: bool = False) -> None:
         """Prints the elements that fill no whole step, vector by vector; `even`: they fill whole vectors."""
         with self.code.loop(first, end, self.lanes) as start:
             self._compute([self._block(outer, start, self._mask(start, even))], self._all_outputs())
 
-    def _block(self, outer: Block, start: Value, mask: Value | None) -> Block:
-        return Block({}, {**outer.iterations, self.nest.vector: start}, mask, outer)  # type: ignore[dict-item]
+    def _block(self, outer: Scope, start: Value, mask: Value | None) -> Scope:
+        return Scope({}, {**outer.iterations, self.nest.vector: start}, mask, outer)  # type: ignore[dict-item]
 
     def _all_outputs(self) -> list[tuple[Symbol, int]]:
         return [(symbol, i) for i, symbol in enumerate(self.nest.graph.outputs)]
 
     # -- phases --------------------------------------------------------------------------------------------------------
 
-    def _phases(self, columns: Sequence[Block], is_summed: bool) -> None:
+    def _phases(self, columns: Sequence[Scope], is_summed: bool) -> None:
         """The loops over a row; `is_summed`: without those whose sums are known."""
         for phase in range(self.phases.count if self.part is None else 1):
             self._know_rows(columns, phase)
@@ -319,7 +319,7 @@ class Rows(Values):
         outs = [(node, node.outputs[0]) for node in self.reductions]
         return [node for node, out in outs if rank[out] == phase + 1 and guards.get(out) == guard]
 
-    def _phase(self, columns: Sequence[Block], phase: int) -> None:
+    def _phase(self, columns: Sequence[Scope], phase: int) -> None:
         """One loop over the row: reduces, and writes the outputs that vary along it."""
         nest, code = self.nest, self.code
         reduced = self._reduced_in(phase, None)
@@ -338,7 +338,7 @@ class Rows(Values):
                 else:
                     block.values[node.outputs[0]] = rounded(code, node, value)
 
-    def _guarded(self, columns: Sequence[Block], phase: int, guard: Guard) -> None:
+    def _guarded(self, columns: Sequence[Scope], phase: int, guard: Guard) -> None:
         """One loop over the row for reductions that few rows need, where one of these rows does."""
         code, reduced = self.code, self._reduced_in(phase, guard)
         if not reduced:
@@ -353,7 +353,7 @@ class Rows(Values):
             for block, slot in zip(columns, slots, strict=True):
                 block.values[node.outputs[0]] = code.read(slot)
 
-    def _is_needed(self, columns: Sequence[Block], guard: Guard) -> Value:
+    def _is_needed(self, columns: Sequence[Scope], guard: Guard) -> Value:
         """Whether a guard is met by one of the rows that are traversed side by side."""
         code, found = self.code, None
         for block in columns:
@@ -366,7 +366,7 @@ class Rows(Values):
         return code.reduce("or", found) if found.lanes else found
 
     def _reduce(
-        self, columns: Sequence[Block], reduced: Sequence[Node], full: Sequence[tuple[Symbol, int]], phase: int
+        self, columns: Sequence[Scope], reduced: Sequence[Node], full: Sequence[tuple[Symbol, int]], phase: int
     ) -> list[list[Value]]:
         """Goes through the row; the results of reductions in each column."""
         cut = self._cut(reduced)
@@ -416,7 +416,7 @@ class Rows(Values):
                     code.write(total, combine(code, node, code.read(total), piece))
 
     def _go_through(
-        self, columns: Sequence[Block], reduced: Sequence[Node], totals: Sequence[Sequence[Slot]],
+        self, columns: Sequence[Scope], reduced: Sequence[Node], totals: Sequence[Sequence[Slot]],
         full: Sequence[tuple[Symbol, int]], phase: int, cut: Cut | None,
     ) -> None:  # fmt: skip
         """The loops of a row, each in a range of its own, one of them piece by piece where sums are long."""
@@ -432,11 +432,11 @@ class Rows(Values):
                 if piece:
                     first, end, sums = stack.enter_context(self._pieces(first, end, piece, reduced, totals))
                 iterations[loop] = stack.enter_context(self.code.loop(first, end))
-            blocks = [Block({}, {**b.iterations, **iterations}, b.mask, b) for b in columns]
+            blocks = [Scope({}, {**b.iterations, **iterations}, b.mask, b) for b in columns]
             self._body(blocks, reduced, sums, full, phase)
 
     def _along_row(
-        self, row: Block, iterations: dict[int, Value], bounds: tuple[Bound, Bound], reduced: Sequence[Node],
+        self, row: Scope, iterations: dict[int, Value], bounds: tuple[Bound, Bound], reduced: Sequence[Node],
         sums: Sequence[Sequence[Slot]], full: Sequence[tuple[Symbol, int]], phase: int, piece: int,
     ) -> None:  # fmt: skip
         """Prints the vector loop of a row: whole steps, so many a `piece` where that is not 0, then the elements left over."""
@@ -446,8 +446,8 @@ class Rows(Values):
         first, end = bounds
         whole = n - n % self.step
 
-        def at(start: Value, mask: Value | None) -> Block:
-            return Block({}, {**row.iterations, **iterations, vector: start}, mask, row)
+        def at(start: Value, mask: Value | None) -> Scope:
+            return Scope({}, {**row.iterations, **iterations, vector: start}, mask, row)
 
         if whole:
             until = whole if isinstance(end, int) else code.intrinsic("smin", end, code.integer(whole))
@@ -465,7 +465,7 @@ class Rows(Values):
                 self._body([at(start, mask)], reduced, sums, full, phase)
 
     def _body(
-        self, blocks: Sequence[Block], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
+        self, blocks: Sequence[Scope], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
         full: Sequence[tuple[Symbol, int]], phase: int,
     ) -> None:  # fmt: skip
         code = self.code
@@ -484,7 +484,7 @@ class Rows(Values):
                     if known is not None:
                         code.store(self.saved_at(symbol, room, block), self.spread(known), block.mask)
 
-    def _compute(self, blocks: Sequence[Block], outputs: Sequence[tuple[Symbol, int]]) -> None:
+    def _compute(self, blocks: Sequence[Scope], outputs: Sequence[tuple[Symbol, int]]) -> None:
         """Computes values first, then stores, since an output may lie where an input does."""
         first = len(self.graph.inputs)
         found = [(first + i, self.value(symbol, block), block) for block in blocks for symbol, i in outputs]

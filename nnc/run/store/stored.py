@@ -58,7 +58,7 @@ class Name:
 
 
 @dataclass(eq=False)
-class Place:
+class ProgramPlace:
     """The place in the cache for the program of a graph.
 
     Where nothing was kept yet, the key is not computed before a program is kept, beside the first steps.
@@ -127,7 +127,7 @@ class Place:
             return None
 
 
-def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> Place | None:
+def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> ProgramPlace | None:
     """Finds where the program of `graph` is kept; None where nothing is: there is no folder, each program is to be checked, or
     other packages add passes, whose files may change unnoticed.
 
@@ -139,7 +139,7 @@ def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> 
         return None
     chosen = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name not in _APART}
     facts = {"options": chosen, "native": native, "choice": choice}
-    return Place(Cache(options.cache_folder), graph, facts, kind_of(options.device))
+    return ProgramPlace(Cache(options.cache_folder), graph, facts, kind_of(options.device))
 
 
 def prepare(device: str) -> None:

@@ -48,7 +48,7 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
     Raises:
         GraphError: a parameter has no stored form.
     """
-    writer = _Writer(sources)
+    writer = _TableWriter(sources)
     planned, bound, schedule = program.planned, program.bound, program.schedule
     body: Tree = {
         "name": bound.name,
@@ -71,7 +71,7 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
         "planned": [[float(begin), float(end)] for begin, end in schedule.planned],
     }
     natives = program.code.natives if program.code is not None else {}
-    texts = _Texts()
+    texts = _NumberedTexts()
     body["natives"] = [texts.row(natives.get(key)) for key in writer.steps]
     body["printed"] = [_device_row(program.printed.get(key)) for key in writer.steps]
     backends = [program.kernels[key].backend if key in program.kernels else None for key in writer.steps]
@@ -150,7 +150,9 @@ def _read_outside(tree: Tree) -> ProgramAbi:
     )
 
 
-def _printed_tree(printed: Printed, writer: _Writer, natives: Mapping[int, Native], texts: _Texts) -> list[Any]:
+def _printed_tree(
+    printed: Printed, writer: _TableWriter, natives: Mapping[int, Native], texts: _NumberedTexts
+) -> list[Any]:
     """The row of an entry, of which steps with a state are told by their positions in the table."""
     text = printed.text
     for native in (*text.called, *text.held):
@@ -161,7 +163,7 @@ def _printed_tree(printed: Printed, writer: _Writer, natives: Mapping[int, Nativ
     return [text.text, *names, states, [writer.all(steps) for steps in text.blocks]]
 
 
-class _Texts:
+class _NumberedTexts:
     """Numbers the texts of compiled kernels."""
 
     def __init__(self) -> None:
@@ -210,7 +212,7 @@ def _arrays(trees: Sequence[Tree]) -> tuple[Any, ...]:
 # -- the body ----------------------------------------------------------------------------------------------------------
 
 
-class _Writer:
+class _TableWriter:
     """Collects the tables."""
 
     def __init__(self, sources: Sequence[SourceLine]) -> None:
@@ -286,7 +288,7 @@ class _Packed(Sequence[Any]):
         return marshal.loads(self._rows[position])
 
 
-class _Reader:
+class _StepReader:
     """Makes views, buffers and steps of their rows, when they are first wanted."""
 
     def __init__(self, tree: Tree, sources: Sequence[SourceLine]) -> None:
@@ -417,9 +419,9 @@ class StoredProgram:
         return found
 
     @cached_property
-    def reader(self) -> _Reader:
+    def reader(self) -> _StepReader:
         """The reader of the tables."""
-        return _Reader(self.body, self._sources)
+        return _StepReader(self.body, self._sources)
 
     def program(self, choose: Choose, compiler: Compiler | None) -> Program | None:
         """Returns the program; None where `choose` gives other kernels than it was stored with."""
@@ -516,7 +518,7 @@ class _Kernels:
         return ProgramParts(_read_plan(tree, reader), _read_schedule(tree), kernels, natives, printed)
 
 
-def _read_plan(tree: Tree, reader: _Reader) -> Planned:
+def _read_plan(tree: Tree, reader: _StepReader) -> Planned:
     graphs = reader.tables.graph
     bound = Bound(
         name=tree["name"],

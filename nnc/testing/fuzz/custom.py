@@ -9,7 +9,7 @@ from typing import Any
 from nnc.base import dtypes
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.control import grown
-from nnc.testing.fuzz.program import Block, Code, Function, Ref, Step, rename, rename_names
+from nnc.testing.fuzz.program import Block, Code, Function, Ref, Step, rename, rename_names, walk
 
 _SCALES = ("1.5", "nnp.tanh(nnp.mean({0}))", "nnp.cos(nnp.sum({0}))", "nnp.abs(nnp.sum({0}))", "nnp.sum({0})")
 _LINEAR_SCALES = ("1.5", "nnp.sum({0})", "-nnp.mean({0})")
@@ -99,12 +99,20 @@ def _static(g: Any, steps: list[Step], results: list[str]) -> str:
 
 
 def custom_vjp(g: Any) -> Step | None:
-    """`nnc.custom_vjp` with a rule that is linear in the cotangent within mapped functions alone."""
+    """`nnc.custom_vjp` with a rule that is linear in the cotangent within mapped functions alone.
+
+    A value that a collective makes the same everywhere has one cotangent for all places (docs/distributed.md), where references
+    give each row its own. `pvary` makes the results vary, so that both do.
+    """
     operands = _operands(g)
     body = _body(g, operands) if operands else None
     if body is None or not body[2]:
         return None
     params, steps, results = body
+    if any(step.call.startswith("nnc.p") for step in walk(steps)):
+        varied = [Step(g.name(), "nnc.pvary", (Ref(name), tuple(g.axes))) for name in results]
+        g.scope.update({step.results: g.scope[step.args[0].name] for step in varied})
+        steps, results = [*steps, *varied], [step.results for step in varied]
     tree, static = g.rng.random() < 0.4, g.rng.random() < 0.3
     number = [_static(g, steps, results)] if static else []
     again, forward, outs = _fresh(g, params, steps, results)

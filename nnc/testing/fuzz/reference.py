@@ -19,13 +19,14 @@ from nnc.array.array import as_value, new_array
 from nnc.base import dtypes
 from nnc.base.context import with_mode
 from nnc.commands.elementwise import stop_gradient
+from nnc.commands.facts import flops_of, moves_elements
 from nnc.commands.loop import run_graph
-from nnc.commands.rules import alias, cost, scalar
 from nnc.commands.weakness import with_inherited_weakness
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
 from nnc.graph.dispatch import replaced_eager
-from nnc.testing.fuzz.examples import FREEDOM
+from nnc.graph.registry import scalar
+from nnc.testing.fuzz.examples.tables import FREEDOM
 from nnc.trace.core.eager import checked
 
 NDArray = np.ndarray[Any, Any]
@@ -74,7 +75,7 @@ class ReferenceInterpreter:
         values = [as_value(arg) for arg in args]
         specs = tuple([value.spec for value in values])
         outputs = infer_specs(command, specs, params, graphs)
-        work = cost[command](*specs, **params) if command in cost and not graphs else 0
+        work = flops_of(command, specs, params) if not graphs else 0
         if max([work, *[spec.size for spec in outputs]]) > MOST_OPERATIONS:
             raise TooCostlyError(f"{command.name} takes too long")
         self.seen.add(command.name)
@@ -152,10 +153,10 @@ def disturbed(
         results = run_reference(command, arrays, params)
     if not any(is_inexact(x) for x in results):
         return results
-    if command not in scalar and command not in alias:
+    if command not in scalar and not moves_elements(command):
         results = [_with_any_zeros(rng, x) for x in results]
     exact = _exact(command, arrays, params, results)
-    if all(np.all(x) for x in exact) and command.name not in FREEDOM:
+    if all(np.all(x) for x in exact):
         return results
     elementwise, moved = command in scalar, results
     with suppress(Exception):  # the operands may leave the domain, as a matrix that is no longer positive definite
@@ -234,9 +235,10 @@ def _exact(
     bits more of a long double, one sum of float32 in ten, and some references compute in one dtype for all operands. So
     it must also have few bits, where all operands have few, or have been moved: an element of an operand but for its sign and a
     power of two, in a wider dtype with more bits in each operand as well, and no smaller than the remainder of the largest one.
-    Of many elements none is taken for exact: to find out takes minutes where a derivative integrates over nodes.
+    Of many elements none is taken for exact: to find out takes minutes where a derivative integrates over nodes; nor is one of
+    a factorization, whose rotations round.
     """
-    if sum(x.size for x in results) > _MOST_EXACT:
+    if sum(x.size for x in results) > _MOST_EXACT or command.name in FREEDOM:
         return [np.zeros(x.shape, bool) for x in results]
     wide = [x.astype(WIDE[x.dtype]) if is_inexact(x) else x for x in arrays]
     longer = [_with_more_bits(x, epsilon(y.dtype)) if is_inexact(y) else x for x, y in zip(wide, arrays, strict=True)]
@@ -253,7 +255,9 @@ def _exact(
     for x, y, z in zip(again, results, moved, strict=True):
         same = ((x == y) | ((x != x) & (y != y))) if x.shape == y.shape else np.zeros(y.shape, bool)
         among = np.isin(_significands(z), given).all(-1) if x.shape == z.shape and is_inexact(y) else np.False_
-        if command not in scalar and command not in alias and is_inexact(y):  # 1 + 1e-40 - 1 is 0 in wider dtypes, too
+        if (
+            command not in scalar and not moves_elements(command) and is_inexact(y)
+        ):  # 1 + 1e-40 - 1 is 0 in wider dtypes, too
             among = among & (np.abs(y) >= epsilon(y.dtype) * max(map(largest, arrays), default=0.0))
         found.append(same & (few & _has_few_bits(y) | among))
     return found

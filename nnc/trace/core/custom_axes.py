@@ -41,7 +41,7 @@ class Traced:
     def run(self, operands: Sequence[Any]) -> list[Any]:
         """The results; `operands` are the numbers of the place and the function's arguments."""
         found = self.staged.graph.evaluate([*operands, *self.staged.captured])
-        return [x.as_weak() if weak else x for x, weak in zip(map(as_value, found), self.weak, strict=True)]
+        return [x.as_weak(weak) if weak else x for x, weak in zip(map(as_value, found), self.weak, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,8 +14,8 @@ from nnc.array.array import Array, new_array
 from nnc.base.dtypes import Weakness
 from nnc.base.silence import silently
 from nnc.calls.assume import Range
-from nnc.commands.rules import alias
 from nnc.graph import Graph, Node, Symbol, TensorSpec
+from nnc.graph.registry import alias
 from nnc.trace.core.eager import Plan, find_plan, operands_of
 
 _MEMORY = attrgetter("memory")
@@ -50,7 +50,7 @@ def run_of(
     if len(steps.steps) == 1 and steps.steps[0][1] == tuple(range(len(casts))) and not constants and not checks:
         plan, first = steps.steps[0][0], place - len(casts)
         if plan.function is not None and spec.ndim and not any(casts):
-            return _caller(plan.function, spec, weak, is_view=alias.get(plan.command, None) == "view")
+            return _caller(plan.function, spec, weak, is_view=plan.command in alias)
         return lambda operands: new_array(plan.run(load(operands))[first], spec, weak)
     last = {i: number for number, (_, places) in enumerate(steps.steps) for i in places}
     kept = {place, *(i for i, _ in checks)}

@@ -16,11 +16,13 @@ from typing import Any
 from nnc.base import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.constants import full_like
+from nnc.commands.facts import element_as
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import add_tangents, alias, derivative, joined, placed, root_of
+from nnc.commands.rules import Gathered, add_tangents, root_of
 from nnc.commands.special import erf
 from nnc.commands.trigonometry import asin, asinh, atan, atanh, cos, cosh, hypot, sin, sinh, tan, tanh
 from nnc.graph import Command, bind
+from nnc.graph.registry import alias, derivative, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Root:
         made: by which command of which operands.
         n: the power.
         tangent: gives the tangent of the n-th power, None where it is zero.
-        line: another root of which this one is an odd function, and what gives the quotient of the two at 0; None: itself.
+        line: another root of which this one is an odd function, and a function that gives their quotient at 0; None: itself.
     """
 
     made: Roots
@@ -74,7 +76,7 @@ class Operand:
         return self.origin is not None and other.origin is not None and self.origin.made.equals(other.origin.made)
 
     def line(self) -> tuple[Operand, Callable[[], Any]]:
-        """Of a root: the root of which it is an odd function, and what gives their quotient at 0."""
+        """The root of which this root is an odd function, and a function that gives their quotient at 0."""
         known = self.origin.line if isinstance(self.origin, Root) else None
         return (self, lambda: full_like(self.primal, 1)) if known is None else known
 
@@ -157,7 +159,7 @@ class Roots:
         return Power(self, exponent) if is_power else None
 
     def line(self) -> tuple[Operand, Callable[[], Any]] | None:
-        """The root of which the result is an odd function, and what gives their quotient at 0; None if it is none of another."""
+        """The root of which the result is an odd function, and a function that gives their quotient at 0; None: no other."""
         x, *others = self.operands
         if self.command in _PRODUCTS and isinstance(others[0].origin, Root):
             x, others = others[0], [x]
@@ -175,7 +177,7 @@ class Roots:
 
 
 def _tangent_of_product(x: Operand, y: Operand) -> Any:
-    """The tangent of a product of two odd functions of one square root, which is smooth in what is under the root."""
+    """The tangent of a product of two odd functions of one square root, which is smooth in the number under the root."""
     if not (isinstance(x.origin, Root) and isinstance(y.origin, Root)):
         return NotImplemented
     (base, first), (other, second) = x.line(), y.line()
@@ -223,7 +225,7 @@ def _rule_of(command: Command, arity: int) -> Callable[[Roots, int], Any] | None
     """The rule that makes the tangent of the n-th power of a command's result, which is a root where an operand is one."""
     if command in joined:
         return _join
-    moves = placed.get(command, None) == "gathered" or (arity == 1 and alias.get(command, None) == "view")
+    moves = element_as(command, Gathered) or (arity == 1 and command in alias)
     return _move if moves else _RULES.get(command)
 
 

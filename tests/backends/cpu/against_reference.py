@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-import nnc
-import nnc.backends.loaded  # noqa: F401  (registers every kernel)
 from nnc.base.dtypes import BY_NAME
+from nnc.device import load_kernels
 from nnc.graph import Kernel, TensorSpec, command, infer_specs, kernel, reference, spec_of
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step, View
 
 NDArray = np.ndarray[Any, Any]
 Layout = Callable[[NDArray], NDArray]
+
+load_kernels()
 
 REAL = [name for name in BY_NAME if not name.startswith("complex")]
 

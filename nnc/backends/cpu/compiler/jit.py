@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.backends.cpu.compiler.engine import Engine, Library
+from nnc.backends.cpu.compiler.engine import Engine, LoadedObjects
 from nnc.backends.cpu.compiler.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.backends.cpu.compiler.object_cache import Objects
 from nnc.backends.cpu.compiler.prefetch import PREPARE, Prefetcher
@@ -31,7 +31,7 @@ class Loaded:
     """A compiled function: it can be called at `address` while this object lives, which holds the functions that it calls."""
 
     address: int
-    library: Library
+    library: LoadedObjects
     held: Any
 
 
@@ -47,7 +47,7 @@ class Jit:
         self._known: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
         self._symbols = runtime.symbols()
         self._callers: dict[tuple[int, bool, int], tuple[Loaded, Callable[..., int]]] = {}
-        self._runtime_code: Library | None = None
+        self._runtime_code: LoadedObjects | None = None
         self._failure: Exception | None = None
         objects.begin(runtime.text, CALLS)
 
@@ -68,7 +68,7 @@ class Jit:
         """Whether this compiler works, which may have to wait for LLVM."""
         return self.failure is None
 
-    def _load_runtime(self) -> Library:
+    def _load_runtime(self) -> LoadedObjects:
         runtime = self.runtime
         code = self.engine.link([self.objects.compile(runtime.text, CALLS)], self._symbols, runtime.exports)
         self._symbols |= code.addresses
@@ -76,7 +76,7 @@ class Jit:
             runtime.pool.start(code)
         return code
 
-    def _loaded_runtime(self) -> Library:
+    def _loaded_runtime(self) -> LoadedObjects:
         """The functions that all texts may call.
 
         Raises:

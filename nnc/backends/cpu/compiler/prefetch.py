@@ -34,7 +34,7 @@ from nnc.run.background import in_background
 from nnc.run.native_frame import CallMemory
 from nnc.run.native_program import ProgramAbi
 from nnc.run.packed_weights import is_alone
-from nnc.run.store.cache import Entry
+from nnc.run.store.cache import CacheEntry
 
 _MEMORY = cpu_target().memory
 
@@ -191,7 +191,7 @@ class Prefetcher:
     def __init__(self, find: Callable[[], int | None]) -> None:
         self.room: CallMemory | None = None
         self.arrays, self.arena = Preparing(find), Preparing(find)
-        self._entry: Entry | None = None  # the bytes of the arena that calls like this one write to
+        self._entry: CacheEntry | None = None  # the bytes of the arena that calls like this one write to
         self._told = 0
         self._likely: NDArray | None = None  # an arena of so many bytes
 
@@ -204,7 +204,7 @@ class Prefetcher:
         if kind is not None or self._likely is not None:
             self.arena.stop()
 
-    def recall(self, entry: Entry) -> None:
+    def recall(self, entry: CacheEntry) -> None:
         """Reads from a cache the size of the arena that the last call like this one needed; the entry is updated for the next."""
         self._entry, told = entry, entry.read()
         if isinstance(told, int):

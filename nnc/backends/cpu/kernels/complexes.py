@@ -13,8 +13,8 @@ from typing import Any
 from nnc.backends.printer import Printer, add_native, in_blocks, over
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.commands.rules import scalar
 from nnc.graph import Command, TensorSpec, infer_specs
+from nnc.graph.registry import scalar
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.math.complexes import (

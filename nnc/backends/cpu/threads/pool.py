@@ -33,7 +33,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from nnc.backends.cpu.compiler.engine import Library
+from nnc.backends.cpu.compiler.engine import LoadedObjects
 from nnc.backends.cpu.compiler.float_mode import float_mode_text
 from nnc.device.targets import cpu_target
 
@@ -81,9 +81,9 @@ class Pool:
         self._workers: set[int] = set()
         self._work: Callable[[int], None] | None = None
         self._wake: Callable[[], None] | None = None
-        self._held: Library | None = None
+        self._held: LoadedObjects | None = None
 
-    def start(self, runtime: Library) -> None:
+    def start(self, runtime: LoadedObjects) -> None:
         """Starts the workers on the functions of a compiled runtime."""
         with self._changed:
             self._work = ctypes.CFUNCTYPE(None, ctypes.c_int32)(runtime.addresses[WORK])

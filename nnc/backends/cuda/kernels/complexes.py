@@ -17,9 +17,9 @@ from nnc.backends.cuda.kernels.registry import add_printed
 from nnc.backends.cuda.kernels.series import Series
 from nnc.backends.cuda.kernels.units import places_of, unit_of
 from nnc.base import dtypes
-from nnc.commands.rules import scalar
 from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, infer_specs
+from nnc.graph.registry import scalar
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.launch import DeviceKernel, Launch
 from nnc.lower.kernels.math.complexes import (

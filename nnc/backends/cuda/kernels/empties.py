@@ -12,9 +12,10 @@ from nnc.backends.cuda.kernels.registry import Print
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.base import dtypes
 from nnc.commands.constants import full
-from nnc.commands.rules import expansion, reduction, scalar
+from nnc.commands.rules import expansion, reduction
 from nnc.device import CUDA
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
+from nnc.graph.registry import scalar
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.plan.stages import Step

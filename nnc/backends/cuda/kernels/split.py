@@ -19,7 +19,7 @@ from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.domain import is_reduction
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.reductions import identity
-from nnc.lower.kernels.values import Block
+from nnc.lower.kernels.values import Scope
 from nnc.lower.plan.stages import View
 
 _ALIGNED = 64  # bytes; of the sums of each reduction
@@ -113,7 +113,7 @@ class _Parts(Rows):
         self.code.ret()
         return self.text()
 
-    def _know_phases(self, outer: Block, end: int) -> None:
+    def _know_phases(self, outer: Scope, end: int) -> None:
         """Adds up the sums of parts of the phases in front of `end`."""
         for phase in range(end):
             self.know_rows(outer, phase)

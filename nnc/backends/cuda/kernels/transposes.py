@@ -18,7 +18,7 @@ from nnc.base.dtypes import DType
 from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.launch import DeviceKernel
-from nnc.lower.kernels.values import Block
+from nnc.lower.kernels.values import Scope
 
 _TILE = GPU_GRIDS.tile
 _BANK = 4  # bytes of a bank of shared memory
@@ -129,7 +129,7 @@ class _Tiles(ThreadValues):
         self.warp = self.wide(code.div(thread, code.like(thread, _TILE)))
         return blocks
 
-    def _block(self, inner: Value, other: Value, is_turned: bool) -> tuple[Block, Value, Value]:
+    def _block(self, inner: Value, other: Value, is_turned: bool) -> tuple[Scope, Value, Value]:
         """The place of an element within the tile, by its number along the vector loop (or, if turned, along the other one)."""
         nest, code = self.nest, self.code
         assert nest.vector is not None
@@ -141,7 +141,7 @@ class _Tiles(ThreadValues):
             if nest.sizes[loop] % _TILE:
                 inside = code.compare("lt", iterations[loop], code.integer(nest.sizes[loop]))
                 mask = inside if mask is None else code.and_(mask, inside)
-        return Block({}, iterations, mask), near, far
+        return Scope({}, iterations, mask), near, far
 
     def _turns(self) -> Sequence[Value]:
         """The rows of a tile that fall to a warp."""

@@ -12,17 +12,17 @@ from functools import partial
 from typing import Any
 
 from nnc.backends.cuda.libraries.algorithms import Algorithms
-from nnc.backends.cuda.libraries.cublaslt import CublasLt, Problem, Product, Stored, load_library, takes
+from nnc.backends.cuda.libraries.cublaslt import CublasLt, LtProblem, LtProduct, Stored, load_library, takes
 from nnc.backends.cuda.libraries.cupy_arrays import queue as queue_on_cupy
 from nnc.backends.cuda.libraries.cupy_arrays import queue_function
 from nnc.backends.cuda.libraries.epilogues import Finish, finish_of
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, make_product
 from nnc.commands.contract import dot
-from nnc.commands.rules import cost
 from nnc.device import CUDA
 from nnc.device.cuda import LibraryCall
 from nnc.errors import InternalError
 from nnc.graph import Graph, Kernel, TensorSpec, add_kernel, reference
+from nnc.graph.registry import cost
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import Step, Strides, View
@@ -129,10 +129,10 @@ class _Products:
         )  # columns stand for rows: the transpose of a product is that of the transposes
         a, c = _stored(gemm.a, m, k, inner.x // unit), _stored(gemm.c, m, n, inner.out // unit)
         gelu = finish is not None and finish.gelu
-        self._problem = Problem(
+        self._problem = LtProblem(
             gemm.product.dtype, precision, inner.size, b, a, c, workspace, has_bias=self._has_bias, gelu=gelu
         )
-        self._plans: dict[tuple[int, ...], Product] = {}  # by alignments
+        self._plans: dict[tuple[int, ...], LtProduct] = {}  # by alignments
         self._distances = [
             (by_x + term_x, by_y + term_y, by_out, number > 0)
             for by_x, by_y, by_out in _distances(outer)
@@ -183,7 +183,7 @@ class _Products:
         workspace = workspaces[0] if workspaces else 0
         if self._turned:
             x, y = y, x
-        planned: list[tuple[Product, tuple[int, ...], bool]] = []
+        planned: list[tuple[LtProduct, tuple[int, ...], bool]] = []
         for by_x, by_y, by_out, adds in self._distances:
             places = y + by_y, x + by_x, out + by_out
             alignments = _alignments(*places)
@@ -201,7 +201,9 @@ class _Products:
             self._run(product, stream, operands, workspace, adds)
         return True
 
-    def _run(self, product: Product, stream: int, addresses: Sequence[int], workspace: int, adds: bool = False) -> None:
+    def _run(
+        self, product: LtProduct, stream: int, addresses: Sequence[int], workspace: int, adds: bool = False
+    ) -> None:
         self._algorithms.library.run(product, addresses, workspace, stream, adds)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED, fused, with_epilogue
-from nnc.commands.rules import takes_epilogue
+from nnc.commands.facts import takes_epilogue
 from nnc.device import kind_of
 from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
 from nnc.graph.passes import Fact
@@ -81,9 +81,9 @@ class _Attached:
                 self.readers.setdefault(symbol, []).append(i)
 
     @cached_property
-    def memory(self) -> _Memory:
+    def memory(self) -> _LiveBytes:
         """Live bytes at each node, computed at the first request."""
-        return _Memory(self.description())
+        return _LiveBytes(self.description())
 
     def result(self, inner: Callable[[Node], Node]) -> Graph:
         """Returns the graph with all products and kernels joined that can be."""
@@ -99,7 +99,7 @@ class _Attached:
         products = [(self.writer[s], i) for i, s in enumerate(node.inputs) if s in self.writer]
         for place, operand in sorted(products, reverse=True):
             product = self.nodes[place]
-            if product is None or product.command not in takes_epilogue or (place < self.before) != (at < self.before):
+            if product is None or not takes_epilogue(product.command) or (place < self.before) != (at < self.before):
                 continue
             readers = self.readers[product.outputs[0]]
             if readers[0] != at:
@@ -188,7 +188,7 @@ def _form(
     return whole, params if taken.in_place else MappingProxyType({"overwrite": ()})
 
 
-class _Memory:
+class _LiveBytes:
     """The bytes that are live at each node of a graph, and how they change where a product is moved."""
 
     def __init__(self, description: Description) -> None:

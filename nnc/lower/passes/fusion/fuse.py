@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import nnc.commands.normalize  # noqa: F401  (its commands have expansions)
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED, fused, unit
-from nnc.commands.rules import expansion, number, same_axes
+from nnc.commands.facts import axes_of, element_as
+from nnc.commands.rules import Number, expansion
 from nnc.device import kind_of
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
@@ -16,7 +17,7 @@ from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import Domain, has_better_kernel, is_gather, is_reduction
 from nnc.lower.kernels.row_phases import overwrites
 from nnc.lower.passes.fusion.forms import Forms, Pairs, of_one_shape
-from nnc.lower.passes.fusion.grouping import Group, Grouping
+from nnc.lower.passes.fusion.grouping import FusionGroup, Grouping
 from nnc.lower.passes.fusion.prefuse import members
 from nnc.lower.passes.fusion.rematerialize_in_consumers import key_of
 
@@ -132,12 +133,12 @@ class _Rebuilt:
         if symbol in self.present:
             return
         node = self.old.nodes[self.grouping.writer[symbol]]
-        stays = node.command in same_axes or node.command in number  # the node stays outside of kernels
+        stays = axes_of(node.command) or element_as(node.command, Number)  # the node stays outside of kernels
         self._append(
             node if stays else _fused_node((node,), {}, node.outputs, Domain.of_nodes((node,)), self.fuser.forms)
         )
 
-    def _fused(self, group: Group) -> Node:
+    def _fused(self, group: FusionGroup) -> Node:
         last = self.old.nodes[group.nodes[-1]]
         if last.command is unit and len(group.nodes) == 1 and not group.taken:
             return last.update(command=fused)

@@ -13,12 +13,14 @@ from functools import partial
 
 from nnc.base.options import Options
 from nnc.commands.control import unit
-from nnc.commands.rules import effect, number, scalar
+from nnc.commands.facts import element_as
+from nnc.commands.rules import Number
 from nnc.device import kind_of
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray, new_symbol
 from nnc.graph.passes import Fact
+from nnc.graph.registry import effect, scalar
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import can_fuse, is_view
 from nnc.lower.passes.fusion.forms import Forms, copied, of_one_shape
@@ -42,7 +44,7 @@ def prefuse(graph: Graph, options: Options) -> Graph:
     """
     device = kind_of(options.device)
     found = _find(graph, device) if options.native else {}
-    return _Made(graph, found, device).result() if found else graph
+    return _WithUnits(graph, found, device).result() if found else graph
 
 
 def members(node: Node) -> tuple[list[Node], Mapping[Symbol, NDArray]]:
@@ -60,7 +62,7 @@ def members(node: Node) -> tuple[list[Node], Mapping[Symbol, NDArray]]:
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class _UnitNodes:
     """Nodes that may be a unit, and for which values they wait, if for any."""
 
     nodes: list[Node]
@@ -75,7 +77,7 @@ def _find(graph: Graph, device: str) -> dict[Node, list[Node]]:
     if len(tail) < 2:
         return {}
     given, views = _given(graph)
-    groups: dict[Symbol, _Group] = {}
+    groups: dict[Symbol, _UnitNodes] = {}
     needs: dict[Symbol, frozenset[Symbol]] = {}
     for node in tail:
         group, wanted = None, _NOTHING
@@ -96,7 +98,7 @@ def _find(graph: Graph, device: str) -> dict[Node, list[Node]]:
                 group.waits |= small.waits
                 groups.update([(each.outputs[0], group) for each in small.nodes])
         if group is None:
-            group = _Group([], set())
+            group = _UnitNodes([], set())
         group.nodes.append(node)
         if wanted:
             group.waits.add(wanted)
@@ -148,7 +150,7 @@ def _is_elementwise(node: Node, device: str) -> bool:
 # -- the new graph -----------------------------------------------------------------------------------------------------
 
 
-class _Made:
+class _WithUnits:
     """The graph with units."""
 
     def __init__(self, graph: Graph, found: Mapping[Node, Sequence[Node]], device: str) -> None:
@@ -184,7 +186,7 @@ class _Made:
                 and can_fuse(node, self.device)
             ):
                 held[node.outputs[0]] = (*held[node.inputs[0]], node)
-            elif node.command in number and can_fuse(node, self.device):
+            elif element_as(node.command, Number) and can_fuse(node, self.device):
                 held[node.outputs[0]] = (node,)
         return held
 

@@ -7,11 +7,11 @@ from functools import cached_property
 from itertools import accumulate
 
 from nnc.base.options import Options
-from nnc.commands.rules import weight
 from nnc.device import kind_of
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact
+from nnc.graph.registry import weight
 from nnc.lower.kernels.domain import can_fuse, is_view
 
 _MEMORY = cpu_target().memory

@@ -75,7 +75,7 @@ class _Hoister(OncePerGraph):
             return (), loop.node
         iterations = AllIterations(loop, elements)
         for inner in moved:
-            iterations.run(inner)
+            iterations.copy(inner)
         sequences = (*loop.sequences, *(Read(iterations.rows(symbol), (symbol,)) for symbol in leaving))
         return iterations.nodes(constants), _reading(loop, sequences, set(leaving)).join()
 

@@ -25,10 +25,10 @@ def sink_products(graph: Graph, options: Options) -> Graph:
     Example:
         scan(w) … {h = f(carried); yield dot(h, w)}  →  scan() … {h = f(carried); yield h}; dot(hs, w)
     """
-    return _Sinker(options).graph(graph)
+    return _ProductSinker(options).graph(graph)
 
 
-class _Sinker(OncePerGraph):
+class _ProductSinker(OncePerGraph):
     def __init__(self, options: Options) -> None:
         super().__init__()
         self.options = options
@@ -63,9 +63,9 @@ class _Sinker(OncePerGraph):
         iterations = known.all_iterations()
         for symbol in region.frontier:
             for inner in known.chain(symbol):
-                iterations.run(inner)
+                iterations.copy(inner)
         for inner in region.nodes:
-            iterations.run(inner)
+            iterations.copy(inner)
         for row in rows:
             renamed[row.result] = iterations.rows(row.inner[0])
         kept = tuple(row for row in loop.rows if all(row is not x for x in rows))

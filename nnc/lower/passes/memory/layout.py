@@ -13,12 +13,12 @@ from types import MappingProxyType
 from typing import Any
 
 from nnc.base.options import Options
-from nnc.commands.rules import scalar
 from nnc.commands.shape import broadcast_axes, invert_permutation
 from nnc.device import CPU, kind_of
 from nnc.device.targets import cpu_target
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
 from nnc.graph.passes import Fact
+from nnc.graph.registry import scalar
 from nnc.graph.remake import OncePerGraph
 from nnc.lower.plan.min_cut import INFINITE, MinCut
 

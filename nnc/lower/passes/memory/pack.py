@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 import nnc.commands.conv  # noqa: F401  (registers commands that take packed operands)
 from nnc.base.options import Options
+from nnc.commands.pack import PACKABLE
 from nnc.commands.pack import pack as pack_command
-from nnc.commands.pack import packable
 from nnc.commands.roles import take_loop
 from nnc.device import kind_of
 from nnc.graph import Graph, Node, Symbol, find_kernel, infer_specs, reference, register_pass
@@ -50,10 +50,10 @@ class _Packer(OncePerGraph):
         self.once, self.device = set(lasting), device
 
     def rewrite(self, graph: Graph) -> Graph:
-        return _Packed(graph, self).result()
+        return _WithPacks(graph, self).result()
 
 
-class _Packed:
+class _WithPacks:
     """One graph that is rewritten. `known` are packed symbols, by their sources and layouts; `wishes` counts their consumers."""
 
     def __init__(self, graph: Graph, packer: _Packer) -> None:
@@ -122,9 +122,9 @@ class _Packed:
 
     def _layouts(self, node: Node) -> Mapping[int, str]:
         """The packed layouts of operands that the kernel of a node prefers."""
-        if node.command not in packable or "packed" in node.params:
+        if node.command.name not in PACKABLE or "packed" in node.params:
             return {}
         specs = tuple(symbol.spec for symbol in node.inputs)
         kernel = find_kernel(node.command, specs, node.params, self.packer.device)
-        once = self.lasting.issuperset(node.inputs[i] for i in packable[node.command])
+        once = node.inputs[1] in self.lasting
         return kernel.layouts(specs, node.params, once) if kernel is not None else {}

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from nnc.base.options import Options
-from nnc.commands.rules import scalar, weight
 from nnc.device import kind_of
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact
+from nnc.graph.registry import scalar, weight
 from nnc.lower.kernels.domain import can_fuse, is_reduction
 from nnc.lower.passes.memory.order import Description
 from nnc.lower.passes.simplify.dce import dce

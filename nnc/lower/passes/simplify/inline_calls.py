@@ -7,7 +7,7 @@ own, which runs after equal nodes have been merged; until then nothing sees into
 from __future__ import annotations
 
 from nnc.base.options import Options
-from nnc.commands.control import inlines, stays_apart
+from nnc.commands.control import inlines, isolated
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact
 from nnc.graph.remake import OncePerGraph, append_copy
@@ -63,6 +63,6 @@ class _Inliner(OncePerGraph):
         return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
 
     def _is_inlined(self, node: Node) -> bool:
-        if not inlines.get(node.command, False) or stays_apart.get(node.command, False):
+        if not inlines.get(node.command, False) or node.command is isolated:
             return False
         return self.barriers or not node.params.get("barrier", False)

@@ -24,7 +24,7 @@ from nnc.device.targets import cpu_target
 from nnc.run.background import WRITER, deferring, in_background
 from nnc.run.native_frame import CallMemory, NativeFrame
 from nnc.run.packed_weights import is_alone
-from nnc.run.store.cache import Cache, Entry
+from nnc.run.store.cache import Cache, CacheEntry
 
 _MEMORY = cpu_target().memory
 
@@ -437,7 +437,7 @@ def test_of_a_function_that_may_leave_its_arena_alone_none_is_touched_next(block
 
 @pytest.mark.parametrize("told", ["many", None, -1, 1 << 60])
 def test_impossible_sizes_of_arenas_are_not_believed(told: Any, tmp_path: Path) -> None:
-    entry = Entry(Cache(tmp_path), "arenas", {"function": "f"})
+    entry = CacheEntry(Cache(tmp_path), "arenas", {"function": "f"})
     entry.write(told)
     with own() as block:
         block.recall(entry)
@@ -445,7 +445,7 @@ def test_impossible_sizes_of_arenas_are_not_believed(told: Any, tmp_path: Path) 
 
 
 def test_where_there_is_no_program_the_arena_is_not_touched_any_more(tmp_path: Path) -> None:
-    entry = Entry(Cache(tmp_path), "arenas", {"function": "f"})
+    entry = CacheEntry(Cache(tmp_path), "arenas", {"function": "f"})
     entry.write(64 * MANY)
     with own() as block:
         block.recall(entry)
