@@ -25,7 +25,7 @@ CHANGING = {
     "nnc.testing.devices.sim.order": "_Range",
     "nnc.testing.devices.sim.streams": "_Item",
     "nnc.graph.dispatch": "_Eager",
-    "nnc.graph.registry": "_Bind _Registry",
+    "nnc.graph.registry": "_Registry",
     "nnc.calls.specialise": "CallTable _Layers",
     "nnc.lower.kernels.builder": "Carried",
     "nnc.lower.kernels.values": "Scope",

@@ -8,9 +8,9 @@ from importlib import metadata
 from pathlib import Path
 
 from nnc import __version__
+from nnc.base.html import format_bytes
 from nnc.base.machine import ABSENT, CUBLAS, CUPY, numpy_blas, processor, read_text, values_of, version_of
 from nnc.base.options import Options, chosen_cpu
-from nnc.base.tables import format_bytes
 from nnc.compiled.facilities import Cache, compiler, find_linker, threads, why_absent
 from nnc.device import devices as usable_devices
 

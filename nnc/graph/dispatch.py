@@ -74,6 +74,7 @@ class _Eager:
     interpreter: Interpreter | None = None
 
 
+# A hook: commands run on arrays, which stand above graphs; as an argument it would stand in every call of a command.
 _EAGER = _Eager()
 
 

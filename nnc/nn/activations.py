@@ -18,8 +18,7 @@ from nnc.commands.rules import check_axis
 from nnc.commands.special import erfc
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.numpy.operands import to_axes
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness, to_axes
 from nnc.typing import ArrayLike
 
 __all__ = [

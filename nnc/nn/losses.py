@@ -15,9 +15,8 @@ from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.nn.reduction import Reduction, reduce_terms, widen_same
-from nnc.numpy.operands import to_axis
+from nnc.numpy.operands import keeps_weakness, to_axis
 from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 __all__ = [

@@ -21,7 +21,7 @@ from nnc.commands.windows import Padding, Shape, window_shape
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Layout, PaddingLike, Sizes, check_rank, parse_layout, per_axis, to_padding
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness
 from nnc.typing import ArrayLike
 
 __all__ = [

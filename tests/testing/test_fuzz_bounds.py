@@ -67,6 +67,12 @@ def test_the_bound_grows_where_the_program_cancels_and_not_where_operands_are_ex
     assert np.all(direct < 1e-12) and np.all(behind > 1e-8)
 
 
+def test_a_remainder_by_a_number_that_may_be_flushed_to_0_has_no_bound() -> None:
+    x = np.float32([1e-40, 1e-3])
+    _, error = bound_of(lambda x: x % x, x)
+    assert np.isinf(error[0]) and np.isfinite(error[1])
+
+
 def test_a_comparison_that_rounding_may_turn_is_undecided() -> None:
     x = np.float32([0.1])
     _, near = bound_of(lambda x: x * 3 > 0.3, x)

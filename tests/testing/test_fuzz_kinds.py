@@ -9,7 +9,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.testing.fuzz.campaign import shrunk
+from nnc.testing.fuzz.campaign import Settings, run_program, shrunk
 from nnc.testing.fuzz.check import check
 from nnc.testing.fuzz.derived import second_derivative
 from nnc.testing.fuzz.generate import MAKERS, generate
@@ -169,6 +169,40 @@ def test_references_of_commands_keep_numbers_weak(call: str) -> None:
     assert whole.results[0].dtype.name == "float32"
     for name in ("eager", "compiled", "compiled vmap"):
         assert check(whole, mode(name)) is None
+
+
+@pytest.mark.parametrize("read", ["{0}.at[...].set({1})", "nnc.vmap(lambda a, b: b, in_axes=(0, None))({1}, {0})"])
+def test_a_number_that_does_not_fit_may_pass_where_its_elements_are_not_read(read: str) -> None:
+    made = Step("y", "{0} * {1}", (Ref("x"), Ref("n")))
+    over = Step("z", read, (Ref("y"), Ref("x")))
+    hidden = read.startswith("{0}")
+    whole = Subject.of(
+        Program((Input("x", (2,), "uint8", "grid", 1), number(3, 300, 5)), Block(("x", "n"), (made, over), ("z",)))
+    )
+    assert whole is not None
+    silent = Mode("compiled", lambda s: "return [inputs(k)[0] for k in (0, 1, 2, 0)]", mode("compiled").source)
+    assert (check(whole, silent) is None) == hidden
+    assert check(whole, mode("compiled")) is None
+
+
+def test_a_formula_of_numbers_that_loses_digits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Step("y", "{0} * nnp.log(nnp.abs({1}) + 1)", (Ref("x"), Ref("n")))
+    whole = subject((Input("x", (2,), "float64", "grid", 1), number(0.1, 0.3, 0.7)), step)
+    digits, right = mode("digits"), nnp.log
+    assert digits.applies(whole) and check(whole, digits) is None
+    monkeypatch.setattr(nnp, "log", lambda x: right(x).astype(x.dtype) if x.weak else right(x))
+    found = check(whole, digits)
+    assert found is not None and found.kind == "value"
+
+
+def test_a_loop_that_is_refused_where_references_run_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(f: Any, *args: Any) -> Any:
+        raise nnc.errors.ShapeError("another carry")
+
+    monkeypatch.setattr(nnc, "scan", refused)
+    settings = Settings(seed=1, commands=("injected rates",))
+    found = [run_program(settings, i, *settings.offers(), lambda mode: None).findings for i in range(3)]
+    assert any("refuses to trace it: another carry" in text for texts in found for text in texts)
 
 
 def test_a_stale_result_for_arrays_of_another_size_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,13 +143,12 @@ class BoundInterpreter(ReferenceInterpreter):
                 if not np.any(error > 0):
                     continue
                 step = np.where(unknown[i], 0, error)
+                zero = np.where(np.abs(x) <= step, -x, step)  # where it may be 0, a quotient may be anything
                 most = [
-                    _distances(
-                        run_reference(command, [*wide[:i], _shifted(x, s * step), *wide[i + 1 :]], params), center
-                    )
-                    for s in (1, -1)
+                    _distances(run_reference(command, [*wide[:i], _shifted(x, s), *wide[i + 1 :]], params), center)
+                    for s in (step, -step, zero)
                 ]
-                total = [t + np.maximum(a, b) for t, a, b in zip(total, *most, strict=True)]
+                total = [t + np.maximum.reduce(each) for t, *each in zip(total, *most, strict=True)]
                 total = [np.where(unknown[i], np.inf, t) for t in total]
             return total
         rng = np.random.default_rng(len(self.shadows))

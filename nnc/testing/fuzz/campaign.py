@@ -16,20 +16,21 @@ from tempfile import NamedTemporaryFile
 from time import monotonic, sleep
 from typing import Any
 
+from nnc.errors import NncError
 from nnc.graph import COMMANDS
 from nnc.testing.fuzz.check import Finding, Unsupported, check
 from nnc.testing.fuzz.generate import generate
 from nnc.testing.fuzz.modes import MODES, Mode
 from nnc.testing.fuzz.offer import Offer
 from nnc.testing.fuzz.offers import all_offers
-from nnc.testing.fuzz.program import Program, walk
+from nnc.testing.fuzz.program import Program, program_source, walk
 from nnc.testing.fuzz.report import Report, as_test
 from nnc.testing.fuzz.shrink import shrink
 from nnc.testing.fuzz.subject import Subject
 
 MODES_EACH = 3  # ways in which a program runs: to make one takes as long as to run it once or twice
 PROGRAMS_EACH = 200  # programs of one process: damage that a defect does to memory is not carried on for ever
-PATIENCE = 30.0  # seconds for one run; the slowest take two, or ten on a busy machine
+PATIENCE = 60.0  # seconds for one run; the slowest take two, or twenty on a busy machine
 STARTING = 120.0  # seconds until a process has imported nnc, on a busy machine
 SHRINKING = 60.0  # seconds for one finding
 _SHRINKING = ", making smaller the "
@@ -122,6 +123,11 @@ def run_program(
     if subject is None:
         return report
     report.calls.update(program.calls())
+    try:
+        _ = subject.graph
+    except NncError as error:
+        report.findings.append(f"# {origin}: nnc refuses to trace it: {error}\n\n{program_source(program)}")
+        return report
     seen: set[str] = set()
     fitting = [mode for mode in settings.chosen_modes() if mode.applies(subject)]
     rng = random.Random(f"{settings.seed} {index}")

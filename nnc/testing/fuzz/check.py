@@ -11,11 +11,14 @@ import numpy as np
 
 from nnc.array.array import Array
 from nnc.base import dtypes
+from nnc.base.options import Options
+from nnc.commands.fit import fit
 from nnc.commands.loop import case_of
 from nnc.errors import DTypeError, LinAlgError, NncError, UnsupportedError
+from nnc.graph import run_passes
+from nnc.lower.phases import SIMPLIFYING, names_of
 from nnc.testing.fuzz.bounds import with_bounds
 from nnc.testing.fuzz.modes import FORWARD, Mode
-from nnc.testing.fuzz.program import names_of, without_unread
 from nnc.testing.fuzz.reference import by_reference, epsilon, is_inexact, largest, smallest, smallest_normal
 from nnc.testing.fuzz.subject import NDArray, Subject, execute, run_leaves
 
@@ -169,12 +172,10 @@ def _expected(subject: Subject, mode: Mode, seen: set[str] | None) -> list[NDArr
 
 def _silence(subject: Subject, mode: Mode, refused: str) -> Finding | None:
     """The finding that a mode computes with a number that references refuse, and that results depend on."""
-    body = subject.program.body
-    read = replace(body, steps=without_unread(body.steps, tuple(names_of(body.results))))
-    pruned = replace(subject, program=replace(subject.program, body=read))
-    with suppress(NncError), by_reference():
-        execute(pruned.source((mode.plain or mode.source)(pruned)), mode.namespaces[0])
-        return None  # nothing reads it: programs leave it out
+    with suppress(NncError):
+        read = run_passes(subject.graph, names_of(SIMPLIFYING), Options())
+        if all(node.command is not fit for node in read.walk()):
+            return None  # nothing reads it: programs leave it out
     try:
         execute(subject.source(mode.source(subject)))
     except (NncError, OverflowError):

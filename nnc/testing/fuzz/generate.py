@@ -14,7 +14,7 @@ import numpy as np
 import nnc
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.errors import NncError
+from nnc.errors import NncError, ShapeError
 from nnc.graph import TensorSpec
 from nnc.testing.fuzz.control import CONTROL, Maker
 from nnc.testing.fuzz.custom import custom_jvp, custom_vjp
@@ -269,7 +269,9 @@ class Generator:
         return step
 
     def _is_traceable(self, step: Step) -> bool:
-        """Whether the shapes of results do not depend on values: nnc says so, where they do."""
+        """Whether the shapes of results do not depend on values: nnc says so, where they do. A loop of an offer that nnc refuses
+        though references run it is taken, and found.
+        """
         reads = sorted(name for name in step.reads if name in self.scope)
         source = step_source(step)
 
@@ -283,6 +285,8 @@ class Generator:
             function = nnc.vmap(function, in_axes=None, axis_name=name, axis_size=size)
         try:
             nnc.eval_shape(function, *[self.scope[name] for name in reads])
+        except ShapeError:
+            return "nnc.scan(lambda" in step.call
         except NncError:
             return False
         return True

@@ -6,6 +6,7 @@ definitions (`nnc.testing.fuzz.plain`). `plain` is the source for that run, wher
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from textwrap import indent
@@ -109,6 +110,15 @@ def weakened(change: str) -> Callable[[Subject], str]:
     )
 
 
+def digits(change: str) -> Callable[[Subject], str]:
+    """All digits of the results, eagerly and compiled, where `change` is made of numbers."""
+    return _says(
+        f"number = lambda x: {change} if isinstance(x, float) or getattr(x, 'weak', False) and x.dtype == 'float32' else x\n"
+        "return [np.asarray(y, 'float64') for f in (program, nnc.compile(program)) for k in (0, 1, 2)\n"
+        "        for y in nnc.tree.leaves(f(*map(number, inputs(k))))]"
+    )
+
+
 def resized(subject: Subject) -> str:
     """A compiled function that gets arrays of other sizes in each call, as it does while a language model generates."""
     others = [inputs_source(program, f"inputs_{i}") for i, program in enumerate(subject.resized)]
@@ -123,8 +133,8 @@ def in_json(subject: Subject) -> str:
     return (
         "graph = nnc.make_graph(program)(*inputs())\n"
         "found = nnc.tree.leaves(nnc.graph.from_json(nnc.graph.to_json(graph))(*inputs()))\n"
-        "shown = [nnc.asarray(x) for x in nnc.tree.leaves(program(*inputs()))]\n"
-        "return [y.astype(x.dtype) if x.weak else y for x, y in zip(shown, found)]"
+        "known = nnc.tree.leaves(program(*inputs()))\n"
+        "return [y.astype(nnc.asarray(x).dtype) if getattr(x, 'weak', True) else y for x, y in zip(known, found)]"
     )
 
 
@@ -248,6 +258,22 @@ def _takes_weak(subject: Subject) -> bool:
     return floats == {"float32"} and plain and not any(step.blocks for step in subject.program.body.steps)
 
 
+_FORMULA = re.compile(r"(nnp|nn|nnc\.scipy\.special)\.(?!.*(array|full|space|spacing|nextafter|like))|\{0\} [-+*/]+ ")
+
+
+def _has_digits(subject: Subject) -> bool:
+    """Whether float64 arrays may take the place of numbers: these meet no other dtypes, which make float32 of them, and no new
+    arrays are made of them.
+    """
+    inputs, steps = subject.program.inputs, subject.program.body.steps
+    numbers = any(x.is_number and x.dtype != "int64" for x in inputs)
+    if not numbers or not all(_FORMULA.match(step.call) and not step.settings for step in steps):
+        return False
+    made = {symbol.spec.dtype for node in subject.graph.walk() for symbol in node.outputs}
+    arrays = {x.dtype for x in inputs if not x.is_number}
+    return arrays <= {"float64"} and made <= {dtypes.bool_, dtypes.float32, dtypes.float64}
+
+
 def _few(subject: Subject) -> bool:
     return subject.differentiable and subject.small and not subject.specials and not subject.has_rules
 
@@ -308,6 +334,7 @@ MODES = (
     Mode("stored", stored),
     Mode("json", in_json, ONCE, applies=lambda subject: not subject.has_functions),
     Mode("weak", weakened("x.astype('float64').as_weak()"), weakened("x"), applies=_takes_weak),
+    Mode("digits", digits("x"), digits("nnc.asarray(np.asarray(float(x)))"), applies=_has_digits),
     Mode("effects", _says(EFFECTS), _says(EFFECTS), applies=lambda subject: subject.has_effects),
     Mode("sizes", resized, applies=lambda subject: bool(subject.resized)),
     Mode("device", placed("sim:0", ", streams=3"), THERE),

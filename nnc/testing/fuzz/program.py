@@ -92,29 +92,6 @@ class Program:
             yield step.call
 
 
-_BRANCHING = ("nnc.vmap(", "nnc.cond", "nnc.switch")  # the results of a block are those of the call, one by one
-
-
-def without_unread(steps: Sequence[Step], results: Sequence[str]) -> tuple[Step, ...]:
-    """The steps that results depend on, in which a block returns one of its read results in place of each that nothing reads."""
-    needed, kept = set(results), []
-    for step in reversed(live_steps(steps, results)):
-        read = [i for i, name in enumerate(step.defines) if name in needed]
-        if not read:
-            continue
-        blocks = step.blocks
-        if step.call.startswith(_BRANCHING) and all(len(b.results) == len(step.defines) for b in blocks):
-            ends = [tuple(b.results[i if i in read else read[0]] for i in range(len(b.results))) for b in blocks]
-            blocks = tuple(
-                replace(b, results=end, steps=without_unread(b.steps, tuple(names_of(end))))
-                for b, end in zip(blocks, ends, strict=True)
-            )
-        pruned = replace(step, blocks=blocks)
-        needed |= pruned.reads
-        kept.append(pruned)
-    return tuple(reversed(kept))
-
-
 def walk(steps: Sequence[Step]) -> Iterator[Step]:
     """Yields all steps, also steps of blocks."""
     for step in steps:

@@ -59,9 +59,12 @@ _MEETINGS = (
     ("nnp.maximum({0}, {1})", 5.0, "real"),
     ("nnp.full(2, {1}) * {0}.sum()", 4.0, "any"),
     ("nnp.zeros(2, nnp.full(2, {1}).dtype) + {0}.sum()", 3.0, "any"),
-    ("nnp.zeros(2, nnp.asarray(nnc.compile(lambda x: {2})({0})).dtype)", 3.0, "number"),
-    ("nnp.zeros(2, nnc.vmap(lambda x: {2})(nnp.ravel({0})[:5]).dtype)", 3.0, "number"),
+    ("nnp.zeros(2, nnp.asarray(nnc.compile(lambda x: {1})({0})).dtype)", 3.0, "number"),
+    ("nnp.zeros(2, nnc.vmap(lambda x: {1})(nnp.ravel({0})[:5]).dtype)", 3.0, "number"),
     ("{1} * nnp.arange(3) * nnp.sum({0})", 4.0, "float"),
+    ("{0} * nnp.log(nnp.abs({1}) + 1)", 4.0, "double"),
+    ("{0} + nn.softplus(nnp.sin({1}))", 4.0, "double"),
+    ("{0} - nnp.mean(nnp.stack([{1}, 0.3]))", 4.0, "double"),
     ("nnp.full_like({0}, {1})", 4.0, "any"),
     ("nnp.append({0}, {1})", 3.0, "any"),
     ("nnp.pad(nnp.ravel({0}), 1, constant_values={1})", 3.0, "any"),
@@ -89,21 +92,27 @@ _ACCEPTS: dict[str, Callable[[dtypes.DType], bool]] = {
     "number": lambda d: not dtypes.is_bool(d),
     "real": lambda d: not dtypes.is_complex(d),
     "float": lambda d: dtypes.is_float(d),
+    "double": lambda d: d == dtypes.float64,
     "whole": lambda d: not dtypes.is_inexact(d) and not dtypes.is_bool(d),
 }
 
 
 def weak_offers() -> list[Offer]:
     """Calls in which a Python number meets a value."""
-    return [Offer("Python number", partial(_meeting, text=text, kind=kind), weight) for text, weight, kind in _MEETINGS]
+    named = {"double": "formula of a number"}
+    return [
+        Offer(named.get(kind, "Python number"), partial(_meeting, text=text, kind=kind), weight)
+        for text, weight, kind in _MEETINGS
+    ]
 
 
 def _meeting(source: Source, text: str, kind: str) -> Call | None:
     accepts = _ACCEPTS[kind]
     x = source.pick(lambda spec: bool(accepts(spec.dtype)))
+    x = source.like(source.spec(x).update(dtype=dtypes.float64)) if kind == "double" else x
     spec = source.spec(x)
     if not accepts(spec.dtype):
         return None
-    if (kind == "float" and "0.7" in text) or "0.5" in text:
+    if kind == "double" or (kind == "float" and "0.7" in text) or "0.5" in text:
         return text, (x, source.number(whole=False)), ()
     return text, (x, source.number(whole=True) if kind == "whole" else number_for(source, spec)), ()

@@ -61,6 +61,12 @@ _STEPS = (
     "nnp.stack([{1}, {1} * 2, -{1}]))[1])({o})",
 )
 
+_RATES = (  # assigned in a loop, in the dtype that they are to have
+    "(lambda o: nnc.scan(lambda c, g: (lambda u, s: ((c[0] + u, s._replace(hyperparams=dict(learning_rate="
+    "nnp.asarray(0.05, nnp.result_type({0}.dtype, 'float32'))))), u))(*o.update(g, c[1], c[0])), ({0}, o.init({0})), "
+    "nnp.stack([{1}, {1} * 2]))[1])(nnc.optim.inject_hyperparams(nnc.optim.sgd)({2}))"
+)
+
 
 def wild_offers() -> list[Offer]:
     """Calls of these kinds."""
@@ -71,6 +77,7 @@ def wild_offers() -> list[Offer]:
         *(Offer("nnc.pure_callback", partial(_callback, text=text), 4.0) for text in _CALLBACKS),
         Offer("nnc.debug.callback", _seen, 5.0),
         *(Offer("optimizer", partial(_optimized, text=text), 1.0) for text in _OPTIMIZERS),
+        Offer("injected rates", partial(_optimized, text=None), 3.0),
     ]
 
 
@@ -116,11 +123,11 @@ def _seen(source: Source) -> Call | None:
     return None if source.is_mapped else (SEEN, (source.pick(),), ())
 
 
-def _optimized(source: Source, text: str) -> Call | None:
+def _optimized(source: Source, text: str | None) -> Call | None:
     x = _float(source)
     if x is None:
         return None
     rate: Any = source.number(whole=False) if source.rng.random() < 0.5 else 0.1
     step = source.rng.choice(_STEPS)
-    call = step.replace("{o}", "nnc.optim." + text.replace("{r}", "{2}"))
+    call = _RATES if text is None else step.replace("{o}", "nnc.optim." + text.replace("{r}", "{2}"))
     return call, (x, source.like(source.spec(x)), rate), ()
