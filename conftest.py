@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
+import pkgutil
 import tempfile
 import threading
 from collections.abc import Generator, Iterator
@@ -15,7 +17,6 @@ import numpy as np
 import pytest
 
 import nnc
-import nnc.backends.loaded  # kernels that a doctest were first to ask for would be forgotten behind it
 import nnc.numpy as nnp
 import nnc.testing.devices  # "sim:0" and "ptx:0" for all tests
 from nnc.graph import ATTRIBUTES, COMMANDS, PASSES, GraphBuilder, TensorSpec, command
@@ -46,8 +47,9 @@ def names_in_doctests(doctest_namespace: dict[str, Any]) -> None:
     doctest_namespace.update(GraphBuilder=GraphBuilder, TensorSpec=TensorSpec)
 
 
-for name in nnc.__all__:  # what registers something when it is imported does so outside the blocks below
-    getattr(nnc, name)
+for module in pkgutil.walk_packages(nnc.__path__, "nnc."):  # what they register is not to be forgotten with a test
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from mutation.mutants import Mutant
 from mutation.reach import Reach
 
 STARTING = 60.0  # seconds in which a process imports and collects the tests, on a busy machine
-COLLECTING = 0.5  # seconds that a file of tests costs, beside its tests
-FIRST = 6.0  # seconds of the tests that run first, in a process of their own: most mutants fall there, and few files are read
+COLLECTING = 1.0  # seconds that a file of tests costs, beside its tests
+FIRST = 4.0  # seconds of the tests that run first, in a process of their own: most mutants fall there, and few files are read
 SLOWER = 5.0  # times the expected duration after which a test is taken to hang
 FEW = 40  # tests; where fewer enter a function, tests of its file are chosen as well: a function behind a cache is entered once
 WHOLE = ("tests/test_public_signatures.py", "tests/test_frozen.py", "tests/golden/")  # look at more than they call
@@ -47,8 +47,8 @@ class Verdict:
 def choose_tests(reach: Reach, mutant: Mutant, seconds: float) -> list[str]:
     """Chooses the tests that are most likely to notice a change.
 
-    Those that enter the function come first, of them those of the file's own test module; then tests by how few functions they
-    enter, one of each test function before a second one of any; at last those in `WHOLE`, which look at more than they enter.
+    Tests that enter the function come first, and among them tests of the file's own test module; then tests by how few functions
+    they enter, one of each test function before a second one of any; at last those in `WHOLE`, which look at more than they enter.
 
     Args:
         reach: which tests enter which functions.

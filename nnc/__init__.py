@@ -1,123 +1,51 @@
 """nnc: pure functions over pytrees, traced into graphs, transformed, planned and compiled."""
 
+# ruff: noqa: F403  (each file lists its names)
+
 from typing import TYPE_CHECKING
 
 from nnc.base.garbage import collection_paused
 
 with collection_paused():  # modules stay, so looking through them for garbage is in vain
-    from nnc import errors, graph, numpy, tree
-    from nnc.array.array import Array, asarray
-    from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
+    from nnc import errors as errors
+    from nnc import graph as graph
+    from nnc import numpy as numpy
+    from nnc import tree as tree
+    from nnc.array.array import Array as Array
+    from nnc.array.array import asarray as asarray
+    from nnc.commands.indexing import dynamic_slice as dynamic_slice
+    from nnc.commands.indexing import dynamic_update_slice as dynamic_update_slice
     from nnc.compiled import targets as _targets  # noqa: F401  (registers the kinds of devices)
-    from nnc.device import devices
+    from nnc.device import devices as devices
     from nnc.errors.names import module_getattr
 
 if TYPE_CHECKING:
-    from nnc import data, debug, distributed, io, nn, optim, random, scipy, testing
-    from nnc.backends.cpu.threads.threads import set_num_threads
-    from nnc.compiled.compiled import compile
-    from nnc.compiled.dynamic import DynamicGraph
-    from nnc.trace.core.collectives import (
-        all_gather,
-        all_to_all,
-        axis_index,
-        axis_size,
-        pmax,
-        pmean,
-        pmin,
-        ppermute,
-        psum,
-        psum_scatter,
-        pvary,
-    )
-    from nnc.trace.core.custom import custom_jvp, custom_vjp
-    from nnc.trace.core.differentiate import (
-        grad,
-        hvp,
-        jvp,
-        linear_transpose,
-        linearize,
-        stop_gradient,
-        value_and_grad,
-        vjp,
-    )
-    from nnc.trace.core.host import pure_callback
-    from nnc.trace.core.jacobian import hessian, jacfwd, jacrev
-    from nnc.trace.core.on_device import block_until_ready, default_device, device_put
-    from nnc.trace.core.specs import ShapeDtypeStruct, eval_shape, make_graph
-    from nnc.trace.core.subgraphs import checkpoint
-    from nnc.trace.core.vectorize import vmap
-    from nnc.trace.loops.branches import case_of, cond, switch
-    from nnc.trace.loops.control_flow import associative_scan, fori_loop, map, scan, while_loop
-    from nnc.view import view
+    from nnc import data as data
+    from nnc import debug as debug
+    from nnc import distributed as distributed
+    from nnc import io as io
+    from nnc import nn as nn
+    from nnc import optim as optim
+    from nnc import random as random
+    from nnc import scipy as scipy
+    from nnc import testing as testing
+    from nnc.backends.cpu.threads.threads import set_num_threads as set_num_threads
+    from nnc.compiled.compiled import compile as compile
+    from nnc.compiled.dynamic import DynamicGraph as DynamicGraph
+    from nnc.trace.core.collectives import *
+    from nnc.trace.core.custom import *
+    from nnc.trace.core.differentiate import *
+    from nnc.trace.core.host import *
+    from nnc.trace.core.jacobian import *
+    from nnc.trace.core.on_device import *
+    from nnc.trace.core.specs import *
+    from nnc.trace.core.subgraphs import *
+    from nnc.trace.core.vectorize import *
+    from nnc.trace.loops.branches import *
+    from nnc.trace.loops.control_flow import *
+    from nnc.view import view as view
 
 __version__ = "0.2.0"
-
-__all__ = [
-    "Array",
-    "DynamicGraph",
-    "ShapeDtypeStruct",
-    "all_gather",
-    "all_to_all",
-    "asarray",
-    "associative_scan",
-    "axis_index",
-    "axis_size",
-    "block_until_ready",
-    "case_of",
-    "checkpoint",
-    "compile",
-    "cond",
-    "custom_jvp",
-    "custom_vjp",
-    "data",
-    "debug",
-    "default_device",
-    "device_put",
-    "devices",
-    "distributed",
-    "dynamic_slice",
-    "dynamic_update_slice",
-    "errors",
-    "eval_shape",
-    "fori_loop",
-    "grad",
-    "graph",
-    "hessian",
-    "hvp",
-    "io",
-    "jacfwd",
-    "jacrev",
-    "jvp",
-    "linear_transpose",
-    "linearize",
-    "make_graph",
-    "map",
-    "nn",
-    "numpy",
-    "optim",
-    "pmax",
-    "pmean",
-    "pmin",
-    "ppermute",
-    "psum",
-    "psum_scatter",
-    "pure_callback",
-    "pvary",
-    "random",
-    "scan",
-    "scipy",
-    "set_num_threads",
-    "stop_gradient",
-    "switch",
-    "testing",
-    "tree",
-    "value_and_grad",
-    "view",
-    "vjp",
-    "vmap",
-    "while_loop",
-]
 
 # Names by the modules that are imported when one is first asked for.
 _MODULES = {
@@ -141,6 +69,9 @@ _MODULES = {
     },
 }
 _LATER = {name: module for module, names in _MODULES.items() for name in names.split()}
+_NOW = ("Array", "asarray", "devices", "dynamic_slice", "dynamic_update_slice", "errors", "graph", "numpy", "tree")
+
+__all__ = tuple(sorted((*_NOW, *_LATER)))
 
 if not TYPE_CHECKING:  # to which a name that is not there would be one of type Any
     __getattr__ = module_getattr("nnc", _LATER)

@@ -17,7 +17,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.backends.loaded import expected_compiler
 from nnc.backends.onednn.library import library
-from nnc.calls.remember import remembered
+from nnc.base.bounded import remembered
 from nnc.graph import Graph
 from nnc.lower.kernels.native import Native, Remembered, Texts
 

@@ -46,12 +46,40 @@ def test_the_first_command_finds_the_kernels_of_the_backends() -> None:
     assert run(code).strip() == "True"
 
 
-def test_decorating_a_function_imports_all_modules_of_its_first_call() -> None:
+def test_a_first_call_imports_only_modules_that_its_commands_ask_for() -> None:
     code = (
         "import sys, nnc, nnc.numpy as nnp; f = nnc.compile(nnc.grad(lambda x: nnp.tanh(x @ x.T).sum())); x = nnp.ones((4, 4));"
         " before = set(sys.modules); f(x); print(*sorted(set(sys.modules) - before))"
     )
-    assert run(code).split() == []
+    loaded = [name for name in run(code).split() if name.startswith("nnc.")]
+    assert "nnc.backends.cpu.kernels.products.dot" in loaded
+    asked = ("nnc.backends.", "nnc.lower.kernels.math.", "nnc.lower.passes.")
+    assert [name for name in loaded if not name.startswith(asked)] == []
+
+
+def test_a_trivial_call_loads_few_modules() -> None:
+    code = (
+        "import sys, nnc, nnc.numpy as nnp; nnc.compile(lambda x: x + 1.0)(nnp.ones(3));"
+        " print(*(name for name in sys.modules if name.split('.')[0] == 'nnc'))"
+    )
+    loaded = run(code).split()
+    assert len(loaded) <= 280
+    families = ("attention", "sorts", "pooling", "products", "onednn", "blas", "mpi", "cuda")
+    backends = [name.split(".") for name in loaded if name.startswith("nnc.backends.")]
+    assert [name for name in backends if not set(families).isdisjoint(name)] == []
+
+
+@pytest.mark.parametrize("name", ["numpy", "tree", "graph"])
+def test_names_that_come_later_are_those_of_their_files(name: str) -> None:
+    code = f"import nnc; print(all(hasattr(nnc.{name}, x) for x in nnc.{name}.__all__))"
+    assert run(code).strip() == "True"
+
+
+def test_files_of_the_namespace_that_come_later_are_listed_in_full() -> None:
+    files = nnc.numpy._LATER
+    for file, names in files.items():
+        module = importlib.import_module(f"nnc.numpy.{file}")
+        assert names.split() == ([file] if file in ("fft", "linalg") else sorted(module.__all__)), file
 
 
 def test_importing_leaves_the_collection_of_garbage_as_it_was() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar, cast
 
 import numpy as np
 
+from nnc.array.at import AtIndexer
 from nnc.array.methods import NamedMethods
 from nnc.base import dtypes, html
 from nnc.base.casting import cast_array, limits
@@ -24,7 +25,6 @@ from nnc.base.silence import silently
 from nnc.calls.specialise import specialised
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.at import AtIndexer
 from nnc.commands.contract import matmul
 from nnc.commands.indexing import getitem
 from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak, to_dtype, with_weakness
@@ -826,7 +826,7 @@ def as_command_operand(x: Any) -> Any:
 
 def numpy_error(tracer: Any) -> TraceError:
     """The error for handing a value that is being differentiated to NumPy."""
-    found = numpy_remedy() or "the function of the same name in nnc.numpy"
+    found = numpy_remedy(tracer) or "the function of the same name in nnc.numpy"
     problem = f"{tracer.shown} is being differentiated; NumPy would lose the derivative."
     fix = f"use {found}, or nnc.stop_gradient(x) where no derivative is wanted."
     return user_error(TraceError, "conversion to a NumPy array", problem, fix=fix)

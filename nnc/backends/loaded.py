@@ -3,8 +3,5 @@
 import nnc.lower.plan.views  # noqa: F401  (registers columns of commands that have kernels)
 from nnc.backends.cpu.compiler.jit import compiler, expected_compiler
 from nnc.backends.numpy_ref import candidate_kernels, choose_kernel
-from nnc.base.later import later
 
-load_function = later(f"{__package__}.cpu.compiler.functions", "load_function")
-
-__all__ = ["candidate_kernels", "choose_kernel", "compiler", "expected_compiler", "load_function"]
+__all__ = ["candidate_kernels", "choose_kernel", "compiler", "expected_compiler"]

@@ -26,9 +26,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from functools import wraps
 from math import inf
-from typing import Generic, TypeVar
+from typing import Concatenate, Generic, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
+G = TypeVar("G")
+P = ParamSpec("P")
+T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -106,3 +111,22 @@ class BoundedCache(Generic[K, V]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+def remembered(function: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P], T]:
+    """Calls a function once for each graph and further arguments, which are given by position and have hashes.
+
+    Facts live as long as their graph. The result must not hold the graph, which would then live for ever.
+    """
+    known: WeakKeyDictionary[G, dict[tuple[object, ...], T]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def ask(graph: G, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        found = known.get(graph)
+        if found is None:
+            found = known[graph] = {}
+        if args not in found:
+            found[args] = function(graph, *args, **kwargs)
+        return found[args]
+
+    return ask

@@ -1,4 +1,4 @@
-"""Writes HTML for notebooks, which call `_repr_html_` of an object: text, and small pictures of arrays."""
+"""Writes reports: HTML for notebooks, which call `_repr_html_` of an object, and tables and numbers of bytes as text."""
 
 from __future__ import annotations
 
@@ -111,3 +111,20 @@ def _png(colours: np.ndarray[Any, Any]) -> bytes:
     header = struct.pack(">IIBBBBB", columns, rows, 8, 2, 0, 0, 0)  # 8 bits of each of 3 colours
     parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + parts
+
+
+# -- text ---------------------------------------------------------------------------------------------------------------
+
+
+def format_bytes(nbytes: int) -> str:
+    """A number of bytes for people."""
+    value, unit = float(nbytes), 0
+    while value >= 1024 and unit < 6:
+        value, unit = value / 1024, unit + 1
+    return f"{nbytes} B" if unit == 0 else f"{value:.2f} {'KMGTPE'[unit - 1]}iB"
+
+
+def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of text, in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

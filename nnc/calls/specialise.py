@@ -89,6 +89,7 @@ class _Layers:
     )
 
 
+# A hook: operators of arrays are specialised where their class is made, which is before anything can be traced.
 _LAYERS = _Layers()
 
 
@@ -126,60 +127,21 @@ def specialised(operands: int) -> Callable[[F], F]:
                     if context.staging is not None:
                         return _LAYERS.record(function, False, args, kwargs)
                     if context.modes and observes_commands(context):
-                        with where_arguments_are(args, kwargs):
-                            return function(*args, **kwargs)
-                key: list[Any] = []
-                values, array, left, owner = [], _LAYERS.array, operands, None
-                for arg in args:
-                    kind = type(arg)
-                    if kind is array:
-                        key.append(arg.spec)
-                        if arg.weak:
-                            key += (_WEAK, arg.weak)  # True alone would equal a setting of 1
-                        values.append(arg)
-                    elif (kind is _LAYERS.variable or kind is _LAYERS.device_array) and _leads(
-                        found := arg.owner, owner
-                    ):
-                        owner = found
-                        key.append(arg.spec)
-                        if arg.weak:
-                            key += (_WEAK, arg.weak)
-                        values.append(arg)
-                    elif left > 0:
-                        if kind in _NUMBERS:
-                            values.append(arg)
-                            key.append(kind)
-                        elif kind is np.ndarray and dtypes.is_known(arg.dtype):
-                            values.append(array(arg))
-                            key.append(TensorSpec(arg.shape, arg.dtype))
-                        elif kind is np.float64 or kind is np.complex128:
-                            return call(*[_weak_array(x) if i < operands else x for i, x in enumerate(args)], **kwargs)
-                        elif kind is list and all(type(x) is array and not x.weak for x in arg):
-                            values += arg
-                            key.append(tuple([x.spec for x in arg]))
-                        else:
-                            with where_arguments_are(args, kwargs):
-                                return function(*args, **kwargs)
-                    else:
-                        key.append(exact_setting(arg))
-                    left -= 1
-                if kwargs:
-                    if kwargs.get("device") is not None:
-                        return function(*args, **kwargs)
-                    key += (_NAMED, exact_setting(tuple(kwargs.items())))
-                form = tuple(key)
+                        return _run_where_arguments_are(function, args, kwargs)
+                site = _site_of(args, kwargs, operands)
+                if site is None:
+                    return _run_where_arguments_are(function, args, kwargs)
+                key, values, owner, args = site
                 try:
-                    known = table.calls.glance(form)
+                    known = table.calls.glance(key)
                 except TypeError:  # a setting without a hash
-                    with where_arguments_are(args, kwargs):
-                        return function(*args, **kwargs)
+                    return _run_where_arguments_are(function, args, kwargs)
                 if table.version != REGISTRY.version:
                     known = None
                 if device is not None and device != owner:
-                    with where_arguments_are(args, kwargs):
-                        return function(*args, **kwargs)
-                if known is None and owner is not None and owner.specialises_at_once and table.is_due(form, 0):
-                    known = table.keep(form, _specialise(function, args, kwargs, operands))
+                    return _run_where_arguments_are(function, args, kwargs)
+                if known is None and owner is not None and owner.specialises_at_once and table.is_due(key, 0):
+                    known = table.keep(key, _specialise(function, args, kwargs, operands))
                 if known is not None:
                     try:
                         result = known.run(values) if owner is None else owner.follow(known, values)
@@ -189,8 +151,8 @@ def specialised(operands: int) -> Callable[[F], F]:
                         return result
                 with nullcontext() if owner is None else where_arguments_are(args, kwargs):
                     result = function(*args, **kwargs)
-                if known is None and table.is_due(form, THRESHOLD):
-                    table.keep(form, _specialise(function, args, kwargs, operands))
+                if known is None and table.is_due(key, THRESHOLD):
+                    table.keep(key, _specialise(function, args, kwargs, operands))
                 return result
             except BaseException as error:
                 other = leave(error, function, function.__name__, args, kwargs)
@@ -205,6 +167,60 @@ def specialised(operands: int) -> Callable[[F], F]:
         return cast(F, call)
 
     return decorate
+
+
+Site = tuple[Key, list[Any], Any, tuple[Any, ...]]  # a call's key, its operands, their owner, and its arguments
+
+
+def _site_of(args: tuple[Any, ...], kwargs: dict[str, Any], operands: int) -> Site | None:
+    """The key of a call and its operands; None where an operand is of a kind for which there are no keys, and where the
+    result's device is named.
+    """
+    key: list[Any] = []
+    values: list[Any] = []
+    owner, array, left = None, _LAYERS.array, operands
+    for arg in args:
+        kind = type(arg)
+        if kind is array:
+            key.append(arg.spec)
+            if arg.weak:
+                key += (_WEAK, arg.weak)  # True alone would equal a setting of 1
+            values.append(arg)
+        elif (kind is _LAYERS.variable or kind is _LAYERS.device_array) and _leads(found := arg.owner, owner):
+            owner = found
+            key.append(arg.spec)
+            if arg.weak:
+                key += (_WEAK, arg.weak)
+            values.append(arg)
+        elif left > 0:
+            if kind in _NUMBERS:
+                values.append(arg)
+                key.append(kind)
+            elif kind is np.ndarray and dtypes.is_known(arg.dtype):
+                values.append(array(arg))
+                key.append(TensorSpec(arg.shape, arg.dtype))
+            elif kind is np.float64 or kind is np.complex128:
+                weak = tuple([_weak_array(x) if i < operands else x for i, x in enumerate(args)])
+                return _site_of(weak, kwargs, operands)
+            elif kind is list and all(type(x) is array and not x.weak for x in arg):
+                values += arg
+                key.append(tuple([x.spec for x in arg]))
+            else:
+                return None
+        else:
+            key.append(exact_setting(arg))
+        left -= 1
+    if kwargs:
+        if kwargs.get("device") is not None:
+            return None
+        key += (_NAMED, exact_setting(tuple(kwargs.items())))
+    return tuple(key), values, owner, args
+
+
+def _run_where_arguments_are(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Runs the function as it is."""
+    with where_arguments_are(args, kwargs):
+        return function(*args, **kwargs)
 
 
 def specialised_in_traces(function: F, *, may_capture: bool = False) -> F:

@@ -1,5 +1,7 @@
 """The commands that come with nnc, one module a family. Importing the package registers them all."""
 
+# ruff: noqa: F401  (imported to be registered)
+
 from nnc.commands import (
     attention,
     bins,
@@ -32,36 +34,3 @@ from nnc.commands import (
     special,
     trigonometry,
 )
-
-__all__ = [
-    "attention",
-    "bins",
-    "collective",
-    "constants",
-    "contract",
-    "control",
-    "conv",
-    "determinants",
-    "draws",
-    "elementwise",
-    "factor",
-    "fft",
-    "host",
-    "implicit",
-    "index",
-    "linalg",
-    "loop",
-    "lu",
-    "multiply_add",
-    "normalize",
-    "parts",
-    "pool",
-    "random",
-    "reduce",
-    "replay",
-    "schur",
-    "shape",
-    "sort",
-    "special",
-    "trigonometry",
-]

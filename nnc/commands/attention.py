@@ -34,11 +34,12 @@ from nnc.commands.attention_formulas import (
     sum_to,
     tangent_formula,
 )
-from nnc.commands.rules import BatchRule, Derivative, Linear, Tangents, Value, check_dtype, lead
+from nnc.commands.rules import check_dtype, lead
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
+from nnc.graph.rules import BatchRule, Derivative, Linear, Rules, Tangents, Value
 
 NDArray = np.ndarray[Any, Any]
 _ROWS = 64  # queries that the references take together
@@ -485,41 +486,47 @@ def _cost_between(specs: Sequence[TensorSpec], biased: bool) -> int:
 
 attention: Command = register(
     "attention",
-    None,
-    2,
-    infer=_infer,
-    any_arrays=True,
-    reference=_reference,
+    Rules(
+        infer=_infer,
+        any_arrays=True,
+        reference=_reference,
+        derivative=Derivative(_jvp),
+        batch=_batch,
+        cost=_cost,
+    ),
+    arity=None,
+    outputs=2,
     decomposition=_decomposed,
-    derivative=Derivative(_jvp),
-    batch=_batch,
-    cost=_cost,
 )
 
 # The tangents of attention's outputs, from tangents of the operands whose numbers `wrt` holds: (*tangents, *operands, *outputs).
 attention_tangent: Command = register(
     "attention_tangent",
-    None,
-    2,
-    infer=_tangent_infer,
-    any_arrays=True,
-    reference=_tangent_reference,
+    Rules(
+        infer=_tangent_infer,
+        any_arrays=True,
+        reference=_tangent_reference,
+        derivative=Derivative(_tangent_jvp, _tangent_transpose),
+        batch=_batch_around("attention_tangent", len),
+        cost=lambda *specs, wrt, biased, **params: _cost_between(specs[len(wrt) : -2], biased),
+    ),
+    arity=None,
+    outputs=2,
     decomposition=_tangent_decomposed,
-    derivative=Derivative(_tangent_jvp, _tangent_transpose),
-    batch=_batch_around("attention_tangent", len),
-    cost=lambda *specs, wrt, biased, **params: _cost_between(specs[len(wrt) : -2], biased),
 )
 
 # Its transpose, from the cotangents of attention's two outputs: (ct, ct_sum, *operands, *outputs).
 attention_gradient: Command = register(
     "attention_gradient",
-    None,
-    None,
-    infer=_gradient_infer,
-    any_arrays=True,
-    reference=_gradient_reference,
+    Rules(
+        infer=_gradient_infer,
+        any_arrays=True,
+        reference=_gradient_reference,
+        derivative=Derivative(_gradient_jvp),
+        batch=_batch_around("attention_gradient", lambda wrt: 2),
+        cost=lambda *specs, wrt, biased, **params: _cost_between(specs[2:-2], biased),
+    ),
+    arity=None,
+    outputs=None,
     decomposition=_gradient_decomposed,
-    derivative=Derivative(_gradient_jvp),
-    batch=_batch_around("attention_gradient", lambda wrt: 2),
-    cost=lambda *specs, wrt, biased, **params: _cost_between(specs[2:-2], biased),
 )

@@ -8,9 +8,10 @@ from nnc.commands import constants
 from nnc.commands.attention_formulas import Moving
 from nnc.commands.elementwise import add, mul
 from nnc.commands.loop import ITERATION, scan
-from nnc.commands.rules import Value, zeros
+from nnc.commands.rules import zeros
 from nnc.commands.shape import pad, reshape, slice_axis, transpose
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec
+from nnc.graph.rules import Value
 
 QUERIES = 128  # of a block; for twice as many or fewer all run at once
 

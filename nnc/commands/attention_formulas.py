@@ -17,8 +17,9 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.contract import matrix_product
 from nnc.commands.reduce import reduce_max, reduce_sum
-from nnc.commands.rules import Value, add_tangents
+from nnc.commands.rules import add_tangents
 from nnc.commands.shape import broadcast_to, reshape, transpose
+from nnc.graph.rules import Value
 
 Reach = tuple[int | None, int | None]
 

@@ -17,10 +17,11 @@ from nnc.commands.constants import full_like
 from nnc.commands.elementwise import INEXACT, convert, select
 from nnc.commands.index import gather
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import BatchRule, Value, batch_with, check_dtype, expansion, linear_in
+from nnc.commands.rules import batch_with, check_dtype, expansion, linear_in
 from nnc.commands.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.rules import BatchRule, Rules, Value
 
 NDArray = np.ndarray[Any, Any]
 Intervals = tuple[NDArray, NDArray]  # where each begins, and the place after its last
@@ -112,23 +113,27 @@ def _next_axis(name: str) -> BatchRule:
 
 bin_sums: Command = register(
     "bin_sums",
-    infer=lambda x, *, axis, bins: _resized("bin_sums", x, axis, bins),
-    reference=lambda x, *, axis, bins: _sums(x, axis, bin_intervals(x.shape[axis], bins)),
-    derivative=linear_in(
-        "bin_sums", {0: lambda ct, x, axis, bins: bin_sums_input_grad(ct, axis=axis, places=x.spec.shape[axis])}
+    Rules(
+        infer=lambda x, *, axis, bins: _resized("bin_sums", x, axis, bins),
+        reference=lambda x, *, axis, bins: _sums(x, axis, bin_intervals(x.shape[axis], bins)),
+        derivative=linear_in(
+            "bin_sums", {0: lambda ct, x, axis, bins: bin_sums_input_grad(ct, axis=axis, places=x.spec.shape[axis])}
+        ),
+        batch=_next_axis("bin_sums"),
+        cost=lambda x, axis, bins: 2 * max(x.size, x.size // max(x.shape[axis], 1) * bins),
     ),
-    batch=_next_axis("bin_sums"),
-    cost=lambda x, axis, bins: 2 * max(x.size, x.size // max(x.shape[axis], 1) * bins),
 )
 bin_sums_input_grad: Command = register(
     "bin_sums_input_grad",
-    infer=lambda ct, *, axis, places: _resized("bin_sums_input_grad", ct, axis, places),
-    reference=lambda ct, *, axis, places: _sums(ct, axis, _bins_of_places(places, ct.shape[axis])),
-    derivative=linear_in(
-        "bin_sums_input_grad", {0: lambda g, ct, axis, places: bin_sums(g, axis=axis, bins=ct.spec.shape[axis])}
+    Rules(
+        infer=lambda ct, *, axis, places: _resized("bin_sums_input_grad", ct, axis, places),
+        reference=lambda ct, *, axis, places: _sums(ct, axis, _bins_of_places(places, ct.shape[axis])),
+        derivative=linear_in(
+            "bin_sums_input_grad", {0: lambda g, ct, axis, places: bin_sums(g, axis=axis, bins=ct.spec.shape[axis])}
+        ),
+        batch=_next_axis("bin_sums_input_grad"),
+        cost=lambda ct, axis, places: 2 * max(ct.size, ct.size // max(ct.shape[axis], 1) * places),
     ),
-    batch=_next_axis("bin_sums_input_grad"),
-    cost=lambda ct, axis, places: 2 * max(ct.size, ct.size // max(ct.shape[axis], 1) * places),
 )
 expansion.set(bin_sums, lambda x, *, axis, bins: _expanded(x, axis, bin_intervals(x.spec.shape[axis], bins)))
 expansion.set(

@@ -23,32 +23,19 @@ from nnc.base import dtypes
 from nnc.commands.elementwise import convert, equal, mul, select
 from nnc.commands.index import gather, move_axis
 from nnc.commands.reduce import reduce_max, reduce_min, reduce_sum
-from nnc.commands.rules import (
-    Derivative,
-    Linear,
-    Tangents,
-    Value,
-    check_dtype,
-    lead,
-    zeros,
-)
+from nnc.commands.rules import check_dtype, lead, zeros
 from nnc.commands.shape import broadcast_to, transpose
 from nnc.errors import BackendError, DTypeError, InternalError, ShapeError, user_error
-from nnc.graph import Attribute, Command, TensorSpec, register
+from nnc.graph import Command, TensorSpec, register
+from nnc.graph.rules import Derivative, Linear, Rules, Tangents, Value
 
 NDArray = np.ndarray[Any, Any]
 Batched = tuple[tuple[Value, ...], tuple[bool, ...]]
 Perm = tuple[tuple[int, int], ...]
 INDEX = TensorSpec((), dtypes.int32)  # of the number of a place
-
-equalises: Attribute[bool] = Attribute(
-    "equalises", "the result is the same at all places along the axis whose number of the place is the last operand"
-)
-
-by_elements: Attribute[bool] = Attribute(
-    "by_elements",
-    "each element of the result depends on the elements at its place alone: operands may be joined into one",
-)
+# Commands of which each element of the result depends on the elements at its place alone: operands may be joined into one.
+BY_ELEMENTS = frozenset({"psum", "pmax", "pmin"})
+EQUALISING = BY_ELEMENTS | {"all_gather_same"}  # the result is the same at all places along the axis
 
 
 def _check_index(name: str, index: TensorSpec) -> None:
@@ -126,10 +113,12 @@ def _psum_infer(x: TensorSpec, index: TensorSpec, **params: Any) -> TensorSpec:
 
 
 psum: Command = register(
-    "psum", 2, infer=_psum_infer,
-    reference=_in_one_process(lambda x, index, *, size, **params: (x * np.asarray(size, x.dtype)).astype(x.dtype)),
-    derivative=_linear(lambda *x, **p: psum(*x, **p), lambda *x, **p: pvary(*x, **p)),
-    batch=_psum_batch, effect="collective", equalises=True, by_elements=True, cost=lambda x, index, **params: x.size,
+    "psum", Rules(
+        infer=_psum_infer,
+        reference=_in_one_process(lambda x, index, *, size, **params: (x * np.asarray(size, x.dtype)).astype(x.dtype)),
+        derivative=_linear(lambda *x, **p: psum(*x, **p), lambda *x, **p: pvary(*x, **p)), batch=_psum_batch,
+        effect="collective", cost=lambda x, index, **params: x.size,
+    ), arity=2,
 )  # fmt: skip
 
 
@@ -138,9 +127,11 @@ def _pvary_batch(rows: int, operands: tuple[Value, ...], batched: tuple[bool, ..
 
 
 pvary: Command = register(
-    "pvary", 2, infer=_same("pvary"), reference=lambda x, index, **params: np.array(x),
-    derivative=_linear(lambda *x, **p: pvary(*x, **p), lambda *x, **p: psum(*x, **p)),
-    batch=_pvary_batch, cannot_fail=True, cost=lambda x, index, **params: 0,
+    "pvary", Rules(
+        infer=_same("pvary"), reference=lambda x, index, **params: np.array(x),
+        derivative=_linear(lambda *x, **p: pvary(*x, **p), lambda *x, **p: psum(*x, **p)), batch=_pvary_batch,
+        refuses=False, cost=lambda x, index, **params: 0,
+    ), arity=2,
 )  # fmt: skip
 
 # -- extrema -----------------------------------------------------------------------------------------------------------
@@ -165,8 +156,10 @@ def _extremum(name: str, reduce: Command) -> Command:
         return (psum(mul(tangents[0], at), index, **params) / psum(at, index, **params),)
 
     command = register(
-        name, 2, infer=infer, reference=_in_one_process(lambda x, index, **params: np.array(x)), derivative=Derivative(jvp),
-        batch=batch, effect="collective", equalises=True, by_elements=True, cost=lambda x, index, **params: x.size,
+        name, Rules(
+            infer=infer, reference=_in_one_process(lambda x, index, **params: np.array(x)), derivative=Derivative(jvp),
+            batch=batch, effect="collective", cost=lambda x, index, **params: x.size,
+        ), arity=2,
     )  # fmt: skip
     return command
 
@@ -190,10 +183,11 @@ def _all_gather_batch(rows: int, operands: tuple[Value, ...], batched: tuple[boo
 
 
 all_gather: Command = register(
-    "all_gather", 2, infer=_all_gather_infer,
-    reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x] * size)),
-    derivative=_linear(lambda *x, **p: all_gather(*x, **p), lambda *x, **p: psum_scatter(*x, **p)),
-    batch=_all_gather_batch, effect="collective", cost=lambda x, index, **params: 0,
+    "all_gather", Rules(
+        infer=_all_gather_infer, reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x] * size)),
+        derivative=_linear(lambda *x, **p: all_gather(*x, **p), lambda *x, **p: psum_scatter(*x, **p)),
+        batch=_all_gather_batch, effect="collective", cost=lambda x, index, **params: 0,
+    ), arity=2,
 )  # fmt: skip
 
 
@@ -210,10 +204,11 @@ def _own_part(ct: Value, index: Value, **params: Any) -> Value:
 
 # The values of all places, which count as the same everywhere; the transpose gives each place its part.
 all_gather_same: Command = register(
-    "all_gather_same", 2, infer=_all_gather_infer,
-    reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x] * size)),
-    derivative=_linear(lambda *x, **p: all_gather_same(*x, **p), _own_part), batch=_all_gather_same_batch,
-    effect="collective", equalises=True, cost=lambda x, index, **params: 0,
+    "all_gather_same", Rules(
+        infer=_all_gather_infer, reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x] * size)),
+        derivative=_linear(lambda *x, **p: all_gather_same(*x, **p), _own_part), batch=_all_gather_same_batch,
+        effect="collective", cost=lambda x, index, **params: 0,
+    ), arity=2,
 )  # fmt: skip
 
 
@@ -239,12 +234,14 @@ def _psum_scatter_batch(rows: int, operands: tuple[Value, ...], batched: tuple[b
 
 
 psum_scatter: Command = register(
-    "psum_scatter", 2, infer=_psum_scatter_infer,
-    reference=_in_one_process(
+    "psum_scatter", Rules(
+        infer=_psum_scatter_infer,
+        reference=_in_one_process(
         lambda x, index, *, size, **params: (x[int(index)] * np.asarray(size, x.dtype)).astype(x.dtype)
     ),
-    derivative=_linear(lambda *x, **p: psum_scatter(*x, **p), lambda *x, **p: all_gather(*x, **p)),
-    batch=_psum_scatter_batch, effect="collective", cost=lambda x, index, **params: x.size,
+        derivative=_linear(lambda *x, **p: psum_scatter(*x, **p), lambda *x, **p: all_gather(*x, **p)),
+        batch=_psum_scatter_batch, effect="collective", cost=lambda x, index, **params: x.size,
+    ), arity=2,
 )  # fmt: skip
 
 # -- all_to_all and ppermute -------------------------------------------------------------------------------------------
@@ -266,10 +263,12 @@ def _all_to_all_batch(rows: int, operands: tuple[Value, ...], batched: tuple[boo
 
 # Part k goes to place k, which stacks the parts that it gets in the order of the places.
 all_to_all: Command = register(
-    "all_to_all", 2, infer=_all_to_all_infer,
-    reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x[int(index)]] * size)),
-    derivative=_linear(lambda *x, **p: all_to_all(*x, **p), lambda *x, **p: all_to_all(*x, **p)),
-    batch=_all_to_all_batch, effect="collective", cost=lambda x, index, **params: 0,
+    "all_to_all", Rules(
+        infer=_all_to_all_infer,
+        reference=_in_one_process(lambda x, index, *, size, **params: np.stack([x[int(index)]] * size)),
+        derivative=_linear(lambda *x, **p: all_to_all(*x, **p), lambda *x, **p: all_to_all(*x, **p)),
+        batch=_all_to_all_batch, effect="collective", cost=lambda x, index, **params: 0,
+    ), arity=2,
 )  # fmt: skip
 
 
@@ -303,9 +302,11 @@ def _pull_permuted(ct: Value, index: Value, *, perm: Perm, **params: Any) -> Val
 
 # perm: pairs (source, target); places that are no target get zeros.
 ppermute: Command = register(
-    "ppermute", 2, infer=_same("ppermute"), reference=_in_one_process(_ppermute_reference),
-    derivative=_linear(lambda *x, **p: ppermute(*x, **p), _pull_permuted), batch=_ppermute_batch,
-    effect="collective", cost=lambda x, index, **params: 0,
+    "ppermute", Rules(
+        infer=_same("ppermute"), reference=_in_one_process(_ppermute_reference),
+        derivative=_linear(lambda *x, **p: ppermute(*x, **p), _pull_permuted), batch=_ppermute_batch,
+        effect="collective", cost=lambda x, index, **params: 0,
+    ), arity=2,
 )  # fmt: skip
 
 # -- processes ---------------------------------------------------------------------------------------------------------
@@ -317,6 +318,7 @@ def _one_process(*, stride: int, size: int) -> NDArray:
 
 # The number of the process along an axis: found when the program runs, so that the program is the same for all processes.
 process_index: Command = register(
-    "process_index", 0, infer=lambda *, stride, size: INDEX, reference=_one_process, effect="host",
-    cost=lambda **params: 0,
+    "process_index", Rules(
+        infer=lambda *, stride, size: INDEX, reference=_one_process, effect="host", cost=lambda **params: 0,
+    ), arity=0,
 )  # fmt: skip

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from nnc.base import dtypes
-from nnc.commands.rules import Value
+from nnc.commands.rules import Counted, Number
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.rules import Rules, Value
 
 
 def _full_infer(*, shape: tuple[int, ...], dtype: Any, value: Any) -> TensorSpec:
@@ -22,16 +23,18 @@ def _full_call(*, shape: tuple[int, ...], dtype: Any, value: Any) -> Callable[[]
 
 full: Command = register(
     "full",
-    0,
-    infer=_full_infer,
-    reference=lambda *, shape, dtype, value: np.full(shape, value, dtype),
-    numpy_call=_full_call,
+    Rules(
+        infer=_full_infer,
+        reference=lambda *, shape, dtype, value: np.full(shape, value, dtype),
+        numpy_call=_full_call,
+        scalar="value",
+        exact=True,
+        batch=lambda size, operands, batched, **params: ((full(**params),), (False,)),
+        cost=lambda **params: 0,
+    ),
+    arity=0,
     numpy_into=lambda **params: lambda out: np.copyto(out, params["value"], casting="unsafe"),
-    scalar="value",
-    number=lambda *, shape, dtype, value: value,
-    exact=True,
-    batch=lambda size, operands, batched, **params: ((full(**params),), (False,)),
-    cost=lambda **params: 0,
+    elements=Number(lambda *, shape, dtype, value: value),
 )
 
 
@@ -46,12 +49,14 @@ def _iota_reference(*, shape: tuple[int, ...], dtype: Any, axis: int) -> Any:
 
 iota: Command = register(
     "iota",
-    0,
-    infer=_iota_infer,
-    reference=_iota_reference,
-    placed="counted",
-    batch=lambda size, operands, batched, **params: ((iota(**params),), (False,)),
-    cost=lambda **params: 0,
+    Rules(
+        infer=_iota_infer,
+        reference=_iota_reference,
+        batch=lambda size, operands, batched, **params: ((iota(**params),), (False,)),
+        cost=lambda **params: 0,
+    ),
+    arity=0,
+    elements=Counted(),
 )
 
 

@@ -17,10 +17,11 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.calls.specialise import specialised
 from nnc.commands.promote import promote
-from nnc.commands.rules import Linear, Value, check_axes, linear_in
+from nnc.commands.rules import check_axes, linear_in
 from nnc.commands.shape import invert_permutation, reshape, transpose
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import TensorSpec, check_same_dtype, register, spec_of
+from nnc.graph.rules import Linear, Rules, Value
 
 if TYPE_CHECKING:
     from nnc.array.array import Array
@@ -165,17 +166,18 @@ def _dot_cost(x: TensorSpec, y: TensorSpec, *, contract: AxesPair, batch: AxesPa
 
 dot = register(
     "dot",
-    2,
-    infer=_dot_infer,
-    any_arrays=True,
-    reference=_dot_reference,
-    numpy_call=_dot_call,
+    Rules(
+        infer=_dot_infer,
+        any_arrays=True,
+        reference=_dot_reference,
+        numpy_call=_dot_call,
+        refuses=False,
+        derivative=linear_in("dot", {0: _cotangent_of_left, 1: _cotangent_of_right}),
+        batch=_dot_batch,
+        cost=_dot_cost,
+    ),
+    arity=2,
     numpy_into=_dot_into,
-    takes_epilogue=True,
-    cannot_fail=True,
-    derivative=linear_in("dot", {0: _cotangent_of_left, 1: _cotangent_of_right}),
-    batch=_dot_batch,
-    cost=_dot_cost,
 )
 
 

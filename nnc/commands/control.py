@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from nnc.commands.facts import flops_of
 from nnc.commands.loop import Run, check_inputs
 from nnc.commands.roles import branches
-from nnc.commands.rules import InPlace, cost
 from nnc.graph import Attribute, Command, Graph, TensorSpec, register
+from nnc.graph.rules import InPlace, Rules
 
 inlines: Attribute[bool] = Attribute("inlines", "the command computes the results of its first sub-graph")
-
-stays_apart: Attribute[bool] = Attribute(
-    "stays_apart",
-    "passes rewrite the sub-graph by itself, whatever stands around the command; only its steps join the program",
-)
 
 
 def _infer(name: str) -> Any:
@@ -33,15 +29,17 @@ def _reference(*arrays: Any, graphs: tuple[Graph, ...], run: Run, **params: Any)
     return run(graphs[0], arrays)
 
 
-def _register(name: str, **attributes: Any) -> Command:
-    return register(name, None, None, infer=_infer(name), reference=_reference, inlines=True, **attributes)
+def _register(name: str, refuses: bool | None = None, **attributes: Any) -> Command:
+    rules = Rules(infer=_infer(name), reference=_reference, refuses=refuses)
+    return register(name, rules, arity=None, outputs=None, inlines=True, **attributes)
 
 
 call = _register(
     "call", roles=lambda node: branches(node, 0)
 )  # graphs: (function,); barrier=True: it recomputes existing values on purpose
-# Computes the same bits in every program, since no kernel spans its border.
-isolated = _register("isolated", stays_apart=True)
+# Computes the same bits in every program, since no kernel spans its border: passes rewrite the sub-graph by itself, and
+# only its steps join the program.
+isolated = _register("isolated")
 checkpoint = _register("checkpoint")  # graphs: (function,); reverse mode recomputes it
 # Commands that users' rules run are not known before the rules are asked, so they may raise.
 custom_jvp = _register("custom_jvp", refuses=True)  # rule: (primals, tangents) -> (outputs, tangents)
@@ -51,38 +49,37 @@ linear_solve = _register("linear_solve", refuses=True)
 
 
 def _fused_cost(*specs: TensorSpec, graphs: tuple[Graph, ...] = (), **params: Any) -> int:
-    return sum(
-        cost[node.command](*(s.spec for s in node.inputs), **node.params)
-        for graph in graphs
-        for node in graph.nodes
-        if node.command in cost
-    )
+    nodes = [node for graph in graphs for node in graph.nodes]
+    return sum(flops_of(node.command, [symbol.spec for symbol in node.inputs], node.params) for node in nodes)
+
+
+def _printed(name: str) -> Command:
+    """Registers a command whose sub-graph becomes one kernel. overwrite: pairs (input, output) that may share memory."""
+    inplace = lambda params: InPlace(params["overwrite"])
+    rules = Rules(infer=_infer(name), reference=_reference, cost=_fused_cost, inplace=inplace)
+    return register(name, rules, arity=None, outputs=None)
 
 
 # Commands that one printed kernel computes; made by the pass `fuse`. overwrite: pairs (input, output) that may share memory.
-fused = register(
-    "fused", None, None, infer=_infer("fused"), reference=_reference, cost=_fused_cost,
-    inplace=lambda params: InPlace(params["overwrite"]),
-)  # fmt: skip
+fused = _printed("fused")
 
 
 # Elementwise commands that become part of one kernel together: passes look at them as one operation; made by the pass
 # `prefuse`, its sub-graph shared by units alike. overwrite: as for `fused`.
-unit = register(
-    "unit", None, None, infer=_infer("unit"), reference=_reference, cost=_fused_cost,
-    inplace=lambda params: InPlace(params["overwrite"]),
-)  # fmt: skip
+unit = _printed("unit")
 
 # A product (the first node of the sub-graph, of its first two inputs) with an epilogue on each of its elements before it is
 # written; made by the pass `epilogue`. overwrite: as above.
-with_epilogue = register(
-    "with_epilogue", None, None, infer=_infer("with_epilogue"), reference=_reference, cost=_fused_cost,
-    inplace=lambda params: InPlace(params["overwrite"]),
-)  # fmt: skip
+with_epilogue = _printed("with_epilogue")
 
 PRINTED = (fused, with_epilogue, unit)  # sub-graphs that become kernels: nothing runs them node by node
 
 # A linear map that is known only by its transpose: `pull(cotangents) -> cotangents of the operands`, or the sub-graph of that
 # function, which takes captured values too: the last operands. It lives in the linear graph that reverse mode transposes
 # (nnc.trace.core.pulls). `leaves_out`: cotangents that are zero take no part.
-pull_only = register("pull_only", None, None, infer=lambda *specs, pull, outputs, leaves_out=False, graphs=(): outputs)
+pull_only = register(
+    "pull_only",
+    Rules(infer=lambda *specs, pull, outputs, leaves_out=False, graphs=(): outputs),
+    arity=None,
+    outputs=None,
+)

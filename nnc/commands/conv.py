@@ -30,12 +30,13 @@ from nnc.commands.conv_formulas import (
 )
 from nnc.commands.elementwise import NUMERIC
 from nnc.commands.pack import Blocks, packed_shape
-from nnc.commands.rules import BatchRule, Value, check_dtype, linear_in
+from nnc.commands.rules import check_dtype, linear_in
 from nnc.commands.shape import reshape, transpose
 from nnc.commands.windows import Padding, Shape, crop_spatial, offsets, pad_spatial, sliding, window_shape
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import STRIDED, Command, TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
+from nnc.graph.rules import BatchRule, Rules, Value
 
 COLUMN_ELEMENTS = 1 << 23  # gathered at a time: bounds the references' scratch memory
 
@@ -396,59 +397,62 @@ def _weight_shape(w: TensorSpec, x: TensorSpec, params: Mapping[str, Any]) -> Sh
 
 conv: Command = register(
     "conv",
-    2,
-    infer=_conv_infer,
-    any_arrays=True,
-    reference=_in_any_order(_conv_reference, _CONV),
-    decomposition=_decomposed(_conv_formula, _CONV),
-    derivative=linear_in(
-        "conv",
-        {
-            0: lambda ct, x, w, **params: conv_input_grad(ct, w, spatial=_spatial(x, params), **params),
-            1: lambda ct, x, w, **params: conv_weight_grad(x, ct, kernel=w.spec.shape[2:], **params),
-        },
+    Rules(
+        infer=_conv_infer,
+        any_arrays=True,
+        reference=_in_any_order(_conv_reference, _CONV),
+        derivative=linear_in(
+            "conv",
+            {
+                0: lambda ct, x, w, **params: conv_input_grad(ct, w, spatial=_spatial(x, params), **params),
+                1: lambda ct, x, w, **params: conv_weight_grad(x, ct, kernel=w.spec.shape[2:], **params),
+            },
+        ),
+        batch=_batch_by_folding("conv", _CONV, ((0, False), (0, False)), ((0, True), (1, True)), (1, 0, 1)),
+        cost=lambda x, w, **params: _work(x, _weight_shape(w, x, params), _conv_infer(x, w, **params), **params),
     ),
-    batch=_batch_by_folding("conv", _CONV, ((0, False), (0, False)), ((0, True), (1, True)), (1, 0, 1)),
-    packable=(1,),
-    takes_epilogue=True,
-    cost=lambda x, w, **params: _work(x, _weight_shape(w, x, params), _conv_infer(x, w, **params), **params),
+    arity=2,
+    decomposition=_decomposed(_conv_formula, _CONV),
 )
 
 conv_input_grad: Command = register(
     "conv_input_grad",
-    2,
-    infer=_input_grad_infer,
-    any_arrays=True,
-    reference=_in_any_order(_input_grad_reference, _CONV),
-    decomposition=_decomposed(input_grad_formula, _CONV),
-    derivative=linear_in(
-        "conv_input_grad",
-        {
-            0: lambda g, ct, w, spatial, **params: conv(g, w, **params),
-            1: lambda g, ct, w, spatial, **params: conv_weight_grad(g, ct, kernel=w.spec.shape[2:], **params),
-        },
+    Rules(
+        infer=_input_grad_infer,
+        any_arrays=True,
+        reference=_in_any_order(_input_grad_reference, _CONV),
+        derivative=linear_in(
+            "conv_input_grad",
+            {
+                0: lambda g, ct, w, spatial, **params: conv(g, w, **params),
+                1: lambda g, ct, w, spatial, **params: conv_weight_grad(g, ct, kernel=w.spec.shape[2:], **params),
+            },
+        ),
+        batch=_batch_by_folding("conv_input_grad", _CONV, ((0, False), (0, False)), ((1, False), (1, True)), (1, 0, 1)),
+        cost=lambda ct, w, **params: _work(ct, _weight_shape(w, ct, params), ct, **params),
     ),
-    batch=_batch_by_folding("conv_input_grad", _CONV, ((0, False), (0, False)), ((1, False), (1, True)), (1, 0, 1)),
-    packable=(1,),
-    cost=lambda ct, w, **params: _work(ct, _weight_shape(w, ct, params), ct, **params),
+    arity=2,
+    decomposition=_decomposed(input_grad_formula, _CONV),
 )
 
 conv_weight_grad: Command = register(
     "conv_weight_grad",
-    2,
-    infer=_weight_grad_infer,
-    any_arrays=True,
-    reference=_in_any_order(_weight_grad_reference, _WEIGHT_GRAD),
+    Rules(
+        infer=_weight_grad_infer,
+        any_arrays=True,
+        reference=_in_any_order(_weight_grad_reference, _WEIGHT_GRAD),
+        derivative=linear_in(
+            "conv_weight_grad",
+            {
+                0: lambda g, x, ct, kernel, **params: conv_input_grad(ct, g, spatial=_spatial(x, params), **params),
+                1: lambda g, x, ct, kernel, **params: conv(x, g, **params),
+            },
+        ),
+        batch=_batch_by_folding(
+            "conv_weight_grad", _WEIGHT_GRAD, ((1, True), (1, False)), ((1, True), (0, True)), (1, 1, 0)
+        ),
+        cost=lambda x, ct, **params: _work(x, _weight_grad_infer(x, ct, **params).shape, ct, **params),
+    ),
+    arity=2,
     decomposition=_decomposed(weight_grad_formula, _WEIGHT_GRAD),
-    derivative=linear_in(
-        "conv_weight_grad",
-        {
-            0: lambda g, x, ct, kernel, **params: conv_input_grad(ct, g, spatial=_spatial(x, params), **params),
-            1: lambda g, x, ct, kernel, **params: conv(x, g, **params),
-        },
-    ),
-    batch=_batch_by_folding(
-        "conv_weight_grad", _WEIGHT_GRAD, ((1, True), (1, False)), ((1, True), (0, True)), (1, 1, 0)
-    ),
-    cost=lambda x, ct, **params: _work(x, _weight_grad_infer(x, ct, **params).shape, ct, **params),
 )

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from nnc.commands import constants
 from nnc.commands.contract import dot
-from nnc.commands.rules import Value
 from nnc.commands.shape import concatenate, flip, pad, reshape, slice_, slice_axis, transpose
 from nnc.commands.windows import Padding, Shape
+from nnc.graph.rules import Value
 
 MOST_PLACES = 64  # of a window: each is a copy, and a launch
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.source import SourceLine
-from nnc.commands.rules import Value, lead
+from nnc.commands.rules import lead
 from nnc.errors import NotFiniteError, user_error
 from nnc.graph import TensorSpec, register, spec_of
+from nnc.graph.rules import Rules, Value
 
 NDArray = np.ndarray[Any, Any]
 
@@ -42,8 +43,9 @@ def _callback_rows(
 
 # function: called with the operands as NumPy arrays; its result is ignored
 callback = register(
-    "callback", None, None, infer=lambda *specs, function: (), reference=_run_callback, batch=_callback_rows,
-    effect="debug",
+    "callback", Rules(
+        infer=lambda *specs, function: (), reference=_run_callback, batch=_callback_rows, effect="debug",
+    ), arity=None, outputs=None,
 )  # fmt: skip
 
 # -- check_finite ------------------------------------------------------------------------------------------------------
@@ -65,8 +67,9 @@ def _check_rows(
 
 # the results of the command `name`, then its operands; `source` is the line that made the command
 check_finite = register(
-    "check_finite", None, None, infer=lambda *specs, name, results, source: (), reference=_check, batch=_check_rows,
-    effect="debug",
+    "check_finite", Rules(
+        infer=lambda *specs, name, results, source: (), reference=_check, batch=_check_rows, effect="debug",
+    ), arity=None, outputs=None,
 )  # fmt: skip
 
 

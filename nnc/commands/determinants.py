@@ -18,6 +18,7 @@ from nnc.base import dtypes
 from nnc.commands.elementwise import INEXACT, mul, real
 from nnc.commands.linalg import (
     NO_CONVERGENCE,
+    MatrixRules,
     NDArray,
     batch_leading,
     cubic,
@@ -28,18 +29,9 @@ from nnc.commands.linalg import (
     trace,
 )
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import (
-    Cotangents,
-    Derivative,
-    Linear,
-    Tangents,
-    Value,
-    add_tangents,
-    check_linear_in_one,
-    check_same_spec,
-    not_linear,
-)
+from nnc.commands.rules import add_tangents, check_linear_in_one, check_same_spec, not_linear
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.rules import Cotangents, Derivative, Linear, Tangents, Value
 
 
 def _det_infer(x: TensorSpec) -> TensorSpec:
@@ -188,34 +180,35 @@ _SINGULAR = "a matrix is singular."  # LAPACK does not say so of determinants
 
 slogdet: Command = register(
     "slogdet",
-    1,
-    2,
-    infer=_slogdet_infer,
-    any_arrays=True,
-    reference=lambda x: run_lapack("slogdet", lambda x: tuple(np.linalg.slogdet(x)), (x,), _SINGULAR, ""),
-    derivative=Derivative(_slogdet_jvp),
-    batch=batch_leading("slogdet"),
-    refuses=True,
-    cost=cubic,
+    MatrixRules(
+        infer=_slogdet_infer,
+        reference=lambda x: run_lapack("slogdet", lambda x: tuple(np.linalg.slogdet(x)), (x,), _SINGULAR, ""),
+        derivative=Derivative(_slogdet_jvp),
+        batch=batch_leading("slogdet"),
+        cost=cubic,
+    ),
+    outputs=2,
 )
 det: Command = register(
     "det",
-    infer=_det_infer,
-    any_arrays=True,
-    reference=lambda x: run_lapack("det", np.linalg.det, (x,), _SINGULAR, ""),
-    derivative=Derivative(_det_jvp),
-    batch=batch_leading("det"),
-    refuses=True,
-    cost=cubic,
+    MatrixRules(
+        infer=_det_infer,
+        reference=lambda x: run_lapack("det", np.linalg.det, (x,), _SINGULAR, ""),
+        derivative=Derivative(_det_jvp),
+        batch=batch_leading("det"),
+        cost=cubic,
+    ),
 )
 cofactor: Command = register(
     "cofactor",
-    None,
-    infer=_cofactor_infer,
-    any_arrays=True,
-    reference=_cofactor_reference,
-    derivative=Derivative(_cofactor_jvp, _cofactor_transpose),
-    batch=batch_leading("cofactor"),
-    refuses=True,
-    cost=lambda x, *ts: (10 + 4 * len(ts)) * cubic(x) + math.factorial(len(ts) + 1) * x.size * x.shape[-1] ** len(ts),
+    MatrixRules(
+        infer=_cofactor_infer,
+        reference=_cofactor_reference,
+        derivative=Derivative(_cofactor_jvp, _cofactor_transpose),
+        batch=batch_leading("cofactor"),
+        cost=lambda x, *ts: (
+            (10 + 4 * len(ts)) * cubic(x) + math.factorial(len(ts) + 1) * x.size * x.shape[-1] ** len(ts)
+        ),
+    ),
+    arity=None,
 )

@@ -13,9 +13,10 @@ from nnc.commands import portable
 from nnc.commands.constants import full_like, ones_like
 from nnc.commands.elementwise import FLOAT, add, elementwise, exp, mul, neg, select, square, sub
 from nnc.commands.lanes import OnArrays
-from nnc.commands.rules import Value, same_bits
+from nnc.commands.rules import same_bits
 from nnc.commands.special import erfc
 from nnc.graph import Command
+from nnc.graph.rules import Value
 
 
 def _draw(name: str, function: Callable[..., Any], scalar: str, **columns: Any) -> Command:

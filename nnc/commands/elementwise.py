@@ -18,14 +18,9 @@ from nnc.base import dtypes
 from nnc.base.casting import cast_array, caster, saturates
 from nnc.commands.constants import full_like, ones_like
 from nnc.commands.rules import (
-    Cotangents,
-    Derivative,
-    InPlace,
-    Linear,
     Product,
-    Tangents,
-    TransposeRule,
-    Value,
+    Quotient,
+    Sum,
     add_tangents,
     batch_elementwise,
     check_dtype,
@@ -33,12 +28,12 @@ from nnc.commands.rules import (
     linear_in,
     linear_in_all,
     not_linear,
-    numpy_call,
-    refuses,
 )
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.graph import Command, TensorSpec, register
 from nnc.graph import command as get_command
+from nnc.graph.registry import numpy_call, refuses
+from nnc.graph.rules import Cotangents, Derivative, InPlace, Linear, Rules, Tangents, TransposeRule, Value
 
 Partial = Callable[..., Value]
 Accepts = tuple[Callable[[dtypes.DType], bool], str]
@@ -69,6 +64,9 @@ def elementwise(
     widen: bool = True,
     identity: bool = False,
     complex_function: Callable[..., Any] | None = None,
+    weight: int | None = None,
+    commutes: bool = False,
+    any_arrays: bool = False,
     **attributes: Any,
 ) -> Command:
     """Registers an elementwise command.
@@ -87,6 +85,9 @@ def elementwise(
         widen: 16-bit floats are computed in float32.
         identity: the output equals the input.
         complex_function: the reference for complex operands, where it is another.
+        weight: that of its rules.
+        commutes: exchanging the two operands changes no bit.
+        any_arrays: the reference takes arrays of other libraries.
         **attributes: cells of other columns.
     """
 
@@ -113,16 +114,21 @@ def elementwise(
     rule = derivative or (_from_partials(partials, "safe_mul" if singular else "mul") if partials is not None else None)
     return register(
         name,
-        arity,
-        infer=infer,
-        reference=reference,
-        scalar=scalar,
-        exact=True if identity or not widen else None,
-        numpy_call=called if is_ufunc else None,
-        derivative=rule,
-        batch=batch_elementwise(name),
-        inplace=InPlace(tuple((i, 0) for i in range(arity)), (0,) if identity else ()) if result is None else None,
-        cost=lambda *specs: flops * specs[0].size,
+        Rules(
+            infer=infer,
+            reference=reference,
+            scalar=scalar,
+            exact=identity or not widen,
+            numpy_call=called if is_ufunc else None,
+            derivative=rule,
+            batch=batch_elementwise(name),
+            inplace=InPlace(tuple((i, 0) for i in range(arity)), (0,) if identity else ()) if result is None else None,
+            cost=lambda *specs: flops * specs[0].size,
+            weight=weight,
+            commutes=commutes,
+            any_arrays=any_arrays,
+        ),
+        arity=arity,
         **attributes,
     )
 
@@ -168,17 +174,18 @@ def _dynamic_linearials(*signs: int) -> Derivative:
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
-neg: Command = elementwise("neg", np.negative, "-x", derivative=_dynamic_linearials(-1), weight=1, terms=(-1,))
+neg: Command = elementwise("neg", np.negative, "-x", derivative=_dynamic_linearials(-1), weight=1, elements=Sum((-1,)))
 add: Command = elementwise(
-    "add", np.add, "x + y", arity=2, accepts=ANY, derivative=_dynamic_linearials(1, 1), weight=1, terms=(1, 1), commutes=True
+    "add", np.add, "x + y", arity=2, accepts=ANY, derivative=_dynamic_linearials(1, 1), weight=1, commutes=True,
+    elements=Sum((1, 1)),
 )  # fmt: skip
 sub: Command = elementwise(
-    "sub", np.subtract, "x - y", arity=2, derivative=_dynamic_linearials(1, -1), weight=1, terms=(1, -1)
+    "sub", np.subtract, "x - y", arity=2, derivative=_dynamic_linearials(1, -1), weight=1, elements=Sum((1, -1))
 )
 mul: Command = elementwise(
     "mul", np.multiply, "x * y", arity=2, accepts=ANY,
     derivative=linear_in("mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
-    weight=1, product=Product(), commutes=True,
+    weight=1, elements=Product(), commutes=True,
 )  # fmt: skip
 
 
@@ -196,7 +203,7 @@ safe_mul: Command = elementwise(
     arity=2,
     derivative=linear_in("safe_mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
     weight=1,
-    product=Product(keeps_zero=True),
+    elements=Product(keeps_zero=True),
     any_arrays=True,
     commutes=True,
 )
@@ -204,7 +211,7 @@ _PRODUCTS = {"mul": mul, "safe_mul": safe_mul}
 
 
 div: Command = elementwise(
-    "div", np.true_divide, "x / y", arity=2, accepts=INEXACT, quotient=True,
+    "div", np.true_divide, "x / y", arity=2, accepts=INEXACT, elements=Quotient(),
     derivative=_from_partials(
         (lambda x, y, out: reciprocal(y), lambda x, y, out: -out / y),
         "safe_mul",
@@ -256,7 +263,7 @@ sign: Command = elementwise(
 square: Command = elementwise(
     "square", np.square, "x * x",
     derivative=Derivative(lambda primals, tangents, outputs: (primals[0] * tangents[0] * 2,)),  # keeps x, no double of it
-    weight=2, product=Product((0, 0)),
+    weight=2, elements=Product((0, 0)),
 )  # fmt: skip
 
 
@@ -428,20 +435,24 @@ def _integer_pow_call(x: TensorSpec, *, exponent: int) -> Callable[..., Any] | N
 
 integer_pow: Command = register(
     "integer_pow",
-    infer=_integer_pow_infer,
-    reference=_integer_pow_reference,
-    numpy_call=_integer_pow_call,
-    scalar="x ** exponent",
-    derivative=Derivative(
-        lambda primals, tangents, outputs, exponent: (
-            (safe_mul if exponent < 1 else mul)(tangents[0], integer_pow(primals[0], exponent=exponent - 1) * exponent)
-            if exponent
-            else None,
-        )
+    Rules(
+        infer=_integer_pow_infer,
+        reference=_integer_pow_reference,
+        numpy_call=_integer_pow_call,
+        scalar="x ** exponent",
+        derivative=Derivative(
+            lambda primals, tangents, outputs, exponent: (
+                (safe_mul if exponent < 1 else mul)(
+                    tangents[0], integer_pow(primals[0], exponent=exponent - 1) * exponent
+                )
+                if exponent
+                else None,
+            )
+        ),
+        batch=batch_elementwise("integer_pow"),
+        inplace=InPlace(((0, 0),)),
+        cost=lambda x, exponent: x.size * max(1, abs(exponent).bit_length()),
     ),
-    batch=batch_elementwise("integer_pow"),
-    inplace=InPlace(((0, 0),)),
-    cost=lambda x, exponent: x.size * max(1, abs(exponent).bit_length()),
 )
 
 
@@ -635,17 +646,19 @@ def _blend(condition: Any, x: Any, y: Any) -> Any:
 
 select: Command = register(
     "select",
-    3,
-    infer=_select_infer,
-    reference=np.where,
-    numpy_call=lambda condition, x, y: _blend if x.size > _MANY and x.dtype.itemsize in _WORDS else np.where,
-    scalar="select(x, y, z)",
-    exact=True,
-    derivative=linear_in_all("select", _select_transpose),
-    batch=batch_elementwise("select"),
-    inplace=InPlace(((1, 0), (2, 0))),
-    weight=2,
-    cost=lambda condition, x, y: x.size,
+    Rules(
+        infer=_select_infer,
+        reference=np.where,
+        numpy_call=lambda condition, x, y: _blend if x.size > _MANY and x.dtype.itemsize in _WORDS else np.where,
+        scalar="select(x, y, z)",
+        exact=True,
+        derivative=linear_in_all("select", _select_transpose),
+        batch=batch_elementwise("select"),
+        inplace=InPlace(((1, 0), (2, 0))),
+        weight=2,
+        cost=lambda condition, x, y: x.size,
+    ),
+    arity=3,
 )
 
 # -- complex numbers, dtype, identity ----------------------------------------------------------------------------------
@@ -687,14 +700,16 @@ def _complex_reference(re: Any, im: Any) -> Any:
 
 complex_: Command = register(
     "complex",
-    2,
-    infer=_complex_infer,
-    reference=_complex_reference,
-    numpy_call=lambda re, im: _complex_reference,
-    scalar="complex(x, y)",
-    derivative=linear_in_all("complex", _complex_transpose),
-    batch=batch_elementwise("complex"),
-    cost=lambda re, im: 0,
+    Rules(
+        infer=_complex_infer,
+        reference=_complex_reference,
+        numpy_call=lambda re, im: _complex_reference,
+        scalar="complex(x, y)",
+        derivative=linear_in_all("complex", _complex_transpose),
+        batch=batch_elementwise("complex"),
+        cost=lambda re, im: 0,
+    ),
+    arity=2,
 )
 
 
@@ -735,16 +750,18 @@ def _convert_transpose(cotangents: Cotangents, operands: tuple[Any, ...], *, dty
 
 convert: Command = register(
     "convert",
-    infer=_convert_infer,
-    reference=_convert_reference,
-    numpy_call=_convert_call,
+    Rules(
+        infer=_convert_infer,
+        reference=_convert_reference,
+        numpy_call=_convert_call,
+        scalar="convert(x)",
+        exact=True,
+        derivative=Derivative(_convert_jvp, _convert_transpose),
+        batch=batch_elementwise("convert"),
+        weight=1,
+        cost=lambda x, dtype: 0,
+    ),
     numpy_into=_convert_into,
-    scalar="convert(x)",
-    exact=True,
-    derivative=Derivative(_convert_jvp, _convert_transpose),
-    batch=batch_elementwise("convert"),
-    weight=1,
-    cost=lambda x, dtype: 0,
 )
 
 stop_gradient: Command = elementwise(

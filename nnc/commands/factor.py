@@ -31,6 +31,7 @@ from nnc.commands.elementwise import (
 )
 from nnc.commands.linalg import (
     NO_CONVERGENCE,
+    MatrixRules,
     NDArray,
     adjoint,
     batch_leading,
@@ -46,10 +47,11 @@ from nnc.commands.linalg import (
     triangular_solve,
 )
 from nnc.commands.reduce import reduce_max, reduce_sum
-from nnc.commands.rules import Derivative, Tangents, Value, check_dtype
+from nnc.commands.rules import check_dtype
 from nnc.commands.shape import broadcast_to, slice_axis
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.rules import Derivative, Tangents, Value
 
 _finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
 
@@ -104,13 +106,13 @@ def _cholesky_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple
 
 cholesky: Command = register(
     "cholesky",
-    infer=infer_square("cholesky", INEXACT),
-    any_arrays=True,
-    reference=_cholesky_reference,
-    derivative=Derivative(_cholesky_jvp),
-    batch=batch_leading("cholesky"),
-    refuses=True,
-    cost=lambda x: x.size * x.shape[-1] // 3,
+    MatrixRules(
+        infer=infer_square("cholesky", INEXACT),
+        reference=_cholesky_reference,
+        derivative=Derivative(_cholesky_jvp),
+        batch=batch_leading("cholesky"),
+        cost=lambda x: x.size * x.shape[-1] // 3,
+    ),
 )
 
 
@@ -137,15 +139,14 @@ def _eigh_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Val
 
 eigh: Command = register(
     "eigh",
-    1,
-    2,
-    infer=_eigh_infer,
-    any_arrays=True,
-    reference=_eigh_reference,
-    derivative=Derivative(_eigh_jvp),
-    batch=batch_leading("eigh"),
-    refuses=True,
-    cost=lambda x: 5 * cubic(x),
+    MatrixRules(
+        infer=_eigh_infer,
+        reference=_eigh_reference,
+        derivative=Derivative(_eigh_jvp),
+        batch=batch_leading("eigh"),
+        cost=lambda x: 5 * cubic(x),
+    ),
+    outputs=2,
 )
 
 
@@ -175,15 +176,14 @@ def _eig_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Valu
 
 eig: Command = register(
     "eig",
-    1,
-    2,
-    infer=_eig_infer,
-    any_arrays=True,
-    reference=_eig_reference,
-    derivative=Derivative(_eig_jvp),
-    batch=batch_leading("eig"),
-    refuses=True,
-    cost=lambda x: 25 * cubic(x),
+    MatrixRules(
+        infer=_eig_infer,
+        reference=_eig_reference,
+        derivative=Derivative(_eig_jvp),
+        batch=batch_leading("eig"),
+        cost=lambda x: 25 * cubic(x),
+    ),
+    outputs=2,
 )
 
 
@@ -241,15 +241,14 @@ def _svd_jvp(
 
 svd: Command = register(
     "svd",
-    1,
-    3,
-    infer=_svd_infer,
-    any_arrays=True,
-    reference=_svd_reference,
-    derivative=Derivative(_svd_jvp),
-    batch=batch_leading("svd"),
-    refuses=True,
-    cost=lambda x, **params: 10 * cubic(x),
+    MatrixRules(
+        infer=_svd_infer,
+        reference=_svd_reference,
+        derivative=Derivative(_svd_jvp),
+        batch=batch_leading("svd"),
+        cost=lambda x, **params: 10 * cubic(x),
+    ),
+    outputs=3,
 )
 
 
@@ -295,15 +294,14 @@ def _qr_jvp(
 
 qr: Command = register(
     "qr",
-    1,
-    2,
-    infer=_qr_infer,
-    any_arrays=True,
-    reference=_qr_reference,
-    derivative=Derivative(_qr_jvp),
-    batch=batch_leading("qr"),
-    refuses=True,
-    cost=lambda x, **params: 2 * cubic(x),
+    MatrixRules(
+        infer=_qr_infer,
+        reference=_qr_reference,
+        derivative=Derivative(_qr_jvp),
+        batch=batch_leading("qr"),
+        cost=lambda x, **params: 2 * cubic(x),
+    ),
+    outputs=2,
 )
 
 
@@ -334,11 +332,11 @@ def pinv_tangent(x: Value, t: Value, p: Value) -> Value:
 
 pinv: Command = register(
     "pinv",
-    infer=_pinv_infer,
-    any_arrays=True,
-    reference=_pinv_reference,
-    derivative=Derivative(_pinv_jvp),
-    batch=batch_leading("pinv"),
-    refuses=True,
-    cost=lambda x, **params: 12 * cubic(x),
+    MatrixRules(
+        infer=_pinv_infer,
+        reference=_pinv_reference,
+        derivative=Derivative(_pinv_jvp),
+        batch=batch_leading("pinv"),
+        cost=lambda x, **params: 12 * cubic(x),
+    ),
 )

@@ -2,35 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from nnc.commands.rules import (
-    alias,
-    cannot_fail,
+    Counted,
+    Element,
+    Gathered,
+    Product,
+    Sum,
+    elements,
     in_place_facts,
-    joined,
     may_raise,
-    placed,
-    product,
     reduction,
-    same_axes,
-    scalar,
-    terms,
     together,
 )
-from nnc.graph import Box, Command, Node, Symbol, covers
+from nnc.graph import Box, Command, Node, Symbol, TensorSpec, covers
+from nnc.graph.registry import alias, cost, joined, refuses, scalar
+
+E = TypeVar("E", bound=Element)
+
+
+def element_as(command: Command, kind: type[E]) -> E | None:
+    """The account of each element of a command's result, where it is of this kind."""
+    found = elements.get(command)
+    return found if isinstance(found, kind) else None
+
+
+def flops_of(command: Command, specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> int:
+    """Floating-point operations of a command on operands of these specs; 0 where no rule counts them."""
+    rule = cost.get(command)
+    return rule(*specs, **params) if rule is not None else 0
+
+
+def is_placed(command: Command) -> bool:
+    """Whether elements of a command's result depend on where they stand."""
+    return isinstance(elements.get(command), Counted | Gathered)
+
+
+def takes_epilogue(command: Command) -> bool:
+    """Whether kernels of a product of two operands may go on with each element as soon as it is known (`with_epilogue`)."""
+    return command.name in ("dot", "conv")
+
+
+def moves_elements(command: Command) -> bool:
+    """Whether each element of a command's result is one of an operand, or 0, and none is computed: views and joins."""
+    return command in alias or command in joined
+
+
+def axes_of(command: Command) -> Callable[..., Sequence[tuple[int, int]] | None] | None:
+    """The rule for the axes of a view, pairs (axis of the operand, axis of the view); None for views that say nothing of axes, and
+    for other commands.
+    """
+    view = alias.get(command)
+    return view.axes if view is not None else None
 
 
 def is_view(node: Node) -> bool:
     """Whether a node shows the elements of its only operand in another form."""
-    return alias.get(node.command) == "view" and len(node.inputs) == 1
+    return node.command in alias and len(node.inputs) == 1
 
 
 def never_raises(node: Node) -> bool:
     """Whether a node is known to raise for no values of its operands, so that it may run where it did not have to."""
     command = node.command
-    is_plain = command in scalar or command in alias or command in reduction or placed.get(command) == "counted"
-    return (is_plain or cannot_fail.get(command, False)) and not may_raise(node)
+    is_plain = command in scalar or moves_elements(command) or command in reduction or element_as(command, Counted)
+    return bool(is_plain or refuses.get(command) is False) and not may_raise(node)
 
 
 def yields_elements(node: Node) -> bool:
@@ -68,18 +105,18 @@ def spread_axes(node: Node) -> tuple[int, ...] | None:
 
 def view_axes(view: Node) -> Sequence[tuple[int, int]] | None:
     """The pairs (axis of the operand, axis of the view) that belong together; None where axes are merged or cut."""
-    rule = same_axes.get(view.command)
+    rule = axes_of(view.command)
     return rule(view.inputs[0].spec, view.outputs[0].spec, **view.params) if rule is not None else None
 
 
 def multiplies(node: Node) -> bool:
     """Whether a node multiplies two operands, which may be one symbol."""
-    return node.command in product and len(node.inputs) == 2
+    return element_as(node.command, Product) is not None and len(node.inputs) == 2
 
 
 def squared(node: Node) -> Symbol | None:
     """The symbol that a node multiplies by itself; None where it does not."""
-    by = product.get(node.command)
+    by = element_as(node.command, Product)
     factors = [node.inputs[i] for i in by.factors] if by is not None else []
     return factors[0] if factors and factors[0] is factors[1] else None
 
@@ -92,4 +129,4 @@ def is_sum(command: Command) -> bool:
 
 def is_addition(command: Command) -> bool:
     """Whether a command adds two operands, element by element."""
-    return terms.get(command) == (1, 1)
+    return elements.get(command) == Sum((1, 1))

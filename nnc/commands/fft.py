@@ -13,10 +13,11 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import COMPLEX, Accepts, conj, mul
-from nnc.commands.rules import Linear, Value, batch_with, behind_batch, check_axes, check_axis, check_dtype, linear_in
+from nnc.commands.rules import batch_with, behind_batch, check_axes, check_axis, check_dtype, linear_in
 from nnc.commands.shape import broadcast_to, concatenate
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.rules import Linear, Rules, Value
 
 NDArray = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -67,12 +68,14 @@ def _fft_transpose(ct: Value, x: Linear, **params: Any) -> Value:
 
 fft: Command = register(
     "fft",
-    infer=_fft_infer,
-    any_arrays=True,
-    reference=_fft_reference,
-    derivative=linear_in("fft", {0: _fft_transpose}),
-    batch=batch_with("fft", lambda params: {**params, "axes": tuple(map(behind_batch, params["axes"]))}),
-    cost=lambda x, axes, inverse=False: sum(_cost(x, x.shape[axis]) for axis in axes),
+    Rules(
+        infer=_fft_infer,
+        any_arrays=True,
+        reference=_fft_reference,
+        derivative=linear_in("fft", {0: _fft_transpose}),
+        batch=batch_with("fft", lambda params: {**params, "axes": tuple(map(behind_batch, params["axes"]))}),
+        cost=lambda x, axes, inverse=False: sum(_cost(x, x.shape[axis]) for axis in axes),
+    ),
 )
 
 # -- real to half of the complex, and back -----------------------------------------------------------------------------
@@ -109,12 +112,14 @@ def _rfft_transpose(ct: Value, x: Linear, *, axis: int) -> Value:
 
 rfft: Command = register(
     "rfft",
-    infer=_rfft_infer,
-    any_arrays=True,
-    reference=_rfft_reference,
-    derivative=linear_in("rfft", {0: _rfft_transpose}),
-    batch=batch_with("rfft", lambda params: {"axis": behind_batch(params["axis"])}),
-    cost=lambda x, axis: _cost(x, x.shape[axis]) // 2,
+    Rules(
+        infer=_rfft_infer,
+        any_arrays=True,
+        reference=_rfft_reference,
+        derivative=linear_in("rfft", {0: _rfft_transpose}),
+        batch=batch_with("rfft", lambda params: {"axis": behind_batch(params["axis"])}),
+        cost=lambda x, axis: _cost(x, x.shape[axis]) // 2,
+    ),
 )
 
 
@@ -142,10 +147,12 @@ def _irfft_transpose(ct: Value, x: Linear, *, axis: int, points: int) -> Value:
 
 irfft: Command = register(
     "irfft",
-    infer=_irfft_infer,
-    any_arrays=True,
-    reference=_irfft_reference,
-    derivative=linear_in("irfft", {0: _irfft_transpose}),
-    batch=batch_with("irfft", lambda params: {**params, "axis": behind_batch(params["axis"])}),
-    cost=lambda x, axis, points: _cost(x, points),
+    Rules(
+        infer=_irfft_infer,
+        any_arrays=True,
+        reference=_irfft_reference,
+        derivative=linear_in("irfft", {0: _irfft_transpose}),
+        batch=batch_with("irfft", lambda params: {**params, "axis": behind_batch(params["axis"])}),
+        cost=lambda x, axis, points: _cost(x, points),
+    ),
 )

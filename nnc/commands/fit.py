@@ -10,6 +10,7 @@ from nnc.base import dtypes
 from nnc.commands.rules import batch_elementwise
 from nnc.errors import DTypeError, NumberRangeError, user_error
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.rules import Rules
 
 
 def misfit(where: str, number: Any, dtype: dtypes.DType, reason: Exception) -> DTypeError:
@@ -49,10 +50,12 @@ def _reference(x: Any, *, dtype: Any, where: str) -> Any:
 # where: the function that the user called, for the error
 fit: Command = register(
     "fit",
-    infer=_infer,
-    reference=_reference,
-    batch=batch_elementwise("fit"),
-    refuses=lambda x, dtype, where: not np.can_cast(x.dtype, dtype),
-    exact=True,
-    cost=lambda x, dtype, where: 0,
+    Rules(
+        infer=_infer,
+        reference=_reference,
+        batch=batch_elementwise("fit"),
+        refuses=lambda x, dtype, where: not np.can_cast(x.dtype, dtype),
+        exact=True,
+        cost=lambda x, dtype, where: 0,
+    ),
 )

@@ -14,9 +14,10 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.base.source import SourceLine
 from nnc.commands.promote import as_operand
-from nnc.commands.rules import Derivative, Tangents, Value, is_differentiable, lead
+from nnc.commands.rules import is_differentiable, lead
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, UnsupportedError, user_error
 from nnc.graph import TensorSpec, register
+from nnc.graph.rules import Derivative, Rules, Tangents, Value
 
 NDArray = np.ndarray[Any, Any]
 Specs = tuple[TensorSpec, ...]
@@ -109,6 +110,8 @@ def _differentiate(
 
 # function: of NumPy arrays and the specs of its results; method: how it takes batches; name: of the user's function
 pure_callback = register(
-    "pure_callback", None, None, infer=lambda *specs, function, results, method, name: results, reference=_run, batch=_rows,
-    derivative=Derivative(push=_differentiate, linearize=_differentiate), effect="host",
+    "pure_callback", Rules(
+        infer=lambda *specs, function, results, method, name: results, reference=_run, batch=_rows,
+        derivative=Derivative(push=_differentiate, linearize=_differentiate), effect="host",
+    ), arity=None, outputs=None,
 )  # fmt: skip

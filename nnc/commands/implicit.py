@@ -29,10 +29,10 @@ from nnc.commands.elementwise import (
     stop_gradient,
 )
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import Value
 from nnc.commands.shape import reshape
 from nnc.commands.special import polygamma
 from nnc.graph import Command
+from nnc.graph.rules import Value
 
 NDArray = np.ndarray[Any, Any]
 _finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too

@@ -24,23 +24,13 @@ from nnc.commands.constants import full, iota
 from nnc.commands.elementwise import add, convert, equal, maximum, minimum, mul, reciprocal, select
 from nnc.commands.index_plan import GATHER_MODES, SCATTER_MODES, SLICE_MODES, is_strict
 from nnc.commands.reduce import expand
-from nnc.commands.rules import (
-    Derivative,
-    InPlace,
-    Linear,
-    Tangents,
-    Value,
-    check_axes,
-    check_dtype,
-    lead,
-    linear_in,
-    zeros,
-)
+from nnc.commands.rules import Gathered, check_axes, check_dtype, lead, linear_in, zeros
 from nnc.commands.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
 from nnc.errors import OutOfBoundsError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
+from nnc.graph.rules import Derivative, InPlace, Linear, Rules, Tangents, Value
 
 Shape = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
@@ -236,14 +226,16 @@ def _gather_batch(
 
 gather = register(
     "gather",
-    None,
-    infer=_gather_infer,
-    reference=_gather_reference,
-    derivative=Derivative(_gather_jvp, _gather_transpose),
-    batch=_gather_batch,
-    placed="gathered",
-    refuses=is_strict,
-    cost=lambda *specs, **params: 0,
+    Rules(
+        infer=_gather_infer,
+        reference=_gather_reference,
+        derivative=Derivative(_gather_jvp, _gather_transpose),
+        batch=_gather_batch,
+        refuses=is_strict,
+        cost=lambda *specs, **params: 0,
+    ),
+    arity=None,
+    elements=Gathered(),
 )
 
 # -- scatter -----------------------------------------------------------------------------------------------------------
@@ -417,14 +409,16 @@ def _scatter_batch(
 
 scatter = register(
     "scatter",
-    None,
-    infer=_scatter_infer,
-    reference=_scatter_reference,
-    derivative=Derivative(_scatter_jvp, _scatter_transpose),
-    batch=_scatter_batch,
-    inplace=InPlace(((0, 0),)),
-    refuses=is_strict,
-    cost=lambda x, updates, *indices, **params: 0 if params["op"] == "set" else updates.size,
+    Rules(
+        infer=_scatter_infer,
+        reference=_scatter_reference,
+        derivative=Derivative(_scatter_jvp, _scatter_transpose),
+        batch=_scatter_batch,
+        inplace=InPlace(((0, 0),)),
+        refuses=is_strict,
+        cost=lambda x, updates, *indices, **params: 0 if params["op"] == "set" else updates.size,
+    ),
+    arity=None,
 )
 
 # -- dynamic slices ----------------------------------------------------------------------------------------------------
@@ -505,13 +499,15 @@ def _dynamic_slice_batch(
 
 dynamic_slice = register(
     "dynamic_slice",
-    None,
-    infer=_dynamic_slice_infer,
-    reference=lambda x, *starts, sizes, mode: x[_box("dynamic_slice", x.shape, starts, sizes, mode)],
-    derivative=linear_in("dynamic_slice", {0: _dynamic_slice_transpose}),
-    batch=_dynamic_slice_batch,
-    refuses=is_strict,
-    cost=lambda *specs, **params: 0,
+    Rules(
+        infer=_dynamic_slice_infer,
+        reference=lambda x, *starts, sizes, mode: x[_box("dynamic_slice", x.shape, starts, sizes, mode)],
+        derivative=linear_in("dynamic_slice", {0: _dynamic_slice_transpose}),
+        batch=_dynamic_slice_batch,
+        refuses=is_strict,
+        cost=lambda *specs, **params: 0,
+    ),
+    arity=None,
 )
 
 
@@ -579,12 +575,14 @@ def _dynamic_update_batch(size: int, operands: tuple[Value, ...], batched: tuple
 
 dynamic_update_slice = register(
     "dynamic_update_slice",
-    None,
-    infer=_dynamic_update_infer,
-    reference=_dynamic_update_reference,
-    derivative=Derivative(_dynamic_update_jvp, _dynamic_update_transpose),
-    batch=_dynamic_update_batch,
-    inplace=InPlace(((0, 0),)),
-    refuses=is_strict,
-    cost=lambda *specs, **params: 0,
+    Rules(
+        infer=_dynamic_update_infer,
+        reference=_dynamic_update_reference,
+        derivative=Derivative(_dynamic_update_jvp, _dynamic_update_transpose),
+        batch=_dynamic_update_batch,
+        inplace=InPlace(((0, 0),)),
+        refuses=is_strict,
+        cost=lambda *specs, **params: 0,
+    ),
+    arity=None,
 )

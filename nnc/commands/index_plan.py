@@ -19,10 +19,10 @@ from nnc.base.context import get_context
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import add, less, select
 from nnc.commands.promote import as_operand, astype, broadcast_shapes, broadcast_to_shape
-from nnc.commands.rules import Value
 from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentError, IndexingError, OutOfBoundsError, TraceError, user_error
 from nnc.graph import TensorSpec, spec_of
+from nnc.graph.rules import Value
 
 # Modes of reading and writing at positions out of range: see `index.py` for their meaning.
 GATHER_MODES = ("error", "clip", "wrap", "drop", "fill")

@@ -36,12 +36,13 @@ from nnc.commands.promote import (
     is_weak,
     with_weakness,
 )
-from nnc.commands.rules import Value, check_axis
+from nnc.commands.rules import check_axis
 from nnc.commands.shape import flip, reshape, slice_, transpose
 from nnc.errors import ArgumentTypeError, DTypeError, IndexingError, OutOfBoundsError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import TensorSpec, spec_of
+from nnc.graph.rules import Value
 
 if TYPE_CHECKING:
     from nnc.array.array import Array

@@ -6,6 +6,7 @@ References run LAPACK through NumPy, 16-bit floats in float32. Rules are written
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,21 +32,12 @@ from nnc.commands.elementwise import (
     sub,
 )
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import (
-    BatchRule,
-    Cotangents,
-    Derivative,
-    Linear,
-    Tangents,
-    Value,
-    add_tangents,
-    batch_with,
-    check_dtype,
-)
+from nnc.commands.rules import add_tangents, batch_with, check_dtype
 from nnc.commands.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
 from nnc.errors import LinAlgError, ShapeError, UnsupportedError, user_error
 from nnc.graph import Command, TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
+from nnc.graph.rules import BatchRule, Cotangents, Derivative, Linear, Rules, Tangents, Value
 
 NDArray = np.ndarray[Any, Any]
 
@@ -61,6 +53,10 @@ def check_matrix(where: str, x: TensorSpec, *, square: bool = True, name: str = 
     if square and x.shape[-1] != x.shape[-2]:
         problem = f"{name} must be square, its matrices are {x.shape[-2]} by {x.shape[-1]}."
         raise user_error(ShapeError, where, problem, operands={name: x}, fix="make the last two axes of one size.")
+
+
+# LAPACK's commands: their references take CuPy's arrays, and refuse matrices for which there is no answer.
+MatrixRules = partial(Rules, any_arrays=True, refuses=True)
 
 
 def batch_leading(name: str) -> BatchRule:
@@ -278,26 +274,26 @@ def _triangular_opposite(a: Value, ct: Value, *, transpose_a: bool = False, **pa
 
 triangular_solve: Command = register(
     "triangular_solve",
-    2,
-    infer=_triangular_infer,
-    any_arrays=True,
-    reference=_triangular_reference,
+    MatrixRules(
+        infer=_triangular_infer,
+        reference=_triangular_reference,
+        derivative=_solver("triangular_solve", _triangle, _triangular_opposite),
+        batch=_solver_batch("triangular_solve"),
+        cost=lambda a, b, **params: b.size * a.shape[-1],
+    ),
+    arity=2,
     decomposition=_triangular_decomposed,
-    derivative=_solver("triangular_solve", _triangle, _triangular_opposite),
-    batch=_solver_batch("triangular_solve"),
-    refuses=True,
-    cost=lambda a, b, **params: b.size * a.shape[-1],
 )
 solve: Command = register(
     "solve",
-    2,
-    infer=lambda a, b: _check_system("solve", a, b),
-    any_arrays=True,
-    reference=lambda a, b: run_lapack(
-        "solve", np.linalg.solve, (a, b), _SINGULAR, "use nnp.linalg.pinv, or add a multiple of the identity."
+    MatrixRules(
+        infer=lambda a, b: _check_system("solve", a, b),
+        reference=lambda a, b: run_lapack(
+            "solve", np.linalg.solve, (a, b), _SINGULAR, "use nnp.linalg.pinv, or add a multiple of the identity."
+        ),
+        derivative=_solver("solve", lambda ta: ta, lambda a, ct: solve(matrix_transpose(a), ct)),
+        batch=_solver_batch("solve"),
+        cost=lambda a, b: cubic(a) + 2 * b.size * a.shape[-1],
     ),
-    derivative=_solver("solve", lambda ta: ta, lambda a, ct: solve(matrix_transpose(a), ct)),
-    batch=_solver_batch("solve"),
-    refuses=True,
-    cost=lambda a, b: cubic(a) + 2 * b.size * a.shape[-1],
+    arity=2,
 )

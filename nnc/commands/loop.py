@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from nnc.base import dtypes
+from nnc.base.bounded import remembered
 from nnc.base.context import set_context
 from nnc.base.dtypes import TAPE
-from nnc.calls.remember import remembered
 from nnc.commands.roles import Loop, branches, carries_of, reads_of, yields_of
-from nnc.commands.rules import effect
 from nnc.commands.tape import Handles, Tape, as_handles, read_row, tape_specs
 from nnc.errors import ArgumentError, GraphError, OutOfBoundsError, ShapeError, user_error
 from nnc.graph import Graph, Node, TensorSpec, register
+from nnc.graph.registry import effect
+from nnc.graph.rules import Rules
 
 NDArray = np.ndarray[Any, Any]
 Run = Callable[[Graph, Sequence[Any]], list[NDArray]]  # how a reference runs its sub-graphs
@@ -183,8 +184,10 @@ def _while_roles(node: Node) -> Loop:
 
 
 while_ = register(
-    "while", None, None, infer=_while_infer, reference=_while_reference, rewritten=_while_rewritten, roles=_while_roles,
-    refuses=lambda *specs, max_steps=None, **params: max_steps is not None,
+    "while", Rules(
+        infer=_while_infer, reference=_while_reference,
+        refuses=lambda *specs, max_steps=None, **params: max_steps is not None,
+    ), arity=None, outputs=None, rewritten=_while_rewritten, roles=_while_roles,
 )  # fmt: skip
 
 # -- scan --------------------------------------------------------------------------------------------------------------
@@ -270,7 +273,13 @@ def _scan_roles(node: Node) -> Loop:
     )
 
 
-scan = register("scan", None, None, infer=_scan_infer, reference=_scan_reference, roles=_scan_roles)
+scan = register(
+    "scan",
+    Rules(infer=_scan_infer, reference=_scan_reference),
+    arity=None,
+    outputs=None,
+    roles=_scan_roles,
+)
 
 # -- case_of -----------------------------------------------------------------------------------------------------------
 
@@ -314,6 +323,7 @@ def _case_reference(
 
 
 case_of = register(
-    "case_of", None, None, infer=_case_infer, reference=_case_reference, roles=lambda node: branches(node, 1),
-    refuses=lambda *specs, checked=True: checked,
+    "case_of", Rules(
+        infer=_case_infer, reference=_case_reference, refuses=lambda *specs, checked=True: checked,
+    ), arity=None, outputs=None, roles=lambda node: branches(node, 1),
 )  # fmt: skip

@@ -24,9 +24,10 @@ from nnc.commands.linalg import (
     run_lapack,
     triangular_solve,
 )
-from nnc.commands.rules import Derivative, Tangents, Value, check_dtype
+from nnc.commands.rules import check_dtype
 from nnc.commands.shape import broadcast_to, concatenate, slice_axis
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.rules import Derivative, Rules, Tangents, Value
 
 
 def _lu_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
@@ -105,13 +106,14 @@ def _along_columns(rows: Value, shape: tuple[int, ...]) -> Value:
 
 lu: Command = register(
     "lu",
-    1,
-    3,
-    infer=_lu_infer,
-    any_arrays=True,
-    reference=_lu_reference,
-    derivative=Derivative(_lu_jvp),
-    batch=batch_leading("lu"),
-    cost=lambda x: cubic(x) // 3,
+    Rules(
+        infer=_lu_infer,
+        any_arrays=True,
+        reference=_lu_reference,
+        derivative=Derivative(_lu_jvp),
+        batch=batch_leading("lu"),
+        cost=lambda x: cubic(x) // 3,
+    ),
+    outputs=3,
 )
 """The packed factors, the row that each step exchanged with its own, and the permutation that these exchanges make."""

@@ -20,21 +20,11 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.index import gather
 from nnc.commands.reduce import expand, reduce_max, reduce_sum
-from nnc.commands.rules import (
-    Derivative,
-    InPlace,
-    Tangents,
-    Value,
-    batch_with,
-    behind_batch,
-    check_axes,
-    check_dtype,
-    expansion,
-    lead,
-)
+from nnc.commands.rules import batch_with, behind_batch, check_axes, check_dtype, expansion, lead
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice
-from nnc.graph import TensorSpec, infer, reference, register
+from nnc.graph import TensorSpec, infer_specs, reference, register
+from nnc.graph.rules import Derivative, InPlace, Rules, Tangents, Value
 
 Axes = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
@@ -127,29 +117,35 @@ def _shift(params: dict[str, Any]) -> dict[str, Any]:
 
 softmax = register(
     "softmax",
-    infer=_infer("softmax"),
-    reference=_softmax,
-    derivative=Derivative(_softmax_jvp),
-    batch=batch_with("softmax", _shift),
-    inplace=InPlace(((0, 0),)),
-    cost=_cost,
+    Rules(
+        infer=_infer("softmax"),
+        reference=_softmax,
+        derivative=Derivative(_softmax_jvp),
+        batch=batch_with("softmax", _shift),
+        inplace=InPlace(((0, 0),)),
+        cost=_cost,
+    ),
 )
 log_softmax = register(
     "log_softmax",
-    infer=_infer("log_softmax"),
-    reference=_log_softmax,
-    derivative=Derivative(_log_softmax_jvp),
-    batch=batch_with("log_softmax", _shift),
-    inplace=InPlace(((0, 0),)),
-    cost=_cost,
+    Rules(
+        infer=_infer("log_softmax"),
+        reference=_log_softmax,
+        derivative=Derivative(_log_softmax_jvp),
+        batch=batch_with("log_softmax", _shift),
+        inplace=InPlace(((0, 0),)),
+        cost=_cost,
+    ),
 )
 logsumexp = register(
     "logsumexp",
-    infer=_infer("logsumexp", keeps_axes=False),
-    reference=_logsumexp,
-    derivative=Derivative(_logsumexp_jvp),
-    batch=batch_with("logsumexp", _shift),
-    cost=_cost,
+    Rules(
+        infer=_infer("logsumexp", keeps_axes=False),
+        reference=_logsumexp,
+        derivative=Derivative(_logsumexp_jvp),
+        batch=batch_with("logsumexp", _shift),
+        cost=_cost,
+    ),
 )
 
 # -- the log-probability of chosen classes -----------------------------------------------------------------------------
@@ -173,8 +169,7 @@ def _pick_infer(x: TensorSpec, index: TensorSpec, *, mode: str) -> TensorSpec:
         problem = f"the index has {index.ndim} axes, x has {x.ndim}."
         fix = "give the index an axis of size 1 for one element of each row."
         raise user_error(ShapeError, "pick_log_softmax", problem, operands={"x": x, "index": index}, fix=fix)
-    spec: TensorSpec = infer[gather](x, index, **_gather_params(x, mode))
-    return spec
+    return infer_specs(gather, (x, index), _gather_params(x, mode))[0]
 
 
 def _pick(x: NDArray, index: NDArray, *, mode: str) -> NDArray:
@@ -201,12 +196,14 @@ def _pick_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...
 
 pick_log_softmax = register(
     "pick_log_softmax",
-    2,
-    infer=_pick_infer,
-    reference=_pick,
-    derivative=Derivative(_pick_jvp),
-    batch=_pick_batch,
-    cost=lambda x, index, mode: 4 * x.size,
+    Rules(
+        infer=_pick_infer,
+        reference=_pick,
+        derivative=Derivative(_pick_jvp),
+        batch=_pick_batch,
+        cost=lambda x, index, mode: 4 * x.size,
+    ),
+    arity=2,
 )
 
 

@@ -19,11 +19,11 @@ import numpy as np
 
 from nnc.commands.windows import Shape
 from nnc.errors import ArgumentError, ShapeError, user_error
-from nnc.graph import STRIDED, Attribute, Command, TensorSpec, register
+from nnc.graph import STRIDED, Command, TensorSpec, register
+from nnc.graph.rules import Rules
 
-packable: Attribute[tuple[int, ...]] = Attribute(
-    "packable", "the inputs that may be packed; the parameter `packed` then names their layout"
-)
+# Commands whose second input may be packed; the parameter `packed` then names its layout.
+PACKABLE = frozenset({"conv", "conv_input_grad"})
 _FORM = re.compile(r"(?P<sizes>\d+(?:x\d+)*):(?P<order>[a-zA-Z]+)(?P<blocks>(?:\d+[a-z])*)")
 
 
@@ -138,7 +138,9 @@ def packed_shape(layout: str, ndim: int) -> Shape:
 # Made by the pass `pack`, behind all transforms, so that it has no rules for those.
 pack: Command = register(
     "pack",
-    infer=_infer,
-    reference=lambda x, *, layout: Blocks.of(layout).pack(x),
-    cost=lambda x, *, layout: 0,
+    Rules(
+        infer=_infer,
+        reference=lambda x, *, layout: Blocks.of(layout).pack(x),
+        cost=lambda x, *, layout: 0,
+    ),
 )

@@ -21,7 +21,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.elementwise import NUMERIC, REAL
-from nnc.commands.rules import Derivative, Tangents, Value, batch_with, check_dtype, linear_in, together
+from nnc.commands.rules import batch_with, check_dtype, linear_in, together
 from nnc.commands.windows import (
     Padding,
     Shape,
@@ -34,6 +34,7 @@ from nnc.commands.windows import (
 )
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.rules import Derivative, Rules, Tangents, Value
 
 
 def _exchanged(x: TensorSpec, sizes: Shape, channels_last: bool) -> TensorSpec:
@@ -152,30 +153,36 @@ def _cost(x: TensorSpec, *_: TensorSpec, **params: Any) -> int:
 
 max_pool = register(
     "max_pool",
-    infer=_max_pool_infer,
-    reference=with_channels(_max_pool_reference),
-    derivative=Derivative(_max_pool_jvp),
-    batch=batch_with("max_pool", _keep),
-    cost=_cost,
+    Rules(
+        infer=_max_pool_infer,
+        reference=with_channels(_max_pool_reference),
+        derivative=Derivative(_max_pool_jvp),
+        batch=batch_with("max_pool", _keep),
+        cost=_cost,
+    ),
 )
 
 max_pool_places = register(
     "max_pool_places",
-    infer=_places_infer,
-    reference=with_channels(_places_reference),
-    batch=batch_with("max_pool_places", _keep),
-    cost=_cost,
+    Rules(
+        infer=_places_infer,
+        reference=with_channels(_places_reference),
+        batch=batch_with("max_pool_places", _keep),
+        cost=_cost,
+    ),
 )
 
 _max_pool_parts = (with_channels(_max_pool_reference), with_channels(_places_reference))
 
 max_pool_both = register(
     "max_pool_both",
+    Rules(
+        infer=lambda x, **params: (_max_pool_infer(x, **params), _places_infer(x, **params)),
+        reference=lambda x, **params: tuple(part(x, **params) for part in _max_pool_parts),
+        batch=batch_with("max_pool_both", _keep),
+        cost=_cost,
+    ),
     outputs=2,
-    infer=lambda x, **params: (_max_pool_infer(x, **params), _places_infer(x, **params)),
-    reference=lambda x, **params: tuple(part(x, **params) for part in _max_pool_parts),
-    batch=batch_with("max_pool_both", _keep),
-    cost=_cost,
 )
 together.set(max_pool, (max_pool_places, max_pool_both))
 
@@ -242,27 +249,35 @@ def _spread(
 
 pick_pool: Command = register(
     "pick_pool",
-    2,
-    infer=_pick_infer,
-    reference=with_channels(_pick_reference),
-    derivative=linear_in(
-        "pick_pool",
-        {0: lambda ct, x, places, **params: pick_pool_input_grad(ct, places, spatial=_spatial(x, **params), **params)},
+    Rules(
+        infer=_pick_infer,
+        reference=with_channels(_pick_reference),
+        derivative=linear_in(
+            "pick_pool",
+            {
+                0: lambda ct, x, places, **params: pick_pool_input_grad(
+                    ct, places, spatial=_spatial(x, **params), **params
+                )
+            },
+        ),
+        batch=batch_with("pick_pool", _keep),
+        cost=_cost,
     ),
-    batch=batch_with("pick_pool", _keep),
-    cost=_cost,
+    arity=2,
 )
 
 pick_pool_input_grad: Command = register(
     "pick_pool_input_grad",
-    2,
-    infer=_pick_grad_infer,
-    reference=with_channels(_pick_grad_reference),
-    derivative=linear_in(
-        "pick_pool_input_grad", {0: lambda g, ct, places, spatial, **params: pick_pool(g, places, **params)}
+    Rules(
+        infer=_pick_grad_infer,
+        reference=with_channels(_pick_grad_reference),
+        derivative=linear_in(
+            "pick_pool_input_grad", {0: lambda g, ct, places, spatial, **params: pick_pool(g, places, **params)}
+        ),
+        batch=batch_with("pick_pool_input_grad", _keep),
+        cost=lambda ct, places, window, **params: ct.size * math.prod(window),
     ),
-    batch=batch_with("pick_pool_input_grad", _keep),
-    cost=lambda ct, places, window, **params: ct.size * math.prod(window),
+    arity=2,
 )
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -306,21 +321,25 @@ def _sum_pool_grad_reference(
 
 sum_pool = register(
     "sum_pool",
-    infer=_sum_pool_infer,
-    reference=with_channels(_sum_pool_reference),
-    derivative=linear_in(
-        "sum_pool",
-        {0: lambda ct, x, **params: sum_pool_input_grad(ct, spatial=_spatial(x, **params), **params)},
+    Rules(
+        infer=_sum_pool_infer,
+        reference=with_channels(_sum_pool_reference),
+        derivative=linear_in(
+            "sum_pool",
+            {0: lambda ct, x, **params: sum_pool_input_grad(ct, spatial=_spatial(x, **params), **params)},
+        ),
+        batch=batch_with("sum_pool", _keep),
+        cost=_cost,
     ),
-    batch=batch_with("sum_pool", _keep),
-    cost=_cost,
 )
 
 sum_pool_input_grad: Command = register(
     "sum_pool_input_grad",
-    infer=_sum_pool_grad_infer,
-    reference=with_channels(_sum_pool_grad_reference),
-    derivative=linear_in("sum_pool_input_grad", {0: lambda g, ct, spatial, **params: sum_pool(g, **params)}),
-    batch=batch_with("sum_pool_input_grad", _keep),
-    cost=lambda ct, window, **params: ct.size * math.prod(window),
+    Rules(
+        infer=_sum_pool_grad_infer,
+        reference=with_channels(_sum_pool_grad_reference),
+        derivative=linear_in("sum_pool_input_grad", {0: lambda g, ct, spatial, **params: sum_pool(g, **params)}),
+        batch=batch_with("sum_pool_input_grad", _keep),
+        cost=lambda ct, window, **params: ct.size * math.prod(window),
+    ),
 )

@@ -21,13 +21,13 @@ from nnc.commands.constants import full
 from nnc.commands.elementwise import convert, equal, greater, greater_equal, less, less_equal, not_equal, select
 from nnc.commands.fit import fit, misfit
 from nnc.commands.promotion import is_widened, promotion_watch
-from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, concatenate, reshape
 from nnc.device import dlpack
 from nnc.device.dlpack import is_foreign
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.errors.errors import shorten
 from nnc.graph import Command, TensorSpec, spec_of
+from nnc.graph.rules import Value
 
 if TYPE_CHECKING:
     from nnc.array.array import Array

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from nnc.base import dtypes
-from nnc.commands.rules import Value, lead
+from nnc.commands.rules import lead
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import TensorSpec, register
+from nnc.graph.rules import Rules, Value
 
 Shape = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
@@ -89,10 +90,12 @@ def _batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **
 
 random_bits = register(
     "random_bits",
-    2,
-    infer=_infer,
-    reference=_reference,
-    batch=_batch,
-    cost=lambda key, start, shape, width: 100 * start.size * math.prod(shape),
-    effect="random",
+    Rules(
+        infer=_infer,
+        reference=_reference,
+        batch=_batch,
+        cost=lambda key, start, shape, width: 100 * start.size * math.prod(shape),
+        effect="random",
+    ),
+    arity=2,
 )

@@ -30,23 +30,12 @@ from nnc.commands.elementwise import (
     not_equal,
     select,
 )
-from nnc.commands.rules import (
-    Derivative,
-    Linear,
-    Reduction,
-    Tangents,
-    Value,
-    batch_with,
-    behind_batch,
-    check_axes,
-    check_axis,
-    check_dtype,
-    linear_in,
-    numpy_call,
-)
+from nnc.commands.rules import Reduction, batch_with, behind_batch, check_axes, check_axis, check_dtype, linear_in
 from nnc.commands.shape import broadcast_to, concatenate, flip, slice_axis
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.registry import numpy_call
+from nnc.graph.rules import Derivative, Linear, Rules, Tangents, Value
 
 Shape = tuple[int, ...]
 
@@ -128,14 +117,16 @@ def _reduction(
 
     return register(
         name,
-        infer=infer,
-        any_arrays=True if function in _OVER_AXES else None,
-        reference=reference,
-        numpy_call=lambda x, *, axes: partial(_at_once(function, x, axes), axis=axes, dtype=x.dtype),
+        Rules(
+            infer=infer,
+            any_arrays=function in _OVER_AXES,
+            reference=reference,
+            numpy_call=lambda x, *, axes: partial(_at_once(function, x, axes), axis=axes, dtype=x.dtype),
+            derivative=derivative,
+            batch=batch_with(name, _shift_axes),
+            cost=lambda x, axes: x.size,
+        ),
         reduction=by,
-        derivative=derivative,
-        batch=batch_with(name, _shift_axes),
-        cost=lambda x, axes: x.size,
     )
 
 
@@ -235,10 +226,12 @@ def _arg_reduction(name: str, function: Callable[..., Any]) -> Command:
 
     return register(
         name,
-        infer=infer,
-        reference=lambda x, *, axis: np.asarray(function(x, axis)),
-        batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
-        cost=lambda x, axis: x.size,
+        Rules(
+            infer=infer,
+            reference=lambda x, *, axis: np.asarray(function(x, axis)),
+            batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
+            cost=lambda x, axis: x.size,
+        ),
     )
 
 
@@ -267,12 +260,14 @@ def _cumulative(
 
     return register(
         name,
-        infer=infer,
-        any_arrays=True if function in _ALONG_AXIS else None,
-        reference=reference,
-        derivative=derivative,
-        batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
-        cost=lambda x, axis: x.size,
+        Rules(
+            infer=infer,
+            any_arrays=function in _ALONG_AXIS,
+            reference=reference,
+            derivative=derivative,
+            batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
+            cost=lambda x, axis: x.size,
+        ),
         cumulative=by,
     )
 

@@ -18,6 +18,7 @@ from nnc.base.context import get_context
 from nnc.commands.loop import ITERATION, Run, check_inputs
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Graph, TensorSpec, register
+from nnc.graph.rules import Rules
 
 NDArray = np.ndarray[Any, Any]
 State = list[NDArray]
@@ -135,4 +136,4 @@ def _reference(
 # Operands: [length where dynamic,] sequences read, cotangents of rows, carried values at first, cotangents of the last carried
 # values, sums to start from, captured values. graphs: an iteration, and its pull-back. Results: cotangents, sums, rows for
 # sequences.
-pull_iterations = register("pull_iterations", None, None, infer=_infer, reference=_reference)
+pull_iterations = register("pull_iterations", Rules(infer=_infer, reference=_reference), arity=None, outputs=None)

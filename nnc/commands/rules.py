@@ -1,7 +1,6 @@
-"""The columns that transforms and lowering read, the types of their cells, and constructors for the common cases.
+"""Facts of commands beside their rules (nnc.graph.rules), and constructors for the common rules.
 
-A family's file registers each of its commands with all that is true of it. Values in rules are arrays or tracers and
-support NumPy operators; a tangent or cotangent that is zero by construction is `None`.
+A family's file registers each of its commands with all that is true of it.
 """
 
 from __future__ import annotations
@@ -17,53 +16,8 @@ from nnc.errors import AxisError, DTypeError, ShapeError, UnsupportedError, user
 from nnc.graph import Attribute, Command, Node, TensorSpec
 from nnc.graph import command as get_command
 from nnc.graph.builder import check_same_dtype
-
-Value = Any  # an array or a tracer
-Tangents = tuple[Value | None, ...]
-Cotangents = tuple[Value, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """Stands, in a transpose rule, for an operand in which the node is linear; it has a spec but no value."""
-
-    spec: TensorSpec
-
-
-# `(primals, tangents, outputs, **params) -> tangents of the outputs`. A rule reads of `primals` and `outputs` only values
-# that it needs: values that it does not touch are not kept for the backward pass. Commands with sub-graphs get `graphs=` among the
-# params.
-JvpRule = Callable[..., Tangents]
-
-# `(cotangents, operands, **params) -> cotangents of the operands`. `operands` holds `Linear` where a cotangent is wanted and a
-# value elsewhere; the result has None where none is wanted. Of a command with sub-graphs a cotangent may be None.
-TransposeRule = Callable[..., Tangents]
-
-# `(size, operands, batched, **params) -> (outputs, batched outputs)`. The batch axis of a batched operand or output is its first.
-BatchRule = Callable[..., tuple[Sequence[Value], Sequence[bool]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Derivative:
-    """The differentiation rules of a command.
-
-    `jvp` is written with ordinary commands, so derivatives of every order exist. `transpose` is given for commands that are
-    linear in some operand. Commands that own sub-graphs give two rules `(primals, tangents, **params) -> (outputs, tangents of
-    the outputs)` instead of `jvp`: `push` for forward mode, `linearize` for reverse mode.
-    """
-
-    jvp: JvpRule | None = None
-    transpose: TransposeRule | None = None
-    push: Callable[..., tuple[Sequence[Value], Tangents]] | None = None
-    linearize: Callable[..., tuple[Sequence[Value], Tangents]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class InPlace:
-    """In-place facts. `overwrite`: pairs (input, output) that may share memory; `identity`: inputs equal to output 0."""
-
-    overwrite: tuple[tuple[int, int], ...] = ()
-    identity: tuple[int, ...] = ()
+from nnc.graph.registry import inplace, numpy_call, refuses
+from nnc.graph.rules import BatchRule, Cotangents, Derivative, InPlace, Linear, Tangents, TransposeRule, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +38,15 @@ class Reduction:
 
 
 @dataclass(frozen=True, slots=True)
+class Sum:
+    """The sum of the operands, each with its sign, 1 or -1."""
+
+    signs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Product:
-    """A product of two operands, element by element.
+    """A product of two operands.
 
     Attributes:
         factors: positions of the two; the same one twice for a square.
@@ -96,23 +57,35 @@ class Product:
     keeps_zero: bool = False
 
 
-derivative: Attribute[Derivative] = Attribute("derivative", "how the command is differentiated")
-batch: Attribute[BatchRule] = Attribute("batch", "how the command runs over a leading batch axis")
-alias: Attribute[str] = Attribute(
-    "alias",
-    "'view': output 0 is a view of input 0; 'parts': the inputs are disjoint parts of output 0 (column `joined`)",
-)
-joined: Attribute[Callable[..., Sequence[tuple[int, ...]]]] = Attribute(
-    "joined",
-    "(*specs, **params) -> where in the result each operand begins, for commands that put their operands together; the operands do "
-    "not overlap there, and elements that none of them covers are 0",
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """Operand 0, divided by operand 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One number everywhere: `of(**params)`. The command has no operands."""
+
+    of: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The place of the element along the parameter `axis`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The element of input 0 at which the other inputs point, as in `gather`."""
+
+
+Element = Sum | Product | Quotient | Number | Counted | Gathered
+elements: Attribute[Element] = Attribute(
+    "elements", "what each element of the result is, for commands with which passes compute"
 )
 together: Attribute[tuple[Command, Command]] = Attribute(
     "together",
     "another command of one operand, and the command that computes both results for the same parameters at once, this one's first",
-)
-inplace: Attribute[InPlace | Callable[[Mapping[str, Any]], InPlace]] = Attribute(
-    "inplace", "which inputs the command may overwrite, pass on or ignore; a function of the params where they tell"
 )
 expansion: Attribute[Callable[..., Value]] = Attribute(
     "expansion", "(*operands, **params) -> the result, by the simpler commands that printed kernels are made of"
@@ -121,35 +94,6 @@ decomposition: Attribute[Callable[..., Sequence[Value] | None]] = Attribute(
     "decomposition",
     "(*operands, **params) -> the results by other commands, for devices that have kernels of these alone; None where the command "
     "stays as it is",
-)
-cost: Attribute[Callable[..., int]] = Attribute("cost", "(*specs, **params) -> floating-point operations")
-weight: Attribute[int] = Attribute(
-    "weight",
-    "work for one element of the result of an elementwise command that takes an instruction or two: 1 for work that is done while "
-    "a kernel waits for memory, so that it is no more than a read, else 2. Commands without a cell are expensive",
-)
-terms: Attribute[tuple[int, ...]] = Attribute(
-    "terms",
-    "for sums: a sign for each operand, 1 or -1; each element is the sum of those of the operands with these signs",
-)
-quotient: Attribute[bool] = Attribute("quotient", "each element is that of operand 0, divided by that of operand 1")
-number: Attribute[Callable[..., Any]] = Attribute(
-    "number", "(**params) -> the number that every element is, for commands without operands"
-)
-product: Attribute[Product] = Attribute("product", "of which operands each element is the product")
-commutes: Attribute[bool] = Attribute("commutes", "exchanging the two operands changes no bit of the result")
-cannot_fail: Attribute[bool] = Attribute(
-    "cannot_fail",
-    "the command never raises on operands of the right specs; elementwise commands, views, reductions and joins need no cell",
-)
-scalar: Attribute[str] = Attribute("scalar", "the scalar expression that code generators print")
-exact: Attribute[bool] = Attribute(
-    "exact", "True where nothing is rounded: the scalar expression takes 16-bit floats as they are, and not in float32"
-)
-numpy_call: Attribute[np.ufunc | Callable[..., Callable[..., Any] | None]] = Attribute(
-    "numpy_call",
-    "NumPy's function that is the command and broadcasts, or (*specs, **params) -> a function of the arrays that is the command in "
-    "one call of NumPy, None where none is; of 16-bit floats nothing is said",
 )
 same_bits: Attribute[bool] = Attribute(
     "same_bits",
@@ -161,34 +105,11 @@ numpy_into: Attribute[Callable[..., Callable[..., Any] | None]] = Attribute(
     "(*specs, **params) -> a function (*arrays, out=array) that writes the command's result into an array, None where none is; "
     "commands that are a ufunc of NumPy need no cell",
 )
-any_arrays: Attribute[bool] = Attribute(
-    "any_arrays",
-    "whether the reference takes arrays of other libraries, such as CuPy, that take part in NumPy's functions by its protocols",
-)
-same_axes: Attribute[Callable[..., Sequence[tuple[int, int]] | None]] = Attribute(
-    "same_axes",
-    "(spec, out, **params) -> pairs (axis of the input, axis of the output) along which a view shows each element of its input; it "
-    "repeats them along other axes, or where sizes differ. None where axes are merged or cut",
-)
-placed: Attribute[str] = Attribute(
-    "placed",
-    "for commands whose elements depend on their positions. 'counted': each is its position along `axis`; 'gathered': it stands in "
-    "input 0 where the other inputs say, as in `gather`",
-)
-takes_epilogue: Attribute[bool] = Attribute(
-    "takes_epilogue",
-    "True for products of two operands whose kernels may go on with each element as soon as it is known (`with_epilogue`)",
-)
 reduction: Attribute[Reduction] = Attribute(
     "reduction", "how the command makes one element of those along its parameter `axes`, which the result has not"
 )
 cumulative: Attribute[Reduction] = Attribute(
     "cumulative", "how the command combines each element with those before it along its parameter `axis`"
-)
-effect: Attribute[str] = Attribute(
-    "effect",
-    "for commands whose nodes must not be merged: 'random'; 'host' of users' functions without effects, which run in the caller's "
-    "thread; 'debug' …, which are not removed either",
 )
 SILENT_EFFECTS = ("random",)  # of nodes that do no more than compute their results
 REMOVABLE_EFFECTS = ("random", "host")  # of nodes that are removed where nothing reads their results
@@ -196,9 +117,6 @@ root_of: Attribute[tuple[int, Callable[[tuple[Value, ...], Tangents], Value | No
     "root_of",
     "(n, rule) for commands such as sqrt and abs, whose result has a power that is smoother than itself: "
     "rule(primals, tangents) is the tangent of the n-th power",
-)
-refuses: Attribute[bool | Callable[..., bool]] = Attribute(
-    "refuses", "(*specs, **params) -> whether the command raises on some values of its operands"
 )
 
 

@@ -24,9 +24,10 @@ from nnc.commands.linalg import (
     matrix_transpose,
     run_lapack,
 )
-from nnc.commands.rules import Cotangents, Derivative, Linear, Tangents, Value, add_tangents, check_dtype, not_linear
+from nnc.commands.rules import add_tangents, check_dtype, not_linear
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, check_same_dtype, register
+from nnc.graph.rules import Cotangents, Derivative, Linear, Rules, Tangents, Value
 
 _SWEEPS = 40  # for each eigenvalue; LAPACK allows 30, and two or three are usual
 
@@ -181,13 +182,14 @@ def _schur_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
 
 schur: Command = register(
     "schur",
-    1,
-    2,
-    infer=_schur_infer,
-    reference=lambda x: run_lapack("schur", _for_each(_schur, 2), (x,), NO_CONVERGENCE, _FINITE),
-    batch=batch_leading("schur"),
-    refuses=True,
-    cost=lambda x: 25 * cubic(x),
+    Rules(
+        infer=_schur_infer,
+        reference=lambda x: run_lapack("schur", _for_each(_schur, 2), (x,), NO_CONVERGENCE, _FINITE),
+        batch=batch_leading("schur"),
+        refuses=True,
+        cost=lambda x: 25 * cubic(x),
+    ),
+    outputs=2,
 )
 """T, a triangle but for the blocks of complex pairs of a real matrix, and Z with orthonormal columns."""
 
@@ -258,13 +260,15 @@ def _sylvester_transpose(cotangents: Cotangents, operands: tuple[Value | Linear,
 
 sylvester: Command = register(
     "sylvester",
-    3,
-    infer=_sylvester_infer,
-    reference=_sylvester_reference,
-    derivative=Derivative(_sylvester_jvp, _sylvester_transpose),
-    batch=batch_leading("sylvester"),
-    refuses=True,
-    cost=lambda a, b, c: 25 * (cubic(a) + cubic(b)),
+    Rules(
+        infer=_sylvester_infer,
+        reference=_sylvester_reference,
+        derivative=Derivative(_sylvester_jvp, _sylvester_transpose),
+        batch=batch_leading("sylvester"),
+        refuses=True,
+        cost=lambda a, b, c: 25 * (cubic(a) + cubic(b)),
+    ),
+    arity=3,
 )
 """The solution X of A X + X B = C."""
 
@@ -290,9 +294,11 @@ def _triangular_root(t: NDArray) -> tuple[NDArray]:
 
 triangular_root: Command = register(
     "triangular_root",
-    infer=infer_square("triangular_root", INEXACT),
-    reference=lambda t: run_lapack("triangular_root", lambda t: _for_each(_triangular_root)(t)[0], (t,), "", ""),
-    batch=batch_leading("triangular_root"),
-    cost=lambda t: 4 * cubic(t),
+    Rules(
+        infer=infer_square("triangular_root", INEXACT),
+        reference=lambda t: run_lapack("triangular_root", lambda t: _for_each(_triangular_root)(t)[0], (t,), "", ""),
+        batch=batch_leading("triangular_root"),
+        cost=lambda t: 4 * cubic(t),
+    ),
 )
 """The principal square root of a triangle, of a real one with blocks of two rows on its diagonal."""

@@ -17,23 +17,11 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.commands.constants import full
 from nnc.commands.elementwise import add, select
-from nnc.commands.rules import (
-    Cotangents,
-    Linear,
-    Tangents,
-    Value,
-    batch_with,
-    behind_batch,
-    check_axes,
-    check_axis,
-    lead,
-    linear_in,
-    linear_in_all,
-    zeros,
-)
+from nnc.commands.rules import batch_with, behind_batch, check_axes, check_axis, lead, linear_in, linear_in_all, zeros
 from nnc.errors import ArgumentError, GraphError, ShapeError, user_error
 from nnc.graph import Box, Command, TensorSpec, check_same_dtype, first_overlap, register
 from nnc.graph import command as get_command
+from nnc.graph.rules import AsView, Cotangents, Linear, Rules, Tangents, Value
 
 Shape = tuple[int, ...]
 
@@ -99,14 +87,15 @@ def _broadcast_shift(size: int, operands: tuple[Value, ...], batched: tuple[bool
 
 broadcast_to: Command = register(
     "broadcast_to",
-    infer=_broadcast_infer,
-    reference=_broadcast_reference,
-    numpy_call=lambda x, **params: partial(_broadcast_reference, **params),
-    derivative=linear_in("broadcast_to", {0: _broadcast_transpose}),
-    batch=_broadcast_shift,
-    alias="view",
-    same_axes=lambda x, out, *, shape, axes=None: list(enumerate(broadcast_axes(x.ndim, shape, axes))),
-    cost=_no_cost,
+    Rules(
+        infer=_broadcast_infer,
+        reference=_broadcast_reference,
+        numpy_call=lambda x, **params: partial(_broadcast_reference, **params),
+        derivative=linear_in("broadcast_to", {0: _broadcast_transpose}),
+        batch=_broadcast_shift,
+        alias=AsView(lambda x, out, *, shape, axes=None: list(enumerate(broadcast_axes(x.ndim, shape, axes)))),
+        cost=_no_cost,
+    ),
 )
 
 # -- reshape, transpose ------------------------------------------------------------------------------------------------
@@ -137,15 +126,16 @@ def _reshape_into(x: Any, out: Any) -> None:
 
 reshape: Command = register(
     "reshape",
-    infer=_reshape_infer,
-    reference=lambda x, *, shape: x.reshape(shape),
-    numpy_call=lambda x, *, shape: methodcaller("reshape", shape),
+    Rules(
+        infer=_reshape_infer,
+        reference=lambda x, *, shape: x.reshape(shape),
+        numpy_call=lambda x, *, shape: methodcaller("reshape", shape),
+        derivative=linear_in("reshape", {0: lambda ct, x, shape: reshape(ct, shape=x.spec.shape)}),
+        batch=lambda size, operands, batched, shape: ((reshape(operands[0], shape=(size, *shape)),), (True,)),
+        alias=AsView(_reshaped_axes),
+        cost=_no_cost,
+    ),
     numpy_into=lambda x, *, shape: _reshape_into,
-    derivative=linear_in("reshape", {0: lambda ct, x, shape: reshape(ct, shape=x.spec.shape)}),
-    batch=lambda size, operands, batched, shape: ((reshape(operands[0], shape=(size, *shape)),), (True,)),
-    alias="view",
-    same_axes=_reshaped_axes,
-    cost=_no_cost,
 )
 
 
@@ -167,28 +157,31 @@ def invert_permutation(permutation: Sequence[int]) -> Shape:
 
 transpose: Command = register(
     "transpose",
-    infer=_transpose_infer,
-    reference=lambda x, *, permutation: x.transpose(permutation),
-    numpy_call=lambda x, *, permutation: methodcaller("transpose", permutation),
-    derivative=linear_in(
-        "transpose", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+    Rules(
+        infer=_transpose_infer,
+        reference=lambda x, *, permutation: x.transpose(permutation),
+        numpy_call=lambda x, *, permutation: methodcaller("transpose", permutation),
+        derivative=linear_in(
+            "transpose", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+        ),
+        batch=batch_with("transpose", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
+        alias=AsView(lambda x, out, *, permutation: [(axis, i) for i, axis in enumerate(permutation)]),
+        cost=_no_cost,
     ),
-    batch=batch_with("transpose", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
-    alias="view",
-    same_axes=lambda x, out, *, permutation: [(axis, i) for i, axis in enumerate(permutation)],
-    cost=_no_cost,
 )
 
 # The same elements as `transpose` shows, written anew in their new order: lowering inserts it where kernels read them often.
 reorder: Command = register(
     "reorder",
-    infer=_transpose_infer,
-    reference=lambda x, *, permutation: np.ascontiguousarray(x.transpose(permutation)),
-    derivative=linear_in(
-        "reorder", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+    Rules(
+        infer=_transpose_infer,
+        reference=lambda x, *, permutation: np.ascontiguousarray(x.transpose(permutation)),
+        derivative=linear_in(
+            "reorder", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+        ),
+        batch=batch_with("reorder", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
+        cost=_no_cost,
     ),
-    batch=batch_with("reorder", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
-    cost=_no_cost,
 )
 
 # -- slice, flip -------------------------------------------------------------------------------------------------------
@@ -225,13 +218,15 @@ def _slice_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ..
 
 slice_: Command = register(
     "slice",
-    infer=_slice_infer,
-    reference=lambda x, *, start, limit, stride: x[tuple(map(slice, start, limit, stride))],
-    numpy_call=lambda x, *, start, limit, stride: itemgetter(tuple(map(slice, start, limit, stride))),
-    derivative=linear_in("slice", {0: _slice_transpose}),
-    batch=_slice_batch,
-    alias="view",
-    cost=_no_cost,
+    Rules(
+        infer=_slice_infer,
+        reference=lambda x, *, start, limit, stride: x[tuple(map(slice, start, limit, stride))],
+        numpy_call=lambda x, *, start, limit, stride: itemgetter(tuple(map(slice, start, limit, stride))),
+        derivative=linear_in("slice", {0: _slice_transpose}),
+        batch=_slice_batch,
+        alias=AsView(),
+        cost=_no_cost,
+    ),
 )
 
 
@@ -254,13 +249,15 @@ def _flip_infer(x: TensorSpec, *, axes: Shape) -> TensorSpec:
 
 flip: Command = register(
     "flip",
-    infer=_flip_infer,
-    reference=lambda x, *, axes: np.flip(x, axes),
-    numpy_call=lambda x, *, axes: partial(np.flip, axis=axes),
-    derivative=linear_in("flip", {0: lambda ct, x, axes: flip(ct, axes=axes)}),
-    batch=batch_with("flip", lambda p: {"axes": tuple(behind_batch(axis) for axis in p["axes"])}),
-    alias="view",
-    cost=_no_cost,
+    Rules(
+        infer=_flip_infer,
+        reference=lambda x, *, axes: np.flip(x, axes),
+        numpy_call=lambda x, *, axes: partial(np.flip, axis=axes),
+        derivative=linear_in("flip", {0: lambda ct, x, axes: flip(ct, axes=axes)}),
+        batch=batch_with("flip", lambda p: {"axes": tuple(behind_batch(axis) for axis in p["axes"])}),
+        alias=AsView(),
+        cost=_no_cost,
+    ),
 )
 
 # -- joins -------------------------------------------------------------------------------------------------------------
@@ -303,16 +300,17 @@ def _starts_along(*specs: TensorSpec, axis: int) -> list[Shape]:
 
 concatenate: Command = register(
     "concatenate",
-    None,
-    infer=_concatenate_infer,
-    reference=lambda *xs, axis: np.concatenate(xs, axis),
-    numpy_call=lambda *specs, axis: lambda *xs: np.concatenate(xs, axis),
+    Rules(
+        infer=_concatenate_infer,
+        reference=lambda *xs, axis: np.concatenate(xs, axis),
+        numpy_call=lambda *specs, axis: lambda *xs: np.concatenate(xs, axis),
+        derivative=linear_in_all("concatenate", _concatenate_transpose),
+        batch=batch_with("concatenate", lambda p: {"axis": behind_batch(p["axis"])}),
+        joined=_starts_along,
+        cost=_no_cost,
+    ),
+    arity=None,
     numpy_into=lambda *specs, axis: lambda *xs, out: np.concatenate(xs, axis, out=out),
-    derivative=linear_in_all("concatenate", _concatenate_transpose),
-    batch=batch_with("concatenate", lambda p: {"axis": behind_batch(p["axis"])}),
-    alias="parts",
-    joined=_starts_along,
-    cost=_no_cost,
 )
 
 
@@ -359,14 +357,15 @@ def _assemble_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool,
 
 assemble: Command = register(
     "assemble",
-    None,
-    infer=_assemble_infer,
-    reference=_assemble_reference,
-    derivative=linear_in_all("assemble", _assemble_transpose),
-    batch=_assemble_batch,
-    alias="parts",
-    joined=lambda *specs, shape, dtype, starts: starts,
-    cost=_no_cost,
+    Rules(
+        infer=_assemble_infer,
+        reference=_assemble_reference,
+        derivative=linear_in_all("assemble", _assemble_transpose),
+        batch=_assemble_batch,
+        joined=lambda *specs, shape, dtype, starts: starts,
+        cost=_no_cost,
+    ),
+    arity=None,
 )
 
 # -- pad ---------------------------------------------------------------------------------------------------------------
@@ -443,11 +442,13 @@ def _pad_batch(
 
 pad: Command = register(
     "pad",
-    2,
-    infer=_pad_infer,
-    reference=_pad_reference,
-    derivative=linear_in_all("pad", _pad_transpose),
-    cannot_fail=True,
-    batch=_pad_batch,
-    cost=_no_cost,
+    Rules(
+        infer=_pad_infer,
+        reference=_pad_reference,
+        derivative=linear_in_all("pad", _pad_transpose),
+        refuses=False,
+        batch=_pad_batch,
+        cost=_no_cost,
+    ),
+    arity=2,
 )

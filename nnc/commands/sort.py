@@ -12,10 +12,11 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands.index import gather, move_axis
-from nnc.commands.rules import Derivative, Tangents, Value, batch_with, behind_batch, check_axis, lead
+from nnc.commands.rules import batch_with, behind_batch, check_axis, lead
 from nnc.errors import ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import TensorSpec, check_same_dtype, register
+from nnc.graph.rules import Derivative, Rules, Tangents, Value
 
 NDArray = np.ndarray[Any, Any]
 
@@ -60,11 +61,13 @@ def _along(x: Value, index: Value, axis: int) -> Value:
 
 sort = register(
     "sort",
-    infer=_sort_infer,
-    reference=lambda x, *, axis, descending: np.take_along_axis(x, _order(x, axis, descending), axis),
-    derivative=Derivative(_sort_jvp),
-    batch=batch_with("sort", _shift_axis),
-    cost=_sort_cost,
+    Rules(
+        infer=_sort_infer,
+        reference=lambda x, *, axis, descending: np.take_along_axis(x, _order(x, axis, descending), axis),
+        derivative=Derivative(_sort_jvp),
+        batch=batch_with("sort", _shift_axis),
+        cost=_sort_cost,
+    ),
 )
 
 
@@ -75,10 +78,12 @@ def _argsort_infer(x: TensorSpec, *, axis: int, descending: bool, stable: bool) 
 
 argsort = register(
     "argsort",
-    infer=_argsort_infer,
-    reference=lambda x, *, axis, descending, stable: _order(x, axis, descending),
-    batch=batch_with("argsort", _shift_axis),
-    cost=_sort_cost,
+    Rules(
+        infer=_argsort_infer,
+        reference=lambda x, *, axis, descending, stable: _order(x, axis, descending),
+        batch=batch_with("argsort", _shift_axis),
+        cost=_sort_cost,
+    ),
 )
 
 
@@ -102,13 +107,14 @@ def _top_k_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Va
 
 top_k = register(
     "top_k",
-    1,
-    2,
-    infer=_top_k_infer,
-    reference=_top_k_reference,
-    derivative=Derivative(_top_k_jvp),
-    batch=batch_with("top_k", lambda params: params),
-    cost=_sort_cost,
+    Rules(
+        infer=_top_k_infer,
+        reference=_top_k_reference,
+        derivative=Derivative(_top_k_jvp),
+        batch=batch_with("top_k", lambda params: params),
+        cost=_sort_cost,
+    ),
+    outputs=2,
 )
 
 
@@ -143,9 +149,11 @@ def _searchsorted_batch(size: int, operands: tuple[Value, ...], batched: tuple[b
 
 searchsorted = register(
     "searchsorted",
-    2,
-    infer=_searchsorted_infer,
-    reference=_searchsorted_reference,
-    batch=_searchsorted_batch,
-    cost=lambda steps, values, side: values.size * max(1, steps.shape[-1]).bit_length(),
+    Rules(
+        infer=_searchsorted_infer,
+        reference=_searchsorted_reference,
+        batch=_searchsorted_batch,
+        cost=lambda steps, values, side: values.size * max(1, steps.shape[-1]).bit_length(),
+    ),
+    arity=2,
 )

@@ -15,18 +15,10 @@ import numpy as np
 from nnc.base.context import get_context
 from nnc.base.dtypes import TAPE
 from nnc.base.machine import check_memory
-from nnc.commands.rules import (
-    Derivative,
-    Linear,
-    add_tangents,
-    batch_elementwise,
-    batch_with,
-    check_same_spec,
-    linear_in_all,
-    zeros,
-)
+from nnc.commands.rules import add_tangents, batch_elementwise, batch_with, check_same_spec, linear_in_all, zeros
 from nnc.errors import ArgumentError, OutOfMemoryError, user_error
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.rules import Derivative, Linear, Rules
 
 NDArray = np.ndarray[Any, Any]
 Handles = tuple[tuple[int, ...], ...]  # the leading axes of each tape that a loop yields; () where none has any
@@ -180,14 +172,16 @@ def as_handles(tapes: Sequence[Tape], handles: Handles) -> list[NDArray]:
 
 add_tapes = register(
     "add_tapes",
-    2,
-    infer=lambda x, y: check_same_spec("add_tapes", (x, y)),
-    reference=_add_tapes,
-    derivative=Derivative(
-        lambda primals, tangents, outputs: (add_tangents(*tangents),),
-        lambda cotangents, operands: tuple(cotangents[0] if isinstance(x, Linear) else None for x in operands),
+    Rules(
+        infer=lambda x, y: check_same_spec("add_tapes", (x, y)),
+        reference=_add_tapes,
+        derivative=Derivative(
+            lambda primals, tangents, outputs: (add_tangents(*tangents),),
+            lambda cotangents, operands: tuple(cotangents[0] if isinstance(x, Linear) else None for x in operands),
+        ),
+        batch=batch_elementwise("add_tapes"),
     ),
-    batch=batch_elementwise("add_tapes"),
+    arity=2,
 )
 
 
@@ -239,23 +233,25 @@ def _tape_axis(params: dict[str, Any]) -> dict[str, Any]:
 # sum of the cotangents of all elements.
 spread_tape: Command = register(
     "spread_tape",
-    1,
-    infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], count, *x.shape[axis:])),
-    reference=_spread_tape,
-    derivative=linear_in_all(
-        "spread_tape", lambda cotangents, operands, count, axis: (sum_tape(cotangents[0], count=count, axis=axis),)
+    Rules(
+        infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], count, *x.shape[axis:])),
+        reference=_spread_tape,
+        derivative=linear_in_all(
+            "spread_tape", lambda cotangents, operands, count, axis: (sum_tape(cotangents[0], count=count, axis=axis),)
+        ),
+        batch=batch_with("spread_tape", _tape_axis),
     ),
-    batch=batch_with("spread_tape", _tape_axis),
 )
 sum_tape: Command = register(
     "sum_tape",
-    1,
-    infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], *x.shape[axis + 1 :])),
-    reference=_sum_tape,
-    derivative=linear_in_all(
-        "sum_tape", lambda cotangents, operands, count, axis: (spread_tape(cotangents[0], count=count, axis=axis),)
+    Rules(
+        infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], *x.shape[axis + 1 :])),
+        reference=_sum_tape,
+        derivative=linear_in_all(
+            "sum_tape", lambda cotangents, operands, count, axis: (spread_tape(cotangents[0], count=count, axis=axis),)
+        ),
+        batch=batch_with("sum_tape", _tape_axis),
     ),
-    batch=batch_with("sum_tape", _tape_axis),
 )
 
 
@@ -282,20 +278,22 @@ def _merge_tapes(mask: NDArray, x: NDArray, y: NDArray) -> NDArray:
 # For rows of a batch that took different branches: the rows of `x` where `mask` holds, the rows of `y` elsewhere.
 merge_tapes: Command = register(
     "merge_tapes",
-    3,
-    infer=lambda mask, x, y: check_same_spec("merge_tapes", (x, y)),
-    reference=_merge_tapes,
-    derivative=linear_in_all(
-        "merge_tapes",
-        lambda cotangents, operands: (
-            None,
-            merge_tapes(operands[0], cotangents[0], zeros(cotangents[0].spec))
-            if isinstance(operands[1], Linear)
-            else None,
-            merge_tapes(operands[0], zeros(cotangents[0].spec), cotangents[0])
-            if isinstance(operands[2], Linear)
-            else None,
+    Rules(
+        infer=lambda mask, x, y: check_same_spec("merge_tapes", (x, y)),
+        reference=_merge_tapes,
+        derivative=linear_in_all(
+            "merge_tapes",
+            lambda cotangents, operands: (
+                None,
+                merge_tapes(operands[0], cotangents[0], zeros(cotangents[0].spec))
+                if isinstance(operands[1], Linear)
+                else None,
+                merge_tapes(operands[0], zeros(cotangents[0].spec), cotangents[0])
+                if isinstance(operands[2], Linear)
+                else None,
+            ),
         ),
+        batch=batch_elementwise("merge_tapes"),
     ),
-    batch=batch_elementwise("merge_tapes"),
+    arity=3,
 )

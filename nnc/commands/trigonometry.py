@@ -25,8 +25,9 @@ from nnc.commands.elementwise import (
     select,
     square,
 )
-from nnc.commands.rules import Value, add_tangents
+from nnc.commands.rules import add_tangents
 from nnc.graph import Command
+from nnc.graph.rules import Value
 
 NDArray = np.ndarray[Any, Any]
 

@@ -17,10 +17,10 @@ from nnc.array.array import Array, as_value, new_array
 from nnc.base.context import activity, get_context, set_context
 from nnc.base.dtypes import Weakness
 from nnc.base.garbage import collection_paused
-from nnc.base.html import show_text
+from nnc.base.html import format_bytes, show_text
 from nnc.base.machine import LARGE
 from nnc.base.options import Options
-from nnc.commands.pack import packable
+from nnc.commands.pack import PACKABLE
 from nnc.commands.promote import astype, is_weak
 from nnc.compiled.bindings import Inputs, Outputs
 from nnc.compiled.pipeline import lower
@@ -28,20 +28,19 @@ from nnc.compiled.retraces import difference
 from nnc.compiled.signature import Call, CallPattern, Key, Signature, device_of, leaf_keys
 from nnc.compiled.targets import device_program, kernel_tuner, make_schedule_report, schedule_watch
 from nnc.compiled.toolchain import toolchain
-from nnc.device import CPU, CUDA, find_device, interpreter_of, kind_of
+from nnc.device import CPU, CUDA, find_device, interpreter_of, kind_of, machine_of
 from nnc.errors import ArgumentTypeError, DeviceError, NncError, OutOfMemoryError, TraceError, user_error
 from nnc.errors.tracebacks import api_boundary, is_users
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Loop, Step
-from nnc.lower.text import format_bytes
 from nnc.run.background import in_background
 from nnc.run.direct import ArrayLayout, Direct, load_direct
 from nnc.run.frame import NoRoomError
 from nnc.run.packed_weights import PackedWeights, is_alone
 from nnc.run.program import Program
 from nnc.run.report import Cost, MemoryPlan, MemoryRow, Timings
-from nnc.run.store.cache import Cache, Entry
+from nnc.run.store.cache import Cache, CacheEntry
 from nnc.trace.core.captures import Snapshot, take_snapshot
 from nnc.trace.core.flat import FlatTree, definition_of, name_of
 from nnc.trace.core.staging import Staged, stage
@@ -144,6 +143,7 @@ class Lowered:
         )
         outputs = Outputs.of(self._out, graph.output_specs, self._weak)
         name, interpreter = name_of(self._signature.fun), interpreter_of(find_device(self._options.device, "compile"))
+        choose, machine = toolchain(self._options.device).choose_kernel, machine_of(self._options)
         elsewhere = device_program(name, program, inputs, outputs, interpreter) if interpreter is not None else None
         return Executable(
             graph=graph,
@@ -156,7 +156,7 @@ class Lowered:
             _inputs=inputs,
             _outputs=outputs,
             _elsewhere=elsewhere,
-            _kept=PackedWeights(outside, toolchain(self._options.device).choose_kernel) if outside.kept else None,
+            _kept=PackedWeights(outside, choose, machine) if outside.kept else None,
         )
 
     def _make_program(self, prefetch: Prefetch | None) -> tuple[Graph, Program, list[int]]:
@@ -169,7 +169,7 @@ class Lowered:
         explicit = self._staged.num_explicit
         donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
         options = self._options.update(donated=donated)
-        if options.device == CPU and any(node.command in packable for node in graph.walk()):
+        if options.device == CPU and any(node.command.name in PACKABLE for node in graph.walk()):
             last = self._lasting.union(i + explicit for i, x in enumerate(self._staged.captured) if _may_last(x))
             options = options.update(keeps=tuple(place for place, i in enumerate(used) if i in last))
         tools = toolchain(options.device)
@@ -209,14 +209,14 @@ def prefetching(call: Call, options: Options) -> AbstractContextManager[Prefetch
     return prefetch
 
 
-def _arena_entry(call: Call, options: Options, folder: Path) -> Entry:
+def _arena_entry(call: Call, options: Options, folder: Path) -> CacheEntry:
     """The cache entry of the size of arena that calls like this one need. The place is found before the function is traced, so
     that it knows the function by where it is defined, and arguments by how many there are of each spec.
     """
     fun, counts = call.signature.fun, Counter(spec for spec, _ in call.key.specs())
     arguments = {str(spec): count for spec, count in counts.items()}
     key = {"function": f"{name_of(fun)} {definition_of(fun)}", "arguments": arguments, "options": repr(options)}
-    return Entry(Cache(folder), "arenas", key)
+    return CacheEntry(Cache(folder), "arenas", key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,9 +261,9 @@ class Executable:
         def backend(step: Step) -> str:
             return program.kernel_of(step).backend
 
-        return make_schedule_report(
-            program.bound, program.schedule, backend, watch.spans if watch is not None else None
-        )
+        spans = watch.spans if watch is not None else None
+        report: ScheduleReport = make_schedule_report(program.bound, program.schedule, backend, spans)
+        return report
 
     @property
     def unprinted(self) -> dict[str, Counter[str]]:

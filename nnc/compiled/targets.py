@@ -14,10 +14,10 @@ from typing import Any
 
 from nnc.base.context import LOCATORS
 from nnc.base.later import later
-from nnc.commands.rules import scalar
 from nnc.device import CPU, CUDA, DeviceKind, register_kind
 from nnc.device.cpu import Cpu
 from nnc.graph import attribute, kernel
+from nnc.graph.registry import scalar
 
 
 def _find(module: str, name: str) -> Any:
@@ -34,7 +34,7 @@ def within(module: str, name: str) -> Callable[[], Any]:
     return partial(_find, module, name)
 
 
-# What many programs do without.
+# Modules that many programs do without.
 check_schedule = later("nnc.lower.plan.schedule.races", "check_schedule")
 check_signals = later("nnc.lower.plan.schedule.reduction", "check_signals")
 device_program = later("nnc.compiled.device_program", "DeviceProgram")
@@ -110,6 +110,7 @@ register_kind(
         backend=CPU,
         make=lambda name: Cpu(),
         kernels=_cpu_kernels,
+        machine=later("nnc.device.targets", "cpu_target"),
     )
 )
 if importlib.util.find_spec("cupy") is not None:  # then the first array on a device may be another library's
@@ -123,6 +124,7 @@ register_kind(
         queue=within("nnc.compiled.device_program", "program_of"),
         program=within("nnc.backends.cuda.program.program", "CudaModule"),
         kernels=partial(importlib.import_module, "nnc.backends.cuda.loaded"),
+        machine=later("nnc.device.targets.gpu", "gpu_target"),
         count=later("nnc.device.cuda.libraries", "number_of_gpus"),
         advice=_advice,
     )

@@ -8,14 +8,11 @@ from importlib import metadata
 from pathlib import Path
 
 from nnc import __version__
-from nnc.backends.cpu.compiler.jit import compiler, why_absent
-from nnc.backends.cpu.threads.threads import threads
-from nnc.backends.cuda.compiler.linking import find_linker
+from nnc.base.html import format_bytes
 from nnc.base.machine import ABSENT, CUBLAS, CUPY, numpy_blas, processor, read_text, values_of, version_of
 from nnc.base.options import Options, chosen_cpu
+from nnc.compiled.facilities import Cache, compiler, find_linker, threads, why_absent
 from nnc.device import devices as usable_devices
-from nnc.lower.text import format_bytes
-from nnc.run.store.cache import Cache
 
 REQUIRED = ("numpy", "ml_dtypes", "optree", "safetensors", "llvmlite")
 OPTIONAL = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nnc.compiled.compiled import BoundMethod, Compiled
+from nnc.compiled.reports import ScheduleReport
 from nnc.errors import ArgumentTypeError, TraceError, user_error
 from nnc.errors.tracebacks import api_boundary
-from nnc.lower.plan.schedule.report import ScheduleReport
 
 
 @api_boundary

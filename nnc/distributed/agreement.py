@@ -9,9 +9,8 @@ from dataclasses import fields
 from hashlib import sha256
 from itertools import zip_longest
 
-from nnc.backends.mpi.board import Site
-from nnc.backends.mpi.world import known_world
 from nnc.base.context import get_context
+from nnc.compiled.processes import Site, known_world
 from nnc.errors import TraceError, user_error
 from nnc.graph import Graph
 from nnc.graph.text import to_text

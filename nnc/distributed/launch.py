@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from nnc.backends.mpi.world import known_world
+from nnc.compiled.processes import known_world
 from nnc.errors import BackendError, user_error
 
 _WHERE = "python -m nnc.distributed"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnc.backends.mpi.world import world
+from nnc.compiled.processes import world
 
 
 def rank() -> int:

@@ -18,7 +18,7 @@ from nnc.commands.collective import INDEX, all_gather_same, all_to_all, pmax, pm
 from nnc.commands.control import inlines, isolated
 from nnc.commands.elementwise import add, maximum, minimum
 from nnc.commands.index import gather
-from nnc.commands.rules import Value, batch, effect, zeros
+from nnc.commands.rules import zeros
 from nnc.commands.shape import concatenate, reshape, slice_axis
 from nnc.distributed.agreement import check_agreement
 from nnc.distributed.mesh import Mesh
@@ -26,8 +26,9 @@ from nnc.distributed.shard import own_axes
 from nnc.distributed.specs import PartitionSpec, join, split
 from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, user_error
 from nnc.graph import Command, Graph, Node, Symbol, bind, spec_of
-from nnc.lower.passes.remake import OncePerGraph
-from nnc.lower.passes.simplify.inline_calls import append_copy
+from nnc.graph.registry import batch, effect
+from nnc.graph.remake import OncePerGraph, append_copy
+from nnc.graph.rules import Value
 from nnc.trace.core.axes import NamedAxis, collectives_over
 from nnc.trace.core.named import stage_named
 from nnc.trace.core.staging import stage

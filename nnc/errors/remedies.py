@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-import nnc
 from nnc.base.context import get_context
 from nnc.base.source import user_frame
 
@@ -38,16 +37,18 @@ def remedy(tracer: Any, asked: str) -> str:
     static, name = _static(tracer)
     if asked == "bool" and name:
         return f"{static}, so that its value is known; or {_DECIDE}."
-    code = "" if asked == "bool" else _code(node, frame)
+    code = "" if asked == "bool" else _code(node, frame, tracer.__array_namespace__())
     if code:
         return f"{code}; or {static if name else 'leave this out of the traced function'}."
     return f"{_DECIDE}; {static}; or leave this out of the traced function."
 
 
-def numpy_remedy() -> str:
+def numpy_remedy(tracer: Any) -> str:
     """The call of nnc.numpy in place of the one of NumPy in the user's line; empty where none is found."""
     node, frame = _expression()
-    return _replacement(node, frame) if isinstance(node, ast.Call) and frame is not None else ""
+    if not isinstance(node, ast.Call) or frame is None:
+        return ""
+    return _replacement(node, frame, tracer.__array_namespace__())
 
 
 def hash_remedy(tracer: Any) -> str:
@@ -92,7 +93,7 @@ def _expression() -> tuple[ast.expr | None, FrameType | None]:
         return None, frame
 
 
-def _code(node: ast.expr | None, frame: FrameType | None) -> str:
+def _code(node: ast.expr | None, frame: FrameType | None, namespace: Any) -> str:
     """The advice for an expression that converts a traced array; empty where none fits."""
     if isinstance(node, ast.Subscript):
         return _indexing(node, frame)
@@ -108,7 +109,7 @@ def _code(node: ast.expr | None, frame: FrameType | None) -> str:
         return f"convert the dtype with {_short(node.args[0])}.{_CONVERSIONS[function]}"
     if isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "tolist"):
         return "return the array and read its elements outside, or print it with nnc.debug.print"
-    found = _replacement(node, frame)
+    found = _replacement(node, frame, namespace)
     return f"use {found}" if found else ""
 
 
@@ -122,7 +123,7 @@ def _indexing(node: ast.Subscript, frame: FrameType | None) -> str:
     return f"index an array: nnp.asarray({_short(node.value)})[{_short(node.slice)}]"
 
 
-def _replacement(call: ast.Call, frame: FrameType) -> str:
+def _replacement(call: ast.Call, frame: FrameType, namespace: Any) -> str:
     """The call of nnc.numpy in place of a call of NumPy or math; empty where there is none."""
     function = _value(call.func, frame)
     path = _path(call.func, function, frame)
@@ -131,7 +132,7 @@ def _replacement(call: ast.Call, frame: FrameType) -> str:
     listed = bool(call.args) and isinstance(call.args[0], (ast.List, ast.Tuple))
     if path in ("array", "asarray") and listed:
         path = "stack"
-    found: Any = nnc.numpy
+    found = namespace
     for part in path.split("."):
         found = getattr(found, part) if part in getattr(found, "__all__", ()) else None
     arguments = [_short(x) for x in call.args] + [f"{x.arg}={_short(x.value)}" for x in call.keywords if x.arg]

@@ -12,6 +12,8 @@ from operator import index
 
 from nnc.errors import ShapeError, user_error
 
+__all__ = ["Box", "covers", "first_overlap", "uncovered"]
+
 
 @dataclass(frozen=True, slots=True)
 class Box:

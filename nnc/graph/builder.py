@@ -25,6 +25,8 @@ from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, n
 from nnc.graph.registry import REGISTRY, command, infer
 from nnc.graph.spec import MOST_AXES, TensorSpec
 
+__all__ = ["GraphBuilder", "InlineGraph", "check_same_dtype", "infer_specs"]
+
 Replace = Callable[[Symbol, Mapping[str, Any], SourceLine | None], Symbol]
 _SPEC: Callable[[Symbol], TensorSpec] = attrgetter("spec")
 Row = tuple[Command, tuple[int, ...], tuple[TensorSpec, ...], Mapping[str, Any], tuple[Graph, ...]]

@@ -11,6 +11,8 @@ from nnc.base.context import get_context
 from nnc.base.dtypes import plain_dtype
 from nnc.errors import InternalError, TraceError, user_error
 
+__all__ = ["Command", "Interpreter", "bind", "find_interpreter", "set_eager"]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Command:
@@ -72,6 +74,7 @@ class _Eager:
     interpreter: Interpreter | None = None
 
 
+# A hook: commands run on arrays, which stand above graphs; as an argument it would stand in every call of a command.
 _EAGER = _Eager()
 
 

@@ -321,3 +321,5 @@ def _taken(arg: Any, spec: TensorSpec) -> Any:
 
 
 from nnc.graph.text import to_text  # noqa: E402  (the text form needs the types above)
+
+__all__ = ["Graph", "Node", "Symbol"]

@@ -15,6 +15,8 @@ from nnc.graph.graph import Graph, Node, Symbol
 from nnc.graph.serialize import KNOWN_DTYPES, encode_value
 from nnc.graph.spec import TensorSpec
 
+__all__ = ["same_params", "structural_hash", "structurally_equal"]
+
 
 def structural_hash(graph: Graph) -> str:
     """The SHA-256, in hexadecimal, of the computation of `graph`.

@@ -21,6 +21,8 @@ from nnc.graph.registry import Attribute
 from nnc.graph.serialize import storable
 from nnc.graph.verify import verify as verify_graph
 
+__all__ = ["PASSES", "Pass", "PassRecord", "find_pass", "register_pass", "run_passes"]
+
 PassFunction = Callable[[Graph, Any], Graph]
 LOG = "passes"
 PhaseName = Literal["simplify", "rewrite", "simplify again", "layout", "order", "pack", "delay", "fuse", "join"]

@@ -9,13 +9,34 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
-from nnc.device import CPU, load_kernels
+import numpy as np
+
+from nnc.device import CPU, load_kernels, machine_of_device
+from nnc.device.target import Target
 from nnc.errors import BackendError, RegistryError, user_error
 from nnc.graph.dispatch import Command
+from nnc.graph.rules import AsView, BatchRule, Derivative, Infer, InPlace, Reference, Rules
 from nnc.graph.spec import TensorSpec
+
+__all__ = [
+    "ATTRIBUTES",
+    "COMMANDS",
+    "Attribute",
+    "Kernel",
+    "add_kernel",
+    "attribute",
+    "command",
+    "expect_kernels",
+    "find_kernel",
+    "infer",
+    "kernel",
+    "reference",
+    "register",
+]
 
 T = TypeVar("T")
 
@@ -140,32 +161,35 @@ Example:
 """
 
 
-def register(name: str, arity: int | None = 1, outputs: int | None = 1, **attributes: Any) -> Command:
-    """Adds a command and fills cells of existing columns, named by keyword.
+def register(name: str, rules: Rules, arity: int | None = 1, outputs: int | None = 1, **attributes: Any) -> Command:
+    """Adds a command and fills its cells.
 
     Args:
         name: unique.
+        rules: the facts of the command that nnc asks for.
         arity: number of inputs; None: any number.
         outputs: number of outputs; None: it depends.
-        **attributes: cells by the name of their column.
+        **attributes: cells of other columns, by the name of the column.
 
     Raises:
         RegistryError: the command exists already, there is no such column, or a value is wrong.
 
     Example:
-        >>> double = register("double_doctest", 1, infer=lambda x: x, reference=lambda x: x + x)
+        >>> double = register("double_doctest", Rules(infer=lambda x: x, reference=lambda x: x + x))
         >>> double(nnp.ones(2))
         Array([2., 2.], dtype=float32)
     """
     if name in COMMANDS:
         fix = "choose another name, or add attributes to the one there."
         raise user_error(RegistryError, "register", f"command {name!r} exists already.", fix=fix)
-    cells = [(attribute(key), value) for key, value in attributes.items()]
+    given = {
+        each.name: getattr(rules, each.name) for each in fields(rules) if getattr(rules, each.name) != each.default
+    }
+    cells = [(attribute(key), value) for key, value in (given | attributes).items() if value is not None]
     new = COMMANDS[name] = Command(name, arity, outputs)
     try:
         for column, value in sorted(cells, key=lambda cell: cell[0].is_checked):
-            if value is not None:
-                column.set(new, value)
+            column.set(new, value)
     except RegistryError:  # of a wrong command nothing stays
         del COMMANDS[name]
         for column in ATTRIBUTES.values():
@@ -269,12 +293,29 @@ class Kernel:
     queue: Callable[[Any, Any, str], Callable[[Sequence[int], int], None]] | None = None
 
 
-def add_kernel(target: Command | str, new: Kernel) -> None:
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelFactory:
+    """A kernel whose functions depend on the figures of the machine.
+
+    Attributes:
+        backend: its name.
+        make: machine -> the kernel for it, which has this backend, device and priority.
+        priority: the highest wins.
+        device: kind of the devices that it runs on.
+    """
+
+    backend: str
+    make: Callable[[Any], Kernel]
+    priority: int = 10
+    device: str = CPU
+
+
+def add_kernel(target: Command | str, new: Kernel | KernelFactory) -> None:
     """Adds a backend to a command.
 
     Args:
         target: the command or its name.
-        new: its kernel.
+        new: its kernel, or the factory of it for machines.
 
     Raises:
         RegistryError: the backend has a kernel of the same or a higher priority for this command already.
@@ -294,12 +335,12 @@ def add_kernel(target: Command | str, new: Kernel) -> None:
     kernel.replace_cell(name, tuple(sorted([*kept, new], key=lambda k: -k.priority)))
 
 
-def _has_place_of(old: Kernel, new: Kernel) -> bool:
+def _has_place_of(old: Kernel | KernelFactory, new: Kernel | KernelFactory) -> bool:
     """Whether two kernels of a command are one backend's for one kind of devices."""
     return (old.backend, old.device) == (new.backend, new.device)
 
 
-class _KernelColumn(Attribute[tuple[Kernel, ...]]):
+class _KernelColumn(Attribute[tuple[Kernel | KernelFactory, ...]]):
     """The kernel column: a cell holds one kernel for each backend, so it grows instead of being overruled. Modules with kernels are
     imported when somebody asks for the kernels of a command that they serve.
     """
@@ -321,15 +362,15 @@ class _KernelColumn(Attribute[tuple[Kernel, ...]]):
             self._promised.pop(target, None)  # only now, so that other threads wait for the imports
         return super().get(target, default)
 
-    def so_far(self, target: Command) -> tuple[Kernel, ...]:
+    def so_far(self, target: Command) -> tuple[Kernel | KernelFactory, ...]:
         """The kernels of a command that are there already."""
         return super().get(target, ())
 
-    def __getitem__(self, target: Command) -> tuple[Kernel, ...]:
-        found: tuple[Kernel, ...] | None = self.get(target)
+    def __getitem__(self, target: Command) -> tuple[Kernel | KernelFactory, ...]:
+        found: tuple[Kernel | KernelFactory, ...] | None = self.get(target)
         return super().__getitem__(target) if found is None else found
 
-    def replace_cell(self, target: Command, kernels: tuple[Kernel, ...]) -> None:
+    def replace_cell(self, target: Command, kernels: tuple[Kernel | KernelFactory, ...]) -> None:
         """Fills a cell anew. Nobody has concluded anything from kernels that are still promised."""
         version = REGISTRY.version
         self._fill(target, kernels, 0)
@@ -337,26 +378,34 @@ class _KernelColumn(Attribute[tuple[Kernel, ...]]):
             REGISTRY.version = version
 
 
-infer: Attribute[Callable[..., Any]] = Attribute(
-    "infer", "(*specs, [graphs,] **params) -> spec or tuple of specs; raises a user error for operands it does not take"
-)
+infer: Attribute[Infer] = Attribute("infer")
 """The column of shape rules: the specs of a command's results.
 
 Example:
     >>> infer[command("neg")](TensorSpec((2,), "float32"))
     TensorSpec(shape=(2,), dtype=dtype('float32'), layout='strided')
 """
-reference: Attribute[Callable[..., Any]] = Attribute(
-    "reference",
-    "(*numpy arrays, **params) -> array or tuple: the definition of the command; a command with sub-graphs also gets `graphs` and "
-    "`run(graph, arrays) -> list of arrays`",
-)
+reference: Attribute[Reference] = Attribute("reference")
 """The column of references: the meaning of a command, as a function of NumPy arrays.
 
 Example:
     >>> reference[command("neg")](np.ones(2))
     array([-1., -1.])
 """
+derivative: Attribute[Derivative] = Attribute("derivative")
+batch: Attribute[BatchRule] = Attribute("batch")
+alias: Attribute[AsView] = Attribute("alias")
+joined: Attribute[Callable[..., Sequence[tuple[int, ...]]]] = Attribute("joined")
+inplace: Attribute[InPlace | Callable[[Mapping[str, Any]], InPlace]] = Attribute("inplace")
+scalar: Attribute[str] = Attribute("scalar")
+exact: Attribute[bool] = Attribute("exact")
+commutes: Attribute[bool] = Attribute("commutes")
+cost: Attribute[Callable[..., int]] = Attribute("cost")
+weight: Attribute[int] = Attribute("weight")
+effect: Attribute[str] = Attribute("effect")
+refuses: Attribute[bool | Callable[..., bool]] = Attribute("refuses")
+numpy_call: Attribute[np.ufunc | Callable[..., Callable[..., Any] | None]] = Attribute("numpy_call")
+any_arrays: Attribute[bool] = Attribute("any_arrays")
 rewritten: Attribute[Callable[..., Mapping[str, Any]]] = Attribute(
     "rewritten", "(params, old sub-graphs, new ones) -> params of a node after a pass rewrote its sub-graphs"
 )
@@ -369,8 +418,25 @@ Example:
 """
 
 
+def kernels_for(target: Command, machine: Target) -> tuple[Kernel, ...]:
+    """The kernels that a machine has for a command, the best first."""
+    load_kernels(machine.kind)
+    return _kernels_for(target, machine, REGISTRY.version)
+
+
+@lru_cache(maxsize=1 << 12)
+def _kernels_for(target: Command, machine: Target, _version: int) -> tuple[Kernel, ...]:
+    found = [each for each in kernel.get(target, ()) if each.device == machine.kind]
+    return tuple([_made(each, machine) if isinstance(each, KernelFactory) else each for each in found])
+
+
+@cache
+def _made(factory: KernelFactory, machine: Target) -> Kernel:
+    return factory.make(machine)
+
+
 def find_kernel(
-    target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], device: str = CPU
+    target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], machine: Target | None = None
 ) -> Kernel | None:
     """The kernel of highest priority that takes these inputs; None where only the reference does.
 
@@ -378,7 +444,7 @@ def find_kernel(
         target: the command.
         specs: of the inputs.
         params: static parameters by name.
-        device: kind of the device that it is to run on.
+        machine: the figures of the machine that it is to run on; None: this one's CPU.
 
     Raises:
         BackendError: the command has neither kernel nor reference.
@@ -388,9 +454,8 @@ def find_kernel(
         >>> find_kernel(command("cumsum"), (spec,), {"axis": 0, "reverse": False}).backend
         'cpu'
     """
-    load_kernels(device)
-    for candidate in kernel.get(target, ()):
-        if candidate.device == device and candidate.supports(specs, params):
+    for candidate in kernels_for(target, machine or machine_of_device()):
+        if candidate.supports(specs, params):
             return candidate
     if target not in reference:
         problem = "no backend runs it for these inputs, and it has no reference."
@@ -400,18 +465,17 @@ def find_kernel(
     return None
 
 
-def expect_kernels(targets: Iterable[Command], device: str = CPU) -> None:
+def expect_kernels(targets: Iterable[Command], machine: Target | None = None) -> None:
     """Says that kernels of these commands will be looked for.
 
     Args:
         targets: commands.
-        device: kind of the device that they are to run on.
+        machine: the figures of the machine that they are to run on; None: this one's CPU.
 
     Example:
         >>> expect_kernels([command("sin")])
     """
-    load_kernels(device)
+    machine = machine or machine_of_device()
     for target in targets:
-        for candidate in kernel.get(target, ()):
-            if candidate.device == device:
-                candidate.expect()
+        for candidate in kernels_for(target, machine):
+            candidate.expect()

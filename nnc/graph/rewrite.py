@@ -21,6 +21,8 @@ from nnc.graph.hashing import same_params, structurally_equal
 from nnc.graph.rule import Equation, Form, Kind, Pattern, Rule, RuleError, kind_of, number_of
 from nnc.graph.spec import TensorSpec
 
+__all__ = ["apply_rules"]
+
 _GIVEN: Kind = (Command("given"), None)  # of a graph's inputs
 
 

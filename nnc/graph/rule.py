@@ -21,6 +21,8 @@ from nnc.graph.dispatch import Command
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
 from nnc.graph.spec import TensorSpec
 
+__all__ = ["Rule", "RuleError", "Sample", "rewrite_rule", "sample"]
+
 _DEFAULT_SPEC = TensorSpec((2, 3), dtypes.float32)
 
 

@@ -40,6 +40,8 @@ from nnc.graph.registry import command
 from nnc.graph.spec import STRIDED, TensorSpec
 from nnc.graph.verify import verify
 
+__all__ = ["from_json", "load_graph", "save_graph", "storable", "to_json"]
+
 FORMAT, VERSION = "nnc.graph", 1
 _DTYPES = {**dtypes.BY_NAME, dtypes.TAPE.name: dtypes.TAPE}  # tapes occur in specs, never as values
 KNOWN_DTYPES = frozenset(_DTYPES.values())

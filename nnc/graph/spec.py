@@ -13,6 +13,8 @@ from nnc.base.dtypes import DType, as_dtype
 from nnc.base.fork import new_lock
 from nnc.device.dlpack import is_foreign, read
 
+__all__ = ["STRIDED", "TensorSpec", "spec_of"]
+
 MOST_AXES = 64  # of an array, as in NumPy, whose arrays hold the elements
 STRIDED = "strided"
 """The layout of tensors whose elements lie in row-major order.

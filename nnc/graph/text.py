@@ -13,6 +13,8 @@ from nnc.graph.spec import TensorSpec
 if TYPE_CHECKING:
     from nnc.graph.graph import Graph, Node, Symbol
 
+__all__ = ["node_texts", "symbol_numbers", "to_text", "value_text"]
+
 _INDENT = "  "
 _SHOWN_ELEMENTS = 8
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

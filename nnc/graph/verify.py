@@ -12,6 +12,8 @@ from nnc.graph.registry import COMMANDS
 from nnc.graph.spec import TensorSpec, spec_of
 from nnc.graph.text import symbol_numbers
 
+__all__ = ["verify"]
+
 _FIX = "build graphs with GraphBuilder; a pass that edits nodes must give every symbol one writer that precedes its readers."
 
 

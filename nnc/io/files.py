@@ -13,12 +13,11 @@ from typing import Any, overload
 import numpy as np
 
 from nnc.array.array import Array, asarray
-from nnc.backends.mpi.board import Site
-from nnc.backends.mpi.world import World, world
 from nnc.base import dtypes
 from nnc.base.context import get_context
 from nnc.base.files import Folder
 from nnc.calls.spelling import spelled
+from nnc.compiled.processes import Site, World, world
 from nnc.device import CPU
 from nnc.errors import ArgumentError, FileFormatError, TraceError, UnsupportedError, user_error
 from nnc.errors.paths import access, path_to_read, path_to_write

@@ -12,13 +12,14 @@ from typing import Any, get_args
 
 from nnc.base.later import later
 from nnc.base.options import CPU, Options
-from nnc.commands.collective import by_elements
+from nnc.commands.collective import BY_ELEMENTS
 from nnc.commands.roles import roles
-from nnc.commands.rules import joined, reduction, together
+from nnc.commands.rules import reduction, together
 from nnc.device import kind_of
 from nnc.errors import RegistryError, user_error
 from nnc.graph import Graph, find_pass, register_pass, run_passes
 from nnc.graph.passes import Fact, PassFunction, PhaseName, added_passes
+from nnc.graph.registry import joined
 from nnc.lower.passes.fusion.epilogue import epilogue
 from nnc.lower.passes.fusion.fuse import fuse
 from nnc.lower.passes.fusion.prefuse import prefuse
@@ -55,69 +56,66 @@ class Phase:
         return replace(self, passes=tuple(each for each in self.passes if each.__name__ != name))
 
 
-def _rare(folder: str, name: str, **facts: Any) -> PassFunction:
-    """Registers a pass whose file, of its name, is imported when the pass first has a graph to look at."""
-    return register_pass(name, **facts)(later(".".join(filter(None, (__package__, "passes", folder, name))), name))
+def _rare(file: str, **facts: Any) -> PassFunction:
+    """Registers the pass of a file, which is imported when the pass first has a graph to look at."""
+    name = file.rpartition(".")[2]
+    return register_pass(name, **facts)(later(f"{__package__}.passes.{file}", name))
 
 
 # Passes that many programs do without.
 decompose = _rare(
-    "simplify",
-    "decompose",
+    "simplify.decompose",
     when=lambda options: kind_of(options.device) != CPU,
     invalidates=[Fact.SIMPLIFIED, Fact.NO_DEAD],
 )
-subpixel = _rare("simplify", "subpixel", concerns=("conv_input_grad",), invalidates=[Fact.SIMPLIFIED, Fact.NO_DEAD])
-licm = _rare("loops", "licm", concerns=roles, ensures=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD])
+subpixel = _rare("simplify.subpixel", concerns=("conv_input_grad",), invalidates=[Fact.SIMPLIFIED, Fact.NO_DEAD])
+licm = _rare("loops.licm", concerns=roles, ensures=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD])
 one_hot = _rare(
-    "simplify", "one_hot", concerns=("dot", "gather"), requires=[Fact.COMMANDS, Fact.FOLDED], invalidates=[Fact.NO_DEAD]
+    "simplify.one_hot", concerns=("dot", "gather"), requires=[Fact.COMMANDS, Fact.FOLDED], invalidates=[Fact.NO_DEAD]
 )
 combine = _rare(
-    "simplify",
-    "combine",
+    "simplify.combine",
     concerns=("dot", "gather", "reduce_sum", "scatter"),
     requires=[Fact.COMMANDS, Fact.MERGED],
     ensures=[Fact.COMBINED],
     invalidates=[Fact.NO_DEAD],
 )
 sink_gathers = _rare(
-    "memory",
-    "sink_gathers",
+    "memory.sink_gathers",
     concerns=("gather", "scatter", "pick_log_softmax"),
     requires=[Fact.COMMANDS, Fact.COMBINED],
     invalidates=[Fact.FOLDED, Fact.NO_DEAD],
 )
-join_sums = _rare("simplify", "join_sums", concerns=joined, invalidates=[Fact.NO_DEAD])
-split_sums = _rare("simplify", "split_sums", concerns=reduction, requires=[Fact.COMMANDS], invalidates=[Fact.NO_DEAD])
+join_sums = _rare("simplify.join_sums", concerns=joined, invalidates=[Fact.NO_DEAD])
+split_sums = _rare("simplify.split_sums", concerns=reduction, requires=[Fact.COMMANDS], invalidates=[Fact.NO_DEAD])
 hoist_products = _rare(
-    "loops", "hoist_products", concerns=roles, requires=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD]
+    "loops.hoist_products", concerns=roles, requires=[Fact.NO_INVARIANTS], invalidates=[Fact.NO_DEAD]
 )
-sink_sums = _rare("loops", "sink_sums", concerns=roles, requires=[Fact.MERGED], invalidates=[Fact.NO_DEAD])
-sink_products = _rare("loops", "sink_products", concerns=roles, requires=[Fact.MERGED], invalidates=[Fact.NO_DEAD])
+sink_sums = _rare("loops.sink_sums", concerns=roles, requires=[Fact.MERGED], invalidates=[Fact.NO_DEAD])
+sink_products = _rare("loops.sink_products", concerns=roles, requires=[Fact.MERGED], invalidates=[Fact.NO_DEAD])
 rematerialize_residuals = _rare(
-    "loops", "rematerialize_residuals", concerns=roles, requires=[Fact.MERGED, Fact.NO_DEAD], invalidates=[Fact.NO_DEAD]
+    "loops.rematerialize_residuals", concerns=roles, requires=[Fact.MERGED, Fact.NO_DEAD], invalidates=[Fact.NO_DEAD]
 )
-sum_locally = _rare("memory", "sum_locally", concerns=by_elements, requires=[Fact.SIMPLIFIED])
-buckets = _rare("memory", "buckets", concerns=by_elements, requires=[Fact.SIMPLIFIED])
-delay_cheap = _rare("memory", "delay_cheap", requires=[Fact.LOW_PEAK])
+sum_locally = _rare("memory.sum_locally", concerns=BY_ELEMENTS, requires=[Fact.SIMPLIFIED])
+buckets = _rare("memory.buckets", concerns=BY_ELEMENTS, requires=[Fact.SIMPLIFIED])
+delay_cheap = _rare("memory.delay_cheap", requires=[Fact.LOW_PEAK])
 contract_products = _rare(
-    "fusion",
-    "contract_products",
+    "fusion.contract_products",
     when=lambda options: options.contract,
     requires=[Fact.COMBINED],
     invalidates=[Fact.COMMANDS, Fact.KERNELS],
 )
 moments_in_blocks = _rare(
-    "fusion", "moments_in_blocks", concerns=reduction, requires=[Fact.LAYOUT], invalidates=[Fact.KERNELS]
+    "fusion.moments_in_blocks", concerns=reduction, requires=[Fact.LAYOUT], invalidates=[Fact.KERNELS]
 )
 join_pools = _rare(
-    "fusion", "join_pools", concerns=together, requires=[Fact.LAYOUT, Fact.ORDERED], invalidates=[Fact.KERNELS]
+    "fusion.join_pools", concerns=together, requires=[Fact.LAYOUT, Fact.ORDERED], invalidates=[Fact.KERNELS]
 )
 reduce_in_producers = _rare(
-    "fusion", "reduce_in_producers", concerns=reduction, requires=[Fact.ORDERED], invalidates=[Fact.KERNELS]
+    "fusion.reduce_in_producers", concerns=reduction, requires=[Fact.ORDERED], invalidates=[Fact.KERNELS]
 )
-interleave = _rare("fusion", "interleave", when=lambda options: most_streams(options) > 1, requires=[Fact.KERNELS])
-check_finite = _rare("", "check_finite")
+interleave = _rare("fusion.interleave", when=lambda options: most_streams(options) > 1, requires=[Fact.KERNELS])
+check_finite = _rare("check_finite")
 
 SIMPLIFY = Phase("simplify", (inline_calls, dce, fold, simplify, parts, cse))
 # Forms that users write, or that derivatives have, become forms that take less work or memory.

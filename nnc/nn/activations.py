@@ -18,9 +18,33 @@ from nnc.commands.rules import check_axis
 from nnc.commands.special import erfc
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.numpy.operands import to_axes
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness, to_axes
 from nnc.typing import ArrayLike
+
+__all__ = [
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_tanh",
+    "leaky_relu",
+    "log_sigmoid",
+    "log_softmax",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "silu",
+    "soft_sign",
+    "softmax",
+    "softplus",
+    "standardize",
+    "tanh",
+]
 
 
 def to_float(x: ArrayLike, where: str) -> Array:

@@ -14,9 +14,11 @@ from nnc.graph import spec_of
 from nnc.nn.activations import log_softmax
 from nnc.nn.ranges import read_classes, read_lengths
 from nnc.nn.reduction import Reduction, reduce_terms, widen
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness
 from nnc.trace.loops.control_flow import scan
 from nnc.typing import ArrayLike
+
+__all__ = ["ctc"]
 
 IMPOSSIBLE = -1e30  # stands for log 0: finite, so that differences of it have derivatives
 

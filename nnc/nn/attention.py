@@ -29,6 +29,8 @@ from nnc.trace.core.subgraphs import checkpoint
 from nnc.trace.loops.control_flow import scan
 from nnc.typing import ArrayLike
 
+__all__ = ["dot_product_attention"]
+
 FEW = 16  # queries that share keys, below which the command's vectors are not full
 WIDE = 256  # features up to which its blocks stay in the caches
 CHUNK = 1024  # keys taken together where the caller does not say; up to so many are taken at once

@@ -18,9 +18,10 @@ from nnc.graph import spec_of
 from nnc.nn.activations import log_softmax, softplus
 from nnc.nn.ranges import read_classes
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
-from nnc.numpy.operands import to_values
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness, to_values
 from nnc.typing import ArrayLike
+
+__all__ = ["kl_div", "nll", "sigmoid_cross_entropy", "softmax_cross_entropy"]
 
 
 @specialised(2)

@@ -18,6 +18,8 @@ from nnc.nn.module import Module, field
 from nnc.nn.windows import PaddingLike, Sizes, parse_layout, per_axis
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["AdaptiveAvgPool", "AvgPool", "Conv", "ConvTranspose", "GlobalAvgPool", "GlobalMaxPool", "MaxPool"]
+
 
 class _Convolution(Module):
     """The base of Conv and ConvTranspose: parameters for each spatial axis, of which the layout gives the number."""

@@ -20,6 +20,8 @@ from nnc.numpy.operands import at_once, known
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike
 
+__all__ = ["box_iou", "nms", "roi_align"]
+
 Taps = list[
     tuple[Array, Array]
 ]  # along one axis of the boxes' bins (K, bins): an index, and the weight of the element there

@@ -16,6 +16,8 @@ from nnc.graph import spec_of
 from nnc.numpy.operands import static_int
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["embedding", "one_hot"]
+
 
 @spelled
 def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike = dtypes.float32, axis: int = -1) -> Array:

@@ -15,9 +15,17 @@ from nnc.graph import spec_of
 from nnc.nn.activations import log_sigmoid, log_softmax, softmax, softplus
 from nnc.nn.classification import kl_div, softmax_cross_entropy
 from nnc.nn.reduction import check_same_shape, widen
-from nnc.numpy.operands import to_values
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness, to_values
 from nnc.typing import ArrayLike
+
+__all__ = [
+    "generalized_kl_divergence",
+    "ntxent",
+    "poly_loss_cross_entropy",
+    "ranking_softmax_loss",
+    "sigmoid_focal_loss",
+    "smooth_labels",
+]
 
 Axes = int | tuple[int, ...] | None
 

@@ -16,8 +16,10 @@ from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, check_rank, parse_layout, per_axis
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness
 from nnc.typing import ArrayLike
+
+__all__ = ["pixel_shuffle", "pixel_unshuffle", "upsample"]
 
 METHODS = {
     "nearest": "nearest",

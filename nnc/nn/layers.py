@@ -22,6 +22,19 @@ from nnc.trace.core.flat import call_function
 from nnc.trace.core.subgraphs import checkpoint
 from nnc.typing import A, ArrayLike, DTypeLike
 
+__all__ = [
+    "MLP",
+    "Checkpoint",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "Identity",
+    "Lambda",
+    "Linear",
+    "PReLU",
+    "Sequential",
+]
+
 
 def draw(key: ArrayLike, shape: Sequence[int], fan_in: int, dtype: DTypeLike) -> Array:
     """Uniform in ±1 / sqrt(fan_in): the variance 1 / (3 · fan_in) that most layers start from."""

@@ -15,10 +15,27 @@ from nnc.calls.specialise import specialised
 from nnc.calls.spelling import spelled
 from nnc.commands import elementwise as ew
 from nnc.nn.reduction import Reduction, reduce_terms, widen_same
-from nnc.numpy.operands import to_axis
+from nnc.numpy.operands import keeps_weakness, to_axis
 from nnc.numpy.scaling import factor_for_squares, sum_of_sizes
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
+
+__all__ = [
+    "cosine_distance",
+    "cosine_embedding",
+    "cosine_similarity",
+    "gaussian_nll",
+    "hinge",
+    "hinge_embedding",
+    "huber",
+    "log_cosh",
+    "mae",
+    "margin_ranking",
+    "mse",
+    "poisson_nll",
+    "smooth_l1",
+    "squared_hinge",
+    "triplet_margin",
+]
 
 PAIR = ("predictions", "targets")
 

@@ -15,9 +15,18 @@ from nnc.errors.errors import shorten
 from nnc.graph import spec_of
 from nnc.nn.ranges import read_classes
 from nnc.nn.reduction import check_same_shape, widen, widen_same
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import ArrayLike
+
+__all__ = [
+    "make_fenchel_young_loss",
+    "multiclass_hinge_loss",
+    "multiclass_perceptron_loss",
+    "multiclass_sparsemax_loss",
+    "perceptron_loss",
+    "sparsemax_loss",
+]
 
 
 @spelled

@@ -20,6 +20,8 @@ from nnc.errors.tracebacks import api_boundary, arguments_misfit, cut_traceback
 from nnc.graph import spec_of
 from nnc.typing import A
 
+__all__ = ["Module", "field", "inference_mode"]
+
 M = TypeVar("M", bound="Module")
 _LINE = 100
 _OPEN = "_is_being_initialised"

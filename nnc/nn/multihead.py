@@ -17,6 +17,8 @@ from nnc.nn.layers import Linear
 from nnc.nn.module import Module
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["KVCache", "MultiHeadAttention"]
+
 
 class KVCache(NamedTuple):
     """Keys and values of the steps that were seen, (..., size, heads, features), and how many they are.

@@ -18,11 +18,12 @@ from nnc.commands.rules import check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.numpy.operands import to_values
+from nnc.numpy.operands import keeps_weakness, to_values
 from nnc.numpy.scaling import factor_for_squares, scaled_sum_of_squares
-from nnc.numpy.weak import keeps_weakness
 from nnc.trace.core.collectives import axis_size, pmean
 from nnc.typing import ArrayLike
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
 
 Axes = int | Sequence[int]
 

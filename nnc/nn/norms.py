@@ -16,6 +16,8 @@ from nnc.nn.module import Module, field
 from nnc.nn.windows import Sizes
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["BatchNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm"]
+
 
 class LayerNorm(Module):
     """Normalisation over the last axes, of the sizes `features` (see nnc.nn.layer_norm).

@@ -25,6 +25,8 @@ from nnc.trace.core.named import check_axis_name, find_axes
 from nnc.trace.core.parts import Split
 from nnc.typing import A, ArrayLike, DTypeLike
 
+__all__ = ["ColumnParallelLinear", "RowParallelLinear", "VocabParallelEmbedding", "tensor_parallel"]
+
 
 class _ParallelLinear(Linear):
     """A Linear whose weight is split over the places along a named axis."""

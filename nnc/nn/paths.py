@@ -28,6 +28,8 @@ from nnc.nn.running import is_stateful, takes_key
 from nnc.nn.selection import Selection, is_selection, select
 from nnc.typing import A, ArrayLike, DTypeLike
 
+__all__ = ["Tied", "assign", "cast", "combine", "parameters", "partition", "tie", "trainable"]
+
 PLAIN_KEY = re.compile(r"(?!-?\d+$)[^.\"]+")  # names that need no quotes: without a dot, and unlike a place in a list
 
 

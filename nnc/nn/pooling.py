@@ -21,8 +21,18 @@ from nnc.commands.windows import Padding, Shape, window_shape
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Layout, PaddingLike, Sizes, check_rank, parse_layout, per_axis, to_padding
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness
 from nnc.typing import ArrayLike
+
+__all__ = [
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
+    "avg_pool",
+    "global_avg_pool",
+    "global_max_pool",
+    "lp_pool",
+    "max_pool",
+]
 
 
 @dataclass(frozen=True, slots=True)

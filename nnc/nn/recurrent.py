@@ -27,6 +27,8 @@ from nnc.nn.stochastic import dropout
 from nnc.trace.loops.control_flow import scan
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "LSTMState", "RNNCell"]
+
 
 class LSTMState(NamedTuple):
     """The state of an LSTM: its output, and the cell that only it sees.

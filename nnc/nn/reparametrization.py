@@ -20,6 +20,8 @@ from nnc.nn.running import is_stateful, takes_key
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.typing import ArrayLike
 
+__all__ = ["SpectralNorm", "WeightNorm"]
+
 FIRST_STEPS = 15  # of the power iteration when a layer is made, as in PyTorch
 
 

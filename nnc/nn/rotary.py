@@ -18,6 +18,8 @@ from nnc.nn.layers import check_features
 from nnc.nn.module import Module
 from nnc.typing import ArrayLike
 
+__all__ = ["RotaryEmbedding"]
+
 WHERE = "RotaryEmbedding"
 
 

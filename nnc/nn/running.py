@@ -18,6 +18,8 @@ from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.nn.module import Module, is_container
 
+__all__ = ["Run", "is_stateful"]
+
 Path = tuple[Any, ...]
 
 

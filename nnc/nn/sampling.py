@@ -14,11 +14,12 @@ from nnc.commands.promote import promote
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.graph import spec_of
-from nnc.numpy.operands import to_values
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness, to_values
 from nnc.trace.core.differentiate import stop_gradient
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import ArrayLike
+
+__all__ = ["grid_sample"]
 
 WHERE = "grid_sample"
 MODES = ("bilinear", "nearest", "bicubic")

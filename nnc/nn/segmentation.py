@@ -10,9 +10,10 @@ from nnc.calls.spelling import spelled
 from nnc.errors import ShapeError, user_error
 from nnc.nn.activations import sigmoid, softmax
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
-from nnc.numpy.operands import to_values
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import keeps_weakness, to_values
 from nnc.typing import ArrayLike
+
+__all__ = ["binary_dice_loss", "dice_loss", "multiclass_generalized_dice_loss"]
 
 
 @spelled

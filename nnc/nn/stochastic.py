@@ -13,6 +13,8 @@ from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.typing import ArrayLike
 
+__all__ = ["dropout"]
+
 
 @spelled
 def dropout(

@@ -11,16 +11,17 @@ from typing import Any
 from nnc import random, tree
 from nnc.base import dtypes
 from nnc.base.context import get_context
-from nnc.base.html import show_text
-from nnc.commands.rules import cost
+from nnc.base.html import format_bytes, format_table, show_text
+from nnc.commands.facts import flops_of
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph, Node, TensorSpec, spec_of
-from nnc.lower.text import format_bytes, format_table
 from nnc.nn.module import Module, is_container
 from nnc.nn.paths import join, parameters
 from nnc.nn.running import is_stateful, takes_key
 from nnc.trace.core.specs import make_graph
+
+__all__ = ["LayerRow", "Summary", "summary"]
 
 _LOG = "_summary_log"  # beside the fields of a watched module: its log and its path
 
@@ -237,8 +238,7 @@ def _work(nodes: Sequence[Node]) -> tuple[int, int]:
             flops += iterations * sum(work[0] for work in of_graphs)
             nbytes += iterations * sum(work[1] for work in of_graphs)
             continue
-        if node.command in cost:
-            flops += cost[node.command](*(symbol.spec for symbol in node.inputs), **node.params)
+        flops += flops_of(node.command, [symbol.spec for symbol in node.inputs], node.params)
         nbytes += sum(symbol.spec.nbytes for symbol in (*node.inputs, *node.outputs))
     return flops, nbytes
 

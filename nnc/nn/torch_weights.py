@@ -18,6 +18,8 @@ from nnc.nn.paths import assign, join
 from nnc.nn.recurrent import GRU, LSTM, RNN
 from nnc.typing import A, ArrayLike
 
+__all__ = ["load_torch"]
+
 NORMS = (BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm)
 OF_NORMS = {"scale": "weight", "bias": "bias", "mean": "running_mean", "variance": "running_var"}
 Entry = tuple[

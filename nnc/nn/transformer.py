@@ -19,6 +19,8 @@ from nnc.nn.norms import LayerNorm
 from nnc.nn.running import Run
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"]
+
 Activation = Callable[..., Any]
 
 

@@ -22,6 +22,8 @@ from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.typing import ArrayLike
 
+__all__ = ["conv", "conv_transpose"]
+
 Sizes = int | Sequence[int]
 PaddingLike = str | int | Sequence[int] | Sequence[tuple[int, int]]
 

@@ -9,19 +9,7 @@ first asked for.
 from typing import TYPE_CHECKING
 
 from nnc.errors.names import module_getattr
-from nnc.numpy import (
-    contractions,
-    creation,
-    elementwise,
-    joining,
-    manipulation,
-    moments,
-    namespace,
-    reductions,
-    repetition,
-    searching,
-    types,
-)
+from nnc.errors.names.lookup import listed_names
 from nnc.numpy import methods as _methods  # noqa: F401  (gives arrays their methods)
 from nnc.numpy.contractions import *
 from nnc.numpy.creation import *
@@ -36,7 +24,8 @@ from nnc.numpy.searching import *
 from nnc.numpy.types import *
 
 if TYPE_CHECKING:
-    from nnc.numpy import fft, linalg
+    from nnc.numpy import fft as fft
+    from nnc.numpy import linalg as linalg
     from nnc.numpy.bessel import *
     from nnc.numpy.functional import *
     from nnc.numpy.grids import *
@@ -72,19 +61,7 @@ _LATER = {
 }
 _FILES = {name: f"nnc.numpy.{file}" for file, names in _LATER.items() for name in names.split()}
 
-__all__ = ["fft", "linalg"]
-__all__ += [name for name in _FILES if name not in __all__]
-__all__ += contractions.__all__
-__all__ += creation.__all__
-__all__ += elementwise.__all__
-__all__ += joining.__all__
-__all__ += manipulation.__all__
-__all__ += namespace.__all__
-__all__ += moments.__all__
-__all__ += reductions.__all__
-__all__ += repetition.__all__
-__all__ += searching.__all__
-__all__ += types.__all__
+__all__ = listed_names(__name__, *_FILES)
 
 
 def __dir__() -> list[str]:

@@ -25,6 +25,7 @@ from nnc.numpy.manipulation import moveaxis
 from nnc.numpy.operands import (
     STATIC,
     in_dtype,
+    keeps_weakness,
     known_or_none,
     static_int,
     strong,
@@ -34,7 +35,6 @@ from nnc.numpy.operands import (
     to_value,
 )
 from nnc.numpy.types import iinfo
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
 __all__ = [

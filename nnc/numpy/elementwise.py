@@ -28,9 +28,8 @@ from nnc.commands.promote import (
 from nnc.commands.rules import check_dtype
 from nnc.graph import Command, spec_of
 from nnc.numpy.elementwise_examples import EXAMPLES
-from nnc.numpy.operands import static_int, to_value, to_values
+from nnc.numpy.operands import keeps_weakness, static_int, to_value, to_values
 from nnc.numpy.types import finfo
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 __all__ = [

@@ -15,8 +15,8 @@ from nnc.commands.sort import argsort
 from nnc.errors import ArgumentError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
+from nnc.numpy.operands import keeps_weakness
 from nnc.numpy.systems import to_matrix
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 

@@ -24,8 +24,7 @@ from nnc.commands.shape import pad, slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
 from nnc.errors.names import module_getattr
 from nnc.numpy.manipulation import roll
-from nnc.numpy.operands import Axis, Shape, static_int, to_axes, to_value
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import Axis, Shape, keeps_weakness, static_int, to_axes, to_value
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [

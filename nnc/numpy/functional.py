@@ -19,8 +19,7 @@ from nnc.errors.tracebacks import api_boundary
 from nnc.numpy import elementwise as el
 from nnc.numpy.grids import indices
 from nnc.numpy.manipulation import broadcast_shapes, expand_dims, moveaxis, reshape
-from nnc.numpy.operands import Shape, in_dtype, to_axes, to_axis, to_shape, to_value
-from nnc.numpy.weak import keeps_weakness
+from nnc.numpy.operands import Shape, in_dtype, keeps_weakness, to_axes, to_axis, to_shape, to_value
 from nnc.trace.core.flat import call_function
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import ArrayLike

@@ -20,9 +20,8 @@ from nnc.numpy import reductions as red
 from nnc.numpy.creation import linspace
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import ravel, reshape
-from nnc.numpy.operands import known_or_none, static_int, to_value, to_values
+from nnc.numpy.operands import keeps_weakness, known_or_none, static_int, to_value, to_values
 from nnc.numpy.searching import bincount, is_rising, ravel_multi_index, searchsorted
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 __all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]

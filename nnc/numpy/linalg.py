@@ -41,7 +41,7 @@ from nnc.numpy.factorizations import (
 )
 from nnc.numpy.manipulation import matrix_transpose
 from nnc.numpy.norms import matrix_norm, norm, vector_norm
-from nnc.numpy.operands import static_int, to_value, to_values
+from nnc.numpy.operands import keeps_weakness, static_int, to_value, to_values
 from nnc.numpy.statistics import cross
 from nnc.numpy.systems import (
     LstsqResult,
@@ -58,7 +58,6 @@ from nnc.numpy.systems import (
     to_matrix,
 )
 from nnc.numpy.types import finfo
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = [

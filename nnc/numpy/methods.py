@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import nnc
+import nnc.numpy
 from nnc.array.array import Array, ArrayMethods, array_method
 from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, user_error

@@ -17,10 +17,9 @@ from nnc.commands.reduce import reduce_sum
 from nnc.commands.rules import check_dtype
 from nnc.commands.shape import reshape
 from nnc.numpy import elementwise as el
-from nnc.numpy.operands import Axis, Shape, to_axes, to_value
+from nnc.numpy.operands import Axis, Shape, keeps_weakness, to_axes, to_value
 from nnc.numpy.reductions import apply_reduction, mask_of
 from nnc.numpy.scaling import SAFE_SQUARES, factor_for_squares, sum_of_sizes, usual
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike, DTypeLike
 
 __all__ = ["mean", "std", "var"]

@@ -22,9 +22,8 @@ from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, user_error
 from nnc.numpy import manipulation
 from nnc.numpy import reductions as re
-from nnc.numpy.operands import Axis, Shape, keep, to_axes, to_value
+from nnc.numpy.operands import Axis, Shape, keep, keeps_weakness, to_axes, to_value
 from nnc.numpy.scaling import binary_exponent, largest_part, scaled_sum_of_squares, squared_sizes
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 

@@ -18,10 +18,9 @@ from nnc.numpy import reductions as red
 from nnc.numpy.creation import linspace
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import broadcast_to, flip
-from nnc.numpy.operands import in_dtype, static_int, to_value
+from nnc.numpy.operands import in_dtype, keeps_weakness, static_int, to_value
 from nnc.numpy.repetition import PAD_MODES, pad_widths
 from nnc.numpy.statistics import median
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 __all__ = ["pad"]

@@ -20,10 +20,9 @@ from nnc.errors import DTypeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import moveaxis
-from nnc.numpy.operands import ravel_for, static_int, to_axis, to_value
+from nnc.numpy.operands import keeps_weakness, ravel_for, static_int, to_axis, to_value
 from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.repetition import pad
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 __all__ = ["bitwise_count", "frexp", "gcd", "lcm", "ldexp", "modf", "packbits", "spacing", "unpackbits"]

@@ -17,10 +17,9 @@ from nnc.numpy import linalg
 from nnc.numpy.creation import vander
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import matrix_transpose
-from nnc.numpy.operands import in_dtype, known, static_int, to_value, to_values
+from nnc.numpy.operands import in_dtype, keeps_weakness, known, static_int, to_value, to_values
 from nnc.numpy.repetition import pad
 from nnc.numpy.signals import convolve
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots"]

@@ -33,6 +33,7 @@ from nnc.numpy.operands import (
     at_once,
     check_not_inplace,
     in_dtype,
+    keeps_weakness,
     known,
     known_or_none,
     ravel_for,
@@ -45,7 +46,6 @@ from nnc.numpy.operands import (
 )
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.repetition import pad, pick
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike, ShapeLike
 
 __all__ = [

@@ -26,6 +26,7 @@ from nnc.numpy.manipulation import flip, moveaxis, ravel
 from nnc.numpy.operands import (
     Axis,
     in_dtype,
+    keeps_weakness,
     known,
     static_int,
     strong,
@@ -36,7 +37,6 @@ from nnc.numpy.operands import (
     to_values,
 )
 from nnc.numpy.reductions import cumsum, diff
-from nnc.numpy.weak import keeps_weakness
 from nnc.typing import ArrayLike
 
 __all__ = [

@@ -23,9 +23,8 @@ from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.numpy import elementwise as el
 from nnc.numpy.gammas import log_beta_of_all
-from nnc.numpy.operands import Axis, keep, known_or_none, static_int, to_axes, to_value, to_values
+from nnc.numpy.operands import Axis, keep, keeps_weakness, known_or_none, static_int, to_axes, to_value, to_values
 from nnc.numpy.types import iinfo
-from nnc.numpy.weak import keeps_weakness
 from nnc.numpy.wide import in_float64
 from nnc.typing import ArrayLike
 

@@ -20,10 +20,9 @@ from nnc.commands.shape import reshape, transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as re
-from nnc.numpy.operands import Axis, static_int, to_axes, to_value, to_values
+from nnc.numpy.operands import Axis, keeps_weakness, static_int, to_axes, to_value, to_values
 from nnc.numpy.scaling import squared_sizes
 from nnc.numpy.types import finfo
-from nnc.numpy.weak import keeps_weakness
 from nnc.trace.core.custom import custom_jvp
 from nnc.typing import ArrayLike
 

@@ -12,599 +12,66 @@ docstring says which arguments give its steps. Optimizers combine: `chain` one a
 parts of the parameters, `MultiSteps` over several gradients, `lookahead`, `ema`; `DynamicLossScale` is for 16-bit floats.
 """
 
+# ruff: noqa: F403  (each file lists its names)
+
 from typing import TYPE_CHECKING
 
 from nnc.errors.names import module_getattr
-from nnc.optim import assignment, microbatching, perturbations, second_order
-from nnc.optim.accumulate import (
-    EmaState,
-    LookaheadParams,
-    LookaheadState,
-    MultiSteps,
-    MultiStepsState,
-    ema,
-    incremental_update,
-    lookahead,
-)
-from nnc.optim.adafactor import (
-    FactoredState,
-    adafactor,
-    scale_by_factored_rms,
-    scale_by_param_block_rms,
-)
-from nnc.optim.adagrad import (
-    ScaleByAdaDeltaState,
-    ScaleByRssState,
-    adadelta,
-    adagrad,
-    scale_by_adadelta,
-    scale_by_rss,
-)
-from nnc.optim.adam_aliases import (
-    adamaxw,
-    amsgrad,
-    nadamw,
-)
-from nnc.optim.adam_family import (
-    ScaleByLionState,
-    ScaleByNadamState,
-    adamax,
-    lion,
-    nadam,
-    radam,
-    scale_by_adamax,
-    scale_by_lion,
-    scale_by_nadam,
-    scale_by_radam,
-)
-from nnc.optim.adan import (
-    ScaleByAdanState,
-    adan,
-    adopt,
-    scale_by_adan,
-    scale_by_adopt,
-)
-from nnc.optim.ademamix import (
-    ScaleByAdemamixState,
-    ScaleBySimplifiedAdEMAMixState,
-    ademamix,
-    scale_by_ademamix,
-    scale_by_simplified_ademamix,
-    simplified_ademamix,
-)
-from nnc.optim.backtracking import (
-    BacktrackingLinesearchInfo,
-    ScaleByBacktrackingLinesearchState,
-    scale_by_backtracking_linesearch,
-)
-from nnc.optim.base import (
-    EmptyState,
-    GradientTransformation,
-    GradientTransformationExtraArgs,
-    apply_updates,
-    chain,
-    identity,
-)
-from nnc.optim.belief import (
-    ScaleByBeliefState,
-    acprop,
-    adabelief,
-    scale_by_acprop,
-    scale_by_belief,
-    scale_by_yogi,
-    yogi,
-)
-from nnc.optim.by_value import (
-    MomoAdamState,
-    MomoState,
-    momo,
-    momo_adam,
-    polyak_sgd,
-    scale_by_polyak,
-)
-from nnc.optim.clipping import (
-    adaptive_grad_clip,
-    clip,
-    clip_by_block_rms,
-    clip_by_global_norm,
-    clip_by_norm,
-    global_norm,
-    unitwise_clip,
-    unitwise_norm,
-)
-from nnc.optim.cocob import (
-    COCOBState,
-    cocob,
-    scale_by_cocob,
-)
-from nnc.optim.composing import (
-    ApplyEvery,
-    apply_every,
-    flatten,
-    named_chain,
-    selective_transform,
-    stateless,
-    stateless_with_tree_map,
-    with_extra_args_support,
-)
-from nnc.optim.compressed import compressed
-from nnc.optim.conditions import (
-    ConditionallyMaskState,
-    ConditionallyTransformState,
-    conditionally_mask,
-    conditionally_transform,
-    periodic_update,
-    skip_large_updates,
-    skip_not_finite,
-)
-from nnc.optim.constraints import (
-    ZeroNansState,
-    centralize,
-    keep_params_nonnegative,
-    normalize_by_update_norm,
-    scale_by_param_block_norm,
-    zero_nans,
-)
-from nnc.optim.cycles import (
-    cosine_onecycle_schedule,
-    linear_onecycle_schedule,
-    piecewise_interpolate_schedule,
-    sgdr_schedule,
-    warmup_exponential_decay_schedule,
-)
-from nnc.optim.distance import (
-    DoGState,
-    DoWGState,
-    ScaleByDistanceOverGradientsState,
-    dog,
-    dowg,
-    scale_by_distance_over_gradients,
-    scale_by_dog,
-    scale_by_dowg,
-)
-from nnc.optim.fromage import (
-    fromage,
-)
-from nnc.optim.galore import (
-    GaLoreDimensionNumbers,
-    GaLoreState,
-    galore,
-    scale_by_galore,
-)
-from nnc.optim.hyperparams import (
-    InjectHyperparamsState,
-    inject_hyperparams,
-)
-from nnc.optim.lbfgs import (
-    ScaleByLBFGSState,
-    lbfgs,
-    scale_by_lbfgs,
-)
-from nnc.optim.least_squares import nnls
-from nnc.optim.linesearch import (
-    ScaleByZoomLinesearchState,
-    ZoomLinesearchInfo,
-    scale_by_zoom_linesearch,
-    value_and_grad_from_state,
-)
-from nnc.optim.madgrad import (
-    MadgradState,
-    madgrad,
-    scale_by_madgrad,
-)
-from nnc.optim.mechanic import (
-    MechanicState,
-    mechanize,
-)
-from nnc.optim.microbatching import microbatch
-from nnc.optim.moments import (
-    ScaleByAdamState,
-    ScaleByAmsgradState,
-    ScaleByRmsState,
-    ScaleByStddevState,
-    scale_by_adam,
-    scale_by_amsgrad,
-    scale_by_rms,
-    scale_by_stddev,
-)
-from nnc.optim.monitoring import (
-    MonitorState,
-    SnapshotState,
-    measure_with_ema,
-    monitor,
-    snapshot,
-)
-from nnc.optim.muon import (
-    MuonDimensionNumbers,
-    MuonState,
-    muon,
-    orthogonalize_via_newton_schulz,
-    scale_by_muon,
-    scale_by_shape,
-)
-from nnc.optim.noise import (
-    AddNoiseState,
-    DifferentiallyPrivateAggregateState,
-    add_noise,
-    differentially_private_aggregate,
-    dpsgd,
-    noisy_sgd,
-    per_example_global_norm_clip,
-    per_example_layer_norm_clip,
-)
-from nnc.optim.novograd import (
-    ScaleByNovogradState,
-    novograd,
-    scale_by_novograd,
-)
-from nnc.optim.optimistic import (
-    ScaleByOptimisticGradientState,
-    optimistic_adam,
-    optimistic_adam_v2,
-    optimistic_gradient_descent,
-    scale_by_optimistic_gradient,
-)
-from nnc.optim.optimizers import (
-    adam,
-    adamw,
-    lamb,
-    lars,
-    rmsprop,
-    sgd,
-)
-from nnc.optim.partition import (
-    MaskedNode,
-    MaskedState,
-    PartitionState,
-    SplitRealAndImaginaryArrays,
-    SplitRealAndImaginaryState,
-    freeze,
-    masked,
-    multi_transform,
-    set_to_zero,
-    split_real_and_imaginary,
-)
-from nnc.optim.plateau import (
-    ReduceLROnPlateauState,
-    reduce_on_plateau,
-)
-from nnc.optim.precision import (
-    ApplyIfFiniteState,
-    DynamicLossScale,
-    StaticLossScale,
-    all_finite,
-    apply_if_finite,
-    select_tree,
-)
-from nnc.optim.prodigy import (
-    DAdaptAdamWState,
-    ProdigyState,
-    dadapt_adamw,
-    prodigy,
-)
-from nnc.optim.projections import (
-    projection_box,
-    projection_halfspace,
-    projection_hypercube,
-    projection_hyperplane,
-    projection_l1_ball,
-    projection_l1_sphere,
-    projection_l2_ball,
-    projection_l2_sphere,
-    projection_linf_ball,
-    projection_non_negative,
-    projection_simplex,
-    projection_vector,
-)
-from nnc.optim.sam import (
-    SAMState,
-    normalize,
-    sam,
-)
-from nnc.optim.schedule_free import (
-    ScheduleFreeState,
-    schedule_free,
-    schedule_free_adamw,
-    schedule_free_eval_params,
-    schedule_free_sgd,
-)
-from nnc.optim.schedules import (
-    constant_schedule,
-    cosine_decay_schedule,
-    exponential_decay,
-    join_schedules,
-    linear_schedule,
-    piecewise_constant_schedule,
-    polynomial_schedule,
-    warmup_constant_schedule,
-    warmup_cosine_decay_schedule,
-)
-from nnc.optim.sharded import sharded
-from nnc.optim.signs import (
-    ScaleByRpropState,
-    rprop,
-    scale_by_rprop,
-    scale_by_sign,
-    sign_sgd,
-    signum,
-)
-from nnc.optim.sm3 import (
-    ScaleBySM3State,
-    scale_by_sm3,
-    sm3,
-)
-from nnc.optim.sophia import (
-    HutchinsonState,
-    SophiaState,
-    hutchinson_estimator_diag_hessian,
-    scale_by_sophia,
-    sophia,
-)
-from nnc.optim.transforms import (
-    ScaleByScheduleState,
-    TraceState,
-    WeightDecaySchedule,
-    add_decayed_weights,
-    scale,
-    scale_by_learning_rate,
-    scale_by_schedule,
-    scale_by_trust_ratio,
-    trace,
-)
+from nnc.errors.names.lookup import listed_names
+from nnc.optim import assignment as assignment
+from nnc.optim import microbatching as microbatching
+from nnc.optim import perturbations as perturbations
+from nnc.optim import second_order as second_order
+from nnc.optim.accumulate import *
+from nnc.optim.adafactor import *
+from nnc.optim.adagrad import *
+from nnc.optim.adam_aliases import *
+from nnc.optim.adam_family import *
+from nnc.optim.adan import *
+from nnc.optim.ademamix import *
+from nnc.optim.backtracking import *
+from nnc.optim.base import *
+from nnc.optim.belief import *
+from nnc.optim.by_value import *
+from nnc.optim.clipping import *
+from nnc.optim.cocob import *
+from nnc.optim.composing import *
+from nnc.optim.compressed import *
+from nnc.optim.conditions import *
+from nnc.optim.constraints import *
+from nnc.optim.cycles import *
+from nnc.optim.distance import *
+from nnc.optim.fromage import *
+from nnc.optim.galore import *
+from nnc.optim.hyperparams import *
+from nnc.optim.lbfgs import *
+from nnc.optim.least_squares import *
+from nnc.optim.linesearch import *
+from nnc.optim.madgrad import *
+from nnc.optim.mechanic import *
+from nnc.optim.microbatching import microbatch as microbatch
+from nnc.optim.moments import *
+from nnc.optim.monitoring import *
+from nnc.optim.muon import *
+from nnc.optim.noise import *
+from nnc.optim.novograd import *
+from nnc.optim.optimistic import *
+from nnc.optim.optimizers import *
+from nnc.optim.partition import *
+from nnc.optim.plateau import *
+from nnc.optim.precision import *
+from nnc.optim.prodigy import *
+from nnc.optim.projections import *
+from nnc.optim.sam import *
+from nnc.optim.schedule_free import *
+from nnc.optim.schedules import *
+from nnc.optim.sharded import *
+from nnc.optim.signs import *
+from nnc.optim.sm3 import *
+from nnc.optim.sophia import *
+from nnc.optim.transforms import *
 
-__all__ = [
-    "AddNoiseState",
-    "ApplyEvery",
-    "ApplyIfFiniteState",
-    "BacktrackingLinesearchInfo",
-    "COCOBState",
-    "ConditionallyMaskState",
-    "ConditionallyTransformState",
-    "DAdaptAdamWState",
-    "DifferentiallyPrivateAggregateState",
-    "DoGState",
-    "DoWGState",
-    "DynamicLossScale",
-    "EmaState",
-    "EmptyState",
-    "FactoredState",
-    "GaLoreDimensionNumbers",
-    "GaLoreState",
-    "GradientTransformation",
-    "GradientTransformationExtraArgs",
-    "HutchinsonState",
-    "InjectHyperparamsState",
-    "LookaheadParams",
-    "LookaheadState",
-    "MadgradState",
-    "MaskedNode",
-    "MaskedState",
-    "MechanicState",
-    "MomoAdamState",
-    "MomoState",
-    "MonitorState",
-    "MultiSteps",
-    "MultiStepsState",
-    "MuonDimensionNumbers",
-    "MuonState",
-    "PartitionState",
-    "ProdigyState",
-    "ReduceLROnPlateauState",
-    "SAMState",
-    "ScaleByAdaDeltaState",
-    "ScaleByAdamState",
-    "ScaleByAdanState",
-    "ScaleByAdemamixState",
-    "ScaleByAmsgradState",
-    "ScaleByBacktrackingLinesearchState",
-    "ScaleByBeliefState",
-    "ScaleByDistanceOverGradientsState",
-    "ScaleByLBFGSState",
-    "ScaleByLionState",
-    "ScaleByNadamState",
-    "ScaleByNovogradState",
-    "ScaleByOptimisticGradientState",
-    "ScaleByRmsState",
-    "ScaleByRpropState",
-    "ScaleByRssState",
-    "ScaleBySM3State",
-    "ScaleByScheduleState",
-    "ScaleBySimplifiedAdEMAMixState",
-    "ScaleByStddevState",
-    "ScaleByZoomLinesearchState",
-    "ScheduleFreeState",
-    "SnapshotState",
-    "SophiaState",
-    "SplitRealAndImaginaryArrays",
-    "SplitRealAndImaginaryState",
-    "StaticLossScale",
-    "TraceState",
-    "WeightDecaySchedule",
-    "ZeroNansState",
-    "ZoomLinesearchInfo",
-    "acprop",
-    "adabelief",
-    "adadelta",
-    "adafactor",
-    "adagrad",
-    "adam",
-    "adamax",
-    "adamaxw",
-    "adamw",
-    "adan",
-    "adaptive_grad_clip",
-    "add_decayed_weights",
-    "add_noise",
-    "ademamix",
-    "adopt",
-    "all_finite",
-    "amsgrad",
-    "apply_every",
-    "apply_if_finite",
-    "apply_updates",
-    "assignment",
-    "centralize",
-    "chain",
-    "clip",
-    "clip_by_block_rms",
-    "clip_by_global_norm",
-    "clip_by_norm",
-    "cocob",
-    "compressed",
-    "conditionally_mask",
-    "conditionally_transform",
-    "constant_schedule",
-    "cosine_decay_schedule",
-    "cosine_onecycle_schedule",
-    "dadapt_adamw",
-    "differentially_private_aggregate",
-    "dog",
-    "dowg",
-    "dpsgd",
-    "ema",
-    "exponential_decay",
-    "flatten",
-    "freeze",
-    "fromage",
-    "galore",
-    "global_norm",
-    "hutchinson_estimator_diag_hessian",
-    "identity",
-    "incremental_update",
-    "inject_hyperparams",
-    "join_schedules",
-    "keep_params_nonnegative",
-    "lamb",
-    "lars",
-    "lbfgs",
-    "linear_onecycle_schedule",
-    "linear_schedule",
-    "lion",
-    "lookahead",
-    "madgrad",
-    "masked",
-    "measure_with_ema",
-    "mechanize",
-    "microbatch",
-    "microbatching",
-    "momo",
-    "momo_adam",
-    "monitor",
-    "multi_transform",
-    "muon",
-    "nadam",
-    "nadamw",
-    "named_chain",
-    "nnls",
-    "noisy_sgd",
-    "normalize",
-    "normalize_by_update_norm",
-    "novograd",
-    "optimistic_adam",
-    "optimistic_adam_v2",
-    "optimistic_gradient_descent",
-    "orthogonalize_via_newton_schulz",
-    "per_example_global_norm_clip",
-    "per_example_layer_norm_clip",
-    "periodic_update",
-    "perturbations",
-    "piecewise_constant_schedule",
-    "piecewise_interpolate_schedule",
-    "polyak_sgd",
-    "polynomial_schedule",
-    "prodigy",
-    "projection_box",
-    "projection_halfspace",
-    "projection_hypercube",
-    "projection_hyperplane",
-    "projection_l1_ball",
-    "projection_l1_sphere",
-    "projection_l2_ball",
-    "projection_l2_sphere",
-    "projection_linf_ball",
-    "projection_non_negative",
-    "projection_simplex",
-    "projection_vector",
-    "radam",
-    "reduce_on_plateau",
-    "rmsprop",
-    "rprop",
-    "sam",
-    "scale",
-    "scale_by_acprop",
-    "scale_by_adadelta",
-    "scale_by_adam",
-    "scale_by_adamax",
-    "scale_by_adan",
-    "scale_by_ademamix",
-    "scale_by_adopt",
-    "scale_by_amsgrad",
-    "scale_by_backtracking_linesearch",
-    "scale_by_belief",
-    "scale_by_cocob",
-    "scale_by_distance_over_gradients",
-    "scale_by_dog",
-    "scale_by_dowg",
-    "scale_by_factored_rms",
-    "scale_by_galore",
-    "scale_by_lbfgs",
-    "scale_by_learning_rate",
-    "scale_by_lion",
-    "scale_by_madgrad",
-    "scale_by_muon",
-    "scale_by_nadam",
-    "scale_by_novograd",
-    "scale_by_optimistic_gradient",
-    "scale_by_param_block_norm",
-    "scale_by_param_block_rms",
-    "scale_by_polyak",
-    "scale_by_radam",
-    "scale_by_rms",
-    "scale_by_rprop",
-    "scale_by_rss",
-    "scale_by_schedule",
-    "scale_by_shape",
-    "scale_by_sign",
-    "scale_by_simplified_ademamix",
-    "scale_by_sm3",
-    "scale_by_sophia",
-    "scale_by_stddev",
-    "scale_by_trust_ratio",
-    "scale_by_yogi",
-    "scale_by_zoom_linesearch",
-    "schedule_free",
-    "schedule_free_adamw",
-    "schedule_free_eval_params",
-    "schedule_free_sgd",
-    "second_order",
-    "select_tree",
-    "selective_transform",
-    "set_to_zero",
-    "sgd",
-    "sgdr_schedule",
-    "sharded",
-    "sign_sgd",
-    "signum",
-    "simplified_ademamix",
-    "skip_large_updates",
-    "skip_not_finite",
-    "sm3",
-    "snapshot",
-    "sophia",
-    "split_real_and_imaginary",
-    "stateless",
-    "stateless_with_tree_map",
-    "trace",
-    "unitwise_clip",
-    "unitwise_norm",
-    "value_and_grad_from_state",
-    "warmup_constant_schedule",
-    "warmup_cosine_decay_schedule",
-    "warmup_exponential_decay_schedule",
-    "with_extra_args_support",
-    "yogi",
-    "zero_nans",
-]
+__all__ = listed_names(__name__, "assignment", "microbatch", "microbatching", "perturbations", "second_order")
 
 
 def __dir__() -> list[str]:

@@ -28,6 +28,17 @@ from nnc.optim.precision import select_tree
 from nnc.optim.transforms import zero_count, zeros_for
 from nnc.typing import A, DTypeLike
 
+__all__ = [
+    "EmaState",
+    "LookaheadParams",
+    "LookaheadState",
+    "MultiSteps",
+    "MultiStepsState",
+    "ema",
+    "incremental_update",
+    "lookahead",
+]
+
 # -- moving averages ---------------------------------------------------------------------------------------------------
 
 

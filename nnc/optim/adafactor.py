@@ -20,6 +20,8 @@ from nnc.optim.clipping import clip_by_block_rms, rms, squared_magnitude
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale, scale_by_learning_rate, zero_count
 
+__all__ = ["FactoredState", "adafactor", "scale_by_factored_rms", "scale_by_param_block_rms"]
+
 
 class FactoredState(NamedTuple):
     """Count of updates; means of squares over columns, over rows, and the squares of arrays that have no factors.

@@ -15,6 +15,8 @@ from nnc.optim.moments import check_decays, filled_squares, second_moment
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate
 
+__all__ = ["ScaleByAdaDeltaState", "ScaleByRssState", "adadelta", "adagrad", "scale_by_adadelta", "scale_by_rss"]
+
 
 class ScaleByRssState(NamedTuple):
     """The sum of squares.

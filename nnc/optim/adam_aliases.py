@@ -12,6 +12,8 @@ from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate
 from nnc.typing import DTypeLike
 
+__all__ = ["adamaxw", "amsgrad", "nadamw"]
+
 
 @spelled
 def nadamw(

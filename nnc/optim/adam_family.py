@@ -29,6 +29,19 @@ from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
 from nnc.typing import DTypeLike
 
+__all__ = [
+    "ScaleByLionState",
+    "ScaleByNadamState",
+    "adamax",
+    "lion",
+    "nadam",
+    "radam",
+    "scale_by_adamax",
+    "scale_by_lion",
+    "scale_by_nadam",
+    "scale_by_radam",
+]
+
 # -- NAdam -------------------------------------------------------------------------------------------------------------
 
 

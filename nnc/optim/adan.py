@@ -29,6 +29,8 @@ from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
 from nnc.typing import DTypeLike
 
+__all__ = ["ScaleByAdanState", "adan", "adopt", "scale_by_adan", "scale_by_adopt"]
+
 # -- Adan --------------------------------------------------------------------------------------------------------------
 
 

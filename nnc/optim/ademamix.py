@@ -22,6 +22,15 @@ from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
 from nnc.typing import DTypeLike
 
+__all__ = [
+    "ScaleByAdemamixState",
+    "ScaleBySimplifiedAdEMAMixState",
+    "ademamix",
+    "scale_by_ademamix",
+    "scale_by_simplified_ademamix",
+    "simplified_ademamix",
+]
+
 
 class ScaleByAdemamixState(NamedTuple):
     """Counts of updates, a young and an old mean of gradients, a mean of squares.

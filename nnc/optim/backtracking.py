@@ -20,6 +20,8 @@ from nnc.optim.transforms import scaled, zero_count
 from nnc.trace.core.differentiate import value_and_grad
 from nnc.trace.loops.control_flow import while_loop
 
+__all__ = ["BacktrackingLinesearchInfo", "ScaleByBacktrackingLinesearchState", "scale_by_backtracking_linesearch"]
+
 _value_and_grad: Callable[..., Callable[..., tuple[Any, Any]]] = value_and_grad  # of functions without types
 
 

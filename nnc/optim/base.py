@@ -27,6 +27,15 @@ from nnc.errors.tracebacks import api_boundary
 from nnc.optim.arguments import Scalar, check_params, check_state, is_trainable
 from nnc.typing import A, S
 
+__all__ = [
+    "EmptyState",
+    "GradientTransformation",
+    "GradientTransformationExtraArgs",
+    "apply_updates",
+    "chain",
+    "identity",
+]
+
 
 class Init(Protocol):
     """The function that makes the first state for parameters."""

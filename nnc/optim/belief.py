@@ -24,6 +24,8 @@ from nnc.optim.moments import (
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count, zeros_for
 
+__all__ = ["ScaleByBeliefState", "acprop", "adabelief", "scale_by_acprop", "scale_by_belief", "scale_by_yogi", "yogi"]
+
 # -- AdaBelief ---------------------------------------------------------------------------------------------------------
 
 

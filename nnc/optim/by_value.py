@@ -38,6 +38,8 @@ from nnc.optim.schedules import Schedule
 from nnc.optim.totals import inner_product, rate_at, shared, squared_norm
 from nnc.optim.transforms import scaled, zero_count
 
+__all__ = ["MomoAdamState", "MomoState", "momo", "momo_adam", "polyak_sgd", "scale_by_polyak"]
+
 SMALLEST = float(np.finfo(np.float64).eps)  # squared norms up to here count as 0, as in Optax
 
 

@@ -20,6 +20,17 @@ from nnc.optim.arguments import Scalar, check_params, check_scalar, is_trainable
 from nnc.optim.base import GradientTransformation, map_trainable, number, stateless, widen
 from nnc.typing import ArrayLike
 
+__all__ = [
+    "adaptive_grad_clip",
+    "clip",
+    "clip_by_block_rms",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "global_norm",
+    "unitwise_clip",
+    "unitwise_norm",
+]
+
 
 def squared_magnitude(x: Array) -> Array:
     """|x|², real also for complex `x`."""

@@ -16,6 +16,8 @@ from nnc.optim.schedules import Schedule
 from nnc.optim.totals import copies
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate
 
+__all__ = ["COCOBState", "cocob", "scale_by_cocob"]
+
 
 class COCOBState(NamedTuple):
     """The first parameters, and of each element sums of gradients and of rewards.

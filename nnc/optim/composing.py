@@ -28,6 +28,17 @@ from nnc.optim.moments import zeros_state
 from nnc.optim.partition import multi_transform, set_to_zero
 from nnc.optim.transforms import zero_count
 
+__all__ = [
+    "ApplyEvery",
+    "apply_every",
+    "flatten",
+    "named_chain",
+    "selective_transform",
+    "stateless",
+    "stateless_with_tree_map",
+    "with_extra_args_support",
+]
+
 
 @spelled
 def named_chain(*args: tuple[str, GradientTransformation]) -> GradientTransformation:

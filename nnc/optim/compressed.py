@@ -8,11 +8,11 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import tree
 from nnc.array.array import as_value
-from nnc.backends.mpi.world import world
 from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.collective import all_gather_same, psum_scatter
 from nnc.commands.shape import reshape
+from nnc.compiled.processes import world
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.errors.errors import check_count
 from nnc.graph import spec_of
@@ -23,6 +23,8 @@ from nnc.trace.core.axes import NamedAxis, varying_over
 from nnc.trace.core.named import check_axis_name, find_axes
 from nnc.trace.core.parts import Sharded, padded, part_size
 from nnc.typing import DTypeLike
+
+__all__ = ["compressed"]
 
 _WHERE = "nnc.optim.compressed"
 

@@ -27,6 +27,16 @@ from nnc.optim.transforms import zero_count
 from nnc.trace.loops.branches import cond
 from nnc.typing import A
 
+__all__ = [
+    "ConditionallyMaskState",
+    "ConditionallyTransformState",
+    "conditionally_mask",
+    "conditionally_transform",
+    "periodic_update",
+    "skip_large_updates",
+    "skip_not_finite",
+]
+
 
 def run_if(pred: Any, on_true: Callable[[], Any], on_false: Callable[[], Any]) -> Any:
     """The tree of one of two functions, of which only one runs; leaves that are no arrays are alike in both."""

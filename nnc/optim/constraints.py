@@ -16,6 +16,15 @@ from nnc.optim.arguments import Scalar, check_params, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, stateless, widen
 from nnc.optim.clipping import global_norm, norm
 
+__all__ = [
+    "ZeroNansState",
+    "centralize",
+    "keep_params_nonnegative",
+    "normalize_by_update_norm",
+    "scale_by_param_block_norm",
+    "zero_nans",
+]
+
 
 @spelled
 def centralize() -> GradientTransformation:

@@ -21,6 +21,14 @@ from nnc.optim.schedules import (
     warmup_cosine_decay_schedule,
 )
 
+__all__ = [
+    "cosine_onecycle_schedule",
+    "linear_onecycle_schedule",
+    "piecewise_interpolate_schedule",
+    "sgdr_schedule",
+    "warmup_exponential_decay_schedule",
+]
+
 
 @spelled
 def piecewise_interpolate_schedule(

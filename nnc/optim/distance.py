@@ -20,6 +20,17 @@ from nnc.optim.totals import broadcast_like, copies, shared, squared_norm
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, scaled
 from nnc.typing import DTypeLike
 
+__all__ = [
+    "DoGState",
+    "DoWGState",
+    "ScaleByDistanceOverGradientsState",
+    "dog",
+    "dowg",
+    "scale_by_distance_over_gradients",
+    "scale_by_dog",
+    "scale_by_dowg",
+]
+
 InitStep = tuple[Literal["distance", "learning_rate", "heuristic"], Scalar]
 
 

@@ -10,6 +10,8 @@ from nnc.optim.base import GradientTransformation, chain, scalar
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import decay_weights, scale_by_learning_rate, scale_by_trust_ratio
 
+__all__ = ["fromage"]
+
 
 @spelled
 def fromage(learning_rate: Scalar | Schedule, min_norm: Scalar = 1e-6) -> GradientTransformation:

@@ -21,6 +21,8 @@ from nnc.optim.moments import scale_by_adam
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
 
+__all__ = ["GaLoreDimensionNumbers", "GaLoreState", "galore", "scale_by_galore"]
+
 
 class GaLoreDimensionNumbers(NamedTuple):
     """Axes of an array that are the rows and the columns of its matrix.

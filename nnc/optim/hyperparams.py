@@ -17,6 +17,8 @@ from nnc.optim.arguments import check_state
 from nnc.optim.base import GradientTransformation, GradientTransformationExtraArgs, extended, run_update
 from nnc.optim.transforms import zero_count
 
+__all__ = ["InjectHyperparamsState", "inject_hyperparams"]
+
 
 class InjectHyperparamsState(NamedTuple):
     """Count of updates, the hyperparameters as 0-d arrays by name, the states of their schedules, the inner state.

@@ -18,6 +18,8 @@ from nnc.optim.linesearch import inner, ravel, scale_by_zoom_linesearch, unravel
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import scale, scale_by_learning_rate, zero_count
 
+__all__ = ["ScaleByLBFGSState", "lbfgs", "scale_by_lbfgs"]
+
 
 class ScaleByLBFGSState(NamedTuple):
     """Count of updates; the last parameters and gradient; their changes, oldest first, as rows; 1 / ⟨change, change⟩ of each.

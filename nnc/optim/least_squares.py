@@ -18,6 +18,8 @@ from nnc.optim.arguments import Scalar, check_scalar
 from nnc.trace.loops.control_flow import fori_loop
 from nnc.typing import ArrayLike
 
+__all__ = ["nnls"]
+
 
 @spelled
 def nnls(

@@ -28,6 +28,8 @@ from nnc.trace.core.differentiate import value_and_grad
 from nnc.trace.loops.branches import cond
 from nnc.trace.loops.control_flow import while_loop
 
+__all__ = ["ScaleByZoomLinesearchState", "ZoomLinesearchInfo", "scale_by_zoom_linesearch", "value_and_grad_from_state"]
+
 _value_and_grad: Callable[..., Callable[..., tuple[Any, Any]]] = value_and_grad  # of functions without types
 
 # -- trees as vectors --------------------------------------------------------------------------------------------------

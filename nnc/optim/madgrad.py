@@ -16,6 +16,8 @@ from nnc.optim.schedules import Schedule
 from nnc.optim.totals import copies, joint_dtype, rate_at
 from nnc.optim.transforms import add_decayed_weights, zero_count
 
+__all__ = ["MadgradState", "madgrad", "scale_by_madgrad"]
+
 
 class MadgradState(NamedTuple):
     """Count of updates, weighted sums of gradients and of their squares, and the first parameters.

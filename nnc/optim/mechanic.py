@@ -25,6 +25,8 @@ from nnc.optim.clipping import global_norm
 from nnc.optim.totals import copies, inner_product, joint_dtype
 from nnc.optim.transforms import zero_count
 
+__all__ = ["MechanicState", "mechanize"]
+
 
 class MechanicState(NamedTuple):
     """The state of the base optimizer, and the bets on its scale, one for each decay.

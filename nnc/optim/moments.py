@@ -22,6 +22,17 @@ from nnc.optim.clipping import squared_magnitude
 from nnc.optim.transforms import zero_count, zeros_for
 from nnc.typing import DTypeLike
 
+__all__ = [
+    "ScaleByAdamState",
+    "ScaleByAmsgradState",
+    "ScaleByRmsState",
+    "ScaleByStddevState",
+    "scale_by_adam",
+    "scale_by_amsgrad",
+    "scale_by_rms",
+    "scale_by_stddev",
+]
+
 
 class ScaleByAdamState(NamedTuple):
     """Count of updates, first and second moment.

@@ -21,6 +21,8 @@ from nnc.optim.base import (
 )
 from nnc.typing import DTypeLike
 
+__all__ = ["MonitorState", "SnapshotState", "measure_with_ema", "monitor", "snapshot"]
+
 Measure = Callable[[Any], Any]
 
 

@@ -28,6 +28,15 @@ from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, ze
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import DTypeLike
 
+__all__ = [
+    "MuonDimensionNumbers",
+    "MuonState",
+    "muon",
+    "orthogonalize_via_newton_schulz",
+    "scale_by_muon",
+    "scale_by_shape",
+]
+
 Coefficients = tuple[float, float, float]
 QUINTIC: Coefficients = (3.4445, -4.7750, 2.0315)  # steepest at 0 among coefficients that keep singular values near 1
 _PRESETS: dict[str, Any] = {

@@ -19,6 +19,17 @@ from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import scale_by_learning_rate, trace, zero_count
 from nnc.trace.core.on_device import device_put
 
+__all__ = [
+    "AddNoiseState",
+    "DifferentiallyPrivateAggregateState",
+    "add_noise",
+    "differentially_private_aggregate",
+    "dpsgd",
+    "noisy_sgd",
+    "per_example_global_norm_clip",
+    "per_example_layer_norm_clip",
+]
+
 T = TypeVar("T")
 Key = Any  # a key of nnc.random, or the int that it is made of
 

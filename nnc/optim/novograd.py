@@ -20,6 +20,8 @@ from nnc.optim.totals import broadcast_like
 from nnc.optim.transforms import scale_by_learning_rate, zero_count
 from nnc.typing import DTypeLike
 
+__all__ = ["ScaleByNovogradState", "novograd", "scale_by_novograd"]
+
 
 class ScaleByNovogradState(NamedTuple):
     """Count of updates, momentum, and a number for each array.

@@ -17,6 +17,14 @@ from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import scale, scale_by_learning_rate
 from nnc.typing import DTypeLike
 
+__all__ = [
+    "ScaleByOptimisticGradientState",
+    "optimistic_adam",
+    "optimistic_adam_v2",
+    "optimistic_gradient_descent",
+    "scale_by_optimistic_gradient",
+]
+
 
 class ScaleByOptimisticGradientState(NamedTuple):
     """Whether no update was made so far, and the last gradient.

@@ -12,6 +12,8 @@ from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, scale_by_trust_ratio, trace
 from nnc.typing import DTypeLike
 
+__all__ = ["adam", "adamw", "lamb", "lars", "rmsprop", "sgd"]
+
 
 @spelled
 def sgd(

@@ -21,6 +21,19 @@ from nnc.optim.base import (
     stateless,
 )
 
+__all__ = [
+    "MaskedNode",
+    "MaskedState",
+    "PartitionState",
+    "SplitRealAndImaginaryArrays",
+    "SplitRealAndImaginaryState",
+    "freeze",
+    "masked",
+    "multi_transform",
+    "set_to_zero",
+    "split_real_and_imaginary",
+]
+
 
 class MaskedNode(NamedTuple):
     """Stands in a tree for a leaf that is left out.

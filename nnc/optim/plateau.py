@@ -19,6 +19,8 @@ from nnc.optim.precision import select_tree
 from nnc.optim.totals import shared
 from nnc.optim.transforms import scaled, zero_count
 
+__all__ = ["ReduceLROnPlateauState", "reduce_on_plateau"]
+
 
 class ReduceLROnPlateauState(NamedTuple):
     """The scale, the best value of the loss, and counts.

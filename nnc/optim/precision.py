@@ -38,6 +38,8 @@ from nnc.optim.base import (
 from nnc.optim.transforms import zero_count
 from nnc.typing import A, ArrayLike
 
+__all__ = ["ApplyIfFiniteState", "DynamicLossScale", "StaticLossScale", "all_finite", "apply_if_finite", "select_tree"]
+
 
 @spelled
 def all_finite(values: Any) -> Array:

@@ -16,6 +16,8 @@ from nnc.optim.schedules import Schedule
 from nnc.optim.totals import copies, inner_product, magnitudes, rate_at, shared
 from nnc.optim.transforms import zero_count
 
+__all__ = ["DAdaptAdamWState", "ProdigyState", "dadapt_adamw", "prodigy"]
+
 Decays = tuple[Scalar, Scalar]
 
 

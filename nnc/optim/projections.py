@@ -24,6 +24,21 @@ from nnc.optim.totals import inner_product, magnitudes, squared_norm
 from nnc.optim.transforms import scaled
 from nnc.typing import A
 
+__all__ = [
+    "projection_box",
+    "projection_halfspace",
+    "projection_hypercube",
+    "projection_hyperplane",
+    "projection_l1_ball",
+    "projection_l1_sphere",
+    "projection_l2_ball",
+    "projection_l2_sphere",
+    "projection_linf_ball",
+    "projection_non_negative",
+    "projection_simplex",
+    "projection_vector",
+]
+
 
 def _check_real(where: str, values: Any) -> None:
     for leaf in tree.leaves(values):

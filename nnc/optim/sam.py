@@ -28,6 +28,8 @@ from nnc.optim.totals import copies
 from nnc.optim.transforms import zero_count
 from nnc.trace.core.collectives import pmean
 
+__all__ = ["SAMState", "normalize", "sam"]
+
 
 @spelled
 def normalize() -> GradientTransformation:

@@ -28,6 +28,14 @@ from nnc.optim.totals import rate_at, shared
 from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, zero_count
 from nnc.typing import DTypeLike
 
+__all__ = [
+    "ScheduleFreeState",
+    "schedule_free",
+    "schedule_free_adamw",
+    "schedule_free_eval_params",
+    "schedule_free_sgd",
+]
+
 P = TypeVar("P")
 
 

@@ -17,6 +17,8 @@ from nnc.trace.core.axes import NamedAxis
 from nnc.trace.core.named import check_axis_name, find_axes
 from nnc.trace.core.parts import Sharded, padded, part_size
 
+__all__ = ["sharded"]
+
 _WHERE = "nnc.optim.sharded"
 
 

@@ -18,6 +18,8 @@ from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import scale, scale_by_learning_rate
 from nnc.typing import DTypeLike
 
+__all__ = ["ScaleByRpropState", "rprop", "scale_by_rprop", "scale_by_sign", "sign_sgd", "signum"]
+
 
 @spelled
 def scale_by_sign() -> GradientTransformation:

@@ -19,6 +19,8 @@ from nnc.optim.moments import average, check_decays, zeros_state
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import scale_by_learning_rate
 
+__all__ = ["ScaleBySM3State", "scale_by_sm3", "sm3"]
+
 
 class ScaleBySM3State(NamedTuple):
     """Greatest sums of squares along each axis, and means of updates.

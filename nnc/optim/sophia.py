@@ -32,6 +32,8 @@ from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, ze
 from nnc.trace.core.differentiate import grad, jvp
 from nnc.typing import DTypeLike
 
+__all__ = ["HutchinsonState", "SophiaState", "hutchinson_estimator_diag_hessian", "scale_by_sophia", "sophia"]
+
 _grad: Callable[..., Callable[..., Any]] = grad  # of functions without types
 
 

@@ -19,6 +19,18 @@ from nnc.optim.clipping import norm
 from nnc.optim.schedules import Schedule
 from nnc.typing import DTypeLike
 
+__all__ = [
+    "ScaleByScheduleState",
+    "TraceState",
+    "WeightDecaySchedule",
+    "add_decayed_weights",
+    "scale",
+    "scale_by_learning_rate",
+    "scale_by_schedule",
+    "scale_by_trust_ratio",
+    "trace",
+]
+
 
 def scaled(where: str, updates: Any, factor: Scalar) -> Any:
     """Every trainable leaf of `updates` times `factor`, in its own dtype."""

@@ -23,6 +23,8 @@ from nnc.random.keys import Shape, draw_bits, read_key, split
 from nnc.random.parameters import check_order, float_dtype, in_single, inexact_dtype, joint_shape, read_parameter
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
+__all__ = ["exponential", "gumbel", "laplace", "normal", "truncated_normal", "uniform"]
+
 
 def _is_number(x: Array) -> bool:
     """Whether a parameter that was read is a number that is known."""

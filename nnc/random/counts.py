@@ -40,6 +40,8 @@ from nnc.random.reuse import note_use, unrecorded
 from nnc.trace.loops.control_flow import scan, while_loop
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
+__all__ = ["binomial", "geometric", "multinomial", "poisson", "rademacher"]
+
 
 @spelled
 def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = dtypes.int64) -> Array:

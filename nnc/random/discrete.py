@@ -34,6 +34,8 @@ from nnc.random.keys import Shape, draw_bits, read_key, split
 from nnc.random.parameters import joint_shape
 from nnc.typing import ArrayLike, ShapeLike
 
+__all__ = ["bernoulli", "categorical", "choice", "permutation", "randint"]
+
 
 @spelled
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Array:

@@ -27,6 +27,8 @@ from nnc.trace.core.vectorize import vmap
 from nnc.trace.loops.control_flow import while_loop
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
+__all__ = ["beta", "chisquare", "dirichlet", "f", "gamma", "loggamma", "t"]
+
 # -- one number --------------------------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,8 @@ from nnc.numpy.operands import to_shape
 from nnc.random.reuse import note_use
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
+__all__ = ["bits", "fold_in", "key", "split"]
+
 Shape = tuple[int, ...]
 
 

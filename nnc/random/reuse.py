@@ -20,6 +20,8 @@ from nnc.trace.core.batching import BatchTracer
 from nnc.trace.core.dual import DualTracer
 from nnc.trace.core.staging import StagedTracer, StagingTrace
 
+__all__ = ["KeyReuseWarning"]
+
 _FIRST = np.asarray(0, np.uint64)
 
 

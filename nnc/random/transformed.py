@@ -18,6 +18,8 @@ from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, in_single, read_together
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
+__all__ = ["cauchy", "logistic", "lognormal", "maxwell", "pareto", "rayleigh", "triangular", "wald", "weibull_min"]
+
 
 @spelled
 @in_single

@@ -23,6 +23,8 @@ from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, in_single, inexact_dtype, joint_shape, read_parameter, read_together
 from nnc.typing import ArrayLike, DTypeLike, ShapeLike
 
+__all__ = ["ball", "generalized_normal", "multivariate_normal", "orthogonal"]
+
 
 @spelled
 def multivariate_normal(

@@ -40,7 +40,7 @@ def deferring() -> Iterator[None]:
     if get_context().background is not None:
         yield
         return
-    block = _Block()
+    block = _TaskBlock()
     try:
         with set_context(background=block.add):
             yield
@@ -48,7 +48,7 @@ def deferring() -> Iterator[None]:
         block.end()
 
 
-class _Block:
+class _TaskBlock:
     """The tasks of a block, and the thread that does them."""
 
     def __init__(self) -> None:

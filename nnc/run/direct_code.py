@@ -50,7 +50,7 @@ def direct() -> Native:
     made = _call(code, "PyList_New", word(code, table, RESULTS).text)
     _expect_object(code, made, raised)
     _make_memory(code, table, made, drop)
-    expect(code, _run(code, table, made), code.integer(0), dropped)
+    expect(code, _call_program(code, table, made), code.integer(0), dropped)
     _wrap(code, table, made, drop)
     one, several = code.label("one"), code.label("several")
     code.branch(code.compare("eq", word(code, table, IS_ONE), code.integer(0)), several, one)
@@ -103,7 +103,7 @@ def _make_memory(code: Code, table: str, made: str, drop: str) -> None:
         _call(code, "PyList_SetItem", made, i.text, array)
 
 
-def _run(code: Code, table: str, made: str) -> Value:
+def _call_program(code: Code, table: str, made: str) -> Value:
     """Runs the program, while other threads run Python; returns its entry's result."""
     frame, entry = (pointer(code, word(code, table, place)) for place in (FRAME, ENTRY))
     for place, listed in ((FrameLayout.given_at, "%leaves"), (FrameLayout.made_at, made)):

@@ -25,9 +25,9 @@ from numpy.lib.stride_tricks import as_strided
 
 from nnc.base.source import SourceLine
 from nnc.commands.loop import check_branch, check_steps
-from nnc.commands.rules import effect
 from nnc.errors import NncError
 from nnc.errors.errors import word_anew
+from nnc.graph.registry import effect
 from nnc.lower.plan.stages import Branches, Buffer, Kind, Loop, NDArray, Step, Steps, View
 from nnc.run.native_program import ProgramAbi, ProgramParts, Result
 
@@ -112,7 +112,7 @@ class Executor:
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def bind(self, step: Step, block: Block) -> Run:
+    def bind(self, step: Step, block: PythonSteps) -> Run:
         """Binds a step of a block: the function to run, and its operands."""
         if isinstance(step.region, Loop):
             return self._loop(step.region, step.source, block), [], [], {}
@@ -121,7 +121,7 @@ class Executor:
         run = self.parts().kernels[id(step)].run
         return run, block.arrays(step.inputs), block.arrays(step.outputs), step.params
 
-    def _branches(self, region: Branches, source: SourceLine | None, block: Block) -> Callable[..., None]:
+    def _branches(self, region: Branches, source: SourceLine | None, block: PythonSteps) -> Callable[..., None]:
         index = block.arrays((region.index,))
         branches = list(map(block.inner, region.branches))
 
@@ -133,7 +133,7 @@ class Executor:
 
         return run
 
-    def _loop(self, region: Loop, source: SourceLine | None, block: Block) -> Callable[..., None]:
+    def _loop(self, region: Loop, source: SourceLine | None, block: PythonSteps) -> Callable[..., None]:
         copies = []
         for c in region.copies:
             head = block.inner(c.head)
@@ -184,7 +184,7 @@ class Executor:
         """The outputs of the present call, each within the array that was given or made for it."""
         return [result_of(result.view, self.whole(result)) for result in self.outside.results]
 
-    def clear(self, blocks: Iterable[Block]) -> None:
+    def clear(self, blocks: Iterable[PythonSteps]) -> None:
         """Drops the references of blocks to the arrays of a call, and of tapes to Python's objects."""
         for block in blocks:
             block.clear()
@@ -193,7 +193,7 @@ class Executor:
 
 
 @dataclass(slots=True)
-class _Place:
+class _ArrayPlace:
     """The place in a list of an array that is set anew: in each call, and where it has moved since."""
 
     arrays: Arrays
@@ -203,19 +203,19 @@ class _Place:
     moved: int | None = None
 
 
-class Block:
+class PythonSteps:
     """Steps in a row that run in Python."""
 
     def __init__(self, executor: Executor, steps: Steps) -> None:
         self._executor, self._steps, self._call = executor, steps, -1
-        self._inner: list[Block] = []
-        self._places: list[_Place] = []
-        self._moving: list[_Place] = []  # those of them that move within a call
+        self._inner: list[PythonSteps] = []
+        self._places: list[_ArrayPlace] = []
+        self._moving: list[_ArrayPlace] = []  # those of them that move within a call
         self._runs = [executor.bind(step, self) for step in steps]
 
-    def inner(self, steps: Steps) -> Block:
+    def inner(self, steps: Steps) -> PythonSteps:
         """Binds the steps of a branch, or of a part of an iteration, within this block."""
-        self._inner.append(Block(self._executor, steps))
+        self._inner.append(PythonSteps(self._executor, steps))
         return self._inner[-1]
 
     def arrays(self, views: Sequence[View]) -> Arrays:
@@ -225,7 +225,7 @@ class Block:
             if self._executor.stays(view):
                 arrays.append(self._executor.now(view))
             else:
-                self._places.append(_Place(arrays, len(arrays), view))
+                self._places.append(_ArrayPlace(arrays, len(arrays), view))
                 arrays.append(None)
                 if view.advances:
                     self._moving.append(self._places[-1])

@@ -13,7 +13,7 @@ from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.lower.plan.schedule.types import Around, Schedule
 from nnc.lower.plan.stages import NDArray
-from nnc.run.executor import NOTHING, Block, Executor
+from nnc.run.executor import NOTHING, Executor, PythonSteps
 from nnc.run.native_program import ProgramAbi
 
 stream_runner = later(f"{__package__}.streams", "StreamRunner")
@@ -86,10 +86,10 @@ class PythonFrame(Frame):
         steps = executor.parts().planned.bound.steps
         self._run: Callable[[], None]
         if schedule is None or (len(schedule.streams) == 1 and around is None):
-            self._run = block = Block(executor, steps)
+            self._run = block = PythonSteps(executor, steps)
             self._blocks = [block]
         else:
-            self._blocks = [Block(executor, (step,)) for step in steps]
+            self._blocks = [PythonSteps(executor, (step,)) for step in steps]
             self._run = stream_runner(schedule, self._blocks, around)
 
     def _execute(self) -> None:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from nnc.commands.rules import effect
 from nnc.device.cpu import aligned_bytes
 from nnc.errors import InternalError
+from nnc.graph.registry import effect
 from nnc.lower.plan.liveness import Liveness, walk
 from nnc.lower.plan.stages import Bound, Kind, NDArray, Step, View
-from nnc.run.executor import Arrays, Block, Executor, Run, as_bytes
+from nnc.run.executor import Arrays, Executor, PythonSteps, Run, as_bytes
 from nnc.run.native_call import NativeCall
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _SHOWN = 8  # elements that an error names at most
 
 
 @dataclass(frozen=True)
-class Layout:
+class GuardedLayout:
     """The layout of guarded memory: byte ranges, by buffer, and the bytes between them. `scratch` is memory for states."""
 
     places: Mapping[int, slice]
@@ -44,7 +44,7 @@ class Layout:
     nbytes: int
 
     @classmethod
-    def of(cls, bound: Bound, scratch: int) -> Layout:
+    def of(cls, bound: Bound, scratch: int) -> GuardedLayout:
         """Gives each buffer that is no tape a range of its own, and one to scratch memory."""
         places: dict[int, slice] = {}
         at = ZONE
@@ -110,7 +110,7 @@ class GuardedExecutor(Executor):
 
     def __init__(self, program: Program) -> None:
         natives, functions = program.natives, program.functions()
-        self.layout = Layout.of(program.bound, max((native.scratch for native in natives.values()), default=0))
+        self.layout = GuardedLayout.of(program.bound, max((native.scratch for native in natives.values()), default=0))
         super().__init__(program.outside, program.parts, aligned_bytes(self.layout.nbytes))
         self._zones = self.layout.zones()
         self._lives = Lives(program.bound)
@@ -141,7 +141,7 @@ class GuardedExecutor(Executor):
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def bind(self, step: Step, block: Block) -> Run:
+    def bind(self, step: Step, block: PythonSteps) -> Run:
         """Binds a step to a function that runs it and looks at the memory around."""
         kernel, arguments, results, params = super().bind(step, block)
         if step.region is not None:

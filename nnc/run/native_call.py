@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nnc.errors import InternalError
-from nnc.lower.kernels.native import Function, Native, State
+from nnc.lower.kernels.native import Function, KernelState, Native
 
 Kernel = Callable[..., None]
 
@@ -23,7 +23,7 @@ class NativeCall:
 
     def __init__(self, native: Native, function: Function, scratch: int) -> None:
         self._native, self._function = native, function
-        self._state: State | None = native.state(scratch) if native.state is not None else None
+        self._state: KernelState | None = native.state(scratch) if native.state is not None else None
 
     def __call__(self, kernel: Kernel, inputs: Sequence[Any], outputs: Sequence[Any], params: Any) -> None:
         """Runs it on arrays; where it refuses them, Python's kernel words the error."""

@@ -24,7 +24,7 @@ from nnc.lower.plan.stages import Branches, Loop, NDArray, Step
 from nnc.run.arguments import FrameLayout, as_plain
 from nnc.run.entry import BIND
 from nnc.run.entry_steps import CALLS, POLL, Failure
-from nnc.run.executor import Arrays, Block, Executor, explain
+from nnc.run.executor import Arrays, Executor, PythonSteps, explain
 from nnc.run.frame import Frame, check_inputs, stream_runner
 from nnc.run.native_program import Entry, ProgramAbi
 
@@ -64,14 +64,14 @@ class _Callbacks:
     returned.
     """
 
-    blocks: list[Block]
+    blocks: list[PythonSteps]
     errors: dict[int, BaseException] = field(default_factory=dict)
 
     def __call__(self, call: int) -> int:
         """Runs a block; an interrupt before that breaks the call off."""
         number = call % CALLS
         try:
-            self._run(number)
+            self._call_block(number)
             return call
         except BaseException as error:
             self.errors[number] = error
@@ -85,7 +85,7 @@ class _Callbacks:
                 while True:
                     call = yield done
                     number = call % CALLS
-                    self._run(number)
+                    self._call_block(number)
                     done, number = call, POLL
             except GeneratorExit:
                 return
@@ -93,7 +93,7 @@ class _Callbacks:
                 self.errors[number] = error
                 done, number = 0, POLL
 
-    def _run(self, number: int) -> None:
+    def _call_block(self, number: int) -> None:
         if number != POLL:
             self.blocks[number]()
 
@@ -109,7 +109,7 @@ class NativeFrame(Frame):
         self._words = words = (ctypes.c_int64 * layout.size)()
         self.address = ctypes.addressof(words)
         self.executor.iterations = (ctypes.c_int64 * outside.loops).from_buffer(words, 8 * layout.round(0))
-        self._callbacks = _Callbacks([Block(self.executor, steps) for steps in entry.blocks])
+        self._callbacks = _Callbacks([PythonSteps(self.executor, steps) for steps in entry.blocks])
         self._function = _CALLBACK(self._called())
         schedule = entry.parts().schedule if entry.apart else None
         # Steps that follow one another share their workspace; steps that run side by side cannot.

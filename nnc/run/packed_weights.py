@@ -27,15 +27,16 @@ from nnc.array.array import Array
 from nnc.base.fork import new_rlock
 from nnc.commands.pack import pack
 from nnc.device.cpu import aligned_bytes
+from nnc.device.target import Target
 from nnc.graph import Command, Kernel, TensorSpec
 from nnc.lower.plan.stages import NDArray
 from nnc.run.native_program import ProgramAbi
 
-ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Kernel]
+ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any], Target], Kernel]
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _PackedInput:
     """One packed input: its spec, and the function and parameters that pack it."""
 
     spec: TensorSpec
@@ -48,7 +49,7 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _KeptForms:
     """The packed forms of an argument; without an `owner`, memory for the next call."""
 
     owner: weakref.ref[Any] | None
@@ -58,10 +59,10 @@ class _Entry:
 class PackedWeights:
     """The packed inputs of a program, which are its last ones: one set of them, for any number of threads."""
 
-    def __init__(self, outside: ProgramAbi, choose: ChooseKernel) -> None:
-        def row(source: int, layout: str, spec: TensorSpec) -> _Row:
+    def __init__(self, outside: ProgramAbi, choose: ChooseKernel, machine: Target) -> None:
+        def row(source: int, layout: str, spec: TensorSpec) -> _PackedInput:
             params = MappingProxyType({"layout": layout})
-            return _Row(spec, params, choose(pack, (outside.inputs[source],), params).run)
+            return _PackedInput(spec, params, choose(pack, (outside.inputs[source],), params, machine).run)
 
         pairs = list(zip(outside.kept, outside.inputs[len(outside.inputs) - len(outside.kept) :], strict=True))
         self._rows = {
@@ -69,7 +70,7 @@ class PackedWeights:
             for source, group in groupby(pairs, key=lambda pair: pair[0][0])
         }
         self._dtypes = {source: outside.inputs[source].dtype for source in self._rows}
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, _KeptForms] = {}
         self._lock = new_rlock()
 
     @property
@@ -88,7 +89,7 @@ class PackedWeights:
                 found += entry.arrays
         return found
 
-    def _make(self, source: int, rows: list[_Row], owner: Any) -> _Entry:
+    def _make(self, source: int, rows: list[_PackedInput], owner: Any) -> _KeptForms:
         """Packs an argument, into the memory of the last call if no call still reads that memory."""
         before = self._entries.pop(source, None)
         arrays = before.arrays if before is not None and _is_unused(before.arrays) else [row.room() for row in rows]
@@ -97,7 +98,7 @@ class PackedWeights:
             row.run([memory], [out], row.params)
         del memory
         reference = weakref.ref(owner, partial(_forget, weakref.ref(self), source)) if is_alone(owner) else None
-        self._entries[source] = entry = _Entry(reference, arrays)
+        self._entries[source] = entry = _KeptForms(reference, arrays)
         return entry
 
     def forget(self, source: int, owner: weakref.ref[Any]) -> None:

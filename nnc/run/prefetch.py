@@ -10,7 +10,7 @@ from nnc.array.array import Array
 from nnc.lower.kernels.native import Compiler
 from nnc.run.native_frame import CallMemory
 from nnc.run.native_program import ProgramAbi
-from nnc.run.store.cache import Entry
+from nnc.run.store.cache import CacheEntry
 
 
 class Prefetch(Protocol):
@@ -24,7 +24,7 @@ class Prefetch(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def recall(self, entry: Entry) -> None:
+    def recall(self, entry: CacheEntry) -> None:
         """Names the entry of a cache that tells how large an arena the last call like this one needed, and is to tell the next."""
         ...
 

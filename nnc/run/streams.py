@@ -99,8 +99,8 @@ class StreamRunner:
         jobs: list[Future[None]] = []
         try:
             for k in range(1, len(self._streams)):
-                jobs.append(self._workers().submit(copy_context().run, self._run, k, progress))
-            self._run(0, progress)
+                jobs.append(self._workers().submit(copy_context().run, self._run_stream, k, progress))
+            self._run_stream(0, progress)
         except BaseException as error:
             progress.fail(-1, error)
         _join(jobs, progress)
@@ -118,7 +118,7 @@ class StreamRunner:
             self._pool = undisturbed(lambda: _started(len(self._streams) - 1))
         return self._pool
 
-    def _run(self, stream: int, progress: _Progress) -> None:
+    def _run_stream(self, stream: int, progress: _Progress) -> None:
         try:
             self._run_steps(stream, progress)
         except BaseException as error:  # of the waiting itself

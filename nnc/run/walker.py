@@ -43,7 +43,7 @@ class Walker:
     def __call__(self) -> int:
         """Queues all steps; the result is that of the compiled entry."""
         try:
-            self._run()
+            self._walk()
         except _Stopped as stopped:
             return int(stopped.args[0])
         return 0
@@ -52,7 +52,7 @@ class Walker:
         if code := self._functions[name](*arguments):
             raise _Stopped(Failure.DRIVER.code(code))
 
-    def _run(self) -> None:
+    def _walk(self) -> None:
         launches, words = self._launches, self._words
         home = words[launches.stream_word(0)]
         if launches.forked:

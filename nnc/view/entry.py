@@ -7,11 +7,10 @@ from typing import Any
 
 from nnc.compiled.compiled import BoundMethod, Compiled
 from nnc.compiled.executable import Executable, Lowered
+from nnc.compiled.reports import MemoryPlan, ScheduleReport
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph
-from nnc.lower.plan.schedule.report import ScheduleReport
-from nnc.run.report import MemoryPlan
 from nnc.trace.core.specs import make_graph
 from nnc.view.graph import draw_graph
 from nnc.view.memory import draw_memory

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from nnc.commands.rules import alias, cost, effect
+from nnc.commands.facts import flops_of, moves_elements
 from nnc.graph import Graph, Node, Symbol, node_texts, symbol_numbers, value_text
+from nnc.graph.registry import effect
 from nnc.view.layout import Layout, Wire, lay_out
 from nnc.view.picture import Picture
 from nnc.view.svg import CHARACTER, document, element, label, number, shorten, title
@@ -189,9 +190,9 @@ def _kind(node: Node) -> str:
         return "owner"
     if node.command in effect:
         return "effect"
-    if node.command in alias:
+    if moves_elements(node.command):
         return "alias"
-    flops = cost[node.command](*(symbol.spec for symbol in node.inputs), **node.params) if node.command in cost else 0
+    flops = flops_of(node.command, [symbol.spec for symbol in node.inputs], node.params)
     return "heavy" if flops >= _BUSY * max(sum(symbol.spec.size for symbol in node.outputs), 1) else "plain"
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from nnc.lower.text import format_bytes
-from nnc.run.report import MemoryPlan, MemoryRow
+from nnc.base.html import format_bytes
+from nnc.compiled.reports import MemoryPlan, MemoryRow
 from nnc.view.picture import Picture
 from nnc.view.svg import Scale, document, element, label, number, shorten, title
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nnc.lower.plan.schedule.report import ScheduleReport, ScheduleRow
+from nnc.compiled.reports import ScheduleReport, ScheduleRow
 from nnc.view.picture import Picture
 from nnc.view.svg import Scale, document, element, label, shorten, steps_of_color, title
 

@@ -8,9 +8,11 @@ import pytest
 import nnc  # noqa: F401  (registers every command)
 from nnc.backends.numpy_ref import choose_kernel, reference_kernel
 from nnc.base.dtypes import BY_NAME
-from nnc.commands.rules import numpy_call, ufunc_of
+from nnc.commands.rules import ufunc_of
 from nnc.errors import BackendError, InternalError, NncError
 from nnc.graph import TensorSpec, command, infer_specs, reference, register, spec_of
+from nnc.graph.registry import numpy_call
+from nnc.graph.rules import Rules
 
 
 def run(name: str, inputs: list[Any], **params: Any) -> list[Any]:
@@ -120,13 +122,13 @@ def test_commands_that_are_no_ufunc_agree_with_the_reference(name: str, operands
 
 @pytest.mark.usefixtures("own_registries")
 def test_a_reference_that_breaks_its_shape_rule_is_a_bug_of_nnc() -> None:
-    register("test_wrong", 1, infer=lambda x: x, reference=lambda x: x[:1])
+    register("test_wrong", Rules(infer=lambda x: x, reference=lambda x: x[:1]))
     with pytest.raises(InternalError, match="test_wrong"):
         run("test_wrong", [np.ones(3)])
 
 
 @pytest.mark.usefixtures("own_registries")
 def test_a_command_without_kernel_and_reference_is_refused() -> None:
-    nothing = register("test_nothing", 1, infer=lambda x: x)
+    nothing = register("test_nothing", Rules(infer=lambda x: x))
     with pytest.raises(BackendError, match="test_nothing"):
         choose_kernel(nothing, (TensorSpec((2,), "float32"),), {})

@@ -16,7 +16,7 @@ import pytest
 import nnc
 from nnc.array.array import Array
 from nnc.base import dtypes
-from nnc.commands.rules import batch, derivative, in_place_facts
+from nnc.commands.rules import in_place_facts
 from nnc.graph import (
     COMMANDS,
     GraphBuilder,
@@ -28,6 +28,7 @@ from nnc.graph import (
     structurally_equal,
     to_json,
 )
+from nnc.graph.registry import batch, derivative
 from nnc.testing import inner_product
 from nnc.trace.core.batching import run_batched
 from tests.commands.sample import FLOATS, Sample, all_samples

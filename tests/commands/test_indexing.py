@@ -209,6 +209,18 @@ def test_modes_set_the_value_read_out_of_range() -> None:
         x.at[0].get(mode="clamp")
 
 
+@pytest.mark.parametrize("mode", ["clip", "wrap", "drop", "fill"])
+def test_derivatives_of_reads_out_of_range_follow_the_mode(mode: str) -> None:
+    index, weights = np.asarray([0, 4, -1, -5, 1]), np.asarray([1.0, 2, 3, 4, 5])
+    rows = {"clip": [0, 2, 2, 0, 1], "wrap": [0, 1, 2, 1, 1]}.get(mode, [0, None, 2, None, 1])
+    slope = np.asarray([[float(j == row) for j in range(3)] for row in rows])
+    read = lambda x: x.at[nnc.asarray(index)].get(mode=mode)
+    x = nnc.asarray(np.asarray([10.0, 11.0, 12.0]))
+    np.testing.assert_array_equal(nnc.jacfwd(read)(x), slope)
+    np.testing.assert_array_equal(nnc.jacrev(read)(x), slope)
+    np.testing.assert_array_equal(nnc.compile(nnc.vjp(read, x)[1])(weights)[0], weights @ slope)
+
+
 def test_modes_set_the_effect_of_writes_out_of_range() -> None:
     x = nnc.asarray(np.zeros(3))
     place = nnc.asarray(np.asarray([1, 5]))

@@ -9,6 +9,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.base import dtypes
 
 S, C = np.sqrt(3), np.complex128(1 + 2j)
 DTYPES = ["float16", "bfloat16", "float32", "float64"]
@@ -136,3 +137,14 @@ def test_a_scaled_network_stays_in_float32():
     optimizer = nnc.optim.adam(np.float64(1e-3))
     updates, _ = optimizer.update(gradient, optimizer.init(w), w)
     assert updates.dtype == nnc.optim.apply_updates(w, updates).dtype == nnp.float32
+
+
+def test_results_of_weak_operands_are_weak_as_numbers_or_as_float64_scalars_and_strong_ones_make_them_strong():
+    whole, numbers, wide = nnp.stack([1, 2]), nnp.stack([1.0, 2.0]), S * nnp.arange(2)
+    cases = [
+        (whole + whole, True), (whole * 3, True), (numbers * numbers, dtypes.NUMBER), (numbers + whole, dtypes.NUMBER),
+        (wide + wide, True), (wide * numbers, True), (nnp.sin(wide), True), (nnp.maximum(whole, 2), True),
+        (whole + nnp.arange(2), False), (numbers * nnp.ones(2), False), (wide + nnp.ones(2, "float64"), False),
+        (numbers > whole, False), (whole * S, True), (nnp.arange(2) * S, True),
+    ]  # fmt: skip
+    assert [x.weak for x, _ in cases] == [weak for _, weak in cases]

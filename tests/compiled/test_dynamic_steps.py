@@ -18,6 +18,7 @@ from nnc import nn, optim
 from nnc.compiled.dynamic_steps import EQUAL_RUNS, Repeated
 from nnc.errors import ArgumentError, ArgumentTypeError
 from nnc.graph import register, verify
+from nnc.graph.rules import Rules
 
 
 @pytest.fixture
@@ -177,7 +178,7 @@ class Counter:
             self.runs += 1
             return x + 1
 
-        return register(name, 1, infer=lambda x: x, reference=reference, **attributes)
+        return register(name, Rules(infer=lambda x: x, reference=reference), **attributes)
 
 
 @pytest.mark.usefixtures("own_registries")

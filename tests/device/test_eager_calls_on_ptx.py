@@ -17,6 +17,7 @@ from nnc.compiled.device_program import program_of
 from nnc.device.kinds import KINDS
 from nnc.errors import ArgumentTypeError, DeviceError, OutOfBoundsError
 from nnc.graph import register
+from nnc.graph.rules import Rules
 from nnc.trace.core import on_device
 from tests.device.test_ptx import check_close
 
@@ -151,7 +152,7 @@ def test_late_errors_name_the_line_of_their_own_call() -> None:
 def test_calls_are_joined_again_after_the_registry_has_changed(programs: list[Any], own_registries: None) -> None:
     x = there(np.ones((2, 3), np.float32))
     nn.softmax(x, axis=-1)
-    register("another_of_this_test", infer=lambda x: x, reference=lambda x: x)
+    register("another_of_this_test", Rules(infer=lambda x: x, reference=lambda x: x))
     for _ in range(3):
         nn.softmax(x, axis=-1)
     assert {graph.name for graph in programs} == {"softmax"} and len(programs) <= 2

@@ -18,6 +18,7 @@ from nnc.errors import (
     NotFiniteError,
     ShapeError,
     TraceError,
+    UnsupportedError,
 )
 from tests.errors.reports import reports
 
@@ -52,6 +53,15 @@ def test_integers_have_no_derivative(g: nnc.DynamicGraph) -> None:
     y = g.variable(1.0)
     with reports(DTypeError, "inputs holds a variable of int64"):
         g.backward(x * y, inputs=[x])
+
+
+def test_a_command_without_a_derivative(g: nnc.DynamicGraph) -> None:
+    x = g.variable([1.0, 2.0])
+    y = nnp.sum(nnp.nextafter(x, 2.0) * x)
+    with reports(
+        UnsupportedError, "nextafter: this command has no derivative", "nnc.stop_gradient", at="nextafter(x, 2.0)"
+    ):
+        g.backward(y)
 
 
 def test_nothing_to_differentiate_by(g: nnc.DynamicGraph) -> None:

@@ -24,6 +24,7 @@ from nnc.graph import (
     run_passes,
     to_json,
 )
+from nnc.graph.rules import Rules
 from tests.errors.reports import reports
 
 
@@ -121,7 +122,7 @@ def test_a_command_that_is_not_registered(builder: GraphBuilder) -> None:
 
 def test_a_command_registered_twice() -> None:
     with reports(RegistryError, "'exp'", "exists already"):
-        register("exp")
+        register("exp", Rules())
 
 
 def test_a_column_that_does_not_exist() -> None:

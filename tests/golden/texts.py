@@ -61,14 +61,14 @@ def _recorded_passes() -> Iterator[list[tuple[str, Graph]]]:
     registered = dict(PASSES)
 
     def record(name: str) -> None:
-        function = registered[name].function
+        function, when = registered[name].function, registered[name].when
 
         def recorded(graph: Graph, options: object) -> Graph:
-            result = function(graph, options)
+            result = graph if when is not None and not when(options) else function(graph, options)
             records.append((name, result))
             return result
 
-        PASSES[name] = replace(registered[name], function=recorded)
+        PASSES[name] = replace(registered[name], function=recorded, when=None)
 
     for name in registered:
         record(name)

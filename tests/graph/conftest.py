@@ -9,6 +9,7 @@ import pytest
 import nnc.commands.elementwise
 import nnc.commands.shape  # noqa: F401  (registers the commands that the tests use)
 from nnc.graph import Command, Graph, GraphBuilder, TensorSpec, register
+from nnc.graph.rules import Rules
 
 
 @pytest.fixture
@@ -24,13 +25,13 @@ def call(new_command: Callable[..., Command]) -> Command:
     def infer(*specs: TensorSpec, graphs: tuple[Graph, ...]) -> tuple[TensorSpec, ...]:
         return graphs[0].output_specs
 
-    return new_command("test_call", None, None, infer=infer)
+    return new_command("test_call", Rules(infer=infer), arity=None, outputs=None)
 
 
 @pytest.fixture
 def gather_all(new_command: Callable[..., Command]) -> Command:
     """A command that takes any number of inputs of one spec."""
-    return new_command("test_gather_all", None, 1, infer=lambda *specs, **params: specs[0])
+    return new_command("test_gather_all", Rules(infer=lambda *specs, **params: specs[0]), arity=None)
 
 
 @pytest.fixture

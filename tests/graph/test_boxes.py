@@ -38,6 +38,15 @@ def test_overlap_intersection_and_containment_are_those_of_the_cells(a: Box, b: 
         assert (mask(intersection) == common).all()
 
 
+def test_rows_of_cells_hold_those_that_begin_and_end_within_them() -> None:
+    rows = [Box((a,), (b - a,)) for a in range(5) for b in range(a, 5)]
+    for a in rows:
+        for b in rows:
+            cells, others = (set(range(x.start[0], x.limit[0])) for x in (a, b))
+            assert a.contains(b) == (cells >= others)
+            assert a.overlaps(b) == bool(cells & others)
+
+
 @given(boxes(), boxes())
 def test_the_remainder_is_disjoint_and_holds_the_cells_of_a_that_are_not_in_b(a: Box, b: Box) -> None:
     remainder = a.subtract(b)

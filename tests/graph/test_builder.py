@@ -22,6 +22,7 @@ from nnc.graph import (
     reference,
     verify,
 )
+from nnc.graph.rules import Rules
 
 
 def evaluate(graph: Graph, *args: Any) -> list[Any]:
@@ -189,7 +190,7 @@ def test_a_node_may_read_seventy_thousand_others_and_tensors_may_have_thirty_thr
 
 
 def test_specs_are_found_out_anew_when_the_rule_of_a_command_is_replaced(new_command: Callable[..., Command]) -> None:
-    new = new_command("test_widen", 1, infer=lambda x, *, by: x)
+    new = new_command("test_widen", Rules(infer=lambda x, *, by: x))
     spec = TensorSpec((2,), "float32")
     assert infer_specs(new, (spec,), {"by": 2}) == infer_specs(new, (spec,), {"by": 2}) == (spec,)
     infer.set(new, lambda x, *, by: x.update(shape=(*x.shape, by)), priority=11)
@@ -197,14 +198,14 @@ def test_specs_are_found_out_anew_when_the_rule_of_a_command_is_replaced(new_com
 
 
 def test_parameters_of_equal_value_and_other_type_have_rules_of_their_own(new_command: Callable[..., Command]) -> None:
-    new = new_command("test_typed", 1, infer=lambda x, *, by: x.update(dtype=np.dtype(type(by))))
+    new = new_command("test_typed", Rules(infer=lambda x, *, by: x.update(dtype=np.dtype(type(by)))))
     spec = TensorSpec((), "float32")
     found = [infer_specs(new, (spec,), {"by": by})[0].dtype.name for by in (1, 1.0, True, 1)]
     assert found == ["int64", "float64", "bool", "int64"]
 
 
 def test_functions_among_the_parameters_are_not_kept(new_command: Callable[..., Command]) -> None:
-    new = new_command("test_keeper", 1, infer=lambda x, *, function: x)
+    new = new_command("test_keeper", Rules(infer=lambda x, *, function: x))
 
     class Held:
         def __call__(self) -> None: ...

@@ -14,6 +14,7 @@ import pytest
 from nnc.base.source import SourceLine
 from nnc.errors import GraphError
 from nnc.graph import Command, Graph, GraphBuilder, TensorSpec, same_params, structural_hash, structurally_equal
+from nnc.graph.rules import Rules
 
 SCRIPT = """
 import numpy as np
@@ -95,7 +96,7 @@ def test_parameters_of_equal_value_and_other_type_differ() -> None:
 
 
 def test_tuples_within_parameters_are_told_apart(new_command: Callable[..., Command]) -> None:
-    new = new_command("test_nested", 1, infer=lambda x, *, of: x)
+    new = new_command("test_nested", Rules(infer=lambda x, *, of: x))
 
     def digest(of: Any) -> str:
         b = GraphBuilder()
@@ -107,7 +108,7 @@ def test_tuples_within_parameters_are_told_apart(new_command: Callable[..., Comm
 
 
 def test_parameters_without_a_stable_form_are_compared_but_not_hashed(new_command: Callable[..., Command]) -> None:
-    new = new_command("test_callback", 1, infer=lambda x, *, function: x)
+    new = new_command("test_callback", Rules(infer=lambda x, *, function: x))
 
     def graph(function: Any) -> Graph:
         b = GraphBuilder()

@@ -21,6 +21,7 @@ from nnc.graph import (
     kernel,
     register,
 )
+from nnc.graph.rules import Rules
 
 New = Callable[..., Command]
 
@@ -37,21 +38,21 @@ def run(inputs: Any, outputs: Any, params: Any) -> None:
 
 def test_a_registered_command_is_found_by_name_with_its_cells_filled(new_command: New) -> None:
     rule = lambda x: x
-    new = new_command("test_new", 2, 3, infer=rule)
+    new = new_command("test_new", Rules(infer=rule), arity=2, outputs=3)
     assert command("test_new") is new is COMMANDS["test_new"]
     assert (new.arity, new.outputs, attribute("infer")[new]) == (2, 3, rule)
     assert command(new) is new
 
 
 def test_a_command_cannot_be_registered_twice(new_command: New) -> None:
-    new_command("test_new")
+    new_command("test_new", Rules())
     with pytest.raises(RegistryError, match="command 'test_new' exists already"):
-        register("test_new")
+        register("test_new", Rules())
 
 
 def test_a_command_with_an_unknown_column_is_not_registered_at_all() -> None:
     with pytest.raises(RegistryError, match="no attribute 'test_missing'; there are .*infer"):
-        register("test_half", test_missing=1)
+        register("test_half", Rules(), test_missing=1)
     assert "test_half" not in COMMANDS
 
 
@@ -59,11 +60,11 @@ def test_unknown_commands_and_empty_cells_are_named(new_command: New) -> None:
     with pytest.raises(RegistryError, match="no command 'test_unknown' is registered"):
         command("test_unknown")
     with pytest.raises(RegistryError, match="test_new: attribute 'infer' is not set"):
-        attribute("infer")[new_command("test_new")]
+        attribute("infer")[new_command("test_new", Rules())]
 
 
 def test_another_package_can_add_a_column_and_fill_it_for_existing_commands(cycles: Any, new_command: New) -> None:
-    new = new_command("test_new", test_cycles=4)
+    new = new_command("test_new", Rules(), test_cycles=4)
     cycles.set("add", 1)
     assert attribute("test_cycles") is cycles
     assert (cycles[new], cycles[command("add")], cycles.get(command("mul"), 7)) == (4, 1, 7)
@@ -74,7 +75,7 @@ def test_another_package_can_add_a_column_and_fill_it_for_existing_commands(cycl
 
 
 def test_a_second_value_needs_a_higher_priority(cycles: Any, new_command: New) -> None:
-    new = new_command("test_new", test_cycles=4)
+    new = new_command("test_new", Rules(), test_cycles=4)
     with pytest.raises(RegistryError, match="is set already, with priority 10.(.|\n)*Fix: pass priority=11"):
         cycles.set(new, 5)
     cycles.set(new, 5, priority=11)
@@ -86,13 +87,13 @@ def test_a_follower_of_a_column_meets_each_command_once(cycles: Any, new_command
     met: list[Command] = []
     cycles.set("add", 1)
     cycles.follow(met.append)
-    new = new_command("test_new", test_cycles=4)
+    new = new_command("test_new", Rules(), test_cycles=4)
     cycles.set(new, 5, priority=11)
     assert met == [command("add"), new]
 
 
 def test_kernels_of_several_backends_stand_by_priority_and_one_backend_has_one(new_command: New) -> None:
-    new = new_command("test_new")
+    new = new_command("test_new", Rules())
     slow, fast = Kernel("slow", run, priority=0), Kernel("fast", run, priority=20)
     add_kernel(new, slow)
     add_kernel("test_new", fast)
@@ -107,7 +108,7 @@ def test_kernels_of_several_backends_stand_by_priority_and_one_backend_has_one(n
 def test_all_kernels_of_a_command_are_told_that_one_will_be_looked_for(new_command: New) -> None:
     told: list[str] = []
     for name in ("test_new", "test_other"):
-        new_command(name)
+        new_command(name, Rules())
         for backend in ("slow", "fast"):
             add_kernel(name, Kernel(backend, run, expect=lambda label=f"{name} {backend}": told.append(label)))
         add_kernel(name, Kernel("silent", run))

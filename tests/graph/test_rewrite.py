@@ -24,6 +24,7 @@ from nnc.graph import (
     sample,
     verify,
 )
+from nnc.graph.rules import Rules
 
 add, sub, mul, neg, exp = (command(name) for name in ("add", "sub", "mul", "neg", "exp"))
 full, reshape, transpose, slice_ = (command(name) for name in ("full", "reshape", "transpose", "slice"))
@@ -317,7 +318,7 @@ def test_commands_with_sub_graphs_stand_in_rules(call: Command) -> None:
 
 
 def test_commands_with_several_outputs_can_be_replaced(new_command: Callable[..., Command]) -> None:
-    both = new_command("test_both", 1, 2, infer=lambda x: (x, x), reference=lambda x: (-x, x))
+    both = new_command("test_both", Rules(infer=lambda x: (x, x), reference=lambda x: (-x, x)), outputs=2)
 
     @rewrite_rule(samples=[sample(MATRIX)])
     def split(x: Any) -> Any:
@@ -331,7 +332,7 @@ def test_commands_with_several_outputs_can_be_replaced(new_command: Callable[...
 
 
 def test_nodes_for_several_outputs_may_be_replaced_in_turn(new_command: Callable[..., Command]) -> None:
-    both = new_command("test_both_alike", 1, 2, infer=lambda x: (x, x), reference=lambda x: (x, x))
+    both = new_command("test_both_alike", Rules(infer=lambda x: (x, x), reference=lambda x: (x, x)), outputs=2)
 
     @rewrite_rule(samples=[sample(MATRIX)])
     def alike(x: Any) -> Any:

@@ -34,6 +34,7 @@ from nnc.graph import (
     structurally_equal,
     to_json,
 )
+from nnc.graph.rules import Rules
 from nnc.graph.serialize import decode_array, decode_value, encode_array, encode_value
 
 VALUES = [
@@ -164,7 +165,7 @@ def test_a_node_that_reads_seventy_thousand_others_comes_back(gather_all: Comman
 def test_parameters_and_attributes_without_a_json_form_are_named(
     new_command: Callable[..., Command], squares: Graph
 ) -> None:
-    new = new_command("test_callback", 1, infer=lambda x, *, function: x)
+    new = new_command("test_callback", Rules(infer=lambda x, *, function: x))
     b = GraphBuilder()
     graph = b.build(b.add(new, b.input((), "int8"), function=print))
     with pytest.raises(GraphError, match="parameter 'function' of a test_callback node cannot be stored"):

@@ -10,6 +10,7 @@ import pytest
 from nnc.base.source import SourceLine
 from nnc.errors import GraphError
 from nnc.graph import Command, Graph, GraphBuilder, Node, Symbol, TensorSpec, command, verify
+from nnc.graph.rules import Rules
 
 SPEC = TensorSpec((2,), "float32")
 LINE = SourceLine("model.py", 12, "loss")
@@ -75,7 +76,7 @@ def test_a_constant_must_have_the_shape_and_dtype_of_its_symbol() -> None:
 
 
 def test_parameters_must_be_hashable(new_command: Callable[..., Command]) -> None:
-    new = new_command("test_listed", 1, infer=lambda x, *, items: x)
+    new = new_command("test_listed", Rules(infer=lambda x, *, items: x))
     b = GraphBuilder()
     out = b.add(new, b.input((), "int8"), items=[1, 2])
     assert "parameter items=[1, 2] is not hashable (list)" in refusal(b.build(out))

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from nnc.commands import contract, elementwise
-from nnc.commands.rules import commutes
+from nnc.graph.registry import commutes
 from tests.lower.names_of_commands import names_commands, uses_in
 
 ROOMS = ("nnc/lower/kernels", "nnc/backends")

@@ -8,6 +8,7 @@ import pytest
 import nnc  # noqa: F401  (registers every command)
 from nnc.base.options import Options
 from nnc.graph import Graph, GraphBuilder, register, run_passes
+from nnc.graph.rules import Rules
 from nnc.lower.phases import BEFORE_FUSION, names_of
 from nnc.lower.plan.views import find_views
 
@@ -51,7 +52,13 @@ def test_calls_within_sub_graphs_are_inlined(square: Graph) -> None:
 
 @pytest.mark.usefixtures("own_registries")
 def test_barriers_are_inlined_by_their_own_pass_only(square: Graph) -> None:
-    register("test_barrier", None, None, infer=lambda *s, graphs, barrier: graphs[0].output_specs, inlines=True)
+    register(
+        "test_barrier",
+        Rules(infer=lambda *s, graphs, barrier: graphs[0].output_specs),
+        arity=None,
+        outputs=None,
+        inlines=True,
+    )
     b = GraphBuilder()
     y, _ = b.add("test_barrier", b.input((2,), "float32"), graphs=(square,), barrier=True)
     kept = run(b.build(y), "inline_calls")
@@ -78,7 +85,7 @@ def test_unread_nodes_are_dropped() -> None:
 @pytest.mark.usefixtures("own_registries")
 @pytest.mark.parametrize(("effect", "kept"), [("debug", True), ("random", False), (None, False)])
 def test_effects_but_random_draws_are_kept(effect: str | None, kept: bool) -> None:
-    register("test_effect", 1, 0, infer=lambda x: (), reference=lambda x: (), effect=effect)
+    register("test_effect", Rules(infer=lambda x: (), reference=lambda x: (), effect=effect), outputs=0)
     b = GraphBuilder()
     x = b.input((2,), "float32")
     b.add("test_effect", b.add("exp", x))

@@ -14,6 +14,7 @@ from nnc.base import dtypes
 from nnc.commands.elementwise import BITS, FLOAT, elementwise
 from nnc.commands.rules import Reduction
 from nnc.graph import Command, TensorSpec, register
+from nnc.graph.rules import AsView, Rules
 from nnc.lower.plan.liveness import walk
 
 pytestmark = [pytest.mark.usefixtures("own_registries"), pytest.mark.unguarded]
@@ -38,7 +39,7 @@ def add_reduction(name: str, by: Reduction, function: np.ufunc) -> Command:
         wide = x.astype(dtypes.accumulator(x.dtype))
         return np.asarray(function.reduce(wide, axes)).astype(x.dtype)
 
-    return register(name, infer=infer, reference=reference, reduction=by)
+    return register(name, Rules(infer=infer, reference=reference), reduction=by)
 
 
 # -- elementwise commands ----------------------------------------------------------------------------------------------
@@ -84,11 +85,12 @@ def test_a_new_command_that_is_exact_takes_short_floats_as_they_are() -> None:
     """The next float16: the next float32 would be rounded back."""
     kept = register(
         "test_next",
-        1,
-        infer=lambda x: x,
-        reference=lambda x: np.nextafter(x, x * 2),
-        exact=True,
-        scalar="nextafter(x, x * 2)",
+        Rules(
+            infer=lambda x: x,
+            reference=lambda x: np.nextafter(x, x * 2),
+            exact=True,
+            scalar="nextafter(x, x * 2)",
+        ),
     )
     x = np.array([1, 2, -3, 0.1], np.float16)
     np.testing.assert_array_equal(nnc.compile(lambda x: kept(x))(x), np.nextafter(x, x * 2))
@@ -104,7 +106,7 @@ def test_a_new_command_that_is_one_function_of_numpy_writes_into_planned_memory(
         written.append(out)
         np.negative(x, out=out)
 
-    turned = register("test_turned", infer=lambda x: x, reference=np.negative, numpy_into=lambda x: write)
+    turned = register("test_turned", Rules(infer=lambda x: x, reference=np.negative), numpy_into=lambda x: write)
     far = elementwise("test_far", np.hypot, "hypot(x, y)", arity=2, accepts=FLOAT)
     monkeypatch.setenv("NNC_NATIVE", "0")
     found = nnc.compile(lambda x: turned(far(x, x)))(X)
@@ -161,8 +163,7 @@ def test_a_new_cumulative_command_is_compiled(shape: tuple[int, ...], dtype: str
     }[dtype]
     running = register(
         "test_running",
-        infer=lambda x, *, axis: x,
-        reference=lambda x, *, axis: function.accumulate(x, axis),
+        Rules(infer=lambda x, *, axis: x, reference=lambda x, *, axis: function.accumulate(x, axis)),
         cumulative=Reduction(by, lambda dtype: -np.inf if dtypes.is_float(dtype) else 0),
     )
     x = (RNG.normal(size=shape) * 9).astype(dtype)
@@ -182,10 +183,11 @@ def add_view(
     """Registers a view of float arrays without parameters by its columns."""
     return register(
         name,
-        infer=lambda x: x.update(shape=function(np.empty(x.shape)).shape),
-        reference=function,
-        alias="view",
-        same_axes=lambda x, out: pairs(x.ndim, out.ndim),
+        Rules(
+            infer=lambda x: x.update(shape=function(np.empty(x.shape)).shape),
+            reference=function,
+            alias=AsView(lambda x, out: pairs(x.ndim, out.ndim)),
+        ),
     )
 
 

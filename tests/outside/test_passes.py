@@ -16,6 +16,7 @@ from nnc.commands.rules import batch_elementwise, together
 from nnc.compiled.pipeline import plan
 from nnc.graph import Command, Graph, TensorSpec, command, register
 from nnc.graph.registry import ATTRIBUTES
+from nnc.graph.rules import Rules
 from nnc.lower.phases import SIMPLIFYING, names_of
 from tests.lower.passes.tools import check_same_bits, names, run
 
@@ -38,7 +39,7 @@ def twin(name: str) -> Command:
     """Registers a command with another name and the same cells, but for kernels."""
     old = command(name)
     cells = {key: column[old] for key, column in ATTRIBUTES.items() if old in column and key != "kernel"}
-    return register(f"test_{name}", old.arity, old.outputs, **cells)
+    return register(f"test_{name}", Rules(), arity=old.arity, outputs=old.outputs, **cells)
 
 
 def with_twin(graph: Graph, new: Command) -> Graph:
@@ -115,10 +116,11 @@ def test_equal_nodes_of_a_new_command_that_commutes_are_one() -> None:
 
 
 def test_a_new_command_that_cannot_fail_leaves_a_loop_that_may_run_no_iteration() -> None:
-    def leaves(columns: dict[str, Any]) -> bool:
-        name = f"test_sorted_{len(columns)}"
+    def leaves(refuses: bool | None) -> bool:
+        name = f"test_sorted_{refuses}"
+        batch = batch_elementwise(name)
         new = register(
-            name, infer=lambda x: x, reference=np.sort, cost=lambda x: x.size, batch=batch_elementwise(name), **columns
+            name, Rules(infer=lambda x: x, reference=np.sort, batch=batch, cost=lambda x: x.size, refuses=refuses)
         )
 
         def f(x: Any, y: Any) -> Any:
@@ -126,7 +128,7 @@ def test_a_new_command_that_cannot_fail_leaves_a_loop_that_may_run_no_iteration(
 
         return name in rewritten(f, [ROW, ROW], "licm", "dce")
 
-    assert leaves({"cannot_fail": True}) and not leaves({})
+    assert leaves(False) and not leaves(None)
 
 
 # -- loops and branches ------------------------------------------------------------------------------------------------
@@ -188,7 +190,16 @@ def add_stack(name: str) -> Command:
     def reference(x: Any, y: Any) -> Any:
         return np.concatenate([x, np.zeros_like(x[:1]), y])
 
-    return register(name, 2, infer=infer, reference=reference, alias="parts", joined=starts, cost=lambda x, y: 0)
+    return register(
+        name,
+        Rules(
+            infer=infer,
+            reference=reference,
+            joined=starts,
+            cost=lambda x, y: 0,
+        ),
+        arity=2,
+    )
 
 
 def test_parts_of_a_new_join_are_read_where_they_were_made() -> None:
@@ -217,10 +228,17 @@ def test_parts_of_a_new_join_are_written_where_they_belong() -> None:
 
 def test_two_new_commands_that_are_computed_together_are_one() -> None:
     low, high = (
-        register(f"test_{f.__name__}", infer=lambda x: x, reference=f, cost=lambda x: 0) for f in (np.floor, np.ceil)
+        register(f"test_{f.__name__}", Rules(infer=lambda x: x, reference=f, cost=lambda x: 0))
+        for f in (np.floor, np.ceil)
     )
     register(
-        "test_both", outputs=2, infer=lambda x: (x, x), reference=lambda x: (np.floor(x), np.ceil(x)), cost=lambda x: 0
+        "test_both",
+        Rules(
+            infer=lambda x: (x, x),
+            reference=lambda x: (np.floor(x), np.ceil(x)),
+            cost=lambda x: 0,
+        ),
+        outputs=2,
     )
     together.set(low, (high, command("test_both")))
     assert rewritten(lambda x: (low(x), high(x)), [X], "join_pools") == ["test_both"]

@@ -19,6 +19,7 @@ from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
 from nnc.errors import ArgumentTypeError
 from nnc.graph import GraphBuilder, TensorSpec, register, spec_of
+from nnc.graph.rules import Rules
 from nnc.lower.kernels.native import Native
 from nnc.run import direct_code as code
 from nnc.run.arguments import is_layout_known
@@ -172,7 +173,7 @@ def test_errors_while_results_are_made_are_raised_and_nothing_is_kept(monkeypatc
 
 @pytest.mark.usefixtures("own_registries")
 def test_a_program_that_fails_is_left_to_others() -> None:
-    register("test_picky", 1, infer=lambda x, limit: x, reference=lambda x, *, limit: x)
+    register("test_picky", Rules(infer=lambda x, limit: x, reference=lambda x, *, limit: x))
     b = GraphBuilder("picky")
     x = b.input((), "float64")
     program = lower(b.build(b.add("test_picky", x, limit=2.0)), Options(), chooser({"test_picky": refusing}), jit())
@@ -194,7 +195,7 @@ def test_programs_that_need_more_have_no_direct_calls(kind: str) -> None:
     y = b.add("add", x, x)
     options, outputs, native = Options(), [y], jit() if kind != "uncompiled" else None
     if kind == "python":
-        register("test_python", 1, infer=lambda x: x, reference=lambda x: x)
+        register("test_python", Rules(infer=lambda x: x, reference=lambda x: x))
         outputs = [b.add("add", b.add("test_python", y), x)]
     elif kind == "donated":
         options = options.update(donated=(0,))

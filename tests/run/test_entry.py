@@ -24,6 +24,7 @@ from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
 from nnc.errors import ArgumentError, InternalError, OutOfBoundsError, user_error
 from nnc.graph import Graph, GraphBuilder, Kernel, Symbol, add_kernel, register
+from nnc.graph.rules import Rules
 from nnc.lower.kernels.native import Native
 from nnc.lower.phases import FUSE, ORDER, PACK
 from nnc.run.program import Program
@@ -215,7 +216,7 @@ def picky(limit: float, lenient: bool = False) -> tuple[Graph, Callable[..., Any
             raise user_error(OutOfBoundsError, "picky", f"{x} is above {limit}.", fix="pass less.")
         return x
 
-    register("test_picky", 1, infer=lambda x, limit: x, reference=fail)
+    register("test_picky", Rules(infer=lambda x, limit: x, reference=fail))
     inner = GraphBuilder("round")
     _, x = inner.input((), "int64"), inner.input((), "float64")
     y = inner.add("test_picky", inner.add("add", x, x), limit=limit)  # the line to be named
@@ -260,7 +261,7 @@ def test_an_interrupt_within_a_callback_ends_the_call(streams: int) -> None:
             raise KeyboardInterrupt
         return x
 
-    register("test_interrupt", 1, infer=lambda x: x, reference=interrupt)
+    register("test_interrupt", Rules(infer=lambda x: x, reference=interrupt))
     b = GraphBuilder()
     x = b.input((), "float64")
     y = b.add("add", b.add("test_interrupt", b.add("add", x, x)), x)
@@ -430,7 +431,7 @@ def needy(step: Any) -> Native:
 def needy_builder(monkeypatch: pytest.MonkeyPatch) -> tuple[GraphBuilder, Symbol]:
     """A graph that begins with an input, where there is a command with the kernel `needy`."""
     monkeypatch.setattr(Held, "made", [])
-    command = register("test_needy", 1, infer=lambda x, number: x, reference=lambda x, number: x)
+    command = register("test_needy", Rules(infer=lambda x, number: x, reference=lambda x, number: x))
     add_kernel(command, Kernel("mine", lambda *_: None, workspace=lambda specs, params: 8, native=needy))
     b = GraphBuilder()
     return b, b.input((), "float64")

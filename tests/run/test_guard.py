@@ -19,6 +19,7 @@ from nnc.compiled.pipeline import lower
 from nnc.device.cpu import aligned_bytes
 from nnc.errors import InternalError
 from nnc.graph import command, register
+from nnc.graph.rules import Rules
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.native import Native
 from nnc.lower.plan.stages import Step
@@ -36,7 +37,7 @@ X = nnc.ShapeDtypeStruct((N,), np.float32)
 
 @pytest.fixture(autouse=True)
 def _known(own_registries: None) -> None:
-    register(NAME, 1, infer=lambda x: x, reference=np.negative)
+    register(NAME, Rules(infer=lambda x: x, reference=np.negative))
 
 
 def planted(mistake: Plant, first: int = 0, end: int = N, **native: Any) -> Callable[[Step], Native]:

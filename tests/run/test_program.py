@@ -12,6 +12,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, DTypeError, NncError, OutOfBoundsError, ShapeError
 from nnc.graph import Graph, GraphBuilder, Kernel, add_kernel, register
+from nnc.graph.rules import Rules
 from nnc.run.program import Program
 
 Agree = Callable[..., list[Any]]
@@ -137,7 +138,7 @@ def test_kernels_get_strided_arguments_in_row_major_order(compile_graph: Compile
         strides.append(inputs[0].strides)
         np.copyto(outputs[0], inputs[0])
 
-    add_kernel(register("test_strides", 1, infer=lambda x: x), Kernel("mine", run))
+    add_kernel(register("test_strides", Rules(infer=lambda x: x)), Kernel("mine", run))
     b = GraphBuilder()
     x = b.input((3, 2), "float32")
     program = compile_graph(b.build(b.add("test_strides", x), b.add("neg", b.add("transpose", x, permutation=(1, 0)))))
@@ -258,7 +259,7 @@ def test_an_error_of_a_kernel_names_the_line_that_made_the_step(compile_graph: C
             raise nnc.errors.user_error(OutOfBoundsError, "picky", "too large.", fix="pass less.")
         return x
 
-    register("test_picky", 1, infer=lambda x: x, reference=fail)
+    register("test_picky", Rules(infer=lambda x: x, reference=fail))
     b = GraphBuilder()
     x = b.input((2,), "float32")
     y = b.add("test_picky", x)  # the line to be named
@@ -274,7 +275,7 @@ def test_the_kernel_of_the_best_backend_runs(compile_graph: Compile) -> None:
     def run(inputs: Any, outputs: Any, params: Any) -> None:
         np.multiply(inputs[0], 3, out=outputs[0])
 
-    triple = register("test_triple", 1, infer=lambda x: x, reference=lambda x: x * 3)
+    triple = register("test_triple", Rules(infer=lambda x: x, reference=lambda x: x * 3))
     add_kernel(triple, Kernel("mine", run, lambda specs, params: specs[0].dtype == np.float32))
     for dtype, backend in (("float32", "mine"), ("float64", "numpy")):
         b = GraphBuilder()
@@ -294,7 +295,7 @@ def test_a_kernel_gets_the_workspace_that_it_asks_for_from_the_plan(compile_grap
         np.copyto(result, inputs[0] + 1)
 
     add_kernel(
-        register("test_needy", 1, infer=lambda x: x),
+        register("test_needy", Rules(infer=lambda x: x)),
         Kernel("mine", run, workspace=lambda specs, params: 100 * specs[0].nbytes),
     )
     b = GraphBuilder()
@@ -314,9 +315,10 @@ def test_a_command_that_owns_sub_graphs_runs_through_its_reference(agree: Agree)
     u = inner.input((2, 3), "float32")
     graph = inner.build(inner.add("exp", u), inner.add("transpose", u, permutation=(1, 0)))
     register(
-        "test_twice", None, None,
-        infer=lambda *specs, graphs: graphs[0].output_specs,
-        reference=lambda *arrays, graphs, run: run(graphs[0], arrays),
+        "test_twice", Rules(
+            infer=lambda *specs, graphs: graphs[0].output_specs,
+            reference=lambda *arrays, graphs, run: run(graphs[0], arrays),
+        ), arity=None, outputs=None,
     )  # fmt: skip
     b = GraphBuilder()
     x = b.input((2, 3), "float32")

@@ -11,6 +11,7 @@ from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
 from nnc.errors import OutOfBoundsError, user_error
 from nnc.graph import GraphBuilder, register
+from nnc.graph.rules import Rules
 from nnc.lower.kernels.native import Native
 from nnc.run.step_table import MOST
 from tests.lower.kernels.kernels import chooser, jit
@@ -55,7 +56,7 @@ def refer(*xs: Any) -> Any:
 @pytest.mark.parametrize("count", [1, 5, MOST - 3, MOST - 2, 2 * MOST])
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_step_gets_all_its_operands_and_stops_the_program_if_it_refuses_them(count: int, packed: bool) -> None:
-    register("test_weighted", None, infer=lambda *xs: xs[0], reference=refer)
+    register("test_weighted", Rules(infer=lambda *xs: xs[0], reference=refer), arity=None)
     b = GraphBuilder("sums")
     xs = [b.input((), "float64") for _ in range(count)]
     first = b.add("test_weighted", *xs)

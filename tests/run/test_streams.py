@@ -20,6 +20,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.errors import OutOfBoundsError, user_error
 from nnc.graph import GraphBuilder, register
+from nnc.graph.rules import Rules
 from nnc.lower.plan.schedule.make import is_pinned
 from nnc.lower.plan.schedule.types import Schedule
 from nnc.run.program import Program
@@ -111,7 +112,7 @@ def picky(limits: tuple[float, ...]) -> tuple[Program, list[Any]]:
             raise user_error(OutOfBoundsError, "picky", f"{limit} is passed.", fix="pass less.")
         return x
 
-    register("test_picky", 1, infer=lambda x, limit: x, reference=fail)
+    register("test_picky", Rules(infer=lambda x, limit: x, reference=fail))
     b = GraphBuilder("picky")
     ends = []
     for limit in limits:

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import nnc
-from nnc.commands.rules import Derivative, batch
 from nnc.graph import Kernel, add_kernel, command, reference, register
+from nnc.graph.registry import batch
+from nnc.graph.rules import Derivative, Rules
 from nnc.testing import fuzz
 from nnc.testing.fuzz.check import _meets_infinities, check
 from nnc.testing.fuzz.generate import generate
@@ -92,8 +93,10 @@ def test_an_element_that_a_kernel_does_not_store_is_found(own_registries: None) 
 
 def test_a_wrong_derivative_of_a_command_from_outside_is_found(own_registries: None) -> None:
     register(
-        "shifted", 1, infer=lambda x, *, shift: x, reference=lambda x, *, shift: x * x + x.dtype.type(shift),
-        derivative=Derivative(jvp=lambda primals, tangents, outputs, **params: (3 * primals[0] * tangents[0],)),
+        "shifted", Rules(
+            infer=lambda x, *, shift: x, reference=lambda x, *, shift: x * x + x.dtype.type(shift),
+            derivative=Derivative(jvp=lambda primals, tangents, outputs, **params: (3 * primals[0] * tangents[0],)),
+        ),
     )  # fmt: skip
     test = only_finding(fuzz.run(programs=60, modes=["jvp by differences"], commands=["shifted"], **PLANTED))
     assert "shifted" in test and calls(test) == 1
@@ -107,8 +110,8 @@ def test_programs_of_a_seed_are_always_the_same() -> None:
 def test_a_crash_is_found_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "crashing_plugin.py").write_text(
         "import os\n"
-        "from nnc.graph import Kernel, add_kernel, register\n"
-        "register('crashing', 1, infer=lambda x: x, reference=lambda x: x + 0)\n"
+        "from nnc.graph import Kernel, Rules, add_kernel, register\n"
+        "register('crashing', Rules(infer=lambda x: x, reference=lambda x: x + 0))\n"
         "add_kernel('crashing', Kernel('planted', lambda i, o, p: os._exit(66), priority=99))\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
@@ -123,10 +126,10 @@ def test_a_crash_is_found_in_a_process_of_its_own(tmp_path: Path, monkeypatch: p
 def test_a_process_that_gives_no_answer_shows_where_it_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "waiting_plugin.py").write_text(
         "import time\n"
-        "from nnc.graph import Kernel, add_kernel, register\n"
+        "from nnc.graph import Kernel, Rules, add_kernel, register\n"
         "def waits_for_ever(inputs, outputs, params):\n"
         "    time.sleep(1000)\n"
-        "register('waiting', 1, infer=lambda x: x, reference=lambda x: x + 0)\n"
+        "register('waiting', Rules(infer=lambda x: x, reference=lambda x: x + 0))\n"
         "add_kernel('waiting', Kernel('planted', waits_for_ever, priority=99))\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))

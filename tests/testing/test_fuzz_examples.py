@@ -1,4 +1,4 @@
-"""The fuzzer calls every command: on operands of an example, on the values at hand, or through something else that is named here."""
+"""The fuzzer calls every command: by an example, on the values at hand, or through something else that is named here."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from nnc.errors import NncError
 from nnc.graph import COMMANDS, TensorSpec, command, infer_specs
-from nnc.testing.fuzz.examples import EXAMPLES, FREEDOM, SURROGATES
+from nnc.testing.fuzz.examples.tables import EXAMPLES, FREEDOM, SURROGATES
 from nnc.testing.fuzz.generate import generate
 from nnc.testing.fuzz.offers import command_offers
 from nnc.testing.fuzz.program import program_source
 
 OFFERS = {offer.name: offer for offer in command_offers()}
-# Commands that programs do not call by name, by what makes their nodes.
+# Commands that programs do not call by name, and the callers that make their nodes.
 REACHED_BY = {
     "loops, branches and functions with rules of their own": (
         "while scan case_of call isolated checkpoint custom_jvp custom_vjp linear_solve pure_callback pull_iterations pull_only "

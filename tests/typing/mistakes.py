@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import nnc
 import nnc.numpy as nnp
+from nnc.graph import Derivative, Rules, TensorSpec, register
 
 
 @nnc.compile
@@ -74,3 +75,24 @@ def mistakes(x: nnc.Array, params: dict[str, nnc.Array]) -> None:
     nnp.sinn(x)
     # arg-type: "str"; expected "Array
     x + "a"
+
+
+def rules() -> None:
+    # arg-type: Argument "infer" to "Rules" has incompatible type "str"
+    Rules(infer="x")
+    # arg-type: Argument "batch" to "Rules" has incompatible type
+    Rules(batch=one_operand)
+    # arg-type: Argument "derivative" to "Rules" has incompatible type
+    Rules(derivative=one_operand)
+    # arg-type: Argument 1 to "Derivative" has incompatible type
+    Derivative(one_operand)
+    # arg-type: Argument "alias" to "Rules" has incompatible type "str"; expected "AsView | None"
+    Rules(alias="view")
+    # call-arg: Unexpected keyword argument "inferr" for "Rules"
+    Rules(inferr=one_operand)
+    # arg-type: Argument 2 to "register" has incompatible type
+    register("new", one_operand)
+
+
+def one_operand(x: TensorSpec) -> TensorSpec:
+    return x

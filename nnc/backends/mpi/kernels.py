@@ -18,9 +18,9 @@ from nnc.backends.mpi.world import communicator, known_world
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands import collective
-from nnc.commands.rules import effect
 from nnc.device import CPU
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel
+from nnc.graph.registry import effect
 from nnc.lower.kernels.native import KERNEL, Native
 from nnc.lower.plan.stages import NDArray, Step, is_contiguous
 

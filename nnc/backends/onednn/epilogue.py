@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnc.backends.onednn.library import Eltwise
-from nnc.commands.rules import commutes
 from nnc.graph import Attribute, Node, Symbol
+from nnc.graph.registry import commutes
 from nnc.lower.kernels.domain import UNIT, is_view
 from nnc.lower.kernels.epilogue import Epilogue
 

@@ -31,7 +31,7 @@ class _LinkMap(ctypes.Structure):
     _fields_ = (("base", c_uint64), ("name", c_char_p), ("dynamic", c_void_p))
 
 
-class _Entry(ctypes.Structure):
+class _DynamicEntry(ctypes.Structure):
     _fields_ = (("tag", c_int64), ("value", c_uint64))
 
 
@@ -73,7 +73,7 @@ def interpose(known: Mapping[str, int], functions: Mapping[str, int]) -> bool:
 def imported(library: ctypes.CDLL) -> dict[str, int]:
     """The functions that a library imports to call them, and where their addresses stand."""
     known = _LinkMap.from_address(library._handle)
-    entries = ctypes.cast(known.dynamic, POINTER(_Entry))
+    entries = ctypes.cast(known.dynamic, POINTER(_DynamicEntry))
     values: dict[int, int] = {}
     for i in itertools.count():
         if entries[i].tag == _END:

@@ -20,7 +20,7 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from nnc.backends.cpu.compiler.jit import compiler
+from nnc.backends.native_runs import cpu_compiler
 from nnc.backends.onednn.interpose import can_interpose, imported, interpose
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
@@ -182,7 +182,7 @@ def share_threads(functions: ctypes.CDLL) -> bool:
 
     It is not for a library that calls functions that a team of nnc's threads lacks.
     """
-    jit = compiler()
+    jit = cpu_compiler()
     if jit is None or not jit.runtime.has_team or not can_interpose():
         return False
     known = imported(functions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nnc.backends.cpu.compiler.jit import compiler, run_native
+from nnc.backends.native_runs import cpu_compiler, run_native
 from nnc.backends.onednn.calls import Call, Operand, calls_native
 from nnc.backends.onednn.library import DST, SCRATCHPAD, SRC, MemoryDesc, PrimitiveDesc, library
 from nnc.backends.onednn.primitives import Primitive
@@ -20,7 +20,7 @@ _FLOATS = (dtypes.float32, dtypes.bfloat16, dtypes.float16)
 
 
 def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    return specs[0].dtype in _FLOATS and specs[0].size > 0 and library() is not None and compiler() is not None
+    return specs[0].dtype in _FLOATS and specs[0].size > 0 and library() is not None and cpu_compiler() is not None
 
 
 def _native(step: Step) -> Native | None:

@@ -16,13 +16,13 @@ from functools import cache
 
 import numpy as np
 
-from nnc.backends.cpu.compiler.jit import Loaded, compiler
+from nnc.backends.native_runs import cpu_compiler
 from nnc.backends.onednn.library import Owned, PrimitiveDesc, check, loaded
 from nnc.base import dtypes
 from nnc.base.fork import fork_waits, new_lock
 from nnc.errors import BackendError
 from nnc.lower.kernels.builder import Code, Value
-from nnc.lower.kernels.native import Native
+from nnc.lower.kernels.native import Function, Native
 from nnc.run.arguments import pointer, word, word_at
 
 _CREATE = "dnnl_primitive_create"
@@ -45,7 +45,7 @@ class Primitive:
     def __init__(self, desc: PrimitiveDesc) -> None:
         self.desc, self.status = desc, 0
         self.made: _Made | None = None
-        self.batch: _Batch | None = None
+        self.batch: _WantedPrimitives | None = None
         _WANTED.append(weakref.ref(self))
 
     @staticmethod
@@ -65,7 +65,7 @@ class Primitive:
         """
         if self.made is None:
             with _TAKING:
-                batch = self.batch or _Batch()
+                batch = self.batch or _WantedPrimitives()
             batch.make()
             check(self.status, _CREATE)
         if self.made is None:
@@ -78,7 +78,7 @@ _WANTED: deque[weakref.ref[Primitive]] = deque()  # primitives of no batch
 _TAKING = new_lock()
 
 
-class _Batch:
+class _WantedPrimitives:
     """All primitives that are wanted, which are made together."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class _Batch:
 def begin_primitives() -> None:
     """Lets a thread make all primitives that there are by now."""
     with _TAKING:
-        batch = _Batch() if _WANTED else None
+        batch = _WantedPrimitives() if _WANTED else None
     if batch is not None:
         _loop()
         has_begun = threading.Lock()
@@ -114,15 +114,15 @@ def begin_primitives() -> None:
         has_begun.acquire()  # else Python may let the thread wait for 5 ms
 
 
-def _make_beside(batch: _Batch, has_begun: threading.Lock) -> None:
+def _make_beside(batch: _WantedPrimitives, has_begun: threading.Lock) -> None:
     has_begun.release()
     batch.make()
 
 
 @cache
-def _loop() -> tuple[Loaded, Callable[[int, int], int]]:
+def _loop() -> tuple[Function, Callable[[int, int], int]]:
     """The compiled loop (rows, count) that makes a primitive for each row, and how it is called."""
-    jit = compiler()
+    jit = cpu_compiler()
     if jit is None:
         raise BackendError("oneDNN needs a compiler")
     code = Code("KERNEL", (("ptr", "rows"), ("i64", "count")))

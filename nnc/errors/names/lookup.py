@@ -223,3 +223,17 @@ def names_without_missing(cls: type, names: Iterable[str]) -> list[str]:
     """
     kinds = (MissingMethod, MissingAttribute)
     return [name for name in names if not isinstance(getattr_static(cls, name, None), kinds)]
+
+
+def listed_names(package: str, *others: str, source: types.ModuleType | None = None) -> tuple[str, ...]:
+    """The names that a package has imported from its files by `*`, or from those of `source`, and `others`; sorted."""
+    own = vars(sys.modules[package])
+    files = [module for name, module in sys.modules.items() if name.rpartition(".")[0] == package]
+    files += [source] if source is not None else []
+    listed = {
+        name
+        for file in files
+        for name in getattr(file, "__all__", ())
+        if name in own and own[name] is vars(file).get(name)
+    }
+    return tuple(sorted({*listed, *others}))

@@ -1,9 +1,8 @@
 """The memory plan: live ranges of buffers, and their places in one arena.
 
 `arena` chooses: `greedy` has the portfolio, `core` begins with the fullest steps, `search` and `beam` follow where no
-such plan meets the bound, `article` the published algorithm. `turns` makes one turn of a search, by NumPy; `compiled`,
-`turns_code` and `turns_words` do the same in machine code. `problem` is the planners' common input, `checker` checks plans by
-itself.
+such plan meets the bound, `article` the published algorithm. `turns` makes one turn of a search. `problem` is the planners'
+common input, `checker` checks plans by itself.
 """
 
 from nnc.base.later import later

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from nnc.base.options import Allocator, Options
+from nnc.base.options import Allocator
 from nnc.errors import NncError
 from nnc.lower.alloc.arena import ALIGNMENT, THOROUGH, plan_arena
 from nnc.lower.alloc.checker import find_overlap
@@ -40,7 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _alignment(instance),
                 algorithm=chosen.algorithm,
                 effort=THOROUGH,
-                native=Options.from_environment().native,
             )
             seconds = time.perf_counter() - begin
         except NncError as error:

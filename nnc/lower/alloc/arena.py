@@ -2,7 +2,7 @@
 
 Greedy planners come first; the first plan that meets the lower bound (the largest live set) wins, else the smallest. Where
 none meets the bound and there are not too many blocks, searches of bounded length follow. Same input, same plan, in every
-process; searches get further where there is a compiler.
+process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ plan_groups = later(f"{__package__}.article", "plan_groups")
 improve = later(f"{__package__}.search", "improve")
 
 ALIGNMENT = 64
-THOROUGH = 2_400_000_000  # array cells: about ten seconds at most
+THOROUGH = 4_000_000_000  # array cells: about ten seconds at most
 _EFFORT = 200_000  # array cells a block, by default
 _MOST_EFFORT = 60_000_000  # by default: a fifth of a second
 _SEARCHED = 2000  # blocks
@@ -47,7 +47,6 @@ def plan_arena(
     *,
     algorithm: Allocator = "portfolio",
     effort: int | None = None,
-    native: bool = True,
 ) -> ArenaPlan:
     """Offsets for tensors that live in [first, end) and take `size` bytes, such that no two live ones overlap.
 
@@ -58,15 +57,13 @@ def plan_arena(
             first; both serve comparisons, "article" up to 2000 tensors.
         effort: how many array cells the search may visit where no greedy plan meets the bound; None is a fifth of a
             second.
-        native: whether a search may run as machine code, which visits more cells in the same time, so that plans differ
-            from plans without it.
 
     Example:
         >>> plan_arena([0, 1, 2], [2, 3, 4], [256, 512, 256])
         ArenaPlan(offsets=(512, 0, 512), peak=768, lower_bound=768)
     """
     lo, hi, nbytes = (np.asarray(column, np.int64) for column in (first, end, size))
-    return _plan(nbytes, lo, hi, np.arange(len(nbytes)), alignment, algorithm, effort, native)
+    return _plan(nbytes, lo, hi, np.arange(len(nbytes)), alignment, algorithm, effort)
 
 
 def plan_blocks(
@@ -75,7 +72,6 @@ def plan_blocks(
     *,
     algorithm: Allocator = "portfolio",
     effort: int | None = None,
-    native: bool = True,
 ) -> ArenaPlan:
     """Offsets for blocks, such that no two that live in the same step overlap; see `plan_arena`.
 
@@ -83,7 +79,7 @@ def plan_blocks(
         >>> plan_blocks([Block(128, ((0, 2), (5, 7))), Block(128, ((2, 5),)), Block(64, ((1, 6),))])
         ArenaPlan(offsets=(0, 0, 128), peak=192, lower_bound=192)
     """
-    return _plan(*block_rows(blocks), alignment, algorithm, effort, native)
+    return _plan(*block_rows(blocks), alignment, algorithm, effort)
 
 
 def _plan(
@@ -94,7 +90,6 @@ def _plan(
     alignment: int,
     algorithm: Allocator,
     effort: int | None,
-    native: bool,
 ) -> ArenaPlan:
     units = -(-nbytes // alignment)
     offsets = np.zeros(len(units), np.int64)
@@ -107,19 +102,19 @@ def _plan(
         raise user_error(UnsupportedError, "allocator", trouble, fix=fix)
     if algorithm == "portfolio":
         cells = min(_EFFORT * len(placed), _MOST_EFFORT) if effort is None else effort
-        offsets[placed], peak = _best(problem, cells, native)
+        offsets[placed], peak = _best(problem, cells)
     else:
         groups = plan_groups(problem, size_first=algorithm == "article-size")
         offsets[placed], peak = groups.offsets, groups.total
     return ArenaPlan(tuple((offsets * alignment).tolist()), peak * alignment, problem.bound * alignment)
 
 
-def _best(p: Problem, effort: int, native: bool) -> tuple[Ints, int]:
+def _best(p: Problem, effort: int) -> tuple[Ints, int]:
     """The smallest plan found, and its height."""
     best, peak = lowest_plan(p, portfolio(p), p.size, FAR)
     if peak == p.bound or len(p.size) > _SEARCHED:
         return best, peak
     best, peak = lowest_plan(p, core_plans(p, peak), best, peak)
     if peak > p.bound:
-        best, peak = improve(p, best, peak, effort, native=native)
+        best, peak = improve(p, best, peak, effort)
     return best, peak

@@ -14,7 +14,7 @@ import numpy as np
 
 from nnc.lower.alloc.greedy import order_rank
 from nnc.lower.alloc.problem import Ints
-from nnc.lower.alloc.turns import LiveSets, Moves, Plans, Style, Turns, nothing_placed, penalties
+from nnc.lower.alloc.turns import CALLS, LiveSets, Moves, Plans, Style, Turns, nothing_placed, penalties
 
 _CELLS = 8_000_000  # of the partial plans that are kept
 _WIDEST = 4096
@@ -40,8 +40,8 @@ def drawn_style(
 class BeamSearch:
     """The state that all searches of one problem share, and the array cells that they may still visit."""
 
-    def __init__(self, sets: LiveSets, turns: Turns, budget: int) -> None:
-        self.sets, self.turns, self.budget = sets, turns, budget
+    def __init__(self, sets: LiveSets, budget: int) -> None:
+        self.sets, self.turns, self.budget = sets, Turns(sets), budget
         spans = np.bincount(sets.members, minlength=sets.blocks)
         self.volumes = np.log(sets.problem.size * spans)
 
@@ -69,7 +69,7 @@ class BeamSearch:
         history: list[tuple[Ints, Ints]] = []
         while True:
             moves = self.turns.moves(plans, style)
-            self.budget -= self.turns.calls + (len(moves.move) + len(plans.name)) * (self.sets.cells + _MOVE)
+            self.budget -= CALLS + (len(moves.move) + len(plans.name)) * (self.sets.cells + _MOVE)
             is_block = moves.move >= 0
             all_placed = placed[moves.parent] + is_block
             all_volume = volume[moves.parent] + np.where(is_block, self.volumes[np.maximum(moves.move, 0)], 0)
@@ -87,7 +87,7 @@ class BeamSearch:
                 plans = Plans(plans.rows, penalties(self.sets, plans.rows, style), plans.name)
                 continue
             chosen = Moves(*(column[kept] for column in (moves.parent, moves.move, moves.penalty, moves.name)))
-            plans = self.turns.made(plans, chosen, style)
+            plans = self.turns.made(plans, chosen)
             volume, placed = all_volume[kept], all_placed[kept]
             history.append((chosen.parent, chosen.move))
 

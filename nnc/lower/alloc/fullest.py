@@ -7,14 +7,12 @@ searched anew: it grows by blocks that turn out to be hard, and mostly stays sma
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from nnc.lower.alloc.beam import BeamSearch, drawn_style
 from nnc.lower.alloc.greedy import Numbers, best_fit, order_of, search_keys
 from nnc.lower.alloc.problem import Ints, Problem, make_problem
-from nnc.lower.alloc.turns import LiveSets, Turns
+from nnc.lower.alloc.turns import CALLS, LiveSets
 
 _SHARE = 0.02  # of the bound, by which a step of the first core may be less full
 _MOST = 0.9  # of the blocks: larger cores are left to searches of all blocks
@@ -23,13 +21,11 @@ _WIDER = 16  # runs, after which twice as many are
 _FITS = 4  # blocks that are fit into gaps in the time of a turn's calls
 
 
-def search_fullest(
-    p: Problem, best: Ints, peak: int, budget: int, turns_of: Callable[[LiveSets], Turns]
-) -> tuple[Ints, int, int]:
+def search_fullest(p: Problem, best: Ints, peak: int, budget: int) -> tuple[Ints, int, int]:
     """Returns the lowest of `best` and the plans found, its height, and the rest of the budget."""
     rng = np.random.default_rng(0)
     full = p.load >= (1 - _SHARE) * p.bound
-    core = _Core(p, full, turns_of)
+    core = _Core(p, full)
     run = 0
     while p.bound < peak and budget > 0 and core.blocks.size < _MOST * len(p.size):
         width = _NARROW << run // _WIDER
@@ -40,21 +36,21 @@ def search_fullest(
         if found is None:
             run += 1
             continue
-        budget -= core.beam.turns.calls * len(p.size) // _FITS
+        budget -= CALLS * len(p.size) // _FITS
         offsets = core.completed(found)
         top = offsets + p.size
         if int(top.max()) < peak:
             best, peak = offsets, int(top.max())
         full[core.fullest(np.flatnonzero(top > p.bound))] = True
         if p.bound < peak:
-            core = _Core(p, full, turns_of)
+            core = _Core(p, full)
     return best, peak, budget
 
 
 class _Core:
     """The blocks that live at some sections, and the search for places of theirs."""
 
-    def __init__(self, p: Problem, full: Numbers, turns_of: Callable[[LiveSets], Turns]) -> None:
+    def __init__(self, p: Problem, full: Numbers) -> None:
         self._problem = p
         before = np.cumsum(np.concatenate([[0], full]))
         first, end = p.section
@@ -66,8 +62,7 @@ class _Core:
         core, placed = make_problem(p.size[inside], p.lo[rows], p.hi[rows], number[p.owner[rows]])
         self.blocks: Ints = inside[placed]
         self.keys = search_keys(core)
-        sets = LiveSets.of(core)
-        self.beam = BeamSearch(sets, turns_of(sets), 0)
+        self.beam = BeamSearch(LiveSets.of(core), 0)
 
     def completed(self, found: Ints) -> Ints:
         """A plan with the core at these offsets and all else in the gaps, large blocks first."""

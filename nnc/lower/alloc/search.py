@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from nnc.lower.alloc.beam import BeamSearch, drawn_style
-from nnc.lower.alloc.compiled import SPEED, NativeTurns, native_turns
 from nnc.lower.alloc.fullest import search_fullest
 from nnc.lower.alloc.greedy import search_keys
 from nnc.lower.alloc.problem import Ints, Problem
-from nnc.lower.alloc.turns import ArrayTurns, LiveSets, Style, Turns
+from nnc.lower.alloc.turns import LiveSets, Style
 
-_WORTHWHILE = 20_000_000  # array cells; below, it takes longer to load the compiled code
 _FULLEST = 0.75  # of the budget is for the fullest steps alone, but not more than so many cells
 _FULLEST_CELLS = 60_000_000
 # tight or not, and how many partial plans are kept
@@ -25,23 +22,16 @@ _AGAIN = 0.5  # of the turns take the style of the last plan that was found
 _GAP = (1.0, 0.5, 0.25, 0.1, 0.0)  # between the bound and the wanted height
 
 
-def improve(p: Problem, best: Ints, peak: int, budget: int, *, native: bool) -> tuple[Ints, int]:
+def improve(p: Problem, best: Ints, peak: int, budget: int) -> tuple[Ints, int]:
     """A plan that is at most as high as `best`, and its height.
 
     The fullest steps are searched alone first. Then beams of random styles and of several widths share the budget of array cells,
-    until that is spent: the same number in each process, however long it takes. Where there is a compiler they are
-    given more cells in about the same time. Tight ones aim lower at once, since they fail fast; half of them are in the style that
-    has found the last plan.
+    until that is spent: the same number in each process, however long it takes. Tight ones aim lower at once, since they fail fast;
+    half of them are in the style that has found the last plan.
     """
-    sets = LiveSets.of(p)
-    turns_of: Callable[[LiveSets], Turns] = ArrayTurns
-    if native and budget >= _WORTHWHILE:
-        turns_of = lambda sets: native_turns(sets) or ArrayTurns(sets)
-    turns = turns_of(sets)
-    rate = SPEED if isinstance(turns, NativeTurns) else 1
-    alone = min(int(_FULLEST * budget), _FULLEST_CELLS) * rate
-    best, peak, left = search_fullest(p, best, peak, alone, turns_of)
-    return _search_all(p, best, peak, BeamSearch(sets, turns, budget * rate - alone + left))
+    alone = min(int(_FULLEST * budget), _FULLEST_CELLS)
+    best, peak, left = search_fullest(p, best, peak, alone)
+    return _search_all(p, best, peak, BeamSearch(LiveSets.of(p), budget - alone + left))
 
 
 def _search_all(p: Problem, best: Ints, peak: int, beam: BeamSearch) -> tuple[Ints, int]:

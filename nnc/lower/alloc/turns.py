@@ -5,21 +5,20 @@ a top, the lowest place that is left on it. A *valley* is a run of neighbouring 
 At either end of a valley few blocks can come next: blocks that live in the set at that end and nowhere beyond, since they would
 lie higher. Or none of them does, and the valley is given up as far as the lower side. Of all valleys' ends the one with the fewest
 choices is taken, as in searches for perfect packings of rectangles (Korf, 2003): where only one block fits nothing is guessed.
-
-`ArrayTurns` is NumPy's and defines a turn; `compiled` has the same in machine code.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 
 from nnc.lower.alloc.greedy import FAR, Numbers
 from nnc.lower.alloc.problem import Ints, Problem, distinct
 
+CALLS = 100_000  # array cells that take as long as the fixed calls of one turn, however few plans there are
 STEPS = 4096  # of the table of penalties
 _UNIT = float(1 << 40)  # the penalty of a set that is as high as may be
 _CELLS = 1_000_000  # of the arrays that are worked on at a time
@@ -158,41 +157,22 @@ def nothing_placed(sets: LiveSets, style: Style) -> Plans:
     return Plans(rows, penalties(sets, rows, style), np.zeros(1, np.int64))
 
 
-class Turns(Protocol):
-    """One way to compute turns; all ways give the same numbers.
-
-    `calls`: cells that take as long as the fixed calls of one turn, however few plans there are.
-    """
-
-    calls: ClassVar[int]
-
-    def moves(self, plans: Plans, style: Style) -> Moves:
-        """Finds the moves that may come next without leading above the cap, plan after plan, by rank; to give up a valley is
-        last.
-        """
-        ...
-
-    def made(self, plans: Plans, moves: Moves, style: Style) -> Plans:
-        """The plans after these moves."""
-        ...
-
-
-class ArrayTurns:
-    """Turns by NumPy, for all partial plans at once."""
-
-    calls: ClassVar[int] = 100_000
+class Turns:
+    """Computes turns for all partial plans at once."""
 
     def __init__(self, sets: LiveSets) -> None:
         self.sets = sets
 
     def moves(self, plans: Plans, style: Style) -> Moves:
-        """See `Turns`."""
+        """Finds the moves that may come next without leading above the cap, plan after plan, by rank; to give up a valley is
+        last.
+        """
         many = max(1, _CELLS // ((style.children + 1) * self.sets.cells))
         found = [self._some_moves(plans, slice(i, i + many), style) for i in range(0, len(plans.name), many)]
         return Moves(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
-    def made(self, plans: Plans, moves: Moves, style: Style) -> Plans:
-        """See `Turns`."""
+    def made(self, plans: Plans, moves: Moves) -> Plans:
+        """The plans after these moves."""
         many = max(1, _CELLS // self.sets.cells)
         parts = [slice(i, i + many) for i in range(0, len(moves.move), many)]
         rows = [self._after(plans.rows[moves.parent[part]], moves.move[part]) for part in parts]

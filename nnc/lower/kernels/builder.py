@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.errors import InternalError
-from nnc.lower.kernels.writer import Writer
+from nnc.lower.kernels.writer import FunctionWriter
 
 _TYPES: dict[DType, str] = {
     dtypes.bool_: "i1", dtypes.int8: "i8", dtypes.uint8: "i8", dtypes.int16: "i16", dtypes.uint16: "i16",
@@ -109,7 +109,7 @@ def _hand_on(carried: Sequence[Carried], values: Sequence[Value]) -> None:
         each.values = [next(at) for _ in each.values]
 
 
-class Code(Writer):
+class Code(FunctionWriter):
     """One function that is being written: instructions on values.
 
     Attributes:

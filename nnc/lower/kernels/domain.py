@@ -13,9 +13,12 @@ from functools import lru_cache
 
 from nnc.base.dtypes import DType
 from nnc.commands.control import fused, unit
-from nnc.commands.rules import InPlace, placed, reduction, same_axes
-from nnc.graph import Command, Graph, Kernel, Node, Symbol, kernel
-from nnc.graph.registry import REGISTRY
+from nnc.commands.facts import axes_of, element_as, is_placed, view_axes
+from nnc.commands.rules import Counted, Gathered, reduction
+from nnc.device.target import Target
+from nnc.graph import Command, Graph, Kernel, Node, Symbol
+from nnc.graph.registry import REGISTRY, kernels_for
+from nnc.graph.rules import InPlace
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.reductions import has_reduction
 from nnc.lower.kernels.scalars import has_scalar
@@ -29,16 +32,16 @@ Axes = tuple[int, ...]
 _Sum = tuple[int, Axes, int]  # the kind of the reduced operand, the axes that are removed, the kind of the result
 
 
-def can_fuse(node: Node, device: str) -> bool:
+def can_fuse(node: Node, machine: Target) -> bool:
     """Whether a node can be a part of a printed loop nest.
 
     Args:
         node: of a graph.
-        device: kind of the device that the program runs on; kernels for other kinds are not asked.
+        machine: the program runs on it; kernels for other kinds of devices are not asked.
     """
     if node.command is unit:
         return True
-    if node.graphs or len(node.outputs) != 1 or has_better_kernel(node, device):
+    if node.graphs or len(node.outputs) != 1 or has_better_kernel(node, machine):
         return False
     if is_gather(node) and node.params["mode"] == "error" and node.inputs[1].spec.size > _INDICES:
         return False  # many indices are checked by several threads in a kernel of their own
@@ -57,16 +60,16 @@ def _has_code(
     """Whether a command can be printed, with parameters of these names and the kernels registered in this version."""
     if not all(map(has_code, (*inputs, output))):
         return False
-    if command in same_axes or command in placed:
+    if axes_of(command) or is_placed(command):
         return True
     if command in reduction:
         return has_reduction(reduction[command], inputs[0])
     return has_scalar(command, inputs, output, dict.fromkeys(params))
 
 
-def has_better_kernel(node: Node, device: str) -> bool:
-    """Whether a backend has a kernel for the node of a higher priority than printed loop nests, on this kind of device."""
-    better = _better_kernels(node.command, device, REGISTRY.version)
+def has_better_kernel(node: Node, machine: Target) -> bool:
+    """Whether a backend has a kernel for the node of a higher priority than printed loop nests, on this machine."""
+    better = _better_kernels(node.command, machine, REGISTRY.version)
     if not better:
         return False
     specs = tuple([symbol.spec for symbol in node.inputs])
@@ -74,10 +77,10 @@ def has_better_kernel(node: Node, device: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _better_kernels(command: Command, device: str, _version: int) -> tuple[Kernel, ...]:
-    """Returns a command's kernels of a higher priority than loop nests, among a device's kernels registered in this version."""
-    nests = max([each.priority for each in kernel.get(fused, ()) if each.device == device], default=0)
-    return tuple([each for each in kernel.get(command, ()) if each.device == device and each.priority > nests])
+def _better_kernels(command: Command, machine: Target, _version: int) -> tuple[Kernel, ...]:
+    """Returns a command's kernels of a higher priority than loop nests, among a machine's kernels registered in this version."""
+    nests = max([each.priority for each in kernels_for(fused, machine)], default=0)
+    return tuple([each for each in kernels_for(command, machine) if each.priority > nests])
 
 
 def is_reduction(node: Node) -> bool:
@@ -90,26 +93,26 @@ def is_reduction(node: Node) -> bool:
 
 def is_view(node: Node) -> bool:
     """Whether a node shows its input in another form; a reduction of one element does, too."""
-    return node.command in same_axes or (node.command in reduction and not is_reduction(node))
+    return axes_of(node.command) is not None or (node.command in reduction and not is_reduction(node))
 
 
 def is_gather(node: Node) -> bool:
     """Whether the elements of a node are those of its first input at computed places."""
-    return placed.get(node.command) == "gathered"
+    return element_as(node.command, Gathered) is not None
 
 
 def is_counted(node: Node) -> bool:
     """Whether each element of a node is its own position along an axis."""
-    return placed.get(node.command) == "counted"
+    return element_as(node.command, Counted) is not None
 
 
 def keeps_order(node: Node) -> bool:
     """Whether the elements of a node stand in the order of its inputs' elements, and depend on no others."""
-    if node.command in placed:
+    if is_placed(node.command):
         return False
-    if node.command not in same_axes:
+    if axes_of(node.command) is None:
         return True
-    pairs = same_axes[node.command](node.inputs[0].spec, node.outputs[0].spec, **node.params)
+    pairs = view_axes(node)
     return pairs is not None and [axis for axis, _ in pairs] == sorted(axis for axis, _ in pairs)
 
 
@@ -252,7 +255,7 @@ class Domain:
             return False
         if gathers:
             return self._extend_by_gather(node)
-        if node.command in same_axes:
+        if axes_of(node.command) is not None:
             return self._extend_by_view(node)
         if node.command in reduction:
             self._extend_by_reduction(node)
@@ -262,7 +265,7 @@ class Domain:
 
     def _extend_by_view(self, node: Node) -> bool:
         (x,), (out,) = node.inputs, node.outputs
-        pairs = same_axes[node.command](x.spec, out.spec, **node.params)
+        pairs = view_axes(node)
         if pairs is None:
             return False
         if x in self._kind or not _repeats(x, out, pairs):

@@ -44,7 +44,7 @@ class Native:
 
     text: str
     symbols: Mapping[str, int] = field(default_factory=dict)
-    state: Callable[[int], State] | None = None
+    state: Callable[[int], KernelState] | None = None
     scratch: int = 0
     inline: bool = False
     numbers: tuple[int, ...] = ()
@@ -122,7 +122,7 @@ class Remembered:
         return PRINTED.find((self, key), lambda: self._make(step))
 
 
-class State(Protocol):
+class KernelState(Protocol):
     """The state that a kernel keeps for one arena; it lives as long as the arena."""
 
     @property

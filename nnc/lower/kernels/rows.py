@@ -11,30 +11,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from nnc.base import dtypes
-from nnc.device.targets import cpu_target
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Slot, Value, known_integer
 from nnc.lower.kernels.cascade import Bound, Cut, cut_of, pieces
 from nnc.lower.kernels.kernel_ir import Nest
 from nnc.lower.kernels.masks import first_lanes
 from nnc.lower.kernels.reductions import across, combine, dtype_of_total, identity, loses_digits, rounded
-from nnc.lower.kernels.values import Block, Values
-
-_LOOPS = cpu_target().loops
+from nnc.lower.kernels.values import Scope, Values
 
 
-class Rows(Values):
+class NestRows(Values):
     """Prints the rows of one nest."""
 
-    def __init__(self, nest: Nest, vector_bytes: int) -> None:
-        lanes, self.copies = _choose_lanes(nest, vector_bytes)
+    def __init__(self, nest: Nest) -> None:
+        lanes, self.copies = _choose_lanes(nest)
         super().__init__(nest, lanes)
-        self.is_inline = nest.size * nest.work <= _LOOPS.inline_instructions * max(self.lanes, 1)
-        self.is_generic = nest.is_flat and nest.size >= _LOOPS.generic_elements
+        self.is_inline = nest.size * nest.work <= self.loops.inline_instructions * max(self.lanes, 1)
+        self.is_generic = nest.is_flat and nest.size >= self.loops.generic_elements
         self.is_split = self._sums_in_parts()
         self.is_wide = self._sums_wide_rows()
         if self.is_wide:
-            self.copies = min(_LOOPS.column_vectors, -(-nest.sizes[nest.outer[-1]] // lanes))
+            self.copies = min(self.loops.column_vectors, -(-nest.sizes[nest.outer[-1]] // lanes))
         self.size_of_vector_loop: Value | None = None
         self.part: Value | None = None  # the part of the rows that is being summed
         self.partial = ""  # the address of the sums of parts
@@ -42,14 +39,14 @@ class Rows(Values):
     def _sums_in_parts(self) -> bool:
         """Whether rows are so few and long that threads take parts of them, whose sums are added at the end."""
         nest = self.nest
-        if not nest.row or self.phases.count != 1 or self.row_units() < _LOOPS.row_parts:
+        if not nest.row or self.phases.count != 1 or self.row_units() < self.loops.row_parts:
             return False
         columns = math.prod(nest.sizes[loop] for loop in nest.outer)
         instructions = nest.size * nest.work / max(self.lanes, 1)
         return (
-            self.units() < _LOOPS.row_parts // 2
-            and columns <= _LOOPS.summed_columns
-            and instructions >= _LOOPS.row_parts * _LOOPS.grain / 4
+            self.units() < self.loops.row_parts // 2
+            and columns <= self.loops.summed_columns
+            and instructions >= self.loops.row_parts * self.loops.grain / 4
         )
 
     def row_units(self) -> int:
@@ -61,7 +58,7 @@ class Rows(Values):
         """The number of sums of one reduction, with room for whole vectors."""
         return math.prod(count * (self.step if loop == self.nest.vector else 1) for loop, count in self.steps())
 
-    def sum_at(self, part: Value, reduction: int, block: Block) -> str:
+    def sum_at(self, part: Value, reduction: int, block: Scope) -> str:
         """The address of the sum of a part."""
         code, at = self.code, self.code.integer(0)
         for loop, count in self.steps():
@@ -71,14 +68,14 @@ class Rows(Values):
         at = code.add(code.mul(region, code.integer(self.sums_of_all_rows())), at)
         return code.offset(self.partial, code.mul(at, code.integer(8)))
 
-    def _fold(self, columns: Sequence[Block]) -> None:
+    def _fold(self, columns: Sequence[Scope]) -> None:
         """Adds the sums of parts."""
         code = self.code
         for r, node in enumerate(self.reductions):
             for block in columns:
                 width = 0 if self.nest.in_row else self.lanes
                 total = code.slot(identity(code, node, width, dtype_of_total(node)))
-                with code.loop(0, _LOOPS.row_parts) as part:
+                with code.loop(0, self.loops.row_parts) as part:
                     found = code.load(self.sum_at(part, r, block), total.dtype, width)
                     code.write(total, combine(code, node, code.read(total), found))
                 block.values[node.outputs[0]] = rounded(code, node, code.read(total))
@@ -90,7 +87,7 @@ class Rows(Values):
             return 0, n
         code, piece = self.code, self.step if loop == self.nest.vector else 1
         units = code.integer(self.row_units())
-        parts = code.integer(_LOOPS.row_parts)
+        parts = code.integer(self.loops.row_parts)
         first = code.div(code.mul(self.part, units), parts)
         end = code.div(code.mul(code.add(self.part, code.integer(1)), units), parts)
         if piece == 1:
@@ -132,9 +129,9 @@ class Rows(Values):
         if nest.in_row or not nest.row or self.is_split or self.phases.count != 1 or nest.vector is None:
             return False
         far = max(abs(steps[loop]) for steps in nest.strides for loop in nest.row)
-        return far >= _LOOPS.far_bytes and nest.sizes[nest.vector] >= 4 * self.lanes * self.copies
+        return far >= self.loops.far_bytes and nest.sizes[nest.vector] >= 4 * self.lanes * self.copies
 
-    def _wide_row(self, outer: Block) -> None:
+    def _wide_row(self, outer: Scope) -> None:
         nest, code, vector = self.nest, self.code, self.nest.vector
         assert vector is not None
         kinds = [identity(code, node, self.lanes) for node in self.reductions]
@@ -142,11 +139,11 @@ class Rows(Values):
         totals = [code.room(self.step * kind.dtype.itemsize) for kind in wide]
         rooms = [code.room(self.step * kind.dtype.itemsize) for kind in kinds]
 
-        def columns(iterations: dict[int, Value], body: Callable[[Block, list[str], list[str]], None]) -> None:
+        def columns(iterations: dict[int, Value], body: Callable[[Scope, list[str], list[str]], None]) -> None:
             """Runs `body` for each vector of columns, with the places of its totals and of its sums."""
             with code.loop(0, self.copies) as c:
                 start = code.add(outer.iterations[vector], code.mul(c, code.integer(self.lanes)))
-                block = Block({}, {**outer.iterations, **iterations, vector: start}, self._mask(start))
+                block = Scope({}, {**outer.iterations, **iterations, vector: start}, self._mask(start))
 
                 def places(memory: Sequence[str], kinds: Sequence[Value]) -> list[str]:
                     at = [code.mul(c, code.integer(self.lanes * kind.dtype.itemsize)) for kind in kinds]
@@ -158,19 +155,19 @@ class Rows(Values):
             for kind, place in zip(kinds, places, strict=True):
                 code.store(place, kind)
 
-        def add(block: Block, total: list[str], piece: list[str]) -> None:
+        def add(block: Scope, total: list[str], piece: list[str]) -> None:
             for node, kind, place in zip(self.reductions, kinds, piece, strict=True):
                 value = code.splat(code.convert(self.value(node.inputs[0], block), kind.dtype), self.lanes)
                 code.store(place, combine(code, node, code.load(place, kind.dtype, self.lanes), value))
             self._compute([block], [(s, i) for i, s in enumerate(nest.graph.outputs) if nest.is_full(s)])
 
-        def put_aside(block: Block, total: list[str], piece: list[str]) -> None:
+        def put_aside(block: Scope, total: list[str], piece: list[str]) -> None:
             for node, kind, whole, into, place in zip(self.reductions, kinds, wide, total, piece, strict=True):
                 sum_ = code.load(place, kind.dtype, self.lanes)
                 known = code.load(into, whole.dtype, self.lanes)
                 code.store(into, combine(code, node, known, code.convert(sum_, whole.dtype)))
 
-        def finish(block: Block, total: list[str], piece: list[str]) -> None:
+        def finish(block: Scope, total: list[str], piece: list[str]) -> None:
             for node, kind, place in zip(self.reductions, wide, total, strict=True):
                 block.values[node.outputs[0]] = rounded(code, node, code.load(place, kind.dtype, self.lanes))
             rows = [(s, i) for i, s in enumerate(nest.graph.outputs) if not nest.is_full(s)]
@@ -178,7 +175,7 @@ class Rows(Values):
 
         columns({}, lambda block, total, piece: begin(wide, total))
         n, others = nest.sizes[nest.row[0]], math.prod(nest.sizes[loop] for loop in nest.row[1:])
-        step = max(1, _LOOPS.summands // others)
+        step = max(1, self.loops.summands // others)
         with code.loop(0, n, step) as first:
             columns({}, lambda block, total, piece: begin(kinds, piece))
             with ExitStack() as stack:
@@ -191,7 +188,7 @@ class Rows(Values):
 
     # -- one row -------------------------------------------------------------------------------------------------------
 
-    def row(self, outer: Block) -> None:
+    def row(self, outer: Scope) -> None:
         """Prints one iteration of the outer loops."""
         nest, vector = self.nest, self.nest.vector
         if not nest.row:
@@ -216,14 +213,14 @@ class Rows(Values):
                 if not nest.is_full(symbol):
                     self.store(len(nest.graph.inputs) + i, self.value(symbol, block), block)
 
-    def _know_rows(self, columns: Sequence[Block], phase: int) -> None:
+    def _know_rows(self, columns: Sequence[Scope], phase: int) -> None:
         """Computes values that are constant along the row and known before this phase."""
         for block in columns:
             for symbol in (*self.graph.inputs, *self.writer):
                 if self.phases.rank[symbol] == phase and not self.phases.varies[symbol]:
                     self.value(symbol, block)
 
-    def _copies(self, outer: Block, start: Value | None) -> list[Block]:
+    def _copies(self, outer: Scope, start: Value | None) -> list[Scope]:
         """Yields the vectors that are computed at once, from element `start` of the vector loop on."""
         if start is None:
             return [outer]
@@ -232,7 +229,7 @@ class Rows(Values):
         blocks = []
         for c in range(self.copies):
             at = code.add(start, code.integer(c * self.lanes)) if c else start
-            blocks.append(Block({}, {**outer.iterations, vector: at}, self._mask(at), outer))
+            blocks.append(Scope({}, {**outer.iterations, vector: at}, self._mask(at), outer))
         return blocks
 
     def _mask(self, start: Value, even: bool | None = None) -> Value | None:
@@ -253,7 +250,7 @@ class Rows(Values):
         """The steps first to end of a flat nest of any length: whole ones, then the vectors of the last one."""
         code, step = self.code, self.code.integer(self.step)
         size = self.size_of_vector_loop or Value("%n", dtypes.int64)
-        whole, outer = code.div(size, step), Block({}, {})
+        whole, outer = code.div(size, step), Scope({}, {})
         for symbol in self.graph.inputs:
             if not self._steps[self.place[symbol]]:  # one value: it, and values computed from it, are not read again
                 self.value(symbol, outer)
@@ -262,7 +259,7 @@ class Rows(Values):
         rest = code.mul(code.intrinsic("smax", first, whole), step)
         self._rest(outer, rest, code.intrinsic("smin", code.mul(end, step), size))
 
-    def _elements(self, outer: Block) -> None:
+    def _elements(self, outer: Scope) -> None:
         """One step of the vector loop where nothing is reduced. Only the last one, if it is no whole one, has masks: under them
         memory far from the processor is read and written at half the pace.
         """
@@ -278,25 +275,25 @@ class Rows(Values):
         with code.when(code.not_(is_whole)):
             self._rest(outer, start, code.integer(n), even=n % self.lanes == 0)
 
-    def _whole_step(self, outer: Block, start: Value) -> None:
+    def _whole_step(self, outer: Scope, start: Value) -> None:
         """The vectors from element `start` of the vector loop on that are worked on at once."""
         starts = [self.code.add(start, self.code.integer(c * self.lanes)) for c in range(self.copies)]
         self._compute([self._block(outer, at, None) for at in starts], self._all_outputs())
 
-    def _rest(self, outer: Block, first: Value, end: Value, even: bool = False) -> None:
+    def _rest(self, outer: Scope, first: Value, end: Value, even: bool = False) -> None:
         """Prints the elements that fill no whole step, vector by vector; `even`: they fill whole vectors."""
         with self.code.loop(first, end, self.lanes) as start:
             self._compute([self._block(outer, start, self._mask(start, even))], self._all_outputs())
 
-    def _block(self, outer: Block, start: Value, mask: Value | None) -> Block:
-        return Block({}, {**outer.iterations, self.nest.vector: start}, mask, outer)  # type: ignore[dict-item]
+    def _block(self, outer: Scope, start: Value, mask: Value | None) -> Scope:
+        return Scope({}, {**outer.iterations, self.nest.vector: start}, mask, outer)  # type: ignore[dict-item]
 
     def _all_outputs(self) -> list[tuple[Symbol, int]]:
         return [(symbol, i) for i, symbol in enumerate(self.nest.graph.outputs)]
 
     # -- phases --------------------------------------------------------------------------------------------------------
 
-    def _phase(self, columns: Sequence[Block], phase: int) -> None:
+    def _phase(self, columns: Sequence[Scope], phase: int) -> None:
         """One loop over the row: reduces, and writes the outputs that vary along it."""
         nest, code = self.nest, self.code
         reduced = [node for node in self.reductions if self.phases.rank[node.outputs[0]] == phase + 1]
@@ -337,8 +334,8 @@ class Rows(Values):
         nest = self.nest
         counts = [-(-nest.sizes[loop] // (self.step if loop == nest.vector else 1)) for loop in nest.row]
         if self.part is not None:
-            counts[0] = -(-counts[0] // _LOOPS.row_parts)
-        return cut_of(counts)
+            counts[0] = -(-counts[0] // self.loops.row_parts)
+        return cut_of(counts, self.loops.summands, self.loops.short_sums)
 
     @contextmanager
     def _pieces(
@@ -355,7 +352,7 @@ class Rows(Values):
                     code.write(total, combine(code, node, code.read(total), piece))
 
     def _go_through(
-        self, columns: Sequence[Block], reduced: Sequence[Node], totals: Sequence[Sequence[Slot]],
+        self, columns: Sequence[Scope], reduced: Sequence[Node], totals: Sequence[Sequence[Slot]],
         full: Sequence[tuple[Symbol, int]], phase: int, cut: Cut | None,
     ) -> None:  # fmt: skip
         """The loops of a row, each in a range of its own, one of them piece by piece where sums are long."""
@@ -371,11 +368,11 @@ class Rows(Values):
                 if piece:
                     first, end, sums = stack.enter_context(self._pieces(first, end, piece, reduced, totals))
                 iterations[loop] = stack.enter_context(self.code.loop(first, end))
-            blocks = [Block({}, {**b.iterations, **iterations}, b.mask, b) for b in columns]
+            blocks = [Scope({}, {**b.iterations, **iterations}, b.mask, b) for b in columns]
             self._body(blocks, reduced, sums, full, phase)
 
     def _along_row(
-        self, row: Block, iterations: dict[int, Value], bounds: tuple[Bound, Bound], reduced: Sequence[Node],
+        self, row: Scope, iterations: dict[int, Value], bounds: tuple[Bound, Bound], reduced: Sequence[Node],
         sums: Sequence[Sequence[Slot]], full: Sequence[tuple[Symbol, int]], phase: int, piece: int,
     ) -> None:  # fmt: skip
         """Prints the vector loop of a row: whole steps, so many a `piece` where that is not 0, then the elements left over."""
@@ -385,8 +382,8 @@ class Rows(Values):
         first, end = bounds
         whole = n - n % self.step
 
-        def at(start: Value, mask: Value | None) -> Block:
-            return Block({}, {**row.iterations, **iterations, vector: start}, mask, row)
+        def at(start: Value, mask: Value | None) -> Scope:
+            return Scope({}, {**row.iterations, **iterations, vector: start}, mask, row)
 
         if whole:
             until = whole if isinstance(end, int) else code.intrinsic("smin", end, code.integer(whole))
@@ -404,7 +401,7 @@ class Rows(Values):
                 self._body([at(start, mask)], reduced, sums, full, phase)
 
     def _body(
-        self, blocks: Sequence[Block], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
+        self, blocks: Sequence[Scope], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
         full: Sequence[tuple[Symbol, int]], phase: int,
     ) -> None:  # fmt: skip
         code = self.code
@@ -423,7 +420,7 @@ class Rows(Values):
                     if known is not None:
                         code.store(self.saved_at(symbol, room, block), self.spread(known), block.mask)
 
-    def _compute(self, blocks: Sequence[Block], outputs: Sequence[tuple[Symbol, int]]) -> None:
+    def _compute(self, blocks: Sequence[Scope], outputs: Sequence[tuple[Symbol, int]]) -> None:
         """Computes values first, then stores, since an output may lie where an input does."""
         first = len(self.graph.inputs)
         found = [(first + i, self.value(symbol, block), block) for block in blocks for symbol, i in outputs]
@@ -437,11 +434,11 @@ def _has_short_floats(nest: Nest) -> bool:
     return any(dtypes.is_float(symbol.dtype) and symbol.dtype.itemsize == 2 for symbol in symbols)
 
 
-def _choose_lanes(nest: Nest, vector_bytes: int) -> tuple[int, int]:
+def _choose_lanes(nest: Nest) -> tuple[int, int]:
     """Chooses the number of lanes of a vector, and of vectors that are worked on at once."""
     if nest.vector is None:
         return 0, 1
-    n, most = nest.sizes[nest.vector], max(vector_bytes // nest.widest, 2)
+    loops, n, most = nest.machine.loops, nest.sizes[nest.vector], max(nest.machine.vector_bytes // nest.widest, 2)
     lanes = most
     while lanes >= 2 * n and lanes > 2:
         lanes //= 2
@@ -454,8 +451,8 @@ def _choose_lanes(nest: Nest, vector_bytes: int) -> tuple[int, int]:
         and (whole > 1 or not _has_short_floats(nest))
     ):
         # A masked store must have reached memory before the next row is read, since that begins in its vector: 8 ns a row in place.
-        return whole, n // whole if n // whole * nest.work <= _LOOPS.inline_instructions else 1
-    most = _LOOPS.unrolled_instructions
+        return whole, n // whole if n // whole * nest.work <= loops.inline_instructions else 1
+    most = loops.unrolled_instructions
     copies = 4 if nest.work <= most // 4 else 2 if nest.work <= most // 2 else 1
     while copies > 1 and copies * lanes > n:
         copies //= 2

@@ -15,9 +15,9 @@ from typing import Any
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.commands.rules import exact
 from nnc.errors import NncError, RegistryError, user_error
 from nnc.graph import Command, TensorSpec, infer
+from nnc.graph.registry import exact
 from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.integers import FUNCTIONS as INTEGER_FUNCTIONS
 from nnc.lower.kernels.math.table import FUNCTIONS as REAL_FUNCTIONS
@@ -187,7 +187,8 @@ def _taken(command: Command) -> Iterator[tuple[DType, DType]]:
             out = rule(*[TensorSpec((2,), dtype)] * (command.arity or 0))
         except (NncError, TypeError, ValueError):  # a dtype that it does not take
             continue
-        yield dtype, out.dtype
+        if isinstance(out, TensorSpec):
+            yield dtype, out.dtype
 
 
 def _evaluate(command: Command, parsed: Parsed, dtype: DType, out: DType) -> None:

@@ -17,10 +17,10 @@ from typing import Any
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.base.later import later
-from nnc.commands.rules import exact
-from nnc.commands.rules import scalar as expressions
 from nnc.errors import InternalError
 from nnc.graph import Command
+from nnc.graph.registry import exact
+from nnc.graph.registry import scalar as expressions
 from nnc.lower.kernels.builder import Code, Value, has_code
 from nnc.lower.kernels.integers import FUNCTIONS as INTEGER_FUNCTIONS
 from nnc.lower.kernels.integers import integer_pow, shift

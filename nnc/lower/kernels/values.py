@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.commands.index import fill_value
-from nnc.device.targets import cpu_target
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Code, Value
 from nnc.lower.kernels.domain import is_counted, is_gather, is_reduction, is_view
 from nnc.lower.kernels.kernel_ir import Nest, instructions
 from nnc.lower.kernels.scalars import scalar
-
-_LOOPS = cpu_target().loops
 
 
 def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Value | None]:
@@ -39,7 +36,7 @@ def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Val
 
 
 @dataclass(slots=True)
-class Block:
+class Scope:
     """The known values at some place of the code: values of symbols, the iteration of each loop, and a mask of the lanes that
     count.
     """
@@ -47,11 +44,11 @@ class Block:
     values: dict[Symbol, Value]
     iterations: dict[int, Value]
     mask: Value | None = None
-    upper: Block | None = None
+    upper: Scope | None = None
 
     def find(self, symbol: Symbol) -> Value | None:
         """The value of a symbol here."""
-        block: Block | None = self
+        block: Scope | None = self
         while block is not None:
             if symbol in block.values:
                 return block.values[symbol]
@@ -64,6 +61,7 @@ class Values:
 
     def __init__(self, nest: Nest, lanes: int) -> None:
         self.nest, self.graph, self.phases, self.lanes = nest, nest.graph, nest.phases, lanes
+        self.loops = nest.machine.loops
         self.writer = {node.outputs[0]: node for node in nest.graph.nodes}
         self.place = {symbol: i for i, symbol in enumerate(nest.operands)}
         self.reductions = [node for node in nest.graph.nodes if is_reduction(node)]
@@ -82,16 +80,17 @@ class Values:
 
     def room_for_values(self) -> dict[Symbol, str]:
         """Memory on the stack for expensive values that a later phase reads again."""
-        nest, phases = self.nest, self.phases
+        nest, phases, loops = self.nest, self.phases, self.loops
         if phases.count < 2 or not nest.in_row or len(nest.row) != 1:
             return {}
         n = nest.sizes[nest.row[0]] + self.lanes
         rooms: dict[Symbol, str] = {}
-        left = _LOOPS.stack_bytes
+        left = loops.stack_bytes
         early = self._computed_early()
         for node in self.graph.nodes:
             symbol = node.outputs[0]
-            if symbol not in early or is_view(node) or instructions(node) < _LOOPS.saved_instructions:
+            work = instructions(node, loops.transcendental_instructions)
+            if symbol not in early or is_view(node) or work < loops.saved_instructions:
                 continue
             nbytes = n * symbol.dtype.itemsize
             if nbytes <= left and any(phases.rank[other] > phases.rank[symbol] for other in self._users(symbol)):
@@ -121,21 +120,21 @@ class Values:
                 known.add(node.outputs[0])
                 yield node.outputs[0]
 
-    def saved_at(self, symbol: Symbol, room: str, block: Block) -> str:
+    def saved_at(self, symbol: Symbol, room: str, block: Scope) -> str:
         """The address of the present elements of a value."""
         size = self.code.integer(symbol.dtype.itemsize)
         return self.code.offset(room, self.code.mul(block.iterations[self.nest.row[0]], size))
 
     # -- values --------------------------------------------------------------------------------------------------------
 
-    def value(self, symbol: Symbol, block: Block) -> Value:
+    def value(self, symbol: Symbol, block: Scope) -> Value:
         """The value of a symbol for the present iterations."""
         known = block.find(symbol)
         if known is None:
             known = block.values[symbol] = self._make(symbol, block)
         return known
 
-    def _make(self, symbol: Symbol, block: Block) -> Value:
+    def _make(self, symbol: Symbol, block: Scope) -> Value:
         code = self.code
         if symbol in self.graph.constants:
             return code.constant(self.graph.constants[symbol].reshape(-1)[0], symbol.dtype)
@@ -155,12 +154,12 @@ class Values:
             operands = code.match(*operands)
         return scalar(code, node.command, operands, symbol.dtype, node.params)
 
-    def _is_past(self, symbol: Symbol, block: Block) -> bool:
+    def _is_past(self, symbol: Symbol, block: Scope) -> bool:
         """Whether an earlier phase has saved a value: its reductions' results are known."""
         following = [n for n in self.reductions if self.phases.rank[n.outputs[0]] == self.phases.rank[symbol] + 1]
         return all(block.find(node.outputs[0]) is not None for node in following)
 
-    def _iota(self, node: Node, block: Block) -> Value:
+    def _iota(self, node: Node, block: Scope) -> Value:
         code, out = self.code, node.outputs[0]
         label = self.nest.domain.axes(out)[node.params["axis"]]
         if label < 0:
@@ -171,7 +170,7 @@ class Values:
             number = code.add(code.splat(number, self.lanes), self.ramp(dtypes.int64))
         return code.convert(number, out.dtype)
 
-    def _gather(self, node: Node, block: Block) -> Value:
+    def _gather(self, node: Node, block: Scope) -> Value:
         """An element at a computed place. Indices that raise where they are out of range have been checked before."""
         code, dtype, mode = self.code, node.outputs[0].dtype, node.params["mode"]
         x, *indices = node.inputs
@@ -197,7 +196,7 @@ class Values:
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
-    def _pointer(self, operand: int, block: Block) -> str:
+    def _pointer(self, operand: int, block: Scope) -> str:
         code, pointer = self.code, self.pointers[operand]
         for loop, step in self._steps[operand]:
             if loop in block.iterations:
@@ -207,11 +206,11 @@ class Values:
     def _vector_step(self, operand: int) -> int:
         return self.nest.strides[operand][self.nest.vector] if self.nest.vector is not None else 0
 
-    def load(self, operand: int, block: Block) -> Value:
+    def load(self, operand: int, block: Scope) -> Value:
         """Reads an input."""
         return self._read(operand, self._pointer(operand, block), block)
 
-    def _read(self, operand: int, pointer: str, block: Block) -> Value:
+    def _read(self, operand: int, pointer: str, block: Scope) -> Value:
         code, symbol, step = self.code, self.nest.operands[operand], self._vector_step(operand)
         if step == 0 or self.nest.vector not in block.iterations:
             return code.load(pointer, symbol.dtype)
@@ -219,7 +218,7 @@ class Values:
             return code.load(pointer, symbol.dtype, self.lanes, block.mask)
         return code.gather(pointer, self._strides(step), symbol.dtype, block.mask)
 
-    def store(self, operand: int, value: Value, block: Block) -> None:
+    def store(self, operand: int, value: Value, block: Scope) -> None:
         """Writes an output."""
         code, symbol, step = self.code, self.nest.operands[operand], self._vector_step(operand)
         value = code.convert(value, symbol.dtype)

@@ -36,7 +36,7 @@ class _Pure(NamedTuple):
     reads: Sequence[str]
 
 
-class Writer:
+class FunctionWriter:
     """One function that is being written.
 
     `parameters` are pairs (LLVM type, name without %). `text()` is the definition, with the declarations that it needs in

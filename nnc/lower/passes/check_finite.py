@@ -7,8 +7,8 @@ from types import MappingProxyType
 from nnc.base.options import Options
 from nnc.commands.debug import check_finite as check_command
 from nnc.commands.debug import is_checked
-from nnc.commands.rules import effect
 from nnc.graph import Graph, Node
+from nnc.graph.registry import effect
 
 
 def check_finite(graph: Graph, options: Options) -> Graph:

@@ -14,9 +14,10 @@ from functools import cached_property, partial
 from itertools import chain, pairwise
 
 from nnc.base.dtypes import DType
-from nnc.commands.rules import in_place_facts, joined
+from nnc.commands.rules import in_place_facts
 from nnc.graph import TensorSpec
 from nnc.graph.boxes import Box
+from nnc.graph.registry import joined
 from nnc.lower.plan.emit import is_move
 from nnc.lower.plan.liveness import Liveness, join
 from nnc.lower.plan.stages import Buffer, Intervals, Kind, Step, Steps, View
@@ -40,7 +41,7 @@ def overlap(x: Intervals, y: Intervals) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _JoinedPart:
     """A class of tensors lies within the tensor `region.buffer`, which step number `join` puts together.
 
     `place` is the part's place in the outermost tensor.
@@ -52,7 +53,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Operands:
+class _ShownAt:
     """The positions of inputs and outputs of a step that show a tensor, and the pairs (input, output) that may share memory."""
 
     reads: dict[int, list[int]]
@@ -60,7 +61,7 @@ class _Operands:
     overwrite: frozenset[tuple[int, int]]
 
     @classmethod
-    def of(cls, step: Step) -> _Operands:
+    def of(cls, step: Step) -> _ShownAt:
         """Finds the operands of a step, by tensor."""
         found = cls({}, {}, frozenset(in_place_facts(step.command, step.params).overwrite))
         for places, views in ((found.reads, step.inputs), (found.writes, step.outputs)):
@@ -84,10 +85,10 @@ class Classes:
         self._parent = list(range(len(tensors)))
         self._returned = [tensor.kind is Kind.OUTPUT for tensor in tensors]
         self._donated = {i for i in donated if self.kinds[i] is Kind.INPUT}
-        self._parts: dict[int, _Part] = {}
+        self._parts: dict[int, _JoinedPart] = {}
         self._joined: set[int] = set()  # classes that parts lie in
         self._lying: dict[int, dict[int, list[int]]] = {}  # the parts in a tensor, by the point of their join
-        self._known: dict[int, _Operands] = {}  # of steps that may overwrite an input, by their point
+        self._known: dict[int, _ShownAt] = {}  # of steps that may overwrite an input, by their point
 
     @cached_property
     def _views(self) -> list[set[View]]:
@@ -205,9 +206,9 @@ class Classes:
             fits = all((i, j) in operands.overwrite and self._alike(view, out) for i, view in read)
         return bool(read) and fits and self._ends(other, at)
 
-    def _operands(self, at: int, step: Step) -> _Operands:
+    def _operands(self, at: int, step: Step) -> _ShownAt:
         if at not in self._known:
-            self._known[at] = _Operands.of(step)
+            self._known[at] = _ShownAt.of(step)
         return self._known[at]
 
     def _goes_around(self, step: Step, a: int, b: int) -> bool:
@@ -307,15 +308,15 @@ class Classes:
         views = (other for member in self._members[part] for other in self._views[member])
         if place is None or any(within(other, place) is None for other in views):
             return
-        if self._has_room(view.buffer, _Part(region, join_at, place)):
-            self._parts[part] = _Part(region, join_at, place)
+        if self._has_room(view.buffer, _JoinedPart(region, join_at, place)):
+            self._parts[part] = _JoinedPart(region, join_at, place)
             self._lying.setdefault(region.buffer, {}).setdefault(join_at, []).append(part)
             self._joined.add(whole)
 
-    def _has_room(self, tensor: int, part: _Part) -> bool:
+    def _has_room(self, tensor: int, part: _JoinedPart) -> bool:
         """Whether nothing else uses the bytes that a part would lie in, while it does."""
         mine, root = self.intervals[self.find(tensor)], self.find(tensor)
-        level: _Part | None = part
+        level: _JoinedPart | None = part
         chain = [tensor]
         while level is not None:
             chain.append(level.region.buffer)
@@ -351,7 +352,7 @@ class Classes:
         others = {view.buffer for step in steps for view in step.outputs}.difference(chain)
         return not any(self.find(tensor) in map(self.find, chain) for tensor in others)
 
-    def _occupied(self, whole: int, level: _Part) -> Intervals:
+    def _occupied(self, whole: int, level: _JoinedPart) -> Intervals:
         """The intervals in which a class itself, or a part of it that another join put there, may use the bytes of `level`."""
         low, high = level.region.extent
         ranges = list(self.intervals[whole])

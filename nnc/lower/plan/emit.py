@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from nnc.base.dtypes import TAPE, uint8
 from nnc.base.source import SourceLine
 from nnc.commands import roles
-from nnc.commands.control import stays_apart
+from nnc.commands.control import isolated
 from nnc.commands.elementwise import copy
 from nnc.commands.loop import split_iteration
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
@@ -125,7 +125,7 @@ class Emitter:
             targets: symbols that nodes should write to these places.
             moved: symbols to be moved there as soon as they are known.
         """
-        block = _Block(self, graph, inputs, targets)
+        block = _GraphSteps(self, graph, inputs, targets)
         for symbol in (*graph.inputs, *graph.constants):
             block.move(symbol, moved)
         for position, node in enumerate(graph.nodes):
@@ -172,7 +172,7 @@ def is_move(step: Step) -> bool:
     return step.command is copy
 
 
-class _Block:
+class _GraphSteps:
     """One graph being bound: the views of its symbols, and its steps so far."""
 
     def __init__(self, emitter: Emitter, graph: Graph, inputs: Sequence[View], targets: Mapping[Symbol, View]) -> None:
@@ -201,7 +201,7 @@ class _Block:
         if shared is not None:
             self.places[node.outputs[0]] = shared
             return
-        if stays_apart.get(node.command, False):
+        if node.command is isolated:
             self._apart(node, operands)
             return
         loop = roles.take_apart(node) if node.graphs and not _has_tapes(node, self._planned) else None

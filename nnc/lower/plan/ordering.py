@@ -1,6 +1,6 @@
 """Orders operations so that little memory is live at once: graph theory alone, on numbers.
 
-List schedules by several rules, each cheap and good at another kind of graph; the best wins, the given order where none is
+Greedy orders by several rules, each cheap and good at another kind of graph; the best wins, the given order where none is
 better. The live set of an order is measured while it is made, and the order is dropped as soon as too much is live. Same graph,
 same order, in every process.
 """
@@ -152,14 +152,14 @@ class OperationGraph:
 
     def live_bytes(self, order: Iterable[int]) -> list[int]:
         """The bytes that are live while each operation of `order` runs."""
-        found = self.run(order, list(map(len, self.readers)), 0)
+        found = self.measure(order, list(map(len, self.readers)), 0)
         assert found is not None
         return found[2]
 
-    def run(
+    def measure(
         self, order: Iterable[int], left: Counts, live: int, most: int = _FAR, times: int = 0
     ) -> tuple[Order, list[int], list[int]] | None:
-        """Runs these operations: returns them, the bytes that are live before each, and the bytes that are live while it runs.
+        """Measures these operations: returns them, the bytes that are live before each, and the bytes that are live while it runs.
 
         Args:
             left: for each storage the number of readers that have not run yet; it is counted down.
@@ -224,7 +224,7 @@ def frugal_order(graph: OperationGraph) -> Order:
 
     Its peak may be larger than other orders' peaks, but few results wait for long.
     """
-    found = _scheduled(graph, range(len(graph.reads)))
+    found = _greedy(graph, range(len(graph.reads)))
     assert found is not None
     return found.order
 
@@ -234,18 +234,18 @@ def _candidates(graph: OperationGraph) -> Iterator[Callable[..., _Placed | None]
     They are functions of `below`, the peak that they must stay below to be of use.
     """
     given = list(range(len(graph.reads)))
-    yield partial(_scheduled, graph, given, eager=True)
+    yield partial(_greedy, graph, given, eager=True)
     by_depth = _depth_first(graph)
     yield partial(_Placed.of, graph, by_depth)
-    yield partial(_scheduled, graph, by_depth, eager=True)
-    yield partial(_scheduled, graph, given)
-    yield partial(_scheduled, graph, given[::-1])
+    yield partial(_greedy, graph, by_depth, eager=True)
+    yield partial(_greedy, graph, given)
+    yield partial(_greedy, graph, given[::-1])
     latest = _backwards(graph)
     yield partial(_Placed.of, graph, latest)
-    yield partial(_scheduled, graph, latest, eager=True)
+    yield partial(_greedy, graph, latest, eager=True)
 
 
-def _scheduled(graph: OperationGraph, ties: Sequence[int], below: int = _FAR, *, eager: bool = False) -> _Placed | None:
+def _greedy(graph: OperationGraph, ties: Sequence[int], below: int = _FAR, *, eager: bool = False) -> _Placed | None:
     """Runs at every turn the ready operation that adds the fewest bytes, the first of `ties` of several: O(n log n).
 
     The order is measured while it is made; None where its peak is not below so many bytes. An operation that becomes the only
@@ -373,7 +373,7 @@ class _Placed:
     @classmethod
     def of(cls, graph: OperationGraph, order: Iterable[int], below: int = _FAR) -> _Placed | None:
         """The form of an order; None where its peak is not below so many bytes."""
-        found = graph.run(order, list(map(len, graph.readers)), 0, below)
+        found = graph.measure(order, list(map(len, graph.readers)), 0, below)
         return cls(graph, *found) if found is not None else None
 
     @cached_property
@@ -381,11 +381,11 @@ class _Placed:
         """The place of each operation."""
         return _positions(self.order)
 
-    def moved(self, move: _Move, most: int = _FAR) -> _Placed | None:
+    def moved(self, move: _Reordering, most: int = _FAR) -> _Placed | None:
         """The order after a move; None where more than so many bytes are live then, or so many as often as now."""
         first, end = move.first, move.end
         left, times = _Left(self, first), self.live[first:end].count(most)
-        found = self.graph.run(move.part(self.order), left, self.before[first], most, times - 1)
+        found = self.graph.measure(move.part(self.order), left, self.before[first], most, times - 1)
         if found is None:
             return None
         columns = zip((self.order, self.before, self.live), found, strict=True)
@@ -404,7 +404,7 @@ class _Left(dict[int, int]):
         return sum([position[i] >= first for i in self._readers[s]])
 
 
-class _Move(NamedTuple):
+class _Reordering(NamedTuple):
     """Puts the operations at places `first` to `end` that are in `group` behind the others there, or in front of them."""
 
     first: int
@@ -437,7 +437,7 @@ def _refine(placed: _Placed) -> _Placed:
     return better or placed
 
 
-def _moves(placed: _Placed, peak: int) -> Iterator[_Move]:
+def _moves(placed: _Placed, peak: int) -> Iterator[_Reordering]:
     """Moves that end the live range of a storage across place `peak` that does not use it: largest first."""
     graph, order, position = placed.graph, placed.order, placed.position
     at = order[peak]
@@ -451,11 +451,11 @@ def _moves(placed: _Placed, peak: int) -> Iterator[_Move]:
     for s in sorted(bystanders, key=lambda s: (-graph.nbytes[s], s)):
         writer, start, last = graph.writer[s], starts[s], lasts[s]
         if writer not in needed:  # it and operations that follow from it go behind the peak
-            yield _Move(start, peak + 1, _reached([writer], graph.following, position, range(start, peak)))
+            yield _Reordering(start, peak + 1, _reached([writer], graph.following, position, range(start, peak)))
         readers = [reader for reader in graph.readers[s] if position[reader] > peak]
         if s not in graph.kept and following.isdisjoint(readers):  # they and their producers go before the peak
             group = _reached(readers, graph.before, position, range(peak, last + 1))
-            yield _Move(peak, last + 1, group, in_front=True)
+            yield _Reordering(peak, last + 1, group, in_front=True)
 
 
 def _reached(starts: Sequence[int], edges: Sequence[Sequence[int]], position: Sequence[int], inside: range) -> set[int]:

@@ -2,7 +2,7 @@
 
 A run of the operations is simulated under a limit of live bytes. Where the next operation would exceed it, values are dropped that
 save the most bytes for the least time, and recomputed right before their next use. This is dynamic tensor rematerialization
-(Kirisame et al., 2021), with the difference that all later uses are known. Same problem, same schedule, in every process.
+(Kirisame et al., 2021), with the difference that all later uses are known. Same operations, same order, in every process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NEVER = -1
 
 
 @dataclass(frozen=True)
-class Problem:
+class TimedOperations:
     """Operations in the order that they are to run in.
 
     Args:
@@ -63,14 +63,14 @@ class Problem:
 
     @property
     def largest(self) -> int:
-        """The most bytes that one operation reads, or writes: no schedule takes less."""
+        """The most bytes that one operation reads, or writes: no order takes less."""
         nbytes, writer = self.graph.nbytes, self.graph.writer
         made = ({s for s in read if writer[s] != _NEVER} for read in self.graph.reads)
         return max((sum(nbytes[s] for s in used) for used in (*made, *self.graph.writes)), default=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class RunOrder:
     """Operations in order; readers of a value that was recomputed read the latest results, but for values that are kept.
 
     `peak` is the largest live set in bytes, `seconds` the time of the operations that are `repeated`.
@@ -81,20 +81,20 @@ class Schedule:
     seconds: float
 
 
-def fit(problem: Problem, limit: int) -> list[Schedule]:
-    """Finds schedules with at most `limit` bytes live, the shortest time of recomputing first."""
-    found = [s for patience in _PATIENCE if (s := _Run(problem, limit, patience).all()) is not None]
-    return sorted(found, key=lambda schedule: schedule.seconds)
+def fit(problem: TimedOperations, limit: int) -> list[RunOrder]:
+    """Finds orders with at most `limit` bytes live, the shortest time of recomputing first."""
+    found = [s for patience in _PATIENCE if (s := _LimitedRun(problem, limit, patience).all()) is not None]
+    return sorted(found, key=lambda order: order.seconds)
 
 
-def squeeze(problem: Problem) -> Schedule:
-    """The schedule with the smallest peak that is found, by bisection."""
-    best = Schedule(tuple(range(len(problem.graph.reads))), problem.peak, 0.0)
+def squeeze(problem: TimedOperations) -> RunOrder:
+    """The order with the smallest peak that is found, by bisection."""
+    best = RunOrder(tuple(range(len(problem.graph.reads))), problem.peak, 0.0)
     low = problem.largest
     for _ in range(_HALVINGS):
         limit = (low + best.peak) // 2
-        runs = (_Run(problem, limit, patience).all() for patience in reversed(_PATIENCE))
-        found = next((schedule for schedule in runs if schedule is not None), None)
+        runs = (_LimitedRun(problem, limit, patience).all() for patience in reversed(_PATIENCE))
+        found = next((order for order in runs if order is not None), None)
         if found is None:
             low = limit
         else:
@@ -102,10 +102,10 @@ def squeeze(problem: Problem) -> Schedule:
     return best
 
 
-class _Run:
+class _LimitedRun:
     """A run under a limit. `now` is the operation of the given order that is next; others run to recompute its inputs."""
 
-    def __init__(self, problem: Problem, limit: int, patience: float) -> None:
+    def __init__(self, problem: TimedOperations, limit: int, patience: float) -> None:
         graph = problem.graph
         self.problem, self.graph, self.limit, self.patience = problem, graph, limit, patience
         self.small = limit // _SMALL
@@ -119,8 +119,8 @@ class _Run:
         self.seconds = 0.0
         self.operations: list[int] = []
 
-    def all(self) -> Schedule | None:
-        """The schedule of the whole run; None where the limit is too small."""
+    def all(self) -> RunOrder | None:
+        """The order of the whole run; None where the limit is too small."""
         reads = self.graph.reads
         for i in range(len(reads)):
             self.now = i
@@ -135,7 +135,7 @@ class _Run:
                     self.pins[s] += 1
             if not all(map(self._operation, (*again, i))):
                 return None
-        return Schedule(tuple(self.operations), self.peak, self.seconds)
+        return RunOrder(tuple(self.operations), self.peak, self.seconds)
 
     def _closure(self, missing: Iterable[int]) -> list[int] | None:
         """The operations, in order, that compute storages from live ones; None where one may not run again."""

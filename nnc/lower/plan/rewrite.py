@@ -8,10 +8,10 @@ from functools import partial
 
 from nnc.base.dtypes import int8
 from nnc.commands.constants import full
-from nnc.commands.rules import joined
 from nnc.commands.shape import concatenate
 from nnc.graph import TensorSpec
 from nnc.graph.boxes import uncovered
+from nnc.graph.registry import joined
 from nnc.lower.plan.coalesce import Classes, part_boxes, part_regions, region_of
 from nnc.lower.plan.emit import is_move, move
 from nnc.lower.plan.stages import Branches, Iteration, Loop, Step, Steps, View

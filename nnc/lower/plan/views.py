@@ -1,6 +1,6 @@
 """Strides of views: finds results that need no memory of their own, since they show another tensor's elements in another order.
 
-The column `restride` says how a view command moves offset and strides; the column `same_axes` says it for views that keep their
+The column `restride` says how a view command moves offset and strides; the column `alias` says it for views that keep their
 axes whole. A command with neither column runs, and copies.
 """
 
@@ -12,8 +12,10 @@ from types import MappingProxyType
 from typing import Any
 
 import nnc.commands.shape  # noqa: F401  (registers the commands whose cells are filled here)
-from nnc.commands.rules import alias, in_place_facts, inplace, same_axes
+from nnc.commands.facts import axes_of
+from nnc.commands.rules import in_place_facts
 from nnc.graph import Attribute, Command, Graph, Node, Symbol, TensorSpec
+from nnc.graph.registry import alias, inplace
 from nnc.lower.plan.stages import Strides, SymbolView, View, is_contiguous, row_major
 
 Axes = tuple[int, ...]
@@ -71,7 +73,7 @@ def _ever_shares(command: Command) -> bool:
 
 
 def _is_view(command: Command) -> bool:
-    return alias.get(command, None) == "view" and command in restride
+    return command in alias and command in restride
 
 
 def may_share(node: Node) -> bool:
@@ -149,11 +151,14 @@ def within(view: View, place: View) -> View | None:
     return place.show(view.spec, at, tuple(strides))
 
 
-def _by_axes(command: Command) -> Restride:
-    """The rule of a view that keeps its axes whole."""
+def _follow_axes(command: Command) -> None:
+    """Has views that keep their axes whole restride by these."""
+    axes = axes_of(command)
+    if axes is None:
+        return
 
     def rule(spec: TensorSpec, out: TensorSpec, strides: Strides, **params: Any) -> tuple[int, Strides] | None:
-        pairs = same_axes[command](spec, out, **params)
+        pairs = axes(spec, out, **params)
         if pairs is None:
             return None
         result = [0] * out.ndim
@@ -161,7 +166,7 @@ def _by_axes(command: Command) -> Restride:
             result[place] = strides[axis] if spec.shape[axis] == out.shape[place] else 0
         return 0, tuple(result)
 
-    return rule
+    restride.set(command, rule, priority=0)
 
 
 def _slice(
@@ -202,7 +207,7 @@ def _reshape(spec: TensorSpec, out: TensorSpec, strides: Strides, *, shape: Axes
     return 0, tuple(result)
 
 
-same_axes.follow(lambda command: restride.set(command, _by_axes(command), priority=0))
+alias.follow(_follow_axes)
 restride.set("slice", _slice)
 restride.set("flip", _flip)
 restride.set("reshape", _reshape)

@@ -1,39 +1,17 @@
 """Well-known networks. One with batch norms returns (output, new self), any other the output: see nnc.nn.is_stateful."""
 
-from nnc.nn.models.densenet import DenseBlock, DenseNet, densenet121
-from nnc.nn.models.inception import GoogLeNet, InceptionBlock
-from nnc.nn.models.lenet import LeNet
-from nnc.nn.models.resnet import BasicBlock, Bottleneck, ResNet, resnet18, resnet34, resnet50, resnet101
-from nnc.nn.models.unet import UNet
-from nnc.nn.models.vgg import VGG, vgg11, vgg13, vgg16, vgg19
-from nnc.nn.models.vit import ViT, exact_gelu, vit_b16, vit_b32, vit_l16
+# ruff: noqa: F403  (each file lists its names)
 
-__all__ = [
-    "VGG",
-    "BasicBlock",
-    "Bottleneck",
-    "DenseBlock",
-    "DenseNet",
-    "GoogLeNet",
-    "InceptionBlock",
-    "LeNet",
-    "ResNet",
-    "UNet",
-    "ViT",
-    "densenet121",
-    "exact_gelu",
-    "resnet18",
-    "resnet34",
-    "resnet50",
-    "resnet101",
-    "vgg11",
-    "vgg13",
-    "vgg16",
-    "vgg19",
-    "vit_b16",
-    "vit_b32",
-    "vit_l16",
-]
+from nnc.errors.names.lookup import listed_names
+from nnc.nn.models.densenet import *
+from nnc.nn.models.inception import *
+from nnc.nn.models.lenet import *
+from nnc.nn.models.resnet import *
+from nnc.nn.models.unet import *
+from nnc.nn.models.vgg import *
+from nnc.nn.models.vit import *
+
+__all__ = listed_names(__name__)
 
 
 def __dir__() -> list[str]:

@@ -19,6 +19,8 @@ from nnc.nn.pooling import global_avg_pool
 from nnc.nn.running import Run
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["DenseBlock", "DenseNet", "densenet121"]
+
 
 class DenseLayer(Module):
     """Norm, relu, convolution of width 1; norm, relu, convolution of width 3: `growth` new channels."""

@@ -18,6 +18,8 @@ from nnc.nn.pooling import global_avg_pool
 from nnc.nn.running import Run
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["GoogLeNet", "InceptionBlock"]
+
 # channels of the branches: alone, before and after width 3, before and after the wide one, after the pool; None is a pool
 BLOCKS = (
     (64, 96, 128, 16, 32, 32), (128, 128, 192, 32, 96, 64), None,

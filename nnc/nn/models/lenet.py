@@ -15,6 +15,8 @@ from nnc.nn.layers import Linear
 from nnc.nn.module import Module, field
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["LeNet"]
+
 
 class LeNet(Module):
     """Two convolutions of width 5 with pools, and three linear layers: 61,706 parameters for images of 28² and 10 classes.

@@ -18,6 +18,8 @@ from nnc.nn.pooling import global_avg_pool
 from nnc.nn.running import Run
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet34", "resnet50", "resnet101"]
+
 
 def _conv(m: int, n: int, kernel: int, key: ArrayLike, dtype: DTypeLike, stride: int = 1) -> Conv:
     return Conv(m, n, kernel, key=key, stride=stride, padding=kernel // 2, use_bias=False, dtype=dtype)

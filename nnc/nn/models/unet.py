@@ -21,6 +21,8 @@ from nnc.nn.norms import BatchNorm
 from nnc.nn.running import Run
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["UNet"]
+
 
 def _two_convs(m: int, n: int, key: ArrayLike, dtype: DTypeLike) -> Sequential:
     layers = []

@@ -18,6 +18,8 @@ from nnc.nn.norms import BatchNorm
 from nnc.nn.running import Run
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["VGG", "vgg11", "vgg13", "vgg16", "vgg19"]
+
 # channels of the convolutions of each stage; a pool follows every stage
 STAGES = {
     11: ((64,), (128,), (256,) * 2, (512,) * 2, (512,) * 2),

@@ -19,6 +19,8 @@ from nnc.nn.running import Run
 from nnc.nn.transformer import TransformerEncoder, TransformerEncoderLayer
 from nnc.typing import ArrayLike, DTypeLike
 
+__all__ = ["ViT", "exact_gelu", "vit_b16", "vit_b32", "vit_l16"]
+
 
 def exact_gelu(x: ArrayLike) -> Array:
     """gelu by the error function, as in torchvision and the original.

@@ -1,75 +1,10 @@
 """Arithmetic on whole trees, and parts of the states of optimizers by name, under the names of optax.tree_utils."""
 
-from nnc.optim.tree_utils.arithmetic import (
-    tree_add,
-    tree_add_scale,
-    tree_allclose,
-    tree_batch_shape,
-    tree_cast,
-    tree_cast_like,
-    tree_clip,
-    tree_conj,
-    tree_div,
-    tree_full_like,
-    tree_max,
-    tree_min,
-    tree_mul,
-    tree_norm,
-    tree_ones_like,
-    tree_random_like,
-    tree_real,
-    tree_scale,
-    tree_size,
-    tree_split_key_like,
-    tree_sub,
-    tree_sum,
-    tree_vdot,
-    tree_where,
-    tree_zeros_like,
-)
-from nnc.optim.tree_utils.moments import (
-    tree_bias_correction,
-    tree_update_infinity_moment,
-    tree_update_moment,
-    tree_update_moment_per_elem_norm,
-)
-from nnc.optim.tree_utils.parts import (
-    tree_get,
-    tree_get_all_with_path,
-    tree_set,
-)
+# ruff: noqa: F403  (each file lists its names)
 
-__all__ = [
-    "tree_add",
-    "tree_add_scale",
-    "tree_allclose",
-    "tree_batch_shape",
-    "tree_bias_correction",
-    "tree_cast",
-    "tree_cast_like",
-    "tree_clip",
-    "tree_conj",
-    "tree_div",
-    "tree_full_like",
-    "tree_get",
-    "tree_get_all_with_path",
-    "tree_max",
-    "tree_min",
-    "tree_mul",
-    "tree_norm",
-    "tree_ones_like",
-    "tree_random_like",
-    "tree_real",
-    "tree_scale",
-    "tree_set",
-    "tree_size",
-    "tree_split_key_like",
-    "tree_sub",
-    "tree_sum",
-    "tree_update_infinity_moment",
-    "tree_update_moment",
-    "tree_update_moment_per_elem_norm",
-    "tree_vdot",
-    "tree_where",
-    "tree_zeros_like",
-]
+from nnc.errors.names.lookup import listed_names
+from nnc.optim.tree_utils.arithmetic import *
+from nnc.optim.tree_utils.moments import *
+from nnc.optim.tree_utils.parts import *
+
+__all__ = listed_names(__name__)

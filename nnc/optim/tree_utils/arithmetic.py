@@ -19,6 +19,34 @@ from nnc.errors import ArgumentError, user_error
 from nnc.optim.clipping import squared_magnitude
 from nnc.typing import DTypeLike
 
+__all__ = [
+    "tree_add",
+    "tree_add_scale",
+    "tree_allclose",
+    "tree_batch_shape",
+    "tree_cast",
+    "tree_cast_like",
+    "tree_clip",
+    "tree_conj",
+    "tree_div",
+    "tree_full_like",
+    "tree_max",
+    "tree_min",
+    "tree_mul",
+    "tree_norm",
+    "tree_ones_like",
+    "tree_random_like",
+    "tree_real",
+    "tree_scale",
+    "tree_size",
+    "tree_split_key_like",
+    "tree_sub",
+    "tree_sum",
+    "tree_vdot",
+    "tree_where",
+    "tree_zeros_like",
+]
+
 
 def _map(function: Callable[..., Any], first: Any, *others: Any) -> Any:
     """Applies `function` to arrays of the first tree and the leaves beside them."""

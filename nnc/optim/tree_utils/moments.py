@@ -13,6 +13,13 @@ from nnc.commands.promote import astype
 from nnc.optim.arguments import Scalar
 from nnc.optim.moments import Correction, average
 
+__all__ = [
+    "tree_bias_correction",
+    "tree_update_infinity_moment",
+    "tree_update_moment",
+    "tree_update_moment_per_elem_norm",
+]
+
 
 def _averages(decay: Scalar, updates: Any, moments: Any, power: Any) -> Any:
     def leaf(g: Any, moment: Any) -> Any:

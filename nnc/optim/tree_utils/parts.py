@@ -10,6 +10,8 @@ from nnc.calls.spelling import spelled
 from nnc.errors import ArgumentError, user_error
 from nnc.errors.tracebacks import api_boundary
 
+__all__ = ["tree_get", "tree_get_all_with_path", "tree_set"]
+
 Path = tuple[Any, ...]
 Filter = Callable[[Path, Any], bool]
 

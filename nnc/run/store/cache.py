@@ -121,12 +121,12 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CacheEntry:
     """The place of one small value in a cache.
 
     Example:
         >>> import tempfile
-        >>> entry = Entry(Cache(Path(tempfile.mkdtemp())), "colours", {"of": "grass"})
+        >>> entry = CacheEntry(Cache(Path(tempfile.mkdtemp())), "colours", {"of": "grass"})
         >>> entry.write("green")
         >>> entry.read()
         'green'

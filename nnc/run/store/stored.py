@@ -28,7 +28,7 @@ from nnc.device import CPU, CUDA, kind_of
 from nnc.errors import GraphError
 from nnc.graph import ATTRIBUTES, Graph, Kernel, structural_hash
 from nnc.graph.passes import added_passes
-from nnc.graph.registry import REGISTRY
+from nnc.graph.registry import REGISTRY, KernelFactory
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Bound
 from nnc.run.program import Program
@@ -58,7 +58,7 @@ class Name:
 
 
 @dataclass(eq=False)
-class Place:
+class ProgramPlace:
     """The place in the cache for the program of a graph.
 
     Where nothing was kept yet, the key is not computed before a program is kept, beside the first steps.
@@ -127,7 +127,7 @@ class Place:
             return None
 
 
-def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> Place | None:
+def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> ProgramPlace | None:
     """Finds where the program of `graph` is kept; None where nothing is: there is no folder, each program is to be checked, or
     other packages add passes, whose files may change unnoticed.
 
@@ -139,7 +139,7 @@ def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> 
         return None
     chosen = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name not in _APART}
     facts = {"options": chosen, "native": native, "choice": choice}
-    return Place(Cache(options.cache_folder), graph, facts, kind_of(options.device))
+    return ProgramPlace(Cache(options.cache_folder), graph, facts, kind_of(options.device))
 
 
 def prepare(device: str) -> None:
@@ -229,6 +229,8 @@ def foreign_commands(version: int) -> frozenset[str]:
 
 def _is_own(value: Any) -> bool:
     """Whether the functions within a cell of the registry are all of this package, or of packages that it is made with."""
+    if isinstance(value, KernelFactory):
+        return _is_own(value.make)
     if isinstance(value, Kernel):
         functions = value.run, value.supports, value.workspace, value.native, value.layouts
         return all(map(_is_own, functions))

@@ -19,6 +19,7 @@ import numpy as np
 
 from nnc.base.fork import new_lock
 from nnc.base.source import SourceLine
+from nnc.device.target import Target
 from nnc.graph import Graph, Kernel, Node, Symbol, command
 from nnc.graph.serialize import (
     GraphReader,
@@ -48,7 +49,7 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
     Raises:
         GraphError: a parameter has no stored form.
     """
-    writer = _Writer(sources)
+    writer = _TableWriter(sources)
     planned, bound, schedule = program.planned, program.bound, program.schedule
     body: Tree = {
         "name": bound.name,
@@ -71,7 +72,7 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
         "planned": [[float(begin), float(end)] for begin, end in schedule.planned],
     }
     natives = program.code.natives if program.code is not None else {}
-    texts = _Texts()
+    texts = _NumberedTexts()
     body["natives"] = [texts.row(natives.get(key)) for key in writer.steps]
     body["printed"] = [_device_row(program.printed.get(key)) for key in writer.steps]
     backends = [program.kernels[key].backend if key in program.kernels else None for key in writer.steps]
@@ -150,7 +151,9 @@ def _read_outside(tree: Tree) -> ProgramAbi:
     )
 
 
-def _printed_tree(printed: Printed, writer: _Writer, natives: Mapping[int, Native], texts: _Texts) -> list[Any]:
+def _printed_tree(
+    printed: Printed, writer: _TableWriter, natives: Mapping[int, Native], texts: _NumberedTexts
+) -> list[Any]:
     """The row of an entry, of which steps with a state are told by their positions in the table."""
     text = printed.text
     for native in (*text.called, *text.held):
@@ -161,7 +164,7 @@ def _printed_tree(printed: Printed, writer: _Writer, natives: Mapping[int, Nativ
     return [text.text, *names, states, [writer.all(steps) for steps in text.blocks]]
 
 
-class _Texts:
+class _NumberedTexts:
     """Numbers the texts of compiled kernels."""
 
     def __init__(self) -> None:
@@ -210,7 +213,7 @@ def _arrays(trees: Sequence[Tree]) -> tuple[Any, ...]:
 # -- the body ----------------------------------------------------------------------------------------------------------
 
 
-class _Writer:
+class _TableWriter:
     """Collects the tables."""
 
     def __init__(self, sources: Sequence[SourceLine]) -> None:
@@ -286,7 +289,7 @@ class _Packed(Sequence[Any]):
         return marshal.loads(self._rows[position])
 
 
-class _Reader:
+class _StepReader:
     """Makes views, buffers and steps of their rows, when they are first wanted."""
 
     def __init__(self, tree: Tree, sources: Sequence[SourceLine]) -> None:
@@ -417,13 +420,13 @@ class StoredProgram:
         return found
 
     @cached_property
-    def reader(self) -> _Reader:
+    def reader(self) -> _StepReader:
         """The reader of the tables."""
-        return _Reader(self.body, self._sources)
+        return _StepReader(self.body, self._sources)
 
-    def program(self, choose: Choose, compiler: Compiler | None) -> Program | None:
+    def program(self, choose: Choose, compiler: Compiler | None, machine: Target) -> Program | None:
         """Returns the program; None where `choose` gives other kernels than it was stored with."""
-        head, kernels = self.head, _Kernels(self, choose)
+        head, kernels = self.head, _Kernels(self, choose, machine)
         if not all(map(kernels.is_same, head["chosen"])):
             return None
         program = Program(kernels.parts, head["concurrent"])
@@ -466,8 +469,8 @@ class StoredProgram:
 class _Kernels:
     """The kernels of a stored program's steps, by their positions in the table, chosen and made when they are first wanted."""
 
-    def __init__(self, stored: StoredProgram, choose: Choose) -> None:
-        self._stored, self._choose = stored, choose
+    def __init__(self, stored: StoredProgram, choose: Choose, machine: Target) -> None:
+        self._stored, self._choose, self._machine = stored, choose, machine
         self._chosen: dict[int, Kernel] = {}
         self._natives: dict[int, Native | None] = {}
         self._parts: ProgramParts | None = None
@@ -513,10 +516,11 @@ class _Kernels:
                 natives[id(step)] = replace(native, numbers=tuple(row["numbers"])) if row.get("numbers") else native
         rows = zip(reader.table(), tree["printed"], strict=True)
         printed = {id(step): _read_device_row(*row) for step, row in rows if row is not None}
-        return ProgramParts(_read_plan(tree, reader), _read_schedule(tree), kernels, natives, printed)
+        planned = _read_plan(tree, reader, self._machine)
+        return ProgramParts(planned, _read_schedule(tree), kernels, natives, printed)
 
 
-def _read_plan(tree: Tree, reader: _Reader) -> Planned:
+def _read_plan(tree: Tree, reader: _StepReader, machine: Target) -> Planned:
     graphs = reader.tables.graph
     bound = Bound(
         name=tree["name"],
@@ -532,9 +536,8 @@ def _read_plan(tree: Tree, reader: _Reader) -> Planned:
     )
     arena_bytes, lower_bound = tree["arena"]
     recomputed = tuple(graphs(i).nodes[0] for i in tree["recomputed"])
-    return Planned(
-        bound, tuple(tree["offsets"]), arena_bytes, lower_bound, recomputed, tree["flush_denormals"], tree["precision"]
-    )
+    offsets, flushes = tuple(tree["offsets"]), tree["flush_denormals"]
+    return Planned(bound, offsets, arena_bytes, lower_bound, recomputed, flushes, tree["precision"], machine)
 
 
 def _read_schedule(tree: Tree) -> Schedule:

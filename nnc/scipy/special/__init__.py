@@ -3,94 +3,71 @@
 Integers become float32, 16-bit floats are accepted. Functions beyond nnc.numpy's are computed in float64 and rounded once.
 """
 
-from nnc.numpy import (
-    betaln,
-    digamma,
-    erf,
-    erfc,
-    erfinv,
-    expit,
-    gammaln,
-    i0,
-    i0e,
-    i1,
-    i1e,
-    logit,
-    logsumexp,
-    xlog1py,
-    xlogy,
-)
-from nnc.scipy.special.bessel import bessel_jn
-from nnc.scipy.special.dilogarithm import owens_t, spence
-from nnc.scipy.special.entropies import boxcox, boxcox1p, entr, kl_div, log_softmax, rel_entr, softmax
-from nnc.scipy.special.exponential_integrals import exp1, expi, expn
-from nnc.scipy.special.faddeeva import wofz
-from nnc.scipy.special.gammas import beta, gamma, gammasgn
-from nnc.scipy.special.harmonics import sph_harm_y
-from nnc.scipy.special.hypergeometric import hyp1f1, hyp2f1
-from nnc.scipy.special.incomplete_beta import betainc, betaincc
-from nnc.scipy.special.incomplete_gamma import gammainc, gammaincc
-from nnc.scipy.special.normal import erfcx, log_ndtr, ndtr, ndtri
-from nnc.scipy.special.oscillating_integrals import dawsn, fresnel, sici
-from nnc.scipy.special.products import comb, factorial, loggamma, multigammaln, poch
-from nnc.scipy.special.zetas import bernoulli, polygamma, zeta
+# ruff: noqa: F403  (each file lists its names)
 
-__all__ = [
-    "bernoulli",
-    "bessel_jn",
-    "beta",
-    "betainc",
-    "betaincc",
-    "betaln",
-    "boxcox",
-    "boxcox1p",
-    "comb",
-    "dawsn",
-    "digamma",
-    "entr",
-    "erf",
-    "erfc",
-    "erfcx",
-    "erfinv",
-    "exp1",
-    "expi",
-    "expit",
-    "expn",
-    "factorial",
-    "fresnel",
-    "gamma",
-    "gammainc",
-    "gammaincc",
-    "gammaln",
-    "gammasgn",
-    "hyp1f1",
-    "hyp2f1",
-    "i0",
-    "i0e",
-    "i1",
-    "i1e",
-    "kl_div",
-    "log_ndtr",
-    "log_softmax",
-    "loggamma",
-    "logit",
-    "logsumexp",
-    "multigammaln",
-    "ndtr",
-    "ndtri",
-    "owens_t",
-    "poch",
-    "polygamma",
-    "rel_entr",
-    "sici",
-    "softmax",
-    "spence",
-    "sph_harm_y",
-    "wofz",
-    "xlog1py",
-    "xlogy",
-    "zeta",
-]
+from nnc import numpy as _numpy
+from nnc.errors.names.lookup import listed_names
+from nnc.numpy import (
+    betaln as betaln,
+)
+from nnc.numpy import (
+    digamma as digamma,
+)
+from nnc.numpy import (
+    erf as erf,
+)
+from nnc.numpy import (
+    erfc as erfc,
+)
+from nnc.numpy import (
+    erfinv as erfinv,
+)
+from nnc.numpy import (
+    expit as expit,
+)
+from nnc.numpy import (
+    gammaln as gammaln,
+)
+from nnc.numpy import (
+    i0 as i0,
+)
+from nnc.numpy import (
+    i0e as i0e,
+)
+from nnc.numpy import (
+    i1 as i1,
+)
+from nnc.numpy import (
+    i1e as i1e,
+)
+from nnc.numpy import (
+    logit as logit,
+)
+from nnc.numpy import (
+    logsumexp as logsumexp,
+)
+from nnc.numpy import (
+    xlog1py as xlog1py,
+)
+from nnc.numpy import (
+    xlogy as xlogy,
+)
+from nnc.scipy.special.bessel import *
+from nnc.scipy.special.dilogarithm import *
+from nnc.scipy.special.entropies import *
+from nnc.scipy.special.exponential_integrals import *
+from nnc.scipy.special.faddeeva import *
+from nnc.scipy.special.gammas import *
+from nnc.scipy.special.harmonics import *
+from nnc.scipy.special.hypergeometric import *
+from nnc.scipy.special.incomplete_beta import *
+from nnc.scipy.special.incomplete_gamma import *
+from nnc.scipy.special.normal import *
+from nnc.scipy.special.oscillating_integrals import *
+from nnc.scipy.special.products import *
+from nnc.scipy.special.zetas import *
+
+__all__ = listed_names(__name__, source=_numpy)
 
 
 def __dir__() -> list[str]:

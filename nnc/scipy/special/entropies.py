@@ -8,8 +8,8 @@ from nnc.array.array import Array
 from nnc.calls.spelling import spelled
 from nnc.nn import activations
 from nnc.numpy import elementwise as el
+from nnc.numpy.operands import keeps_weakness
 from nnc.numpy.special import xlogy
-from nnc.numpy.weak import keeps_weakness
 from nnc.numpy.wide import in_float64, keep
 from nnc.scipy.special.pieces import log_gap
 from nnc.trace.core.custom import custom_jvp

@@ -15,8 +15,8 @@ from nnc.commands.rules import check_dtype
 from nnc.graph import spec_of
 from nnc.numpy import elementwise as el
 from nnc.numpy.bessel import spherical_bessel
+from nnc.numpy.operands import keeps_weakness
 from nnc.numpy.reductions import max as max_
-from nnc.numpy.weak import keeps_weakness
 from nnc.numpy.wide import in_float64, keep, polynomial
 from nnc.scipy.special.pieces import product, sin_pi
 from nnc.trace.core.custom import custom_jvp

@@ -16,10 +16,11 @@ import numpy as np
 
 from nnc.array.array import as_value
 from nnc.base.context import with_mode
-from nnc.commands.rules import reduction, scalar
+from nnc.commands.rules import reduction
 from nnc.graph import Command, Graph
 from nnc.graph.dispatch import replaced_eager
-from nnc.testing.fuzz.examples import FREEDOM
+from nnc.graph.registry import scalar
+from nnc.testing.fuzz.examples.tables import FREEDOM
 from nnc.testing.fuzz.reference import (
     WIDE,
     ReferenceInterpreter,

@@ -101,8 +101,8 @@ def _static(g: Any, steps: list[Step], results: list[str]) -> str:
 def custom_vjp(g: Any) -> Step | None:
     """`nnc.custom_vjp` with a rule that is linear in the cotangent within mapped functions alone.
 
-    What a collective makes the same everywhere has one cotangent for all places (docs/distributed.md), where references give
-    each row its own. `pvary` makes the results vary, so that both do.
+    A value that a collective makes the same everywhere has one cotangent for all places (docs/distributed.md), where references
+    give each row its own. `pvary` makes the results vary, so that both do.
     """
     operands = _operands(g)
     body = _body(g, operands) if operands else None

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc.commands.rules import effect
 from nnc.graph import COMMANDS, Command, TensorSpec, infer
-from nnc.testing.fuzz.examples import EXAMPLES
+from nnc.graph.registry import effect
+from nnc.testing.fuzz.examples.tables import EXAMPLES
 from nnc.testing.fuzz.offer import SORTED, Call, Offer, Source, sorted_rows
 from nnc.testing.fuzz.operators import operator_offers
 from nnc.testing.fuzz.program import Ref

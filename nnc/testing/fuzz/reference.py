@@ -19,13 +19,14 @@ from nnc.array.array import as_value, new_array
 from nnc.base import dtypes
 from nnc.base.context import with_mode
 from nnc.commands.elementwise import stop_gradient
+from nnc.commands.facts import flops_of, moves_elements
 from nnc.commands.loop import run_graph
-from nnc.commands.rules import alias, cost, scalar
 from nnc.commands.weakness import with_inherited_weakness
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
 from nnc.graph.dispatch import replaced_eager
-from nnc.testing.fuzz.examples import FREEDOM
+from nnc.graph.registry import scalar
+from nnc.testing.fuzz.examples.tables import FREEDOM
 from nnc.trace.core.eager import checked
 
 NDArray = np.ndarray[Any, Any]
@@ -74,7 +75,7 @@ class ReferenceInterpreter:
         values = [as_value(arg) for arg in args]
         specs = tuple([value.spec for value in values])
         outputs = infer_specs(command, specs, params, graphs)
-        work = cost[command](*specs, **params) if command in cost and not graphs else 0
+        work = flops_of(command, specs, params) if not graphs else 0
         if max([work, *[spec.size for spec in outputs]]) > MOST_OPERATIONS:
             raise TooCostlyError(f"{command.name} takes too long")
         self.seen.add(command.name)
@@ -152,7 +153,7 @@ def disturbed(
         results = run_reference(command, arrays, params)
     if not any(is_inexact(x) for x in results):
         return results
-    if command not in scalar and command not in alias:
+    if command not in scalar and not moves_elements(command):
         results = [_with_any_zeros(rng, x) for x in results]
     exact = _exact(command, arrays, params, results)
     if all(np.all(x) for x in exact):
@@ -254,7 +255,9 @@ def _exact(
     for x, y, z in zip(again, results, moved, strict=True):
         same = ((x == y) | ((x != x) & (y != y))) if x.shape == y.shape else np.zeros(y.shape, bool)
         among = np.isin(_significands(z), given).all(-1) if x.shape == z.shape and is_inexact(y) else np.False_
-        if command not in scalar and command not in alias and is_inexact(y):  # 1 + 1e-40 - 1 is 0 in wider dtypes, too
+        if (
+            command not in scalar and not moves_elements(command) and is_inexact(y)
+        ):  # 1 + 1e-40 - 1 is 0 in wider dtypes, too
             among = among & (np.abs(y) >= epsilon(y.dtype) * max(map(largest, arrays), default=0.0))
         found.append(same & (few & _has_few_bits(y) | among))
     return found

@@ -22,7 +22,7 @@ from nnc.base import dtypes
 from nnc.base.context import with_mode
 from nnc.errors import NncError
 from nnc.graph import Graph, TensorSpec, command
-from nnc.testing.fuzz.examples import FREEDOM, SURROGATES
+from nnc.testing.fuzz.examples.tables import FREEDOM, SURROGATES
 from nnc.testing.fuzz.plain import Plain
 from nnc.testing.fuzz.program import Program, inputs_source, program_source
 from nnc.testing.fuzz.reference import by_reference

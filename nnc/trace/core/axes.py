@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from nnc.base.context import get_context
-from nnc.commands.collective import equalises, psum, pvary
+from nnc.commands.collective import EQUALISING, psum, pvary
 from nnc.commands.control import inlines
 from nnc.commands.replay import pull_iterations
 from nnc.commands.roles import Loop, take_apart
-from nnc.commands.rules import effect, is_differentiable
+from nnc.commands.rules import is_differentiable
 from nnc.graph import Command, Graph, Node, Symbol, spec_of
+from nnc.graph.registry import effect
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,7 +152,7 @@ def axes_of_results(node: Node, operands: Sequence[Axes | None]) -> list[Axes | 
     """The axes over which a node's results vary."""
     if not node.graphs:
         target = union(operands)
-        if equalises.get(node.command, False):
+        if node.command.name in EQUALISING:
             others, index = union(operands[:-1]), operands[-1]
             target = None if others is None or index is None else others - index
         return [target] * len(node.outputs)

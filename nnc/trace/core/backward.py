@@ -17,17 +17,11 @@ from nnc.array.array import Array, as_value
 from nnc.base.context import get_context, set_context
 from nnc.base.source import SourceLine
 from nnc.commands.control import pull_only
-from nnc.commands.rules import (
-    Cotangents,
-    Linear,
-    Tangents,
-    add_tangents,
-    derivative,
-    is_differentiable,
-    zeros,
-)
+from nnc.commands.rules import add_tangents, is_differentiable, zeros
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, bind
+from nnc.graph.registry import derivative
+from nnc.graph.rules import Cotangents, Linear, Tangents
 from nnc.trace.core.staging import stage
 from nnc.trace.core.tracer import Tracer
 

@@ -9,9 +9,9 @@ from nnc.array.array import as_value
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.dtypes import Weakness
 from nnc.base.source import user_source
-from nnc.commands.rules import batch
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, bind
+from nnc.graph.registry import batch
 from nnc.trace.core.axes import Axes, varying_over
 from nnc.trace.core.tracer import Tracer
 

@@ -20,13 +20,28 @@ from nnc.commands import collective
 from nnc.commands.elementwise import convert, mul, select
 from nnc.commands.index import gather, move_axis
 from nnc.commands.promote import as_operand, is_weak, with_weakness
-from nnc.commands.rules import Value, check_axis, zeros
+from nnc.commands.rules import check_axis, zeros
 from nnc.commands.shape import broadcast_to, reshape
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command
+from nnc.graph.rules import Value
 from nnc.trace.core.axes import NamedAxis, vary, varying_over
 from nnc.trace.core.flat import FlatTree
 from nnc.trace.core.named import find_axes
+
+__all__ = [
+    "all_gather",
+    "all_to_all",
+    "axis_index",
+    "axis_size",
+    "pmax",
+    "pmean",
+    "pmin",
+    "ppermute",
+    "psum",
+    "psum_scatter",
+    "pvary",
+]
 
 T = TypeVar("T")
 Names = str | Sequence[str]

@@ -11,7 +11,7 @@ from nnc.array.array import as_value
 from nnc.base.context import activity, get_context
 from nnc.commands import control
 from nnc.commands.promote import is_weak, with_weakness
-from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
+from nnc.commands.rules import is_differentiable, lead, zeros
 from nnc.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -24,6 +24,8 @@ from nnc.errors import (
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Graph, TensorSpec, bind, find_interpreter, spec_of
 from nnc.graph import command as get_command
+from nnc.graph.registry import batch, derivative
+from nnc.graph.rules import Derivative, Tangents, Value
 from nnc.trace.core.axes import aligned, varying_over
 from nnc.trace.core.custom_axes import Place
 from nnc.trace.core.custom_rules import JvpRule, Pull, Rule, VjpRule
@@ -35,6 +37,8 @@ from nnc.trace.core.specs import argument_spec, as_wanted, shapes_of
 from nnc.trace.core.staging import stage
 from nnc.trace.core.subgraphs import bind_for_rows, input_values, one_row
 from nnc.typing import P, Q, R, R_co, S
+
+__all__ = ["custom_jvp", "custom_vjp"]
 
 Fun = Callable[..., Any]
 

@@ -41,6 +41,8 @@ from nnc.trace.core.specs import ShapeDtypeStruct, as_wanted, outline, shapes_of
 from nnc.trace.core.staging import axes_of
 from nnc.typing import A, Aux, B, First, Kinds, Leaf, No, P, R, Second, Ts, X, Yes, Zero
 
+__all__ = ["grad", "hvp", "jvp", "linear_transpose", "linearize", "stop_gradient", "value_and_grad", "vjp"]
+
 Fun = Callable[..., Any]
 Argnums = int | Sequence[int]
 

@@ -18,9 +18,10 @@ from nnc.array.array import as_value
 from nnc.base import dtypes
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.source import SourceLine, user_source
-from nnc.commands.rules import derivative, zeros
+from nnc.commands.rules import zeros
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
+from nnc.graph.registry import derivative
 from nnc.trace.core.axes import Axes, align, varying_over
 from nnc.trace.core.backward import push_graph
 from nnc.trace.core.powers import WATCHED, Operand, Origin, Roots

@@ -21,7 +21,6 @@ from nnc.base.machine import LARGE, check_memory
 from nnc.base.silence import silently
 from nnc.commands.debug import raise_unless_finite
 from nnc.commands.loop import run_graph
-from nnc.commands.rules import alias, effect, numpy_call
 from nnc.commands.shape import broadcast_to
 from nnc.commands.weakness import with_inherited_weakness
 from nnc.errors import InternalError
@@ -40,6 +39,7 @@ from nnc.graph import (
     set_eager,
     spec_of,
 )
+from nnc.graph.registry import alias, effect, numpy_call
 
 NDArray = np.ndarray[Any, Any]
 Arrays = Sequence[NDArray]
@@ -161,11 +161,11 @@ def _make_plan(
     outputs = infer_specs(command, specs, params, graphs)
     function = _numpy_function(command, specs, outputs, params) if not graphs else None
     if function is not None:
-        run = _one_result(function, outputs[0], is_view=alias.get(command, None) == "view")
+        run = _one_result(function, outputs[0], is_view=command in alias)
     else:
         run = _runner(command, specs, outputs, params, graphs)
     nbytes = sum(spec.nbytes for spec in outputs)
-    if nbytes >= LARGE and alias.get(command, None) != "view":
+    if nbytes >= LARGE and command not in alias:
         run, function = _if_allowed(run, nbytes), None
     facts = kernel.so_far(command), reference.get(command, None)  # after the backends are loaded
     return Plan(command, specs, params, graphs, outputs, run, function, facts)
@@ -192,7 +192,7 @@ def _numpy_function(
     if call is None or any(spec.dtype in _NARROW for spec in (*specs, *outputs)):
         return None
     chosen = find_kernel(command, specs, params)
-    is_small = alias.get(command, None) == "view" or max([spec.size for spec in (*specs, *outputs)]) <= _SMALL
+    is_small = command in alias or max([spec.size for spec in (*specs, *outputs)]) <= _SMALL
     if chosen is not None and (chosen.native is None or not is_small):
         return None
     if not isinstance(call, np.ufunc):

@@ -13,8 +13,8 @@ from typing import Any
 from nnc.array.array import Array, new_array
 from nnc.base.dtypes import Weakness
 from nnc.base.silence import silently
-from nnc.commands.rules import alias
 from nnc.graph import Graph, Node, Symbol, TensorSpec
+from nnc.graph.registry import alias
 from nnc.trace.core.eager import Plan, find_plan, operands_of
 
 _MEMORY = attrgetter("memory")
@@ -43,7 +43,7 @@ def run_of(graph: Graph, casts: Sequence[Cast | None], weak: Weakness) -> Callab
     if len(steps.steps) == 1 and steps.steps[0][1] == tuple(range(len(casts))) and not constants:
         plan, first = steps.steps[0][0], place - len(casts)
         if plan.function is not None and spec.ndim and not any(casts):
-            return _caller(plan.function, spec, weak, is_view=alias.get(plan.command, None) == "view")
+            return _caller(plan.function, spec, weak, is_view=plan.command in alias)
         return lambda operands: new_array(plan.run(load(operands))[first], spec, weak)
     last = {i: number for number, (_, places) in enumerate(steps.steps) for i in places}
     freed: list[tuple[Run, tuple[int, ...], tuple[int, ...]]] = []

@@ -19,6 +19,8 @@ from nnc.graph import TensorSpec
 from nnc.trace.core.flat import FlatTree, call_function, check_callable, name_of
 from nnc.trace.core.specs import ShapeDtypeStruct
 
+__all__ = ["pure_callback"]
+
 
 @overload
 def pure_callback(

@@ -14,19 +14,10 @@ from typing import Any
 
 from nnc.array.array import as_value
 from nnc.commands.control import linear_solve as command
-from nnc.commands.rules import (
-    Derivative,
-    Linear,
-    Tangents,
-    Value,
-    batch,
-    derivative,
-    is_differentiable,
-    lead,
-    not_linear,
-    zeros,
-)
+from nnc.commands.rules import is_differentiable, lead, not_linear, zeros
 from nnc.graph import Graph, bind, spec_of
+from nnc.graph.registry import batch, derivative
+from nnc.graph.rules import Derivative, Linear, Tangents, Value
 from nnc.trace.core.axes import union, vary
 from nnc.trace.core.backward import fill_cotangents, push_graph, transpose_graph
 from nnc.trace.core.batching import run_batched

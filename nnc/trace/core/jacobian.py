@@ -14,14 +14,16 @@ from nnc.base import dtypes
 from nnc.calls.spelling import spelled
 from nnc.commands.constants import iota
 from nnc.commands.elementwise import convert, equal
-from nnc.commands.rules import Value
 from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.errors import DTypeError, user_error
 from nnc.errors.tracebacks import api_boundary
+from nnc.graph.rules import Value
 from nnc.trace.core.differentiate import active_leaves, linearize, vjp
 from nnc.trace.core.flat import FlatTree, call_function, check_argnums, check_callable, check_positions, other_arguments
 from nnc.trace.core.vectorize import vmap
 from nnc.typing import A, First, Jacobians, Leaf, No, P, R, Zero
+
+__all__ = ["hessian", "jacfwd", "jacrev"]
 
 Fun = Callable[..., Any]
 Argnums = int | Sequence[int]

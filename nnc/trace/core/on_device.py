@@ -24,7 +24,7 @@ from nnc.base.source import user_source
 from nnc.calls.specialise import set_layers
 from nnc.commands.debug import raise_unless_finite
 from nnc.commands.promote import as_operand
-from nnc.commands.rules import SILENT_EFFECTS, effect
+from nnc.commands.rules import SILENT_EFFECTS
 from nnc.commands.weakness import with_inherited_weakness
 from nnc.device import (  # fmt: skip
     CPU,
@@ -44,9 +44,12 @@ from nnc.device.memory import DeviceMemory, Staging
 from nnc.errors import DeviceError, UnsupportedError, user_error
 from nnc.errors.tracebacks import api_boundary, cut_traceback
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
+from nnc.graph.registry import effect
 from nnc.trace.core.eager import EagerInterpreter, Plan, find_plan, run_plan
 from nnc.trace.core.specialised import SpecialisedCall
 from nnc.trace.core.tracer import Tracer
+
+__all__ = ["block_until_ready", "default_device", "device_put"]
 
 T = TypeVar("T")
 

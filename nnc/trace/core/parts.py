@@ -10,9 +10,10 @@ from typing import Any
 
 from nnc import tree
 from nnc.array.array import as_value
-from nnc.commands.rules import Value, zeros
+from nnc.commands.rules import zeros
 from nnc.commands.shape import concatenate
 from nnc.graph import spec_of
+from nnc.graph.rules import Value
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,12 @@ from typing import Any
 from nnc.base import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.constants import full_like
+from nnc.commands.facts import element_as
 from nnc.commands.reduce import reduce_sum
-from nnc.commands.rules import add_tangents, alias, joined, placed, root_of
+from nnc.commands.rules import Gathered, add_tangents, root_of
 from nnc.commands.trigonometry import cos, cosh, hypot, sin, sinh
 from nnc.graph import Command, bind
+from nnc.graph.registry import alias, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ def _rule_of(command: Command, arity: int) -> Callable[[Roots, int], Any] | None
     """The rule that makes the tangent of the n-th power of a command's result, which is a root where an operand is one."""
     if command in joined:
         return _join
-    moves = placed.get(command, None) == "gathered" or (arity == 1 and alias.get(command, None) == "view")
+    moves = element_as(command, Gathered) or (arity == 1 and command in alias)
     return _move if moves else _RULES.get(command)
 
 

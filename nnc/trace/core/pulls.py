@@ -8,8 +8,9 @@ from typing import Any
 
 from nnc.base.context import get_context
 from nnc.commands.control import pull_only
-from nnc.commands.rules import Derivative, Linear, Tangents, derivative
 from nnc.graph import Graph, TensorSpec
+from nnc.graph.registry import derivative
+from nnc.graph.rules import Derivative, Linear, Tangents
 from nnc.trace.core.backward import Reached, fill_cotangents, run_forward
 from nnc.trace.core.dual import run_jvp
 from nnc.trace.core.staging import stage

@@ -18,8 +18,8 @@ from nnc.base.silence import silently
 from nnc.commands.elementwise import convert
 from nnc.commands.fit import fit
 from nnc.commands.promote import NUMBERS_FIT, is_weak
-from nnc.commands.rules import effect
 from nnc.graph import Graph, Symbol, TensorSpec, spec_of
+from nnc.graph.registry import effect
 from nnc.trace.core.eager_call import Cast, run_of
 from nnc.trace.core.staging import StagedTracer, stage
 

@@ -20,6 +20,8 @@ from nnc.graph import Graph, TensorSpec, spec_of
 from nnc.trace.core.flat import FlatFunction, FlatTree, check_callable, name_of
 from nnc.trace.core.staging import Staged, axes_of, stage
 
+__all__ = ["ShapeDtypeStruct", "eval_shape", "make_graph"]
+
 
 @dataclass(frozen=True)
 class ShapeDtypeStruct:

@@ -13,20 +13,13 @@ from nnc.calls.spelling import spelled
 from nnc.commands.control import call, isolated
 from nnc.commands.control import checkpoint as checkpoint_command
 from nnc.commands.promote import is_weak
-from nnc.commands.rules import (
-    Derivative,
-    Linear,
-    Tangents,
-    Value,
-    batch,
-    derivative,
-    is_differentiable,
-    lead,
-)
+from nnc.commands.rules import is_differentiable, lead
 from nnc.commands.shape import reshape, slice_axis
 from nnc.errors import UnsupportedError, user_error
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import Command, Graph, bind, spec_of
+from nnc.graph.registry import batch, derivative
+from nnc.graph.rules import Derivative, Linear, Tangents, Value
 from nnc.trace.core.backward import Reached, push_graph, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize
@@ -35,6 +28,8 @@ from nnc.trace.core.pulls import apply_pull_only
 from nnc.trace.core.specs import argument_spec
 from nnc.trace.core.staging import axes_of, stage
 from nnc.typing import P, R
+
+__all__ = ["checkpoint"]
 
 Fun = Callable[..., Any]
 

@@ -15,16 +15,19 @@ from nnc.base.context import activity
 from nnc.calls.spelling import spelled
 from nnc.commands.collective import INDEX
 from nnc.commands.constants import iota
-from nnc.commands.rules import Value, check_axis, lead
+from nnc.commands.rules import check_axis, lead
 from nnc.commands.shape import concatenate, slice_axis, transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.errors.errors import check_count
 from nnc.errors.tracebacks import api_boundary
+from nnc.graph.rules import Value
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.flat import FlatFunction, check_callable, name_of
 from nnc.trace.core.named import check_axis_name, refuse_parts, stage_named
 from nnc.trace.core.subgraphs import one_row
 from nnc.typing import P, R
+
+__all__ = ["vmap"]
 
 Fun = Callable[..., Any]
 

@@ -14,9 +14,10 @@ from typing import Any
 import nnc.trace.rules  # noqa: F401  (registers the rules of all commands)
 from nnc.base.context import get_context, set_context
 from nnc.base.source import SourceLine
-from nnc.commands.rules import add_tangents, derivative, is_differentiable
+from nnc.commands.rules import add_tangents, is_differentiable
 from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec
+from nnc.graph.registry import derivative
 from nnc.trace.core.backward import transpose_graph
 from nnc.trace.core.dual import DualTrace, DualTracer, run_linearize
 from nnc.trace.core.eager import Plan

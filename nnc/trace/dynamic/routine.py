@@ -20,10 +20,11 @@ import numpy as np
 
 from nnc.array.array import Array, new_array
 from nnc.base.source import user_source
+from nnc.commands.facts import moves_elements
 from nnc.commands.random import random_bits
-from nnc.commands.rules import alias, effect
 from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec
+from nnc.graph.registry import alias, effect
 from nnc.trace.core.eager import Plan, run_plan
 from nnc.trace.core.eager_call import Step, take_apart
 from nnc.trace.core.on_device import DeviceInterpreter
@@ -115,7 +116,7 @@ class Routine:
         while viewed in makers and makers[viewed][0].command in VIEWS:
             plan, (viewed,) = makers[viewed]
             views.insert(0, plan)
-        computing = [plan for plan, _ in steps if plan.command not in alias]
+        computing = [plan for plan, _ in steps if not moves_elements(plan.command)]
         nbytes = sum(spec.nbytes for plan in computing for spec in plan.outputs)
         return cls(
             operands, tuple(constants), tuple(steps), tuple(specs), results, viewed, tuple(views) if viewed < operands else (),
@@ -228,7 +229,7 @@ def _compiled(routine: Routine, record: Record, make: MakeProgram) -> Run:
         if place < first or place in views or place in yielded:
             return
         plan, places = makers[place]
-        if alias.get(plan.command, None) == "view" and len(places) == 1:
+        if plan.command in alias and len(places) == 1:
             want(places[0])
             views[place] = plan, places[0]
         else:

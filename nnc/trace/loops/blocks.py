@@ -8,9 +8,9 @@ from typing import Any
 
 from nnc.array.array import as_value
 from nnc.commands.loop import ITERATION, scan
-from nnc.commands.rules import Value
 from nnc.commands.shape import concatenate, reshape, slice_axis
 from nnc.graph import bind
+from nnc.graph.rules import Value
 from nnc.trace.core.staging import Staged, stage
 
 Results = tuple[list[Value], list[Value]]  # carried values, and rows

@@ -19,9 +19,11 @@ from nnc.base.dtypes import TAPE, int64, is_integer
 from nnc.commands.elementwise import bitwise_and, convert, equal, greater_equal, less, select
 from nnc.commands.loop import case_of
 from nnc.commands.reduce import reduce_and, reduce_max, reduce_min, reduce_or
-from nnc.commands.rules import Derivative, Linear, Tangents, Value, batch, derivative, lead, zeros
+from nnc.commands.rules import lead, zeros
 from nnc.commands.shape import broadcast_to
 from nnc.graph import Graph, Symbol, TensorSpec, bind
+from nnc.graph.registry import batch, derivative
+from nnc.graph.rules import Derivative, Linear, Tangents, Value
 from nnc.trace.core.backward import push_graph, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import Linearized, run_jvp, run_linearize

@@ -16,11 +16,11 @@ from nnc.calls.spelling import spelled
 from nnc.commands.elementwise import convert, maximum, minimum, select
 from nnc.commands.loop import case_of as case_command
 from nnc.commands.promote import as_operand, astype, is_weak, with_weakness
-from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.errors.errors import check_choice
 from nnc.errors.tracebacks import api_boundary
 from nnc.graph import TensorSpec, bind
+from nnc.graph.rules import Value
 from nnc.trace.core.axes import NOWHERE, Axes, union, vary, varying_over
 from nnc.trace.core.flat import FlatTree, call_function, check_callable, definition_of, name_of
 from nnc.trace.core.named import refuse_joins
@@ -29,6 +29,8 @@ from nnc.trace.core.staging import Staged, axes_of, stage
 from nnc.trace.loops.branch_rules import share_captures
 from nnc.trace.loops.carry import check_settings, takes
 from nnc.typing import Leaf, R, Ts
+
+__all__ = ["case_of", "cond", "switch"]
 
 Fun = Callable[..., Any]
 

@@ -9,9 +9,9 @@ from nnc import tree
 from nnc.array.array import as_value
 from nnc.base import dtypes
 from nnc.commands.promote import as_operand, astype, is_weak, shown_spec, with_weakness
-from nnc.commands.rules import Value
 from nnc.errors import ShapeError, TreeError, user_error
 from nnc.graph import Graph, Symbol, TensorSpec
+from nnc.graph.rules import Value
 from nnc.trace.core.axes import Axes, union, vary, varying_over
 from nnc.trace.core.flat import FlatTree, definition_of, name_of
 from nnc.trace.core.specs import argument_spec

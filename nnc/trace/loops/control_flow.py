@@ -17,10 +17,11 @@ from nnc.commands.elementwise import convert
 from nnc.commands.loop import ITERATION, while_
 from nnc.commands.promote import as_operand, is_weak, with_weakness
 from nnc.commands.replay import check_strategy
-from nnc.commands.rules import Value, check_axis
+from nnc.commands.rules import check_axis
 from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis, transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, TreeError, user_error
 from nnc.graph import bind, spec_of
+from nnc.graph.rules import Value
 from nnc.trace.core.axes import NOWHERE, varying_over
 from nnc.trace.core.flat import FlatTree, call_function, check_callable, name_of
 from nnc.trace.core.named import refuse_joins
@@ -31,6 +32,8 @@ from nnc.trace.loops.blocks import Blocks
 from nnc.trace.loops.carry import Carry
 from nnc.trace.loops.iterations import nodes_so_far
 from nnc.typing import ArrayLike, C, Leaf, R, X, Y
+
+__all__ = ["associative_scan", "fori_loop", "map", "scan", "while_loop"]
 
 Fun = Callable[..., Any]
 

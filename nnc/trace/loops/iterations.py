@@ -24,10 +24,12 @@ from nnc.commands.index import dynamic_slice
 from nnc.commands.loop import ITERATION, case_of, scan
 from nnc.commands.reduce import argmax
 from nnc.commands.roles import take_loop
-from nnc.commands.rules import Tangents, Value, effect, may_raise, zeros
+from nnc.commands.rules import may_raise, zeros
 from nnc.commands.shape import broadcast_to, transpose
 from nnc.commands.tape import Handles, merge_tapes, spread_tape, sum_tape, tape_handles
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
+from nnc.graph.registry import effect
+from nnc.graph.rules import Tangents, Value
 from nnc.trace.core.backward import push_graph
 from nnc.trace.core.dual import run_linearize
 from nnc.trace.core.staging import Staged, stage

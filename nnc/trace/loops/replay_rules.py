@@ -15,9 +15,11 @@ from nnc.commands.elementwise import less
 from nnc.commands.loop import scan
 from nnc.commands.reduce import reduce_max
 from nnc.commands.replay import pull_iterations
-from nnc.commands.rules import Derivative, Linear, Tangents, Value, batch, derivative, lead
+from nnc.commands.rules import lead
 from nnc.commands.shape import broadcast_to
 from nnc.graph import Graph, TensorSpec, bind
+from nnc.graph.registry import batch, derivative
+from nnc.graph.rules import Derivative, Linear, Tangents, Value
 from nnc.trace.core.backward import push_graph, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize

@@ -18,20 +18,12 @@ from nnc.commands.elementwise import less
 from nnc.commands.loop import ITERATION, scan
 from nnc.commands.reduce import reduce_max
 from nnc.commands.replay import pull_iterations
-from nnc.commands.rules import (
-    Derivative,
-    Linear,
-    Tangents,
-    Value,
-    add_tangents,
-    batch,
-    derivative,
-    lead,
-    zeros,
-)
+from nnc.commands.rules import add_tangents, lead, zeros
 from nnc.commands.shape import broadcast_to
 from nnc.commands.tape import Handles, tape_handles
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
+from nnc.graph.registry import batch, derivative
+from nnc.graph.rules import Derivative, Linear, Tangents, Value
 from nnc.trace.core.backward import fill_cotangents, transpose_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize

@@ -15,9 +15,11 @@ from nnc.base import dtypes
 from nnc.commands.elementwise import add, convert
 from nnc.commands.loop import ITERATION, split_iteration, while_
 from nnc.commands.reduce import reduce_or
-from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, lead, zeros
+from nnc.commands.rules import lead, zeros
 from nnc.commands.tape import Handles, tape_handles
 from nnc.graph import Graph, TensorSpec, bind
+from nnc.graph.registry import batch, derivative
+from nnc.graph.rules import Derivative, Tangents, Value
 from nnc.trace.core.backward import push_graph
 from nnc.trace.core.batching import run_batched
 from nnc.trace.core.dual import run_jvp, run_linearize

@@ -83,7 +83,7 @@ def test_a_block_with_equal_diagonal_stays_as_it_is_as_with_lapack(sign: int) ->
 
 @with_lapack
 @dtypes
-@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (3, 4, 4), (20, 20)])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (3, 4, 4), (2, 3, 4, 4), (20, 20)])
 def test_sylvesters_equation_holds_in_any_layout(shape: tuple[int, ...], dtype: str) -> None:
     rng = np.random.default_rng(2)
     x = (rng.normal(size=shape) + 9 * np.eye(shape[-1])).astype(dtype)

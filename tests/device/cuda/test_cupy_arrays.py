@@ -14,10 +14,11 @@ from nnc.backends.cuda.libraries.cupy_arrays import BACKEND, narrowed, widened
 from nnc.base import dtypes
 from nnc.commands.determinants import cofactor
 from nnc.commands.linalg import triangular_solve
-from nnc.commands.rules import any_arrays, cumulative, decomposition, reduction, scalar
+from nnc.commands.rules import cumulative, decomposition, reduction
 from nnc.errors import LinAlgError
 from nnc.graph import command as get_command
 from nnc.graph import reference
+from nnc.graph.registry import any_arrays, scalar
 from tests.commands.sample import Sample
 from tests.commands.test_contract import SAMPLES, run
 from tests.device.cuda.arrays import CUPY, CupyArray

@@ -80,7 +80,7 @@ def test_blocks_of_several_ranges_are_searched_for_too() -> None:
             Block(int(n), tuple(zip(a.tolist(), (a + d).tolist(), strict=True)))
             for n, a, d in zip(size, first, length, strict=True)
         ]
-        greedy, searched = plan_blocks(blocks, effort=0), plan_blocks(blocks, effort=20_000_000)
+        greedy, searched = plan_blocks(blocks, effort=0), plan_blocks(blocks, effort=320_000_000)
         assert find_block_overlap(blocks, searched.offsets) is None
         assert searched.lower_bound <= searched.peak <= greedy.peak
         improved += searched.peak < greedy.peak

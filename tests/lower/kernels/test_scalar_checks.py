@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 import nnc
 from nnc.base import dtypes
 from nnc.commands.elementwise import ANY, BITS, COMPLEX, FLOAT, INTEGER, NUMERIC, Accepts, elementwise
-from nnc.commands.rules import scalar
 from nnc.errors import RegistryError
 from nnc.graph import COMMANDS, Attribute, Command, attribute, register
+from nnc.graph.registry import scalar
+from nnc.graph.rules import Rules
 from nnc.lower.kernels.scalar_checks import check_scalar
 from nnc.lower.kernels.scalars import scalar as print_scalar
 from tests.lower.kernels.running import Elementwise, run
@@ -94,6 +95,17 @@ def test_a_wrong_expression_is_refused_with_the_reason(
     assert fix in remedy, message
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_numbers_beside_integers_are_those_of_the_dtype(dtype: str) -> None:
+    bounds = np.iinfo(dtype)
+    accepts: Accepts = (lambda each: each == dtype, dtype)
+    for k, number in enumerate((bounds.min, bounds.max)):
+        elementwise(f"test_{dtype}_{k}", np.add, f"x + ({number})", accepts=accepts)
+    for number in (bounds.min - 1, bounds.max + 1):
+        with pytest.raises(RegistryError, match=f"{number} is no {dtype}"):
+            elementwise("test_wrong", np.add, f"x + ({number})", accepts=accepts)
+
+
 def test_of_a_command_with_a_wrong_expression_nothing_stays() -> None:
     def add(expression: str) -> Command:
         return elementwise("test_again", np.negative, expression, accepts=FLOAT)
@@ -106,7 +118,7 @@ def test_of_a_command_with_a_wrong_expression_nothing_stays() -> None:
 
 
 def test_a_cell_that_is_filled_later_is_checked_too() -> None:
-    late = register("test_late", infer=lambda x: x, reference=np.sin)
+    late = register("test_late", Rules(infer=lambda x: x, reference=np.sin))
     with pytest.raises(RegistryError, match="it is no text"):
         scalar.set(late, np.sin)  # type: ignore[arg-type]
     with pytest.raises(RegistryError, match="there is no function `sine`"):
@@ -118,21 +130,28 @@ def test_a_cell_that_is_filled_later_is_checked_too() -> None:
 
 def test_expressions_are_for_up_to_three_operands_and_one_result() -> None:
     with pytest.raises(RegistryError, match="up to 3 operands and one result(.|\n)*leave the cell `scalar` empty"):
-        register("test_many", None, infer=lambda *specs: specs[0], reference=np.add, scalar="x + y")
+        register("test_many", Rules(infer=lambda *specs: specs[0], reference=np.add, scalar="x + y"), arity=None)
     with pytest.raises(RegistryError, match="up to 3 operands and one result"):
-        register("test_two", 1, 2, infer=lambda x: (x, x), reference=np.modf, scalar="x")
+        register("test_two", Rules(infer=lambda x: (x, x), reference=np.modf, scalar="x"), outputs=2)
 
 
 def test_parameters_are_known_by_the_shape_rule() -> None:
-    right = register("test_scaled", infer=lambda x, *, scale: x, reference=None, scalar="x * scale / (1 + abs(x))")
+    right = register(
+        "test_scaled",
+        Rules(
+            infer=lambda x, *, scale: x,
+            reference=None,
+            scalar="x * scale / (1 + abs(x))",
+        ),
+    )
     assert right in scalar
     with pytest.raises(RegistryError, match="`scales` is neither an operand nor a parameter .* these: x, scale"):
-        register("test_scales", infer=lambda x, *, scale: x, reference=None, scalar="x * scales")
-    assert register("test_any", infer=lambda x, **params: x, reference=None, scalar="x * scales") in scalar
+        register("test_scales", Rules(infer=lambda x, *, scale: x, reference=None, scalar="x * scales"))
+    assert register("test_any", Rules(infer=lambda x, **params: x, reference=None, scalar="x * scales")) in scalar
     with pytest.raises(RegistryError, match="`π` is neither"):
-        register("test_greek", infer=lambda x, **params: x, reference=None, scalar="x * π")
+        register("test_greek", Rules(infer=lambda x, **params: x, reference=None, scalar="x * π"))
     with pytest.raises(RegistryError, match="the number 2"):
-        register("test_number", infer=lambda x, *, scale: x, reference=None, scalar="max(x, scale)")
+        register("test_number", Rules(infer=lambda x, *, scale: x, reference=None, scalar="max(x, scale)"))
 
 
 def test_commands_of_complex_numbers_are_only_read() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from nnc.base import dtypes
-from nnc.commands.rules import scalar as expressions
 from nnc.errors import NncError
 from nnc.graph import Command, TensorSpec, attribute, command
+from nnc.graph.registry import scalar as expressions
 from nnc.lower.kernels.scalars import count_instructions, has_scalar, scalar
 from tests.commands.sample import params_of
 from tests.lower.kernels.running import Elementwise, run

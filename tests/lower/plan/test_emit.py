@@ -12,9 +12,9 @@ import nnc  # noqa: F401  (registers every command)
 from nnc.array.array import Array
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.base.options import Options
-from nnc.commands.rules import InPlace
 from nnc.compiled.pipeline import lower
 from nnc.graph import Graph, GraphBuilder, Symbol, register
+from nnc.graph.rules import InPlace, Rules
 from nnc.lower.plan.emit import COPIES
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Kind, Loop, Step
@@ -28,11 +28,20 @@ SIZE = 16  # float64: two lines of the cache
 @pytest.fixture(autouse=True)
 def commands(own_registries: None) -> None:
     """Two that need their operands while they write, and `t_fold`, which may write over its first."""
-    register("t_conv", None, infer=lambda *x: x[0], reference=lambda *x: np.cumsum(sum(x))[::-1] * 0.1)
+    register("t_conv", Rules(infer=lambda *x: x[0], reference=lambda *x: np.cumsum(sum(x))[::-1] * 0.1), arity=None)
     register(
-        "t_gates", 1, infer=lambda x: x.update(shape=(2 * x.size,)), reference=lambda x: np.concatenate([x, 0.5 * x])
+        "t_gates",
+        Rules(infer=lambda x: x.update(shape=(2 * x.size,)), reference=lambda x: np.concatenate([x, 0.5 * x])),
     )
-    register("t_fold", None, infer=lambda *x: x[0], reference=lambda *x: sum(x) * 0.5, inplace=InPlace(((0, 0),)))
+    register(
+        "t_fold",
+        Rules(
+            infer=lambda *x: x[0],
+            reference=lambda *x: sum(x) * 0.5,
+            inplace=InPlace(((0, 0),)),
+        ),
+        arity=None,
+    )
 
 
 def conv(b: GraphBuilder, *x: Symbol) -> Symbol:

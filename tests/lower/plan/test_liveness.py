@@ -106,6 +106,12 @@ def test_a_stack_that_rounds_fill_part_by_part_begins_where_the_loop_does() -> N
     assert found[2][-1][1] == 10
 
 
+def test_a_stack_that_is_filled_again_has_another_life() -> None:
+    body = ((), (step([0], 1, part=2),), (step([1], 0),))
+    found = lives([step([], 2), step([2], 3), loop(body, length=5, begins=(2,)), step([2], 4)], 4)
+    assert found[2][0] == (0, 2) and found[2][1][0] == 2
+
+
 def test_a_peeled_iteration_alone_reads_the_initial_carry() -> None:
     peeled = ((step([], 7),), (step([0], 1),), (step([1], 2),))
     ring = ((step([], 7),), (step([2], 1),), (step([1], 2),))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnc.lower.plan.ordering import OperationGraph, _Move, _Placed, improve_order
+from nnc.lower.plan.ordering import OperationGraph, _Placed, _Reordering, improve_order
 
 INSTANCES = Path(__file__).parents[1] / "alloc" / "instances"
 
@@ -168,7 +168,7 @@ def test_a_moved_part_of_an_order_changes_the_live_set_as_the_whole_order_does(
         first = data.draw(st.integers(0, n - 1))
         end = data.draw(st.integers(first + 1, n))
         chosen = set(data.draw(st.lists(st.sampled_from(placed.order[first:end]), max_size=4)))
-        move = _Move(first, end, chosen, in_front=data.draw(st.booleans()))
+        move = _Reordering(first, end, chosen, in_front=data.draw(st.booleans()))
         moved = placed.moved(move)
         assert moved is not None
         place = {i: k for k, i in enumerate(moved.order)}

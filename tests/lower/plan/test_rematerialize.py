@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnc.lower.plan.ordering import OperationGraph
-from nnc.lower.plan.rematerialize import Problem, Schedule, fit, squeeze
+from nnc.lower.plan.rematerialize import RunOrder, TimedOperations, fit, squeeze
 from tests.lower.plan.test_ordering import training_step
 
 
-def problem(graph: OperationGraph, once: frozenset[int] = frozenset()) -> Problem:
+def problem(graph: OperationGraph, once: frozenset[int] = frozenset()) -> TimedOperations:
     """Operations that take as long as they move bytes; operations in `once` must not be repeated."""
     nbytes = graph.nbytes
     seconds = [
@@ -20,10 +20,10 @@ def problem(graph: OperationGraph, once: frozenset[int] = frozenset()) -> Proble
         for reads, writes in zip(graph.reads, graph.writes, strict=True)
     ]
     repeatable = [i not in once for i in range(len(seconds))]
-    return Problem(graph, seconds, repeatable, [0] * len(seconds))
+    return TimedOperations(graph, seconds, repeatable, [0] * len(seconds))
 
 
-def there_and_back(length: int, nbytes: int = 64) -> Problem:
+def there_and_back(length: int, nbytes: int = 64) -> TimedOperations:
     """Values made one from the other, and read once more in the opposite order, as backpropagation does."""
     reads: list[tuple[int, ...]] = [()] + [(i,) for i in range(length - 1)]
     reads += [(length - 1,)] + [(length + k, length - 2 - k) for k in range(length - 1)]
@@ -33,7 +33,7 @@ def there_and_back(length: int, nbytes: int = 64) -> Problem:
     return problem(OperationGraph([nbytes] * (2 * length), reads, writes, nothing, nothing, kept))
 
 
-def replay(case: Problem, schedule: Schedule) -> int:
+def replay(case: TimedOperations, schedule: RunOrder) -> int:
     """The largest live set of a schedule, without operands that are overwritten; checks that it computes all values read."""
     graph = case.graph
     runs = Counter(schedule.operations)
@@ -87,7 +87,7 @@ def test_the_square_root_of_a_chain_is_enough_for_one_more_pass() -> None:
 
 def test_cheap_values_are_repeated_rather_than_expensive_ones() -> None:
     case = there_and_back(16)
-    dear = Problem(case.graph, [1e-6 if i % 2 else 1e-3 for i in range(32)], case.repeatable, case.extra)
+    dear = TimedOperations(case.graph, [1e-6 if i % 2 else 1e-3 for i in range(32)], case.repeatable, case.extra)
     schedule = fit(dear, 13 * 64)[0]
     again = {i for i, count in Counter(schedule.operations).items() if count > 1}
     assert again
@@ -111,13 +111,13 @@ def test_results_take_the_place_of_operands_that_are_computed_again() -> None:
     )
     schedule = fit(problem(graph), 128)[0]
     assert schedule.operations == (0, 1, 2, 3)
-    tight = fit(Problem(graph, [1.0] * 4, [True] * 4, [0, 0, 64, 0]), 128)[0]
+    tight = fit(TimedOperations(graph, [1.0] * 4, [True] * 4, [0, 0, 64, 0]), 128)[0]
     assert tight.operations == (0, 1, 2, 0, 3)
 
 
 def test_workspace_of_an_operation_counts() -> None:
     case = there_and_back(6)
-    heavy = Problem(case.graph, case.seconds, case.repeatable, [64 * 3 if i == 4 else 0 for i in range(12)])
+    heavy = TimedOperations(case.graph, case.seconds, case.repeatable, [64 * 3 if i == 4 else 0 for i in range(12)])
     assert heavy.peak == 64 * 8
     schedule = fit(heavy, 64 * 6)[0]
     assert schedule.seconds > 0
@@ -135,7 +135,7 @@ def test_training_steps_fit_into_half_their_memory(name: str, part: float, time:
 
 
 @st.composite
-def problems(draw: Any) -> Problem:
+def problems(draw: Any) -> TimedOperations:
     count = draw(st.integers(1, 16))
     nbytes: list[int] = [64]
     reads, writes, kept = [], [], set()
@@ -151,7 +151,7 @@ def problems(draw: Any) -> Problem:
 
 
 @given(problems(), st.floats(0.2, 1.0))
-def test_every_schedule_keeps_to_its_limit(case: Problem, part: float) -> None:
+def test_every_schedule_keeps_to_its_limit(case: TimedOperations, part: float) -> None:
     limit = int(part * case.peak)
     for schedule in fit(case, limit):
         assert replay(case, schedule) <= schedule.peak <= limit

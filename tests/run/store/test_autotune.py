@@ -18,7 +18,9 @@ from nnc.backends.numpy_ref import candidate_kernels
 from nnc.base.options import Options
 from nnc.debug import doctor
 from nnc.graph import Command, Kernel, TensorSpec, add_kernel, command, register
+from nnc.graph.rules import Rules
 from nnc.run.store.autotune import Tuner, measure, scratch
+from tests.figures import HERE
 
 pytestmark = pytest.mark.usefixtures("own_registries")
 SPEC = TensorSpec((3,), "float32")
@@ -55,7 +57,7 @@ def kernel(backend: str, seconds: float = 0.0, priority: int = 10, log: list[Any
 
 
 def double(*kernels: Kernel, **facts: Any) -> Command:
-    new = register("test_double", 1, infer=lambda x: x, **facts)
+    new = register("test_double", Rules(infer=lambda x: x), **facts)
     for each in kernels:
         add_kernel(new, each)
     return new
@@ -66,7 +68,7 @@ def tuner(folder: Path | None = None) -> Tuner:
 
 
 def chosen(target: Command, folder: Path | None = None) -> str:
-    return tuner(folder)(target, (SPEC,), {}).backend
+    return tuner(folder)(target, (SPEC,), {}, HERE).backend
 
 
 @pytest.mark.parametrize("slow_one_first", [True, False])
@@ -184,12 +186,12 @@ def test_each_set_of_parameters_has_a_choice_of_its_own(tmp_path: Path, monkeypa
 
     measured: list[bool] = []
     monkeypatch.setattr("nnc.run.store.autotune.measure", by_rows)
-    target = register("test_double", 1, infer=lambda x, rows: x)
+    target = register("test_double", Rules(infer=lambda x, rows: x))
     for each in (kernel("columns", priority=20), kernel("rows")):
         add_kernel(target, each)
     one = tuner(tmp_path)
     for tune in (one, one, tuner(tmp_path)):  # in memory, and on disk
-        assert [tune(target, (SPEC,), {"rows": rows}).backend for rows in (True, False)] == ["rows", "columns"]
+        assert [tune(target, (SPEC,), {"rows": rows}, HERE).backend for rows in (True, False)] == ["rows", "columns"]
     assert measured == [True, False]
 
 
@@ -235,6 +237,7 @@ from types import SimpleNamespace
 import numpy as np
 import nnc
 from nnc.run.store import autotune
+from nnc.graph.rules import Rules
 from nnc.graph import Kernel, add_kernel, register
 
 now = 0.0
@@ -248,7 +251,7 @@ def run(name, seconds):
         np.multiply(inputs[0], 2, out=outputs[0])
     return kernel
 
-double = register("double", 1, infer=lambda x: x)
+double = register("double", Rules(infer=lambda x: x))
 add_kernel(double, Kernel("first", run("first", 0.005), priority=20))
 add_kernel(double, Kernel("second", run("second", 0.0)))
 nnc.compile(lambda x: double(x), autotune=True)(np.full(2, 100.0))

@@ -22,7 +22,7 @@ from nnc.backends.loaded import choose_kernel, compiler
 from nnc.base.options import Options
 from nnc.compiled.pipeline import lower
 from nnc.run.store import cache as cache_module
-from nnc.run.store.cache import Cache, Entry, decode, encode, most_bytes
+from nnc.run.store.cache import Cache, CacheEntry, decode, encode, most_bytes
 
 KEY = {"of": "grass", "numbers": [1, 2.5, None]}
 needs_root = pytest.mark.skipif(
@@ -123,10 +123,10 @@ def keep_program(folder: Path) -> Callable[[], Any]:
 
 def keep_value(folder: Path) -> Callable[[], Any]:
     """Keeps a value as arenas and choices of kernels are kept."""
-    Entry(Cache(folder), "arenas", KEY).write(1 << 20)
+    CacheEntry(Cache(folder), "arenas", KEY).write(1 << 20)
 
     def again() -> int:
-        found = Entry(Cache(folder), "arenas", KEY).read()
+        found = CacheEntry(Cache(folder), "arenas", KEY).read()
         assert found in (None, 1 << 20)
         return int(found is None)
 

@@ -13,8 +13,9 @@ import nnc
 import nnc.numpy as nnp
 from nnc.calls.specialise import specialised
 from nnc.errors import ArgumentTypeError, DTypeError, OutOfBoundsError
-from nnc.graph import Kernel, add_kernel, command
+from nnc.graph import GraphBuilder, Kernel, add_kernel, command
 from nnc.graph.registry import kernel
+from nnc.trace.core.eager_call import run_of
 
 RNG = np.random.default_rng(0)
 TIMES = 5  # calls, of which the last are answered by a recipe
@@ -169,6 +170,17 @@ def test_results_cannot_be_written_to_through_numpy() -> None:
         found = F + F
         with pytest.raises(ValueError, match="read-only"):
             np.asarray(found)[0, 0] = 1
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_recipe_that_returns_its_operand_gives_it_the_weakness_of_the_result(weak: bool) -> None:
+    builder = GraphBuilder("identity")
+    x = builder.input((3, 4), "float64")
+    run = run_of(builder.build(x), [None], weak)
+    for operand in (D, D.as_weak(True)):
+        found = run([operand])
+        assert found.weak == weak and found.dtype == D.dtype
+        np.testing.assert_array_equal(found, D)
 
 
 def test_threads_share_recipes() -> None:

@@ -153,6 +153,17 @@ def test_backward_twice_through_a_detached_value_starts_at_it(g: nnc.DynamicGrap
     assert float(x.grad) == 4  # y is a constant of values that are computed from it
 
 
+def test_a_detached_variable_stays_a_constant_when_it_is_written(g: nnc.DynamicGraph) -> None:
+    x = g.variable(2.0)
+    y = x * x
+    assert not y.constant
+    y.detach()
+    assert y.constant and "constant" in repr(y)
+    y.set(nnp.asarray(5.0))
+    g.backward(y * x)
+    assert y.grad is None and float(x.grad) == 5
+
+
 def test_a_long_chain_is_differentiated(g: nnc.DynamicGraph) -> None:
     x = g.variable(np.float64(1.0))
     y = x

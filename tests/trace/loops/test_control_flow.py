@@ -36,6 +36,15 @@ def test_carries_of_every_dtype_keep_it(run: Callable[..., Any], dtype: str) -> 
     assert np.array_equal(np.asarray(result), ~x if dtype == "bool" else x * np.asarray(8, kind))
 
 
+@RUN
+def test_a_scan_of_no_iterations_returns_its_carry_and_empty_rows(run: Callable[..., Any]) -> None:
+    for options in ({"length": 0}, {"length": 0, "reverse": True}, {"length": 0, "unroll": 2}):
+        last, rows = run(lambda x, options=options: nnc.scan(lambda c, _: (c * 2, c[:2]), x, None, **options))(X)
+        assert same(last, X) and rows.shape == (0, 2) and rows.dtype == X.dtype
+    last, rows = run(lambda x: nnc.scan(lambda c, y: (c + y, y), x, nnp.zeros((0, 3))))(X)
+    assert same(last, X) and rows.shape == (0, 3)
+
+
 def test_trees_with_settings_are_carried() -> None:
     start = {"n": 0, "name": "net", "none": None, "f": len, "pair": (np.ones(2), [np.float32(1)])}
 

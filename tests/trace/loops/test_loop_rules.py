@@ -164,6 +164,31 @@ def test_captured_values_get_gradients_summed_over_rounds_of_all_loops(run: Call
 
 
 @RUN
+@pytest.mark.parametrize("loop", ["while", "scan"])
+def test_a_rule_in_a_loop_may_capture_more_arrays_than_the_iteration_reads(run: Callable[..., Any], loop: str) -> None:
+    factors = [nnp.asarray(X + k) for k in range(4)]
+
+    @nnc.custom_jvp
+    def grown(x: Any) -> Any:
+        return x * 1.5
+
+    @grown.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        return grown(x), sum((a * x * t for a in factors), 0 * t)
+
+    def f(x: Any) -> Any:
+        if loop == "while":
+            return nnp.sum(nnc.while_loop(lambda x: nnp.sum(x) < 10, grown, x))  # three iterations
+        return nnp.sum(nnc.scan(lambda x, _: (grown(x), None), x, None, length=3)[0])
+
+    x, wanted = ROWS[2], np.ones(3)
+    for _ in range(3):
+        wanted, x = wanted * sum(X + k for k in range(4)) * x, x * 1.5
+    assert near(run(nnc.grad(f))(ROWS[2]), wanted)
+
+
+@RUN
 def test_complex_and_16_bit_carries_have_derivatives(run: Callable[..., Any]) -> None:
     z = np.complex128(0.2 + 0.3j)
     f = lambda z: nnc.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * c[1] + z), (0, z))[1]

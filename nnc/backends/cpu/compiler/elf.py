@@ -55,7 +55,7 @@ def is_supported(system: str = sys.platform, machine: str | None = None) -> bool
     return system == "linux" and (machine or platform.machine()) == "x86_64" and sys.maxsize > _REACH
 
 
-class Memory:
+class CodeMemory:
     """Memory that becomes code. It is given back with this object, but not where the process ends: threads may still be in it."""
 
     def __init__(self, size: int) -> None:
@@ -102,7 +102,7 @@ class _Section(NamedTuple):
         return bool(self.flags & _WRITE)
 
 
-class _Symbol(NamedTuple):
+class _ElfSymbol(NamedTuple):
     """A place in a section; global ones are known by name to all files."""
 
     name: str
@@ -121,7 +121,7 @@ class _File:
 
     content: bytes
     sections: tuple[_Section, ...]
-    symbols: tuple[_Symbol, ...]
+    symbols: tuple[_ElfSymbol, ...]
 
     @classmethod
     def of(cls, content: bytes) -> _File:
@@ -138,7 +138,7 @@ class _File:
         found = cls(content, tuple(sections), ())
         return cls(content, found.sections, tuple(found._read_symbols()))
 
-    def _read_symbols(self) -> Iterator[_Symbol]:
+    def _read_symbols(self) -> Iterator[_ElfSymbol]:
         for table in self.sections:
             if table.kind == _SYMBOLS:
                 names = self.sections[table.link].offset
@@ -146,7 +146,7 @@ class _File:
                     if section >= _RESERVED and info >> 4 != _LOCAL:
                         raise UnknownFormError(f"a symbol in section {section}")
                     end = self.content.index(b"\0", names + name)
-                    yield _Symbol(self.content[names + name : end].decode(), info >> 4, section, value)
+                    yield _ElfSymbol(self.content[names + name : end].decode(), info >> 4, section, value)
 
     def bytes_of(self, section: _Section) -> bytes:
         """Returns the content of a section."""
@@ -156,12 +156,12 @@ class _File:
         """The numbers of the sections that are needed in memory."""
         return (i for i, section in enumerate(self.sections) if section.is_loaded and section.is_writable == writable)
 
-    def globals(self) -> Iterator[_Symbol]:
+    def globals(self) -> Iterator[_ElfSymbol]:
         """The symbols that are known to all files."""
         return (symbol for symbol in self.symbols if symbol.binding != _LOCAL)
 
 
-class _Plan:
+class _Offsets:
     """The offsets of all parts, from the begin of the memory on."""
 
     def __init__(self, files: Sequence[_File]) -> None:
@@ -182,7 +182,7 @@ class _Plan:
                 end = begin + section.size
         return end
 
-    def find(self, file: int, symbol: _Symbol) -> int:
+    def find(self, file: int, symbol: _ElfSymbol) -> int:
         """The address of a symbol that a file defines."""
         place = self.places.get((file, symbol.section))
         if place is None:
@@ -190,7 +190,9 @@ class _Plan:
         return place + symbol.value
 
 
-def load(images: Sequence[bytes], given: Mapping[str, int], exports: Collection[str]) -> tuple[Memory, dict[str, int]]:
+def load(
+    images: Sequence[bytes], given: Mapping[str, int], exports: Collection[str]
+) -> tuple[CodeMemory, dict[str, int]]:
     """Loads object files, which see each other and `given` (addresses); returns the addresses of `exports`, valid with the memory.
 
     Raises:
@@ -201,8 +203,8 @@ def load(images: Sequence[bytes], given: Mapping[str, int], exports: Collection[
         files = [_File.of(image) for image in images]
     except (struct.error, LookupError, ValueError) as error:
         raise UnknownFormError(str(error)) from error
-    plan = _Plan(files)
-    memory = Memory(plan.size)
+    plan = _Offsets(files)
+    memory = CodeMemory(plan.size)
     addresses = _find(files, plan, memory.address, given, exports)
     content = bytearray(plan.size)
     for name, at in plan.pointers.items():
@@ -221,7 +223,7 @@ def load(images: Sequence[bytes], given: Mapping[str, int], exports: Collection[
 
 
 def _find(
-    files: Sequence[_File], plan: _Plan, base: int, given: Mapping[str, int], exports: Collection[str]
+    files: Sequence[_File], plan: _Offsets, base: int, given: Mapping[str, int], exports: Collection[str]
 ) -> dict[str, int]:
     """Returns the addresses of all global symbols: symbols that files define come before those that are given."""
     addresses: dict[str, int] = {}
@@ -239,7 +241,7 @@ def _find(
 
 
 def _add_up(
-    content: bytearray, files: Sequence[_File], i: int, plan: _Plan, addresses: Mapping[str, int], base: int
+    content: bytearray, files: Sequence[_File], i: int, plan: _Offsets, addresses: Mapping[str, int], base: int
 ) -> None:
     """Fills in the addresses and distances in a file's sections."""
     file = files[i]

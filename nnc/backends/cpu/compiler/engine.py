@@ -47,7 +47,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class LoadedObjects:
     """Loaded object files. They are unloaded when `memory` is freed."""
 
     addresses: Mapping[str, int]
@@ -149,7 +149,7 @@ class Engine:
         """The machine code of a module as text, for people."""
         return self._load_llvm().assembly(text, recipe)
 
-    def link(self, objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> Library:
+    def link(self, objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> LoadedObjects:
         """Loads object files, which see each other's symbols and `symbols` (addresses) alone.
 
         Raises:
@@ -158,7 +158,7 @@ class Engine:
         if elf.is_supported():
             try:
                 memory, addresses = elf.load(objects, symbols, exports)
-                return Library(addresses, memory)
+                return LoadedObjects(addresses, memory)
             except elf.MissingError as error:
                 raise InternalError(
                     f"nnc cannot load {', '.join(exports)}. Nobody gave: {', '.join(error.names)}"
@@ -167,7 +167,9 @@ class Engine:
                 pass  # LLVM knows all forms
         return self.link_by_llvm(objects, symbols, exports)
 
-    def link_by_llvm(self, objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> Library:
+    def link_by_llvm(
+        self, objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]
+    ) -> LoadedObjects:
         """Links, as `link` does, object files of a form that nnc does not know."""
         llvm = self._load_llvm()
         builder = make_builder()
@@ -190,7 +192,7 @@ class Engine:
             raise InternalError(
                 f"LLVM cannot load {', '.join(exports)}: {error}. Nobody gave: {', '.join(missing) or 'nothing is missing'}"
             ) from error
-        return Library({name: int(tracker[name]) for name in exports}, _Tracked(tracker, loader))
+        return LoadedObjects({name: int(tracker[name]) for name in exports}, _Tracked(tracker, loader))
 
 
 class _Tracked:

@@ -1,42 +1,29 @@
 """The compiler of native kernels and programs: texts are compiled once, kept on disk, and loaded while they are referenced.
 
-`compiler()` is the one of this process; `run_native` calls native kernels on NumPy arrays, without a program.
+`compiler()` is the one of this process.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from nnc.backends.cpu.compiler.engine import Engine, Library
+from nnc.backends.cpu.compiler.engine import Engine, LoadedObjects
 from nnc.backends.cpu.compiler.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.backends.cpu.compiler.object_cache import Objects
 from nnc.backends.cpu.compiler.prefetch import PREPARE, Prefetcher
 from nnc.backends.cpu.compiler.runtime import Runtime
 from nnc.backends.cpu.threads.team import STANDINS
 from nnc.backends.cpu.threads.threads import threads
-from nnc.backends.numpy_ref import reference_kernel
 from nnc.base.fork import new_lock
 from nnc.base.options import Options, chosen_cpu
-from nnc.device.cpu import aligned_bytes
-from nnc.errors import InternalError
-from nnc.graph import TensorSpec, command, infer_specs, reference
-from nnc.lower.kernels.native import Native, State
-from nnc.lower.plan.stages import NDArray, Step, View
+from nnc.lower.kernels.native import Native
 
 ENTRY = "ENTRY"
-Arrays = Sequence[NDArray]
-Params = Mapping[str, Any]
-Run = Callable[[Arrays, Arrays, Params], None]
-_PACKED = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-_RUNS_KEPT = 1024  # of one command; then all are dropped
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +31,7 @@ class Loaded:
     """A compiled function: it can be called at `address` while this object lives, which holds the functions that it calls."""
 
     address: int
-    library: Library
+    library: LoadedObjects
     held: Any
 
 
@@ -60,7 +47,7 @@ class Jit:
         self._known: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
         self._symbols = runtime.symbols()
         self._callers: dict[tuple[int, bool, int], tuple[Loaded, Callable[..., int]]] = {}
-        self._runtime_code: Library | None = None
+        self._runtime_code: LoadedObjects | None = None
         self._failure: Exception | None = None
         objects.begin(runtime.text, CALLS)
 
@@ -81,7 +68,7 @@ class Jit:
         """Whether this compiler works, which may have to wait for LLVM."""
         return self.failure is None
 
-    def _load_runtime(self) -> Library:
+    def _load_runtime(self) -> LoadedObjects:
         runtime = self.runtime
         code = self.engine.link([self.objects.compile(runtime.text, CALLS)], self._symbols, runtime.exports)
         self._symbols |= code.addresses
@@ -89,7 +76,7 @@ class Jit:
             runtime.pool.start(code)
         return code
 
-    def _loaded_runtime(self) -> Library:
+    def _loaded_runtime(self) -> LoadedObjects:
         """The functions that all texts may call.
 
         Raises:
@@ -110,7 +97,8 @@ class Jit:
 
     def prefetch(self) -> Prefetcher:
         """Makes an object that prefetches memory while a program is made."""
-        return Prefetcher(lambda: self._loaded_runtime().addresses[PREPARE] if self.works() else None)
+        memory = self.runtime.machine.memory
+        return Prefetcher(lambda: self._loaded_runtime().addresses[PREPARE] if self.works() else None, memory)
 
     def expect(self, wanted: Native | str | None = None) -> None:
         """Announces a kernel, a program's text, or a text not printed yet: another process, where there is one, begins to
@@ -264,77 +252,3 @@ def _start_once() -> Jit | Exception:
         return Jit(engine, Objects(engine, Options.from_environment().cache_folder), runtime)
     except (ImportError, OSError, RuntimeError) as error:
         return error
-
-
-def run_native(native: Callable[[Step], Native | None], command_name: str) -> Run:
-    """Turns the `native` of a kernel into its `run`, on NumPy arrays: `run(inputs, outputs, params)`.
-
-    Machine code is made for the shapes and strides of the first call and used for all that follow. Inputs that `native` does not
-    take, and everything where there is no compiler, is run by NumPy.
-    """
-    runs: dict[Any, tuple[Run, Params]] = {}  # holds the parameters, so that no other object gets their id
-
-    def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-        inputs = [x if type(x) is np.ndarray else np.asarray(x) for x in inputs]  # NumPy's scalars have another layout
-        layouts = tuple([(x.shape, x.strides, x.dtype) for x in (*inputs, *outputs)])
-        found = runs.get((id(params), layouts))
-        if found is None:
-            if len(runs) >= _RUNS_KEPT:
-                runs.clear()
-            found = runs[id(params), layouts] = _make_run(native, command_name, inputs, outputs, params), params
-        found[0](inputs, outputs, params)
-
-    return run
-
-
-def _make_run(
-    native: Callable[[Step], Native | None], command_name: str, inputs: Arrays, outputs: Arrays, params: Params
-) -> Run:
-    """Makes the function that runs a command on arrays of these shapes and strides."""
-    wanted = command(command_name)
-    step = Step(wanted, tuple(map(_view, inputs)), tuple(map(_view, outputs)), params)
-    # Tapes hold Python's objects, whose references compiled code does not count.
-    jit = None if any(x.dtype.hasobject for x in (*inputs, *outputs)) else compiler()
-    made = native(step) if jit is not None else None
-    if jit is None or made is None:
-        refer = reference_kernel(wanted, step.input_specs, params).run
-        results = len(infer_specs(wanted, step.input_specs, params))  # workspace may follow the results
-        return lambda inputs, outputs, params: refer(inputs, outputs[:results], params)
-    (function,) = jit.load([made])
-    arrays, numbers = len(inputs) + len(outputs), made.numbers
-    call = (
-        functools.partial(_call_packed, arrays)
-        if made.packed
-        else jit.caller(arrays, made.state is not None, len(numbers))
-    )
-    states = _States(made.state, made.scratch) if made.state is not None else None
-
-    def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-        state = 0 if states is None else states.address()
-        if call(function.address, state, *inputs, *outputs, *numbers):
-            reference[wanted](*inputs, **params)
-            raise InternalError(f"{command_name}: the native kernel refused operands that the reference takes")
-
-    return run
-
-
-def _call_packed(arrays: int, address: int, state: int, *operands: Any) -> int:
-    """Calls a kernel that takes a table; `operands` are so many arrays, then numbers."""
-    words = [*operands[arrays:], *(array.ctypes.data for array in operands[:arrays])]
-    return int(_PACKED(address)((ctypes.c_int64 * len(words))(*words)))
-
-
-def _view(array: NDArray) -> View:
-    return View(0, TensorSpec(array.shape, array.dtype), 0, array.strides)
-
-
-class _States(threading.local):
-    """The state of a kernel, one for each thread."""
-
-    def __init__(self, make: Callable[[int], State], scratch: int) -> None:
-        self._scratch = aligned_bytes(scratch)
-        self._state = make(self._scratch.ctypes.data)
-
-    def address(self) -> int:
-        """The address of this thread's state."""
-        return self._state.address

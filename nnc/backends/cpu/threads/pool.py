@@ -33,11 +33,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from nnc.backends.cpu.compiler.engine import Library
+from nnc.backends.cpu.compiler.engine import LoadedObjects
 from nnc.backends.cpu.compiler.float_mode import float_mode_text
-from nnc.device.targets import cpu_target
-
-_THREADS = cpu_target().threads
+from nnc.device.target import Threads
 
 WORK, WAKE = "nnc_work", "nnc_wake"
 POOL_EXPORTS = (WORK, WAKE)
@@ -81,9 +79,9 @@ class Pool:
         self._workers: set[int] = set()
         self._work: Callable[[int], None] | None = None
         self._wake: Callable[[], None] | None = None
-        self._held: Library | None = None
+        self._held: LoadedObjects | None = None
 
-    def start(self, runtime: Library) -> None:
+    def start(self, runtime: LoadedObjects) -> None:
         """Starts the workers on the functions of a compiled runtime."""
         with self._changed:
             self._work = ctypes.CFUNCTYPE(None, ctypes.c_int32)(runtime.addresses[WORK])
@@ -139,18 +137,18 @@ class Pool:
             work(number)
 
 
-def pool_text(machine: str | None = None, more: str = "") -> str:
+def pool_text(threads: Threads, architecture: str | None = None, more: str = "") -> str:
     """`nnc_parallel_for`, the workers' loop, the function that wakes them up, and `more`, as LLVM's text for a Linux machine."""
-    processor = _PROCESSORS[machine or platform.machine()]
-    text = _TEXT + more + float_mode_text(machine)
+    processor = _PROCESSORS[architecture or platform.machine()]
+    text = _TEXT + more + float_mode_text(architecture)
     for name, value in {
         "DECLARE_PAUSE": f"declare void @{processor.pause}({processor.operands.partition(' ')[0]})",
         "PAUSE": f"call void @{processor.pause}({processor.operands})",
         "FUTEX": processor.futex,
-        "PARTS_OF_A_THREAD": _THREADS.parts_of_a_thread,
+        "PARTS_OF_A_THREAD": threads.parts_of_a_thread,
         "MOST_PARTS": _MOST_PARTS,
-        "CALLER_PAUSES": _THREADS.caller_pauses,
-        "WORKER_PAUSES": _THREADS.worker_pauses,
+        "CALLER_PAUSES": threads.caller_pauses,
+        "WORKER_PAUSES": threads.worker_pauses,
     }.items():
         text = text.replace(f"<{name}>", str(value))
     return text

@@ -7,14 +7,13 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from nnc.backends.cpu.compiler.jit import Jit
 from nnc.backends.cuda.compiler.assembling import OBJECTS, to_ptx
 from nnc.backends.cuda.compiler.linking import find_linker
 from nnc.base.options import Options
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.native import Function, Native
 from nnc.run.background import in_background
-from nnc.run.prefetch import Prefetch
+from nnc.run.prefetch import Prefetch, ProgramCompiler
 from nnc.run.store.cache import Cache
 
 
@@ -25,7 +24,7 @@ class CudaCompiler:
         host: compiles entries.
     """
 
-    def __init__(self, host: Jit) -> None:
+    def __init__(self, host: ProgramCompiler) -> None:
         self._host = host
 
     def works(self) -> bool:

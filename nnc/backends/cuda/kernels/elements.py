@@ -6,9 +6,8 @@ import math
 
 from nnc.backends.cuda.kernels.operands import Operands
 from nnc.backends.cuda.kernels.values import ThreadValues
-from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.lower.kernels.launch import DeviceKernel
-from nnc.lower.kernels.values import Block
+from nnc.lower.kernels.values import Scope
 
 
 def print_elements(operands: Operands) -> DeviceKernel:
@@ -27,7 +26,7 @@ class _Elements(ThreadValues):
 
     def kernel(self) -> DeviceKernel:
         """The kernel."""
-        nest, threads = self.nest, GPU_GRIDS.threads
+        nest, threads = self.nest, self.operands.grids.threads
         counts = [nest.sizes[loop] // (self.width if loop == nest.vector else 1) for loop in nest.outer]
         units = math.prod(counts)
         blocks = -(-units // threads)
@@ -39,6 +38,6 @@ class _Elements(ThreadValues):
             iterations = self.take_apart(unit, nest.outer, counts)
             if nest.vector is not None:
                 iterations[nest.vector] = code.mul(iterations[nest.vector], code.integer(self.width))
-            self.store_all(list(enumerate(self.graph.outputs)), Block({}, iterations))
+            self.store_all(list(enumerate(self.graph.outputs)), Scope({}, iterations))
         code.ret()
         return DeviceKernel(self.text(), (self.launch((blocks, 1), threads),), self.operands.may_fail)

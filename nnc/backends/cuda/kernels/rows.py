@@ -14,12 +14,11 @@ from nnc.backends.cuda.kernels.operands import Operands
 from nnc.backends.cuda.kernels.values import ThreadValues
 from nnc.base import dtypes
 from nnc.base.dtypes import accumulator
-from nnc.device.targets.gpu import GPU_GRIDS
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Carried, Value
 from nnc.lower.kernels.launch import DeviceKernel
 from nnc.lower.kernels.reductions import across, combine, identity, rounded
-from nnc.lower.kernels.values import Block
+from nnc.lower.kernels.values import Scope
 
 Outputs = list[tuple[int, Symbol]]
 
@@ -87,7 +86,7 @@ class Rows(ThreadValues):
 
     # -- threads -------------------------------------------------------------------------------------------------------
 
-    def enter(self) -> Block:
+    def enter(self) -> Scope:
         """Finds the row of the thread, and the thread's number within it."""
         code, layout, nest = self.code, self.layout, self.nest
         self.inside = None
@@ -107,9 +106,9 @@ class Rows(ThreadValues):
         iterations = self.take_apart(unit, nest.outer, counts)
         if layout.across and nest.vector is not None:
             iterations[nest.vector] = code.mul(iterations[nest.vector], code.integer(layout.width))
-        return Block({}, iterations)
+        return Scope({}, iterations)
 
-    def at(self, outer: Block, position: Value) -> Block:
+    def at(self, outer: Scope, position: Value) -> Scope:
         """The values at a position of the row: a number of a vector or an element."""
         nest, width = self.nest, self.layout.width
         counts = [nest.sizes[loop] // (width if loop == nest.vector else 1) for loop in nest.row]
@@ -120,21 +119,21 @@ class Rows(ThreadValues):
         iterations = self.take_apart(position, nest.row, counts)
         if nest.vector in iterations:
             iterations[nest.vector] = self.code.mul(iterations[nest.vector], self.code.integer(width))
-        return Block({}, {**outer.iterations, **iterations}, None, outer)
+        return Scope({}, {**outer.iterations, **iterations}, None, outer)
 
-    def know_rows(self, outer: Block, phase: int) -> None:
+    def know_rows(self, outer: Scope, phase: int) -> None:
         """Computes values that are constant along the row and known before this phase."""
         for symbol in (*self.graph.inputs, *self.writer):
             is_due = self.phases.rank[symbol] == phase and not self.phases.varies[symbol]
             if is_due and symbol not in self.operands.gathered:
                 self.value(symbol, outer)
 
-    def know_results(self, outer: Block, reduced: Sequence[Node], totals: Sequence[Value]) -> None:
+    def know_results(self, outer: Scope, reduced: Sequence[Node], totals: Sequence[Value]) -> None:
         """Notes the results of reductions, of which each thread of a row has its share."""
         for node, total in zip(reduced, self.exchange(reduced, totals), strict=True):
             outer.values[node.outputs[0]] = rounded(self.code, node, total)
 
-    def write_rows(self, outer: Block) -> None:
+    def write_rows(self, outer: Scope) -> None:
         """Writes the outputs with one element a row, by the first thread of each row."""
         code, outputs = self.code, self.row_outputs()
         self.know_rows(outer, self.phases.count)
@@ -158,7 +157,7 @@ class Rows(ThreadValues):
 
     # -- vectors that are kept -----------------------------------------------------------------------------------------
 
-    def _kept_blocks(self, outer: Block) -> Iterator[Block]:
+    def _kept_blocks(self, outer: Scope) -> Iterator[Scope]:
         """The vectors of the thread, whose elements are all read before anything is computed with them."""
         code, layout = self.code, self.layout
         member = self.wide(self.member)
@@ -172,7 +171,7 @@ class Rows(ThreadValues):
             self._read_all(block)
             yield block
 
-    def _read_all(self, block: Block) -> None:
+    def _read_all(self, block: Scope) -> None:
         """Reads the inputs that vary along the row."""
         for symbol in self.graph.inputs:
             if self.phases.varies[symbol] and symbol not in self.operands.gathered:
@@ -181,7 +180,7 @@ class Rows(ThreadValues):
     # -- phases --------------------------------------------------------------------------------------------------------
 
     def traverse(
-        self, outer: Block, kept: Sequence[Block] | None, reduced: Sequence[Node], full: Outputs
+        self, outer: Scope, kept: Sequence[Scope] | None, reduced: Sequence[Node], full: Outputs
     ) -> list[Value]:
         """The work of one phase on the vectors of the thread: writes outputs, and returns the sum of each reduction."""
         if kept is None:
@@ -192,7 +191,7 @@ class Rows(ThreadValues):
             self.store_all(full, block)
         return totals
 
-    def _add(self, node: Node, total: Value, block: Block) -> Value:
+    def _add(self, node: Node, total: Value, block: Scope) -> Value:
         """A sum with the operand of a reduction at one more vector."""
         code = self.code
         value = code.splat(code.convert(self.value(node.inputs[0], block), total.dtype), self.lanes)
@@ -200,7 +199,7 @@ class Rows(ThreadValues):
             value = code.select(block.mask, value, identity(code, node, self.lanes))
         return combine(code, node, total, value)
 
-    def _loop(self, outer: Block, reduced: Sequence[Node], full: Outputs) -> list[Value]:
+    def _loop(self, outer: Scope, reduced: Sequence[Node], full: Outputs) -> list[Value]:
         """Goes along the row, several vectors at a time; where that takes long, sums are put aside before they lose digits."""
         code, layout = self.code, self.layout
         start = code.add(self.integer(self.first), self.wide(self.member))
@@ -208,7 +207,7 @@ class Rows(ThreadValues):
         if self.inside is not None:
             end = code.select(self.inside, end, code.integer(0))
         together = self._vectors_at_once(reduced)
-        stride, piece = layout.members, GPU_GRIDS.summands * together * layout.members
+        stride, piece = layout.members, self.operands.grids.summands * together * layout.members
         if layout.length <= 2 * piece or not reduced:
             return self._piece(outer, reduced, full, start, end)
         sums = Carried([identity(code, node, self.lanes) for node in reduced])
@@ -220,13 +219,13 @@ class Rows(ThreadValues):
 
     def _vectors_at_once(self, reduced: Sequence[Node]) -> int:
         """Vectors that the thread reads at once, each of which has sums of its own in registers."""
-        together, width = GPU_GRIDS.vectors_at_once, self.layout.width
+        together, width = self.operands.grids.vectors_at_once, self.layout.width
         words = sum(max(accumulator(node.inputs[0].dtype).itemsize // 4, 1) * width for node in reduced)
-        while together > 1 and together * words > GPU_GRIDS.kept_words:
+        while together > 1 and together * words > self.operands.grids.kept_words:
             together //= 2
         return together if self.layout.length >= 2 * together * self.layout.members else 1
 
-    def _piece(self, outer: Block, reduced: Sequence[Node], full: Outputs, start: Value, end: Value) -> list[Value]:
+    def _piece(self, outer: Scope, reduced: Sequence[Node], full: Outputs, start: Value, end: Value) -> list[Value]:
         """The vectors of the thread from `start` on and in front of `end`."""
         code, stride, together = self.code, self.layout.members, self._vectors_at_once(reduced)
         sums = [Carried([identity(code, node, self.lanes) for node in reduced]) for _ in range(together)]
@@ -243,7 +242,7 @@ class Rows(ThreadValues):
         return self.in_pairs(reduced, [each.values for each in sums])
 
     def _several(
-        self, outer: Block, reduced: Sequence[Node], full: Outputs, places: Sequence[Value], sums: Sequence[Carried]
+        self, outer: Scope, reduced: Sequence[Node], full: Outputs, places: Sequence[Value], sums: Sequence[Carried]
     ) -> None:
         """Several vectors, all of which are read before anything is computed with them."""
         blocks = [self.at(outer, place) for place in places]
@@ -280,7 +279,7 @@ class Rows(ThreadValues):
 
     def _exchange_along(self, reduced: Sequence[Node], totals: Sequence[Value]) -> list[Value]:
         """Exchanges within warps, and then, where a row has several, between the warps of the row with one barrier."""
-        code, layout, lanes = self.code, self.layout, GPU_GRIDS.lanes
+        code, layout, lanes = self.code, self.layout, self.operands.grids.lanes
         sums = [self._butterfly(node, x, min(layout.members, lanes)) for node, x in zip(reduced, totals, strict=True)]
         if layout.members <= lanes:
             return sums
@@ -325,7 +324,6 @@ class Rows(ThreadValues):
         nbytes = like.dtype.itemsize * max(like.lanes, 1)
         return self.code.offset(room, self.code.mul(self.wide(number), self.code.integer(nbytes)))
 
-    @staticmethod
-    def aligned(x: Value) -> int:
+    def aligned(self, x: Value) -> int:
         """Bytes that divide the addresses of values in shared memory and in the workspace."""
-        return min(x.dtype.itemsize * max(x.lanes, 1), GPU_GRIDS.vector_bytes)
+        return min(x.dtype.itemsize * max(x.lanes, 1), self.operands.grids.vector_bytes)

@@ -14,7 +14,7 @@ from nnc.graph import Graph, Node, Symbol
 from nnc.lower.kernels.builder import Value
 from nnc.lower.kernels.kernel_ir import Loops
 from nnc.lower.kernels.launch import Launch
-from nnc.lower.kernels.values import Block, Values, position
+from nnc.lower.kernels.values import Scope, Values, position
 
 
 class ThreadValues(Values):
@@ -99,7 +99,7 @@ class ThreadValues(Values):
         """0, 1, 2 … in the lanes of a vector."""
         return super().ramp(dtype) if self.lanes else self.code.constant(0, dtype)
 
-    def _gather(self, node: Node, block: Block) -> Value:
+    def _gather(self, node: Node, block: Scope) -> Value:
         """An element at a computed place, or one for each lane."""
         code, mode, (x, *indices) = self.code, node.params["mode"], node.inputs
         operand = self.place[x]
@@ -144,7 +144,7 @@ class ThreadValues(Values):
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
-    def _read(self, operand: int, pointer: str, block: Block) -> Value:
+    def _read(self, operand: int, pointer: str, block: Scope) -> Value:
         code, dtype, step = self.code, self.nest.operands[operand].dtype, self._vector_step(operand)
         if step == 0 or self.nest.vector not in block.iterations or not self.lanes:
             return self.guarded(block.mask, lambda: code.load(pointer, dtype))
@@ -158,7 +158,7 @@ class ThreadValues(Values):
         """Reads where a mask holds; elsewhere the value is 0."""
         return load() if mask is None else self.code.guarded(mask, load)
 
-    def store(self, operand: int, value: Value, block: Block) -> None:
+    def store(self, operand: int, value: Value, block: Scope) -> None:
         """Writes an output."""
         code, dtype, step = self.code, self.nest.operands[operand].dtype, self._vector_step(operand)
         value, pointer = code.convert(value, dtype), self._pointer(operand, block)
@@ -170,7 +170,7 @@ class ThreadValues(Values):
             for lane in range(self.lanes):
                 code.store(code.offset(pointer, lane * step), code.lane(self.spread(value), lane))
 
-    def store_all(self, outputs: Sequence[tuple[int, Symbol]], block: Block) -> None:
+    def store_all(self, outputs: Sequence[tuple[int, Symbol]], block: Scope) -> None:
         """Computes outputs, given with their positions, and then writes them, since an output may lie where an input does."""
         found = [(len(self.graph.inputs) + i, self.value(symbol, block)) for i, symbol in outputs]
         if found:

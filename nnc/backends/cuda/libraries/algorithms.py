@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from nnc.backends.cuda.libraries.cublaslt import CublasLt, Problem, Product
+from nnc.backends.cuda.libraries.cublaslt import CublasLt, LtProblem, LtProduct
 from nnc.base.options import Options
-from nnc.run.store.cache import Cache, Entry
+from nnc.run.store.cache import Cache, CacheEntry
 
 _KIND = "cublaslt"  # of entries on disk
 _LARGE = 1 << 24  # operations of a product that takes longer than its launch
@@ -32,9 +32,9 @@ class Algorithms:
         self._device, self.library = device, library
         folder = Options.from_environment().cache_folder
         self._cache = None if folder is None else Cache(folder)
-        self._known: dict[tuple[Problem, tuple[int, ...]], Product | None] = {}
+        self._known: dict[tuple[LtProblem, tuple[int, ...]], LtProduct | None] = {}
 
-    def find(self, problem: Problem, alignments: tuple[int, ...]) -> Product | None:
+    def find(self, problem: LtProblem, alignments: tuple[int, ...]) -> LtProduct | None:
         """The product by an algorithm that was chosen before.
 
         Args:
@@ -44,8 +44,8 @@ class Algorithms:
         return self._known.get((problem, alignments))
 
     def choose(
-        self, problem: Problem, alignments: tuple[int, ...], run: Callable[[Product, int], None], stream: int
-    ) -> Product | None:
+        self, problem: LtProblem, alignments: tuple[int, ...], run: Callable[[LtProduct, int], None], stream: int
+    ) -> LtProduct | None:
         """The product by the fastest algorithm; None where the library has none.
 
         Args:
@@ -63,7 +63,7 @@ class Algorithms:
                 self._known[key] = plans[0] if plans else None
         return self._known[key]
 
-    def _place(self, key: Any, plans: Sequence[Product], run: Callable[[Product, int], None], stream: int) -> int:
+    def _place(self, key: Any, plans: Sequence[LtProduct], run: Callable[[LtProduct, int], None], stream: int) -> int:
         """The place of the fastest plan, as it was measured before, also by another process."""
         entry = self._entry(key)
         found = None if entry is None else entry.read()
@@ -76,9 +76,9 @@ class Algorithms:
             entry.write(place)
         return place
 
-    def _entry(self, key: Any) -> Entry | None:
+    def _entry(self, key: Any) -> CacheEntry | None:
         if self._cache is None:
             return None
-        return Entry(
+        return CacheEntry(
             self._cache, _KIND, {"device": self._device.model, "cuBLASLt": self.library.version, "product": repr(key)}
         )

@@ -69,7 +69,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LtProblem:
     """A product, d = a · b, or d = gelu(a · b + bias), or with one of the two.
 
     A bias has one element for each row of d as it lies, one after the other, in the dtype of the matrices.
@@ -118,14 +118,14 @@ class CublasLt:
         self._call("cublasLtCreate", ctypes.byref(self._handle))
         self.version = int(library.cublasLtGetVersion())
 
-    def plans(self, problem: Problem, alignments: Sequence[int]) -> list[Product]:
+    def plans(self, problem: LtProblem, alignments: Sequence[int]) -> list[LtProduct]:
         """The ways to compute products, those first that the library takes for the fastest; none where it has none.
 
         Args:
             problem: the product.
             alignments: of the addresses of a, b and d, in bytes.
         """
-        first = Product(self, problem)
+        first = LtProduct(self, problem)
         preference = self._new("cublasLtMatmulPreference")
         try:
             self._set("cublasLtMatmulPreference", preference, _MOST_WORKSPACE, ctypes.c_uint64(problem.workspace))
@@ -140,7 +140,9 @@ class CublasLt:
             self._call("cublasLtMatmulPreferenceDestroy", preference)
         return [] if code else [first.by(each.algo) for each in found[: count.value] if not each.state]
 
-    def run(self, product: Product, addresses: Sequence[int], workspace: int, stream: int, adds: bool = False) -> None:
+    def run(
+        self, product: LtProduct, addresses: Sequence[int], workspace: int, stream: int, adds: bool = False
+    ) -> None:
         """Queues products.
 
         Args:
@@ -156,7 +158,7 @@ class CublasLt:
         self._call("cublasLtMatmul", *map(ctypes.c_void_p, self._arguments(product, a, b, d, workspace, stream, adds)))
 
     def call(
-        self, product: Product, a: int, b: int, d: int, workspace: int | None, alignments: Sequence[int]
+        self, product: LtProduct, a: int, b: int, d: int, workspace: int | None, alignments: Sequence[int]
     ) -> LibraryCall:
         """The C call that queues a product with the bias that was given last.
 
@@ -174,7 +176,7 @@ class CublasLt:
         return LibraryCall(function, given, alignments, product)
 
     def _arguments(
-        self, product: Product, a: Any, b: Any, d: Any, workspace: Any, stream: Any, adds: bool = False
+        self, product: LtProduct, a: Any, b: Any, d: Any, workspace: Any, stream: Any, adds: bool = False
     ) -> list[Any]:
         """The arguments of cublasLtMatmul: C is D."""
         one, zero = map(ctypes.addressof, product.factors)
@@ -184,7 +186,7 @@ class CublasLt:
             ctypes.addressof(product.algorithm), workspace, product.problem.workspace, stream,
         ]  # fmt: skip
 
-    def new_operation(self, problem: Problem) -> ctypes.c_void_p:
+    def new_operation(self, problem: LtProblem) -> ctypes.c_void_p:
         """A description of the operation."""
         double = problem.dtype == dtypes.float64
         sums = _SUM_DOUBLE if double else _SUMS[problem.precision if problem.dtype == dtypes.float32 else "float32"]
@@ -205,7 +207,7 @@ class CublasLt:
         """
         self._call("cublasLtMatmulDescDestroy", operation)
 
-    def new_layout(self, problem: Problem, matrix: Stored) -> ctypes.c_void_p:
+    def new_layout(self, problem: LtProblem, matrix: Stored) -> ctypes.c_void_p:
         """A description of a matrix."""
         rows, columns, leading = (
             ctypes.c_uint64(matrix.rows),
@@ -234,7 +236,7 @@ class CublasLt:
             raise user_error(DeviceError, "dot", f"{name} of cuBLASLt reports status {code}.", fix=fix)
 
 
-class Product:
+class LtProduct:
     """A planned product.
 
     Args:
@@ -242,7 +244,7 @@ class Product:
         problem: the product.
     """
 
-    def __init__(self, library: CublasLt, problem: Problem) -> None:
+    def __init__(self, library: CublasLt, problem: LtProblem) -> None:
         self._library, self.problem = library, problem
         self.operation = library.new_operation(problem)
         self.layouts = [library.new_layout(problem, matrix) for matrix in (problem.a, problem.b, problem.d)]
@@ -250,13 +252,13 @@ class Product:
         self.factors = kind(1), kind(0)
         self.algorithm: Any = None
 
-    def by(self, algorithm: Any) -> Product:
+    def by(self, algorithm: Any) -> LtProduct:
         """The product by one of the library's algorithms."""
         twin = copy.copy(self)
         twin.algorithm = algorithm
         return twin
 
-    def apart(self) -> Product:
+    def apart(self) -> LtProduct:
         """The product with a description of its own, which holds the address of its bias: other threads change theirs meanwhile."""
         twin = copy.copy(self)
         twin.operation = self._library.new_operation(self.problem)

@@ -15,10 +15,10 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
-from nnc.commands.rules import any_arrays
 from nnc.device import CUDA
 from nnc.errors import NncError
 from nnc.graph import Command, Kernel, add_kernel, reference
+from nnc.graph.registry import any_arrays
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import Step, View
 from nnc.run.executor import explain

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from nnc.base import dtypes
-from nnc.commands.rules import commutes
 from nnc.graph import Attribute, Node, Symbol
+from nnc.graph.registry import commutes
 from nnc.lower.kernels.domain import UNIT, is_view
 from nnc.lower.kernels.epilogue import Epilogue
 

@@ -12,17 +12,18 @@ from functools import partial
 from typing import Any
 
 from nnc.backends.cuda.libraries.algorithms import Algorithms
-from nnc.backends.cuda.libraries.cublaslt import CublasLt, Problem, Product, Stored, load_library, takes
+from nnc.backends.cuda.libraries.cublaslt import CublasLt, LtProblem, LtProduct, Stored, load_library, takes
 from nnc.backends.cuda.libraries.cupy_arrays import queue as queue_on_cupy
 from nnc.backends.cuda.libraries.cupy_arrays import queue_function
 from nnc.backends.cuda.libraries.epilogues import Finish, finish_of
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, make_product
 from nnc.commands.contract import dot
-from nnc.commands.rules import cost
 from nnc.device import CUDA
 from nnc.device.cuda import LibraryCall
+from nnc.device.target import Target
 from nnc.errors import InternalError
 from nnc.graph import Graph, Kernel, TensorSpec, add_kernel, reference
+from nnc.graph.registry import KernelFactory, cost
 from nnc.lower.kernels.epilogue import Epilogue
 from nnc.lower.kernels.references import store
 from nnc.lower.plan.stages import Step, Strides, View
@@ -129,10 +130,10 @@ class _Products:
         )  # columns stand for rows: the transpose of a product is that of the transposes
         a, c = _stored(gemm.a, m, k, inner.x // unit), _stored(gemm.c, m, n, inner.out // unit)
         gelu = finish is not None and finish.gelu
-        self._problem = Problem(
+        self._problem = LtProblem(
             gemm.product.dtype, precision, inner.size, b, a, c, workspace, has_bias=self._has_bias, gelu=gelu
         )
-        self._plans: dict[tuple[int, ...], Product] = {}  # by alignments
+        self._plans: dict[tuple[int, ...], LtProduct] = {}  # by alignments
         self._distances = [
             (by_x + term_x, by_y + term_y, by_out, number > 0)
             for by_x, by_y, by_out in _distances(outer)
@@ -183,7 +184,7 @@ class _Products:
         workspace = workspaces[0] if workspaces else 0
         if self._turned:
             x, y = y, x
-        planned: list[tuple[Product, tuple[int, ...], bool]] = []
+        planned: list[tuple[LtProduct, tuple[int, ...], bool]] = []
         for by_x, by_y, by_out, adds in self._distances:
             places = y + by_y, x + by_x, out + by_out
             alignments = _alignments(*places)
@@ -201,7 +202,9 @@ class _Products:
             self._run(product, stream, operands, workspace, adds)
         return True
 
-    def _run(self, product: Product, stream: int, addresses: Sequence[int], workspace: int, adds: bool = False) -> None:
+    def _run(
+        self, product: LtProduct, stream: int, addresses: Sequence[int], workspace: int, adds: bool = False
+    ) -> None:
         self._algorithms.library.run(product, addresses, workspace, stream, adds)
 
 
@@ -227,9 +230,9 @@ def _stored(matrix: Matrix, rows: int, columns: int, batch: int) -> Stored:
 # -- with an epilogue --------------------------------------------------------------------------------------------------
 
 
-def _finish(graph: Graph) -> tuple[Epilogue, Finish] | None:
+def _finish(graph: Graph, machine: Target) -> tuple[Epilogue, Finish] | None:
     """The epilogue of a `with_epilogue` node; None where the library has none."""
-    epilogue = Epilogue.of(graph, CUDA)
+    epilogue = Epilogue.of(graph, machine)
     if epilogue is None or epilogue.product.command is not dot:
         return None
     finish = finish_of(epilogue)
@@ -247,9 +250,9 @@ def _gemm_with(epilogue: Epilogue, inputs: Sequence[View], out: View) -> _Sum | 
     return found if lies and not any(axis.more[0] for axis in (product.rows, *product.loops)) else None
 
 
-def _supports_joined(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+def _supports_joined(machine: Target, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     """Whether the library takes operands that lie densely."""
-    found = _finish(params["graphs"][0])
+    found = _finish(params["graphs"][0], machine)
     if found is None:
         return False
     epilogue, _ = found
@@ -271,9 +274,9 @@ def _run_joined(inputs: Sequence[Any], outputs: Sequence[Any], params: Mapping[s
     raise InternalError("a product with an epilogue is run by its graph where it is not compiled")
 
 
-def _queue_joined(step: Step, device: Any, precision: str) -> Queue:
+def _queue_joined(machine: Target, step: Step, device: Any, precision: str) -> Queue:
     """The function that queues a product with an epilogue."""
-    found = _finish(step.graphs[0])
+    found = _finish(step.graphs[0], machine)
     if found is None:
         raise InternalError("with_epilogue: the sub-graph is no product with an epilogue of cuBLASLt")
     epilogue, finish = found
@@ -286,9 +289,18 @@ def _queue_joined(step: Step, device: Any, precision: str) -> Queue:
 
 
 add_kernel(dot, Kernel(BACKEND, _run, _supports, workspace=_workspace, device=CUDA, queue=_queue))
-add_kernel(
-    "with_epilogue",
-    Kernel(
-        BACKEND, _run_joined, _supports_joined, workspace=_workspace_joined, in_place=False, device=CUDA, queue=_queue_joined
-    ),
-)  # fmt: skip
+
+
+def _joined(machine: Target) -> Kernel:
+    return Kernel(
+        BACKEND,
+        _run_joined,
+        partial(_supports_joined, machine),
+        workspace=_workspace_joined,
+        in_place=False,
+        device=CUDA,
+        queue=partial(_queue_joined, machine),
+    )
+
+
+add_kernel("with_epilogue", KernelFactory(BACKEND, _joined, device=CUDA))

@@ -62,7 +62,7 @@ def near_one(r: Term, tail: Term | None = None) -> Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PowerParts:
     """e^x = (1 + rest) · first · second, the latter powers of two."""
 
     rest: Term
@@ -70,13 +70,13 @@ class Parts:
     second: Term
 
 
-def exp_parts(x: Term, tail: Term | None = None) -> Parts:
+def exp_parts(x: Term, tail: Term | None = None) -> PowerParts:
     """The parts of e^x, or of e^(x + tail) with a tail below the last place of x."""
     r, shifted = _reduced(clamp(x, *_LIMITS[format_of(x).mantissa]), _shift(x))
     if tail is not None:
         r, tail = two_sum(r, tail)
     power = _power(shifted)
-    return Parts(near_one(r, tail), power.first, power.second)
+    return PowerParts(near_one(r, tail), power.first, power.second)
 
 
 def exp(x: Term, tail: Term | None = None) -> Term:

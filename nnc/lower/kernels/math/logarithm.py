@@ -48,7 +48,7 @@ _TEN = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _LogarithmParts:
     """log x = k · ln 2 + high + low, for finite x > 0."""
 
     k: Term
@@ -79,10 +79,10 @@ def near_one(f: Term) -> Term:
     return s * fma(z, horner(z, LOG_DOUBLE), half) - half
 
 
-def _parts(x: Term) -> _Parts:
+def _parts(x: Term) -> _LogarithmParts:
     k, m = split_exponent(x)
     f = m - 1
-    return _Parts(k, *two_sum(f, near_one(f)))
+    return _LogarithmParts(k, *two_sum(f, near_one(f)))
 
 
 def limits(x: Term, out: Term) -> Term:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nnc.base import dtypes
-from nnc.commands.facts import is_sum, is_view, multiplies, view_axes
-from nnc.commands.rules import quotient, terms
+from nnc.commands.facts import element_as, is_sum, is_view, multiplies, view_axes
+from nnc.commands.rules import Quotient, Sum
 from nnc.graph import Node, Symbol
 from nnc.graph.graph import NDArray
 
@@ -25,14 +25,14 @@ class Centred:
     def total(self, symbol: Symbol, axes: tuple[int, ...]) -> Node | None:
         """For a symbol x - mean(x), the node that sums x over the axes; None where the symbol is no such difference."""
         node = self.writers.get(symbol)
-        if node is None or terms.get(node.command) != (1, -1):
+        if node is None or element_as(node.command, Sum) != Sum((1, -1)):
             return None
         x, mean = node.inputs
         found, at = self._under_views(mean, tuple(range(x.spec.ndim)))
         if found is not None and self._is_finite_choice(found):
             found, at = self._under_views(found.inputs[1], at)
         count = math.prod(x.shape[axis] for axis in axes)
-        divides = found is not None and quotient.get(found.command, False)
+        divides = found is not None and element_as(found.command, Quotient) is not None
         if found is None or not (divides or multiplies(found)) or not count:
             return None
         factor = self.number(found.inputs[1])

@@ -7,9 +7,10 @@ from types import MappingProxyType
 
 from nnc.base import dtypes
 from nnc.base.options import Options
-from nnc.commands.rules import product, terms
-from nnc.graph import Command, Graph, Node, Symbol, command
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.commands.facts import element_as
+from nnc.commands.rules import Product, Sum
+from nnc.graph import Graph, Node, Symbol, command
+from nnc.graph.remake import OncePerGraph
 
 _DTYPES = (dtypes.float32, dtypes.float64)
 
@@ -30,36 +31,29 @@ def contract_products(graph: Graph, options: Options) -> Graph:
 class _Contraction(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
         readers = Counter(symbol for node in graph.nodes for symbol in node.inputs) + Counter(graph.outputs)
-        products: dict[Symbol, Node] = {}
+        products: dict[Symbol, list[Symbol]] = {}
         gone: set[Symbol] = set()
         nodes: list[Node] = []
         for node in graph.nodes:
             node = self.renew(node, {})
-            if _is_exact_product(node.command) and node.outputs[0].dtype in _DTYPES and readers[node.outputs[0]] == 1:
-                products[node.outputs[0]] = node
-            found = (
-                next((x for x in node.inputs if x in products), None) if len(terms.get(node.command, ())) == 2 else None
-            )
-            if found is None:
+            product, total = element_as(node.command, Product), element_as(node.command, Sum)
+            is_exact = product and not product.keeps_zero  # infinities and NaNs stay so, as on processors
+            if product and is_exact and node.outputs[0].dtype in _DTYPES and readers[node.outputs[0]] == 1:
+                products[node.outputs[0]] = [node.inputs[i] for i in product.factors]
+            found = next((x for x in node.inputs if x in products), None)
+            if total is None or len(total.signs) != 2 or found is None:
                 nodes.append(node)
             else:
                 gone.add(found)
-                nodes += _joined(node, found, products[found])
+                nodes += _joined(node, total.signs, found, products[found])
         if not gone and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
             return graph
         return graph.update(nodes=tuple(node for node in nodes if gone.isdisjoint(node.outputs)))
 
 
-def _is_exact_product(command: Command) -> bool:
-    """Whether a command multiplies as processors do: infinities and NaNs stay so."""
-    return command in product and not product[command].keeps_zero
-
-
-def _joined(node: Node, found: Symbol, factored: Node) -> list[Node]:
+def _joined(node: Node, signs: tuple[int, ...], found: Symbol, factors: list[Symbol]) -> list[Node]:
     """Joins a sum with a product to one node; in a difference the subtracted operand changes its sign, which is exact."""
-    factors = [factored.inputs[i] for i in product[factored.command].factors]
     place = 0 if node.inputs[0] is found else 1
-    signs = terms[node.command]
     before: list[Node] = []
 
     def signed(symbol: Symbol, sign: int) -> Symbol:

@@ -14,21 +14,20 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from nnc.commands.control import unit
-from nnc.commands.rules import effect, may_raise
-from nnc.device.targets import cpu_target
+from nnc.commands.rules import may_raise
+from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol
+from nnc.graph.registry import effect
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.domain import UNIT, Domain, can_fuse, is_gather, is_reduction, is_view
 from nnc.lower.passes.fusion.rematerialize_in_consumers import repeated
-
-_FUSION = cpu_target().fusion
 
 _SMALL = 64  # nodes in between that make this share of a group's bytes do not matter
 _SIBLINGS = 4  # how many earlier readers of an operand are tried
 
 
 @dataclass(eq=False, slots=True)
-class Group:
+class FusionGroup:
     """Nodes that become one kernel, by their positions: nodes that compute, and free nodes that they take along.
 
     A group is *plain* if all that its nodes read and write has one shape and is traversed element by element: it always fits,
@@ -56,12 +55,12 @@ class Grouping:
     Args:
         early: number of nodes that stay in front of the others.
         compact: whether nothing may be kept in memory for longer.
-        device: kind of the device that the graph runs on.
+        machine: has the limits of kernels.
     """
 
-    def __init__(self, graph: Graph, early: int, compact: bool, device: str) -> None:
-        self.nodes, self.early, self.compact = graph.nodes, early, compact
-        self.group: list[Group | None] = [None] * len(graph.nodes)
+    def __init__(self, graph: Graph, early: int, compact: bool, machine: Target) -> None:
+        self.nodes, self.early, self.compact, self.limits = graph.nodes, early, compact, machine.fusion
+        self.group: list[FusionGroup | None] = [None] * len(graph.nodes)
         self.writer: dict[Symbol, int] = {}
         self.is_free: list[bool] = []
         self.small = {s for s, value in graph.constants.items() if value.size == 1 and has_code(s.dtype)}
@@ -76,9 +75,9 @@ class Grouping:
         self._largest: dict[int, Symbol] = {}  # of a node's operands and results, where that was asked for
         self._gathers = self._raising = self._effects = self._sums = 0  # nodes
         self._single: int | None = None  # the last node that computes a single value
-        self._copies = repeated(graph)  # go with their reader, not with others that read the same
+        self._copies = repeated(graph, machine)  # go with their reader, not with others that read the same
         known = graph.attrs.get("_fusable", {})
-        fusable = [known[node] if node in known else can_fuse(node, device) for node in graph.nodes]
+        fusable = [known[node] if node in known else can_fuse(node, machine) for node in graph.nodes]
         for i, node in enumerate(graph.nodes):
             self._describe(i, node, fusable[i])
         self._made = list(accumulate(self._nbytes, initial=0))  # bytes that are written before a node
@@ -132,7 +131,7 @@ class Grouping:
             i = self.writer.get(inputs[0]) if inputs else None
         return found[::-1]
 
-    def written(self, group: Group) -> list[Symbol]:
+    def written(self, group: FusionGroup) -> list[Symbol]:
         """The symbols of a group that others read."""
         return [symbol for j in group.outputs for symbol in self.nodes[j].outputs]
 
@@ -149,7 +148,7 @@ class Grouping:
         if group is not None and node.outputs[0].spec.size == 1:
             self._single = i
 
-    def _alone(self, i: int, node: Node, given: Sequence[int]) -> Group:
+    def _alone(self, i: int, node: Node, given: Sequence[int]) -> FusionGroup:
         """A group of one node and of its free producers, as far as they fit."""
         views = []
         reads = 0
@@ -159,11 +158,11 @@ class Grouping:
                 views.append((made, symbol))
         is_plain = not (self._sums >> i & 1 or self._gathers >> i & 1) and all(_shows_one(self.nodes[j]) for j in given)
         count = len(node.graphs[0].nodes) if node.graphs else 1
-        return Group(
+        return FusionGroup(
             None, is_plain, [i], set(given), [i], views, 1 << i, self._read_by[i], reads, self._nbytes[i], count
         )
 
-    def _joined(self, group: Group, others: Iterable[Group]) -> Group | None:
+    def _joined(self, group: FusionGroup, others: Iterable[FusionGroup]) -> FusionGroup | None:
         """Joins a group of one node with as many of these groups as fit; None where it does not even fit by itself."""
         for other in others:
             group = self._merged(other, group) or group
@@ -171,7 +170,7 @@ class Grouping:
             group.domain = self._fitting([*sorted(group.taken), *group.nodes])
         return group if group.is_plain or group.domain is not None else None
 
-    def domain_of(self, group: Group) -> Domain:
+    def domain_of(self, group: FusionGroup) -> Domain:
         """The domain of a group."""
         if group.domain is None:
             group.domain = Domain.of_nodes([self.nodes[j] for j in sorted([*group.nodes, *group.taken])])
@@ -189,7 +188,7 @@ class Grouping:
 
     # -- which groups join ------------------------------------------------------------------------------------------------
 
-    def _candidates(self, i: int, node: Node) -> Iterable[Group]:
+    def _candidates(self, i: int, node: Node) -> Iterable[FusionGroup]:
         """Returns the groups that a node may join, the most promising first: groups that make its operands, and groups that read
         the same.
         """
@@ -212,17 +211,17 @@ class Grouping:
                     others += reversed(readers[max(end - _SIBLINGS, 0) : end])
         return dict.fromkeys(made + self._groups(others))
 
-    def _groups(self, nodes: Iterable[int]) -> list[Group]:
+    def _groups(self, nodes: Iterable[int]) -> list[FusionGroup]:
         """The groups of these nodes, where they have one so far."""
         return [group for j in nodes if (group := self.group[j]) is not None]
 
-    def _merged(self, other: Group, mine: Group) -> Group | None:
+    def _merged(self, other: FusionGroup, mine: FusionGroup) -> FusionGroup | None:
         """Adds the second of two groups to the first, which then runs in the place of the second; None if that is not allowed or
         of no use.
         """
         i = mine.nodes[-1]
         count = other.count + mine.count
-        if count > _FUSION.nodes or (other.nodes[0] < self.early) != (i < self.early):
+        if count > self.limits.nodes or (other.nodes[0] < self.early) != (i < self.early):
             return None
         members = other.members | mine.members
         if other.readers & ~members & ((1 << i) - 1):  # a node needs a result earlier
@@ -233,7 +232,7 @@ class Grouping:
         read_by, others = self._read_by, ~members
         outputs = [j for j in sorted([*other.outputs, *mine.outputs]) if read_by[j] & others]
         reads = other.reads | mine.reads
-        if reads.bit_count() + len(outputs) > _FUSION.operands + count:
+        if reads.bit_count() + len(outputs) > self.limits.operands + count:
             return None
         chains = [self.chain(symbol) for j, symbol in mine.views if other.members >> j & 1] if mine.views else []
         domain = None
@@ -256,7 +255,7 @@ class Grouping:
             self.group[j] = other
         return other
 
-    def _share_elements(self, other: Group, mine: Group) -> bool:
+    def _share_elements(self, other: FusionGroup, mine: FusionGroup) -> bool:
         """Whether two groups are plain and of the same shape: one reads operands or results of the other."""
         if not (other.is_plain and mine.is_plain):
             return False
@@ -264,7 +263,7 @@ class Grouping:
             return True
         return all(self.nodes[group.nodes[0]].outputs[0].spec.size == 1 for group in (other, mine))
 
-    def _tied(self, other: Group, mine: Group, chains: Sequence[Sequence[int]]) -> Domain | None:
+    def _tied(self, other: FusionGroup, mine: FusionGroup, chains: Sequence[Sequence[int]]) -> Domain | None:
         """The domain of two groups, and of the free nodes between them; None where their axes do not fit."""
         more = [j for chain in chains for j in chain]
         is_alone = mine.domain is None and len(mine.nodes) == 1
@@ -278,7 +277,7 @@ class Grouping:
                 return None
         return domain if is_alone else Domain.joined(domain, self.domain_of(mine))
 
-    def _saves_memory(self, other: Group, mine: Group) -> bool:
+    def _saves_memory(self, other: FusionGroup, mine: FusionGroup) -> bool:
         """Whether memory that is kept longer, since the other group runs later, is no more than memory that is not needed at
         all.
         """
@@ -301,7 +300,7 @@ class Grouping:
         gone = sum([self._nbytes[j] for j in other.nodes if not self._read_by[j] & others])
         return longer <= gone
 
-    def _fails_late(self, other: Group, i: int) -> bool:
+    def _fails_late(self, other: FusionGroup, i: int) -> bool:
         """Whether a node that may raise would move behind an effect."""
         return bool(self._raising & other.members) and bool((self._effects & ((1 << i) - 1)) >> other.nodes[0])
 
@@ -318,11 +317,11 @@ class Grouping:
         """Whether one kernel is no slower than two: rows that are traversed again must stay in the cache."""
         reduced = domain.reduced
         length = math.prod([domain.sizes[label] for label in reduced])
-        if length <= _FUSION.column_elements:
+        if length <= self.limits.column_elements:
             return True
         axes = domain.axes(max([self._widest(j) for j in nodes], key=_size))
         last = next((label for label in reversed(axes) if label != UNIT), UNIT)
-        return (last in reduced and length <= _FUSION.row_elements) or self._is_gone_through_once(
+        return (last in reduced and length <= self.limits.row_elements) or self._is_gone_through_once(
             nodes, outputs, domain
         )
 
@@ -354,7 +353,7 @@ def _size(symbol: Symbol) -> int:
     return symbol.spec.size
 
 
-def _end(group: Group) -> int:
+def _end(group: FusionGroup) -> int:
     """The place in the order at which a group runs."""
     return group.nodes[-1]
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.facts import is_sum
-from nnc.commands.rules import alias, effect, expansion, reduction, scalar
+from nnc.commands.rules import expansion, reduction
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph, Remake
+from nnc.graph.registry import alias, effect, scalar
+from nnc.graph.remake import OncePerGraph, Remake
 
 _LESS = 8  # times smaller than its own operand an operand of a total is at least
 _NODES = 32  # that are looked at to find the terms of a sum's operand
@@ -33,7 +34,7 @@ def split_reductions(graph: Graph, options: Options) -> Graph:
     """
     if options.compact or not options.native:
         return graph
-    graph = _Totals().graph(graph)
+    graph = _PartialTotals().graph(graph)
     given = {graph.inputs[i] for i in options.donated}
     last = _Last(graph, {*graph.constants, *graph.inputs} - given).nodes()
     nodes = (*(node for node in graph.nodes if node not in last), *(node for node in graph.nodes if node in last))
@@ -43,7 +44,7 @@ def split_reductions(graph: Graph, options: Options) -> Graph:
 # -- two steps ---------------------------------------------------------------------------------------------------------
 
 
-class _Totals(OncePerGraph):
+class _PartialTotals(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
         return _TwoSteps(self, graph).result()
 
@@ -97,7 +98,7 @@ class _Last:
         self.small: set[Symbol] = set()  # much smaller than an operand, or computed of such symbols and no larger
         given = set(graph.constants)
         for node in graph.nodes:
-            is_view = alias.get(node.command, None) == "view"
+            is_view = node.command in alias
             if is_view and node.inputs[0] in given:
                 given.update(node.outputs)
             most = max((x.spec.size for x in node.inputs), default=0) // _LESS
@@ -142,5 +143,5 @@ def _is_cheap(node: Node, most: int) -> bool:
     return (
         is_small
         and node.command not in effect
-        and (node.command in scalar or alias.get(node.command, None) == "view" or node.command in reduction)
+        and (node.command in scalar or node.command in alias or node.command in reduction)
     )

@@ -17,9 +17,10 @@ from nnc.base.source import SourceLine
 from nnc.commands.contract import dot
 from nnc.commands.facts import is_sum, is_view, never_raises
 from nnc.commands.roles import Loop, Yield
-from nnc.commands.rules import batch, effect, lead
+from nnc.commands.rules import lead
 from nnc.graph import Command, GraphBuilder, Node, Symbol
 from nnc.graph.graph import NDArray
+from nnc.graph.registry import batch, effect
 
 LEAST_ITERATIONS = 2  # a loop of fewer is left alone
 _GROWTH = 2  # times the bytes that a loop reads and yields may be added for rows of all iterations
@@ -49,7 +50,7 @@ class AllIterations:
         for symbol in (*loop.node.inputs, *tensors.values()):
             self.builder.adopt(symbol)
 
-    def run(self, node: Node) -> None:
+    def copy(self, node: Node) -> None:
         """Appends one node for all iterations' results of a node of the iteration."""
         if node.outputs[0] in self._values:
             return

@@ -7,6 +7,7 @@ from nnc.commands.facts import is_view
 from nnc.commands.roles import Loop, Read, take_loop
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.loops.all_iterations import (
     LEAST_ITERATIONS,
     AllIterations,
@@ -16,7 +17,6 @@ from nnc.lower.passes.loops.all_iterations import (
     may_stack,
     total_bytes,
 )
-from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
 
 
@@ -75,7 +75,7 @@ class _Hoister(OncePerGraph):
             return (), loop.node
         iterations = AllIterations(loop, elements)
         for inner in moved:
-            iterations.run(inner)
+            iterations.copy(inner)
         sequences = (*loop.sequences, *(Read(iterations.rows(symbol), (symbol,)) for symbol in leaving))
         return iterations.nodes(constants), _reading(loop, sequences, set(leaving)).join()
 

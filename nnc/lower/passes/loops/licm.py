@@ -13,10 +13,10 @@ from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.commands.facts import is_view, never_raises
 from nnc.commands.roles import Loop, Read, take_apart, take_loop
-from nnc.commands.rules import cost, effect
 from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.registry import cost, effect
+from nnc.graph.remake import OncePerGraph
 
 CHEAP = 1 << 14  # operations that a loop of no iteration may cost in vain
 

@@ -9,11 +9,11 @@ from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.commands.facts import is_view
 from nnc.commands.roles import Loop, Read, Yield, take_loop
-from nnc.commands.rules import effect, scalar, weight
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
+from nnc.graph.registry import effect, scalar, weight
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.loops.all_iterations import total_bytes
-from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.plan.min_cut import INFINITE, MinCut
 
 # The cost of computing a value anew, where 64 times its bytes are the cost of keeping it: a cheap command is hidden behind the
@@ -100,7 +100,7 @@ def _read_whole(loop: Loop) -> list[Symbol]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _RowPlan:
     """The plan of saved rows: `kept` are the rows to write, some of them new; `tensors` is where symbols of the iterations lie."""
 
     loop: Loop
@@ -180,7 +180,7 @@ def _reading(
     )
 
 
-def _plan(uses: _Uses, loop: Loop) -> _Plan | None:
+def _plan(uses: _Uses, loop: Loop) -> _RowPlan | None:
     """The rows to keep of a loop; None where there is nothing to gain."""
     if loop.node.params.get("handles", ()):  # the tapes of a batch of loops
         return None
@@ -207,7 +207,7 @@ def _plan(uses: _Uses, loop: Loop) -> _Plan | None:
             tensors[inner] = rows[-1].result
     same = {row.result for row in rows}
     dropped = {row.result: row.inner[0] for row in read if row.result not in same}
-    return _Plan(loop, tuple(rows), dropped, tensors, places, producers)
+    return _RowPlan(loop, tuple(rows), dropped, tensors, places, producers)
 
 
 def _stack(row: Yield, inner: Symbol) -> Symbol:

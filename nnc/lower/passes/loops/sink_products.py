@@ -7,8 +7,8 @@ from nnc.commands.facts import is_view
 from nnc.commands.roles import Loop, Yield, take_loop
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.graph import NDArray
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, KnownRows, is_thin_product, may_stack, total_bytes
-from nnc.lower.passes.remake import OncePerGraph
 from nnc.lower.passes.simplify.dce import has_effect
 
 
@@ -25,10 +25,10 @@ def sink_products(graph: Graph, options: Options) -> Graph:
     Example:
         scan(w) … {h = f(carried); yield dot(h, w)}  →  scan() … {h = f(carried); yield h}; dot(hs, w)
     """
-    return _Sinker(options).graph(graph)
+    return _ProductSinker(options).graph(graph)
 
 
-class _Sinker(OncePerGraph):
+class _ProductSinker(OncePerGraph):
     def __init__(self, options: Options) -> None:
         super().__init__()
         self.options = options
@@ -63,9 +63,9 @@ class _Sinker(OncePerGraph):
         iterations = known.all_iterations()
         for symbol in region.frontier:
             for inner in known.chain(symbol):
-                iterations.run(inner)
+                iterations.copy(inner)
         for inner in region.nodes:
-            iterations.run(inner)
+            iterations.copy(inner)
         for row in rows:
             renamed[row.result] = iterations.rows(row.inner[0])
         kept = tuple(row for row in loop.rows if all(row is not x for x in rows))

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.base.source import SourceLine
-from nnc.commands.facts import is_sum, is_view
+from nnc.commands.facts import element_as, is_sum, is_view
 from nnc.commands.roles import Carry, Loop, take_loop
-from nnc.commands.rules import joined, terms
+from nnc.commands.rules import Sum
 from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
+from nnc.graph.registry import joined
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.loops.all_iterations import LEAST_ITERATIONS, AllIterations, KnownRows, is_short_sum, total_bytes
-from nnc.lower.passes.remake import OncePerGraph
 
 
 def sink_sums(graph: Graph, options: Options) -> Graph:
@@ -32,11 +33,11 @@ def sink_sums(graph: Graph, options: Options) -> Graph:
         scan(x, c=0) … {b = f(carried); c = c + dot(x[t].T, b)}
         →  scan(x) … {b = f(carried); yield b}; c = dot(x.T, bs)
     """
-    return _Sinker(options).graph(graph)
+    return _SumSinker(options).graph(graph)
 
 
 @dataclass(frozen=True, slots=True)
-class _Term:
+class _Summand:
     """A summand of an iteration: views of the result of `core`, or of `rows[0]` where that is None. `rows` are the tensors to
     keep.
     """
@@ -48,15 +49,15 @@ class _Term:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class _LoopSum:
     """A carried value that iterations only add to; `adds` are the nodes that do. Terms are added, or taken away."""
 
     carry: Carry
-    terms: tuple[tuple[_Term, bool], ...]
+    terms: tuple[tuple[_Summand, bool], ...]
     adds: tuple[Node, ...]
 
 
-class _Sinker(OncePerGraph):
+class _SumSinker(OncePerGraph):
     """Inner loops come first: a sum over an inner loop's iterations may then be one over the outer loop's."""
 
     def __init__(self, options: Options) -> None:
@@ -103,10 +104,10 @@ class _Sinker(OncePerGraph):
             *iterations.nodes(constants),
         ]
 
-    def _choose(self, known: KnownRows) -> list[_Sum]:
+    def _choose(self, known: KnownRows) -> list[_LoopSum]:
         """The sums that leave the loop; the rows that they need are added, large sums first, so that small ones find them there."""
         sums = [x for carry in known.loop.carries if (x := _find_sum(known, carry)) is not None]
-        taken: list[_Sum] = []
+        taken: list[_LoopSum] = []
         for x in sorted(sums, key=lambda x: -x.carry.inner.spec.nbytes):
             new = known.missing(symbol for term, _ in x.terms for symbol in term.rows)
             if total_bytes(new) <= x.carry.inner.spec.nbytes and known.fits(new, self.options):
@@ -115,13 +116,13 @@ class _Sinker(OncePerGraph):
         return taken
 
 
-def _find_sum(known: KnownRows, carry: Carry) -> _Sum | None:
+def _find_sum(known: KnownRows, carry: Carry) -> _LoopSum | None:
     """Finds the terms that the iterations add to a carried value; None where they do more with it, or a term would have to be kept
     for that alone.
     """
     if known.readers[carry.inner] != 1 or carry.following is carry.inner or carry.inner.spec.dtype == TAPE:
         return None
-    summands: list[tuple[_Term, bool]] = []
+    summands: list[tuple[_Summand, bool]] = []
     adds: list[Node] = []
     found = False
     totals = _totals(known, carry)
@@ -131,43 +132,45 @@ def _find_sum(known: KnownRows, carry: Carry) -> _Sum | None:
         node = known.writers.get(symbol)
         if symbol is carry.inner and added:
             found = True
-        elif node is not None and node.command in terms and known.readers[symbol] == 1:
+        elif node is not None and (total := element_as(node.command, Sum)) is not None and known.readers[symbol] == 1:
             adds.append(node)
-            signs = zip(node.inputs, terms[node.command], strict=True)
+            signs = zip(node.inputs, total.signs, strict=True)
             todo += [(x, added == (sign > 0), symbol in totals) for x, sign in signs][::-1]
         elif (term := _find_term(known, symbol)) is not None and (is_apart or term.core is not None):
             summands.append((term, added))
         else:
             return None
-    return _Sum(carry, tuple(summands), tuple(adds)) if found else None
+    return _LoopSum(carry, tuple(summands), tuple(adds)) if found else None
 
 
 def _totals(known: KnownRows, carry: Carry) -> set[Symbol]:
     """The carried value and its sums with others."""
     totals = {carry.inner}
     for node in known.loop.graphs[0].nodes:
-        if node.command in terms and not totals.isdisjoint(node.inputs):
+        if element_as(node.command, Sum) is not None and not totals.isdisjoint(node.inputs):
             totals.update(node.outputs)
     return totals
 
 
-def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:
+def _find_term(known: KnownRows, symbol: Symbol) -> _Summand | None:
     """A summand that can be summed over time without being made in each iteration."""
     if not known.missing([symbol]):
-        return _Term((symbol,), None, (), known.loop.node.source)
+        return _Summand((symbol,), None, (), known.loop.node.source)
     views: list[Node] = []
     at = symbol
     while known.readers[at] == 1 and (node := known.writers.get(at)) is not None:
         if is_short_sum(node) and all(map(known.varies, node.inputs)):
-            return _Term(node.inputs, node, tuple(reversed(views)), node.source)
-        if len(node.inputs) != 1 or not (is_view(node) or node.command in terms or node.command in joined):
+            return _Summand(node.inputs, node, tuple(reversed(views)), node.source)
+        if len(node.inputs) != 1 or not (
+            is_view(node) or element_as(node.command, Sum) is not None or node.command in joined
+        ):
             return None  # for others, the result of a sum is not the sum of the results of its terms
         views.append(node)
         at = node.inputs[0]
     return None
 
 
-def _total(iterations: AllIterations, known: KnownRows, x: _Sum, total: Symbol | None) -> Symbol:
+def _total(iterations: AllIterations, known: KnownRows, x: _LoopSum, total: Symbol | None) -> Symbol:
     """Adds the terms of all iterations to `total`."""
     source = x.adds[-1].source
     for term, added in x.terms:
@@ -180,11 +183,11 @@ def _total(iterations: AllIterations, known: KnownRows, x: _Sum, total: Symbol |
     return total
 
 
-def _over_time(iterations: AllIterations, known: KnownRows, term: _Term) -> Symbol:
+def _over_time(iterations: AllIterations, known: KnownRows, term: _Summand) -> Symbol:
     """The sum of a summand over all iterations."""
     for symbol in term.rows:
         for node in known.chain(symbol):
-            iterations.run(node)
+            iterations.copy(node)
     rows = tuple(map(iterations.rows, term.rows))
     core, source = term.core, term.source
     if core is None:

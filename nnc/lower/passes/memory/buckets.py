@@ -14,11 +14,11 @@ from types import MappingProxyType
 from typing import Any
 
 from nnc.base.options import Options
-from nnc.commands.collective import by_elements
-from nnc.commands.rules import effect
+from nnc.commands.collective import BY_ELEMENTS
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command
 from nnc.graph.builder import infer_specs
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.registry import effect
+from nnc.graph.remake import OncePerGraph
 
 BUCKET_BYTES = 1 << 21  # bytes of a bucket; see above
 
@@ -38,7 +38,7 @@ def buckets(graph: Graph, options: Options) -> Graph:
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _Cluster:
     """Nodes that stay together, all that they read and write, and whether they have an effect whose order counts."""
 
     nodes: tuple[Node, ...]
@@ -60,7 +60,7 @@ class _Buckets(OncePerGraph):
 
 def _is_reduction(node: Node) -> bool:
     """Whether a node reduces element by element between processes."""
-    return bool(by_elements.get(node.command, False) and node.params.get("stride", 0))
+    return node.command.name in BY_ELEMENTS and bool(node.params.get("stride", 0))
 
 
 def _early(nodes: Sequence[Node]) -> list[Node]:
@@ -105,7 +105,7 @@ def _in_order(nodes: Sequence[Node], groups: Sequence[Sequence[Node]]) -> list[N
     last = {id(group[-1]): group for group in groups}
     earlier = {id(node) for group in groups for node in group[:-1]}
     made: list[Node] = []
-    deferred: list[_Item] = []
+    deferred: list[_Cluster] = []
     missing: set[Symbol] = set()
     for node in nodes:
         if id(node) in earlier:
@@ -120,7 +120,7 @@ def _in_order(nodes: Sequence[Node], groups: Sequence[Sequence[Node]]) -> list[N
     return made
 
 
-def _first_ready(deferred: Sequence[_Item], missing: set[Symbol]) -> _Item | None:
+def _first_ready(deferred: Sequence[_Cluster], missing: set[Symbol]) -> _Cluster | None:
     """The first item whose operands are all made, and whose effect is due."""
     acts = False
     for item in deferred:
@@ -130,13 +130,13 @@ def _first_ready(deferred: Sequence[_Item], missing: set[Symbol]) -> _Item | Non
     return None
 
 
-def _item(node: Node) -> _Item:
+def _item(node: Node) -> _Cluster:
     inner = (each.command for graph in node.graphs for each in graph.walk())
     kinds = {effect.get(each, None) for each in (node.command, *inner)} - {None, "random", "collective"}
-    return _Item((node,), frozenset(node.inputs), frozenset(node.outputs), bool(kinds))
+    return _Cluster((node,), frozenset(node.inputs), frozenset(node.outputs), bool(kinds))
 
 
-def _bucket(group: Sequence[Node]) -> _Item:
+def _bucket(group: Sequence[Node]) -> _Cluster:
     """The nodes of one reduction of the joined operands, which yield the results of all."""
     made: list[Node] = []
     source = group[-1].source
@@ -162,7 +162,7 @@ def _bucket(group: Sequence[Node]) -> _Item:
             make("reshape", make("slice", total, **cut), out=out, shape=out.shape)
         at = end
     reads = frozenset(symbol for node in group for symbol in node.inputs)
-    return _Item(tuple(made), reads, frozenset(symbol for node in group for symbol in node.outputs))
+    return _Cluster(tuple(made), reads, frozenset(symbol for node in group for symbol in node.outputs))
 
 
 def _flat(make: Any, x: Symbol) -> Symbol:

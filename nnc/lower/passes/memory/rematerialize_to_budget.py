@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED
-from nnc.commands.rules import effect
+from nnc.device import machine_of
+from nnc.device.target import Schedule as Costs
 from nnc.graph import Graph, Node, Symbol, verify
+from nnc.graph.registry import effect
 from nnc.lower.passes.memory.order import Description
 from nnc.lower.plan.costs import node_cost
 from nnc.lower.plan.emit import Workspace
 from nnc.lower.plan.ordering import frugal_order
-from nnc.lower.plan.rematerialize import Problem, Schedule, fit, squeeze
+from nnc.lower.plan.rematerialize import RunOrder, TimedOperations, fit, squeeze
 from nnc.lower.plan.stages import Planned
 from nnc.lower.plan.views import runs
 
@@ -52,13 +54,13 @@ class Rematerializer:
     def __init__(
         self, graphs: Sequence[Graph], options: Options, workspace: Workspace, plan: Callable[[Graph], Planned]
     ) -> None:
-        self.forms = [_Form(graph, options, workspace) for graph in dict.fromkeys(graphs)]
+        self.forms = [_GraphForm(graph, options, workspace) for graph in dict.fromkeys(graphs)]
         self.verifies, self.plan = options.verify_passes, plan
 
     def fit(self, planned: Planned, budget: int) -> Planned:
         """A plan of at most `budget` bytes, of those found the one that recomputes for the shortest time; or the smallest one.
 
-        Schedules are made on an estimate of the live bytes; real plans show the error of the estimate.
+        Orders are made on an estimate of the live bytes; real plans show the error of the estimate.
 
         Args:
             planned: the plan of the graphs as they are.
@@ -81,12 +83,12 @@ class Rematerializer:
         best = planned
         for form in self.forms:
             least = squeeze(form.problem)
-            for schedule in (least, *fit(form.problem, least.peak * 11 // 10)):
-                best = min(best, self._planned(form, schedule), key=lambda found: found.peak)
+            for order in (least, *fit(form.problem, least.peak * 11 // 10)):
+                best = min(best, self._planned(form, order), key=lambda found: found.peak)
         return best
 
-    def _planned(self, form: _Form, schedule: Schedule) -> Planned:
-        graph, recomputed = form.rewritten(schedule)
+    def _planned(self, form: _GraphForm, order: RunOrder) -> Planned:
+        graph, recomputed = form.rewritten(order)
         if self.verifies:
             verify(graph)
         return replace(self.plan(graph), recomputed=recomputed)
@@ -96,30 +98,30 @@ class Rematerializer:
 class _Search:
     """The search for the plan that fits into a budget and recomputes for the shortest time."""
 
-    plan: Callable[[_Form, Schedule], Planned]
+    plan: Callable[[_GraphForm, RunOrder], Planned]
     budget: int
     best: Planned | None = None
     shortest: float = math.inf
 
-    def within(self, form: _Form, limit: int) -> int | None:
-        """Makes plans of schedules of at most `limit` bytes that take less time than the best, until one fits.
+    def within(self, form: _GraphForm, limit: int) -> int | None:
+        """Makes plans of orders of at most `limit` bytes that take less time than the best, until one fits.
 
         Returns:
-            the smallest peak; None where there is no such schedule.
+            the smallest peak; None where there is no such order.
         """
         peaks: list[int] = []
-        for schedule in fit(form.problem, limit):
-            if schedule.seconds >= self.shortest:
+        for order in fit(form.problem, limit):
+            if order.seconds >= self.shortest:
                 break
-            found = self.plan(form, schedule)
+            found = self.plan(form, order)
             peaks.append(found.peak)
             if found.peak <= self.budget:
-                self.best, self.shortest = found, schedule.seconds
+                self.best, self.shortest = found, order.seconds
                 break
         return min(peaks, default=None)
 
 
-class _Form:
+class _GraphForm:
     """A graph that is too large for a budget.
 
     Commands with an effect, random ones, commands with sub-graphs that are no kernels, and commands that touch tapes run once; any
@@ -131,10 +133,10 @@ class _Form:
         description = _describe(graph, options)
         self.entries, self.views = description.entries, description.views
         self.writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
-        self.problem = _problem(description, workspace)
+        self.problem = _problem(description, workspace, machine_of(options).schedule)
 
-    def rewritten(self, schedule: Schedule) -> tuple[Graph, tuple[Node, ...]]:
-        """Returns the graph that runs its nodes as a schedule says, and the nodes in it that are copies."""
+    def rewritten(self, order: RunOrder) -> tuple[Graph, tuple[Node, ...]]:
+        """Returns the graph that runs its nodes in such an order, and the nodes in it that are copies."""
         nodes: list[Node] = []
         copies: list[Node] = []
         latest: dict[Symbol, Symbol] = {}  # of symbols that own memory and were recomputed
@@ -154,7 +156,7 @@ class _Form:
 
         kept = {self.views[symbol].base for symbol in self.graph.outputs}
         ran: set[int] = set()
-        for i in schedule.operations:
+        for i in order.operations:
             node = self.entries[i]
             if node is None or not runs(node, self.views):
                 nodes += [node] if node is not None else []
@@ -176,14 +178,14 @@ def _describe(graph: Graph, options: Options) -> Description:
     return Description(graph, donated={graph.inputs[i] for i in options.donated}, free=graph.outputs)
 
 
-def _problem(description: Description, workspace: Workspace) -> Problem:
+def _problem(description: Description, workspace: Workspace, costs: Costs) -> TimedOperations:
     """A graph in numbers; entries that are no nodes, and views, take neither time nor memory."""
     working = [node if node is not None and runs(node, description.views) else None for node in description.entries]
-    return Problem(
+    return TimedOperations(
         description.operations(),
-        seconds=[node_cost(node).seconds if node is not None else 0.0 for node in working],
+        seconds=[node_cost(node, costs).seconds if node is not None else 0.0 for node in working],
         repeatable=[node is not None and _is_repeatable(node) for node in working],
-        extra=[_inner_bytes(node, workspace) if node is not None else 0 for node in working],
+        extra=[_inner_bytes(node, workspace, costs) if node is not None else 0 for node in working],
     )
 
 
@@ -194,8 +196,9 @@ def _is_repeatable(node: Node) -> bool:
     return not touches_tape and all(n.command not in effect for n in (node, *(n for g in node.graphs for n in g.nodes)))
 
 
-def _inner_bytes(node: Node, workspace: Workspace) -> int:
+def _inner_bytes(node: Node, workspace: Workspace, costs: Costs) -> int:
     """About how many bytes a node needs beside its operands and results: its kernel's workspace, the live set of its sub-graphs."""
     if node.command in PRINTED:
         return workspace(node)
-    return max((_problem(Description(graph), workspace).peak for graph in node.graphs), default=workspace(node))
+    inner = (_problem(Description(graph), workspace, costs).peak for graph in node.graphs)
+    return max(inner, default=workspace(node))

@@ -17,10 +17,10 @@ from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.base.source import SourceLine
 from nnc.commands.normalize import PICK_MODES
-from nnc.commands.rules import scalar
 from nnc.graph import Graph, Node, Symbol, command
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.remake import OncePerGraph, Remake
+from nnc.graph.registry import scalar
+from nnc.graph.remake import OncePerGraph, Remake
 
 _FEW = 4  # times fewer elements are read, or changed, than there are
 _LEAVES = 4  # tensors that are read in place of one
@@ -103,7 +103,7 @@ def _root(symbol: Symbol, reshaped: Mapping[Symbol, Symbol]) -> Symbol:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Places:
     """The places at which elements of tensors of one shape are read or written: the parameters that `gather` and `scatter`
     share.
     """
@@ -117,7 +117,7 @@ class _Place:
     is_unique: bool = field(default=False, compare=False)
 
     @classmethod
-    def of(cls, node: Node) -> _Place:
+    def of(cls, node: Node) -> _Places:
         """Makes the place of a node's elements."""
         x, *operands = node.inputs
         indices = tuple(operands[1:] if node.command.name == "scatter" else operands)
@@ -175,7 +175,7 @@ class _Scattered:
 
     base: Symbol
     updates: Symbol
-    place: _Place
+    place: _Places
 
 
 class _Picker(Remake):
@@ -190,7 +190,7 @@ class _Picker(Remake):
         self.picks = passes
         self.keeps_checks = keeps_checks
         self.old: dict[Symbol, Symbol] = {}  # for new symbols, those that they replace
-        self.known: dict[tuple[Symbol, _Place], Symbol] = {}
+        self.known: dict[tuple[Symbol, _Places], Symbol] = {}
         self.scattered: set[Symbol] = set()
 
     @cached_property
@@ -206,7 +206,7 @@ class _Picker(Remake):
         """Returns the replacement of a node's result; None where the node stays."""
         name = node.command.name
         if name == "gather":
-            place = _Place.of(node)
+            place = _Places.of(node)
             x = node.inputs[0]
             return self._chosen(x, place) if self._is_worth_it(x, place) else None
         if node.command is _PICK:
@@ -237,7 +237,7 @@ class _Picker(Remake):
         if node.command.name == "scatter":
             self.scattered.update(node.outputs)
 
-    def _is_worth_it(self, symbol: Symbol, place: _Place) -> bool:
+    def _is_worth_it(self, symbol: Symbol, place: _Places) -> bool:
         """Whether chosen elements of a tensor are better computed by themselves; log-probabilities always are."""
         node = self.writers.get(symbol)
         is_softmax = node is not None and node.command.name in _SOFTMAX
@@ -245,7 +245,7 @@ class _Picker(Remake):
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def _may_choose(self, symbol: Symbol, place: _Place) -> bool:
+    def _may_choose(self, symbol: Symbol, place: _Places) -> bool:
         """Whether elements can be computed by themselves, from few tensors, none of which would have to stay in memory for it."""
         leaves: set[Symbol] = set()
         inner: dict[Symbol, None] = {}
@@ -262,7 +262,7 @@ class _Picker(Remake):
                 leaves.add(at)
         return bool(inner) and 0 < len(leaves) <= _LEAVES and len(inner) <= _NODES
 
-    def _is_passed(self, node: Node, place: _Place) -> bool:
+    def _is_passed(self, node: Node, place: _Places) -> bool:
         """Whether chosen elements of a result are computed from chosen elements of the operands."""
         if node.command.name in _SOFTMAX:
             return _is_over_rows(node, place)
@@ -272,7 +272,7 @@ class _Picker(Remake):
             return True
         return len(self.readers.get(node.outputs[0], ())) <= 1 or all(self._stays(x, place) for x in node.inputs)
 
-    def _stays(self, symbol: Symbol, place: _Place) -> bool:
+    def _stays(self, symbol: Symbol, place: _Places) -> bool:
         """Whether a tensor is in memory for others than elementwise commands, or made of such tensors, which softmax reads, too."""
         node = self.writers.get(symbol)
         if node is None or self._is_known(symbol, place):
@@ -283,19 +283,19 @@ class _Picker(Remake):
             return _is_over_rows(node, place)
         return all(self._stays(x, place) for x in node.inputs)
 
-    def _is_known(self, symbol: Symbol, place: _Place) -> bool:
+    def _is_known(self, symbol: Symbol, place: _Places) -> bool:
         """Whether the chosen elements are spread from elements of a smaller tensor."""
         node = self.writers.get(symbol)
         return node is not None and node.command.name == "broadcast_to" and _smaller(node, place) is not None
 
-    def _chosen(self, symbol: Symbol, place: _Place) -> Symbol:
+    def _chosen(self, symbol: Symbol, place: _Places) -> Symbol:
         """The chosen elements of a tensor."""
         key = symbol, place
         if key not in self.known:
             self.known[key] = self._choose(symbol, place)
         return self.known[key]
 
-    def _choose(self, symbol: Symbol, place: _Place) -> Symbol:
+    def _choose(self, symbol: Symbol, place: _Places) -> Symbol:
         node = self.writers.get(symbol)
         if node is not None and self._is_known(symbol, place):
             return self._respread(node, place)
@@ -317,7 +317,7 @@ class _Picker(Remake):
         The largest logit m is subtracted from those, as in `pick_log_softmax`, and not added to the logarithm of the sum of
         exp(x - m) first.
         """
-        place = _Place(x.shape, (index,), (x.spec.ndim - 1,), x.spec.ndim - 1, mode, source)
+        place = _Places(x.shape, (index,), (x.spec.ndim - 1,), x.spec.ndim - 1, mode, source)
         if x.dtype not in (dtypes.float32, dtypes.float64) or not self._is_worth_it(x, place):
             return None
         chosen = self._chosen(x, place)
@@ -334,7 +334,7 @@ class _Picker(Remake):
     def _unless(self, condition: Symbol, value: float, x: Symbol) -> Symbol:
         return self.make("select", condition, self.number(value, x, x.shape), x)
 
-    def _respread(self, node: Node, place: _Place) -> Symbol:
+    def _respread(self, node: Node, place: _Places) -> Symbol:
         """The chosen elements of a tensor that is spread from a smaller one."""
         (x,), axes, smaller = node.inputs, _spread_axes(node), _smaller(node, place)
         if smaller is not None and smaller.axes:
@@ -357,7 +357,7 @@ class _Picker(Remake):
             or not dtypes.is_inexact(symbol.dtype)
         ):
             return None
-        place = _Place.of(node)
+        place = _Places.of(node)
         return _Scattered(node.inputs[0], node.inputs[1], place) if place.mode in PICK_MODES else None
 
     def _in_zeros(self, symbol: Symbol) -> _Scattered | None:
@@ -382,10 +382,10 @@ class _Picker(Remake):
         number = self._number(symbol)
         return number is not None and math.isfinite(number)
 
-    def _scatter(self, x: Symbol, updates: Symbol, place: _Place) -> Symbol:
+    def _scatter(self, x: Symbol, updates: Symbol, place: _Places) -> Symbol:
         return self._make_at(place, "scatter", x, updates, *place.indices, op="add", **place.params)
 
-    def _make_at(self, place: _Place, name: str, *inputs: Symbol, **params: Any) -> Symbol:
+    def _make_at(self, place: _Places, name: str, *inputs: Symbol, **params: Any) -> Symbol:
         """A command that checks indices against sizes; its error names the line where they were written."""
         present, self.source = self.source, place.source or self.source
         try:
@@ -541,7 +541,7 @@ def _spread_axes(node: Node) -> tuple[int, ...]:
     return axes if axes is not None else tuple(range(out.spec.ndim - x.spec.ndim, out.spec.ndim))
 
 
-def _smaller(node: Node, place: _Place) -> _Place | None:
+def _smaller(node: Node, place: _Places) -> _Places | None:
     """The places of a broadcast tensor's operand for chosen elements; without axes if those are the same along all of these.
 
     None if the operand has some of these axes alone, or is not much smaller.
@@ -556,7 +556,7 @@ def _smaller(node: Node, place: _Place) -> _Place | None:
     return replace(place, shape=x.shape, axes=tuple(map(axes.index, place.axes)))
 
 
-def _is_over_rows(node: Node, place: _Place) -> bool:
+def _is_over_rows(node: Node, place: _Places) -> bool:
     """Whether a node is a softmax, or its logarithm, of rows of which elements are chosen."""
     return node.command.name in _SOFTMAX and place.is_last and tuple(node.params["axes"]) == place.axes
 

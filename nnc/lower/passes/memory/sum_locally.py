@@ -9,7 +9,7 @@ from nnc.commands.collective import psum
 from nnc.commands.elementwise import add
 from nnc.commands.facts import is_sum
 from nnc.graph import Graph, Node, Symbol
-from nnc.lower.passes.remake import OncePerGraph, Remake
+from nnc.graph.remake import OncePerGraph, Remake
 
 
 def sum_locally(graph: Graph, options: Options) -> Graph:

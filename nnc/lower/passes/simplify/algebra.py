@@ -18,9 +18,9 @@ from nnc.base.casting import saturates
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.collective import INDEX, pvary
-from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to
 from nnc.graph import Rule, Sample, TensorSpec, rewrite_rule, sample
+from nnc.graph.rules import Value
 
 
 def number(x: Value, value: Any) -> Value:

@@ -21,9 +21,9 @@ from nnc.commands import elementwise as ew
 from nnc.commands import reduce as rd
 from nnc.commands.contract import dot
 from nnc.commands.index import gather, scatter
-from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, reshape
 from nnc.graph import Command, Graph, Rule, Sample, TensorSpec, apply_rules, rewrite_rule, sample
+from nnc.graph.rules import Value
 from nnc.lower.passes.simplify.algebra import number, spec
 
 Axes = tuple[int, ...]

@@ -13,12 +13,12 @@ import numpy as np
 
 from nnc.base.options import Options
 from nnc.commands.roles import Inner, Loop, Read, Yield, take_apart
-from nnc.commands.rules import commutes, effect
 from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass, structurally_equal
 from nnc.graph.graph import NDArray
 from nnc.graph.hashing import same_params
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.registry import commutes, effect
+from nnc.graph.remake import OncePerGraph
 
 
 @register_pass("cse", requires=[Fact.BARRIERS, Fact.SIMPLIFIED], ensures=[Fact.MERGED])

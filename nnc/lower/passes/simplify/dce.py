@@ -12,10 +12,11 @@ from typing import Any
 from nnc.base.options import Options
 from nnc.commands.control import PRINTED
 from nnc.commands.roles import Carry, Loop, Yield, take_apart
-from nnc.commands.rules import REMOVABLE_EFFECTS, effect
+from nnc.commands.rules import REMOVABLE_EFFECTS
 from nnc.graph import Attribute, Graph, Node, Symbol, register_pass
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.registry import effect
+from nnc.graph.remake import OncePerGraph
 
 narrow: Attribute[Callable[[Node, Sequence[bool]], Node]] = Attribute(
     "narrow", "(node, which results are read) -> a node without some results that are not, or the node itself"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nnc.base.options import Options
 from nnc.commands.rules import decomposition
 from nnc.graph import Graph, GraphBuilder, Node, Symbol
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph
 
 
 def decompose(graph: Graph, options: Options) -> Graph:

@@ -14,17 +14,17 @@ import numpy as np
 
 from nnc.base.dtypes import TAPE
 from nnc.base.options import Options
-from nnc.commands.facts import yields_elements
+from nnc.commands.facts import element_as, yields_elements
 from nnc.commands.roles import Loop, Read, take_apart
-from nnc.commands.rules import effect, number, scalar
+from nnc.commands.rules import Number
 from nnc.commands.shape import broadcast_to
 from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, reference, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.registry import effect, scalar
+from nnc.graph.remake import OncePerGraph, append_copy
 from nnc.lower.passes.simplify.dce import has_effect
-from nnc.lower.passes.simplify.inline_calls import append_copy
 
 LARGEST_RESULT = 1024  # bytes; a result may also be as large as its operands
 LARGEST_OPERANDS = 1 << 16
@@ -49,7 +49,7 @@ def fold(graph: Graph, options: Options) -> Graph:
 class _Folder(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
         """`graph` folded; the graph itself where nothing is known."""
-        return _Fold(self, graph).run()
+        return _Fold(self, graph).result()
 
 
 class _Fold:
@@ -64,7 +64,7 @@ class _Fold:
         self.nodes: list[Node] = []
         self.changed = False
 
-    def run(self) -> Graph:
+    def result(self) -> Graph:
         """The folded graph; the same object where nothing changed."""
         for node in self.source.nodes:
             self.add(node)
@@ -116,9 +116,10 @@ class _Fold:
 
     def number_of(self, node: Node) -> NDArray | None:
         """The number that the result holds everywhere, where all operands do, too."""
-        if node.command in number:
+        number = element_as(node.command, Number)
+        if number is not None:
             (out,) = node.outputs
-            return np.asarray(np.full((), number[node.command](**node.params), out.dtype))
+            return np.asarray(np.full((), number.of(**node.params), out.dtype))
         numbers = [self.number(symbol) for symbol in node.inputs]
         if not numbers or numbers[0] is None or any(x is None for x in numbers):
             return None
@@ -250,7 +251,7 @@ class _Fold:
         known = {x.inner: self.constants[x.operand] for x in loop.carries if self.is_small(x.operand, whole=True)}
         test = body.update(nodes=body.nodes[: loop.node.params["before"]]).restrict(loop.test)
         first = {loop.counter[0]: np.zeros((), loop.counter[0].dtype)}
-        folded = _Fold(self.folder, test.update(constants={**test.constants, **known, **first})).run()
+        folded = _Fold(self.folder, test.update(constants={**test.constants, **known, **first})).result()
         value = folded.constants.get(folded.outputs[0])
         return value is not None and not value
 

@@ -6,14 +6,11 @@ own, which runs after equal nodes have been merged; until then nothing sees into
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nnc.base.options import Options
-from nnc.commands.control import inlines, stays_apart
+from nnc.commands.control import inlines, isolated
 from nnc.graph import Graph, Node, Symbol, register_pass
-from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph, append_copy
 
 
 @register_pass("inline_calls", ensures=[Fact.INLINED])
@@ -66,22 +63,6 @@ class _Inliner(OncePerGraph):
         return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
 
     def _is_inlined(self, node: Node) -> bool:
-        if not inlines.get(node.command, False) or stays_apart.get(node.command, False):
+        if not inlines.get(node.command, False) or node.command is isolated:
             return False
         return self.barriers or not node.params.get("barrier", False)
-
-
-def append_copy(
-    graph: Graph, inputs: Sequence[Symbol], nodes: list[Node], constants: dict[Symbol, NDArray]
-) -> tuple[Symbol, ...]:
-    """Appends the nodes of `graph` on `inputs`, with symbols of their own; returns the symbols that stand for its outputs."""
-    renamed: dict[Symbol, Symbol] = dict(zip(graph.inputs, inputs, strict=True))
-    for symbol, value in graph.constants.items():
-        renamed[symbol] = Symbol(symbol.spec, symbol.name)
-        constants[renamed[symbol]] = value
-    for node in graph.nodes:
-        operands = tuple(renamed[symbol] for symbol in node.inputs)
-        results = tuple(Symbol(symbol.spec, symbol.name) for symbol in node.outputs)
-        nodes.append(node.update(inputs=operands, outputs=results))
-        renamed.update(zip(node.outputs, results, strict=True))
-    return tuple(renamed[symbol] for symbol in graph.outputs)

@@ -7,10 +7,10 @@ from types import MappingProxyType
 
 from nnc.base.options import Options
 from nnc.commands.facts import boxes_of, is_addition
-from nnc.commands.rules import joined
 from nnc.commands.shape import assemble
 from nnc.graph import Graph, Node, Symbol, first_overlap
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.registry import joined
+from nnc.graph.remake import OncePerGraph
 
 
 def join_sums(graph: Graph, options: Options) -> Graph:

@@ -13,9 +13,9 @@ from typing import Any
 
 from nnc.commands import reduce as rd
 from nnc.commands.contract import dot
-from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_axes, broadcast_to, concatenate, flip, pad, reshape, slice_, transpose
 from nnc.graph import Command, Rule, Sample, TensorSpec, rewrite_rule, sample
+from nnc.graph.rules import Value
 from nnc.lower.passes.simplify.algebra import REALS, spec
 
 Axes = tuple[int, ...]

@@ -12,9 +12,10 @@ import numpy as np
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.normalize import PICK_MODES
-from nnc.commands.rules import expansion, scalar
+from nnc.commands.rules import expansion
 from nnc.graph import Graph, Node, Symbol
-from nnc.lower.passes.remake import OncePerGraph, Remake
+from nnc.graph.registry import scalar
+from nnc.graph.remake import OncePerGraph, Remake
 from nnc.lower.passes.simplify.algebra import is_lossless
 
 _LEAST = 16  # classes, of which fewer are multiplied with faster than rows are added up one by one
@@ -37,7 +38,7 @@ def one_hot(graph: Graph, options: Options) -> Graph:
 
 class _OneHot(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
-        return _Products(self, graph).result()
+        return _OneHotProducts(self, graph).result()
 
 
 class _Labels(NamedTuple):
@@ -50,7 +51,7 @@ class _Labels(NamedTuple):
     axis: int
 
 
-class _Products(Remake):
+class _OneHotProducts(Remake):
     def new_form(self, node: Node) -> Symbol | None:
         """See the base."""
         if node.command.name == "gather":

@@ -15,16 +15,16 @@ from typing import Any
 from nnc.base.options import Options
 from nnc.commands.facts import boxes_of, is_view
 from nnc.commands.index import dynamic_slice, dynamic_update_slice
-from nnc.commands.rules import joined
 from nnc.commands.shape import assemble, concatenate, slice_
 from nnc.graph import Attribute, Box, Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.registry import joined
+from nnc.graph.remake import OncePerGraph
 
 Found = Node | Symbol | None
 
-shortened: Attribute[Callable[[Node, _Known], Found]] = Attribute(
+shortened: Attribute[Callable[[Node, _KnownJoins], Found]] = Attribute(
     "shortened",
     "(node, facts of the graph) -> the symbol or node that stands for a node of parts of tensors; None where it stays",
 )
@@ -46,7 +46,7 @@ def parts(graph: Graph, options: Options) -> Graph:
 
 class _Cutter(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
-        known = _Known(graph)
+        known = _KnownJoins(graph)
         renamed: dict[Symbol, Symbol] = {}
         nodes: list[Node] = []
         changed = False
@@ -67,7 +67,7 @@ class _Cutter(OncePerGraph):
         return graph.update(nodes=tuple(nodes), outputs=outputs)
 
 
-def _slice(node: Node, known: _Known) -> Found:
+def _slice(node: Node, known: _KnownJoins) -> Found:
     """A slice of a join that lies within one part is a slice of that part."""
     join = known.writers.get(node.inputs[0])
     if join is None or join.command not in joined or not node.outputs[0].spec.size:
@@ -87,7 +87,7 @@ def _slice(node: Node, known: _Known) -> Found:
     return None
 
 
-class _Known:
+class _KnownJoins:
     """The nodes of a graph so far: the writers of symbols, and the nodes that join tensors along an axis, found by their first
     part.
     """
@@ -181,7 +181,7 @@ def _as_one_slice(
     return first.inputs[0], {**first.params, "limit": limit}
 
 
-def _assemble(node: Node, known: _Known) -> Found:
+def _assemble(node: Node, known: _KnownJoins) -> Found:
     """Parts that are zeros or empty go, since elements that no part covers are 0; a part that covers everything is the result."""
     kept = [
         (symbol, box)
@@ -196,7 +196,7 @@ def _assemble(node: Node, known: _Known) -> Found:
     return node.update(inputs=tuple(symbol for symbol, _ in kept), params=MappingProxyType(params))
 
 
-def _is_zero(symbol: Symbol, known: _Known) -> bool:
+def _is_zero(symbol: Symbol, known: _KnownJoins) -> bool:
     """Whether a tensor is +0 everywhere, bit for bit."""
     node = known.writers.get(symbol)
     if node is not None and is_view(node):
@@ -205,7 +205,7 @@ def _is_zero(symbol: Symbol, known: _Known) -> bool:
     return value is not None and value.ndim == 0 and not any(value.tobytes())
 
 
-def _dynamic_slice(node: Node, known: _Known) -> Found:
+def _dynamic_slice(node: Node, known: _KnownJoins) -> Found:
     """A slice whose place is known is an ordinary one, which needs no memory."""
     x, sizes = node.inputs[0], node.params["sizes"]
     start = _places(node.inputs[1:], x.shape, sizes, node.params["mode"], known.constants)
@@ -216,7 +216,7 @@ def _dynamic_slice(node: Node, known: _Known) -> Found:
     return node.update(command=slice_, inputs=(x,), params=MappingProxyType(params))
 
 
-def _dynamic_update_slice(node: Node, known: _Known) -> Found:
+def _dynamic_update_slice(node: Node, known: _KnownJoins) -> Found:
     """Replaces a write that covers the whole tensor by the update."""
     x, update, *starts = node.inputs
     if x.shape != update.shape:

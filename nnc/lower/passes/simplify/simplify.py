@@ -9,12 +9,12 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.options import Options
-from nnc.commands.facts import is_view
-from nnc.commands.rules import quotient
+from nnc.commands.facts import element_as, is_view
+from nnc.commands.rules import Quotient
 from nnc.graph import Graph, Node, Symbol, apply_rules, command, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
-from nnc.lower.passes.remake import OncePerGraph
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.simplify.algebra import ARITHMETIC
 from nnc.lower.passes.simplify.moves import MOVES
 
@@ -45,7 +45,7 @@ class _Reciprocals(OncePerGraph):
         for node in graph.nodes:
             if is_view(node) and node.inputs[0] in numbers:
                 numbers[node.outputs[0]] = numbers[node.inputs[0]]
-            divisor = numbers.get(node.inputs[1]) if quotient.get(node.command, False) else None
+            divisor = numbers.get(node.inputs[1]) if element_as(node.command, Quotient) else None
             inverse = _exact_inverse(divisor) if divisor is not None else None
             if inverse is not None:
                 factor = Symbol(node.outputs[0].spec.update(shape=()))

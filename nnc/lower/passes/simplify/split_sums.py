@@ -12,8 +12,8 @@ from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.facts import is_addition, is_sum, multiplies, spread_axes
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command
+from nnc.graph.remake import OncePerGraph
 from nnc.lower.passes.fusion.centred import Centred
-from nnc.lower.passes.remake import OncePerGraph
 
 _LEAST = 1 << 10  # elements for each sum's element; below, a sum is no work
 _TERMS = 4
@@ -39,7 +39,7 @@ class _Splitter(OncePerGraph):
         return _Split(self, graph).result()
 
 
-class _Term(NamedTuple):
+class _ProductTerm(NamedTuple):
     """A product among the terms: a tensor, the commands of the products, and the factors without the axes that are summed."""
 
     base: Symbol
@@ -112,7 +112,7 @@ class _Split:
         self.made.append(Node(command(name), inputs, (out,), MappingProxyType(params or {})))
         return out
 
-    def _terms(self, symbol: Symbol, axes: tuple[int, ...], out: Symbol) -> list[_Term]:
+    def _terms(self, symbol: Symbol, axes: tuple[int, ...], out: Symbol) -> list[_ProductTerm]:
         """Returns the terms of a sum."""
         node = self.writer.get(symbol)
         if node is not None and is_addition(node.command):
@@ -130,9 +130,9 @@ class _Split:
             assert row is not None
             factors.append((node.command, row))
             node = self.writer.get(symbol)
-        return [_Term(symbol, tuple(factors))]
+        return [_ProductTerm(symbol, tuple(factors))]
 
-    def _times(self, term: _Term, product: Node) -> _Term:
+    def _times(self, term: _ProductTerm, product: Node) -> _ProductTerm:
         """A term times the number of a product. The number comes first, as it may keep the sum in range."""
         base = self._make(product.command, (term.base, product.inputs[1]), term.base.spec)
         self.unscaled[base] = term.base

@@ -20,11 +20,11 @@ import numpy as np
 
 from nnc.base.options import Options
 from nnc.commands.conv import conv, conv_input_grad
-from nnc.commands.rules import Value
 from nnc.commands.shape import flip, pad, reshape, slice_axis, transpose
 from nnc.commands.windows import Padding, Shape
 from nnc.device import CPU, kind_of
 from nnc.graph import Command, Graph, TensorSpec, apply_rules, find_kernel, rewrite_rule, sample
+from nnc.graph.rules import Value
 from nnc.lower.passes.simplify.algebra import spec
 
 Params = Mapping[str, Any]
@@ -79,7 +79,7 @@ def _plain(rank: int, padding: Padding, stride: Shape = ()) -> Params:
 # -- transposed convolutions -------------------------------------------------------------------------------------------
 
 
-class _Axis(NamedTuple):
+class _BlockedAxis(NamedTuple):
     """An axis of `size` results as blocks of `stride`; the first begins `shift` places before the axis."""
 
     size: int
@@ -91,7 +91,7 @@ class _Axis(NamedTuple):
     padding: tuple[int, int]
 
     @classmethod
-    def of(cls, size: int, kernel: int, stride: int, low: int, windows: int, shift: int) -> _Axis:
+    def of(cls, size: int, kernel: int, stride: int, low: int, windows: int, shift: int) -> _BlockedAxis:
         """The axis of the transpose of a convolution with so many windows, and padding `low` in front.
 
         Result x = stride · b + p - shift reads window v by element x + low - stride · v = stride · m + p + low - shift of the
@@ -105,11 +105,13 @@ class _Axis(NamedTuple):
         return cls(size, stride, shift, blocks, taps, zeros, (last, blocks + first - windows))
 
 
-def _axes(ct: TensorSpec, w: TensorSpec, spatial: Shape, stride: Shape, padding: Padding) -> tuple[_Axis, ...] | None:
+def _axes(
+    ct: TensorSpec, w: TensorSpec, spatial: Shape, stride: Shape, padding: Padding
+) -> tuple[_BlockedAxis, ...] | None:
     """Finds how to take the spatial axes apart with the least work; None where the operand would have to be cut."""
     chosen = []
     for size, kernel, s, (low, _), windows in zip(spatial, w.shape[2:], stride, padding, ct.shape[2:], strict=True):
-        ways = [_Axis.of(size, kernel, s, low, windows, shift) for shift in range(s)]
+        ways = [_BlockedAxis.of(size, kernel, s, low, windows, shift) for shift in range(s)]
         able = [way for way in ways if min(way.padding) >= 0]
         if not able:
             return None
@@ -117,7 +119,7 @@ def _axes(ct: TensorSpec, w: TensorSpec, spatial: Shape, stride: Shape, padding:
     return tuple(chosen)
 
 
-def _small_shape(w: Shape, axes: tuple[_Axis, ...]) -> Shape:
+def _small_shape(w: Shape, axes: tuple[_BlockedAxis, ...]) -> Shape:
     """The shape of the weight of the convolution to blocks."""
     return (w[1] * math.prod(axis.stride for axis in axes), w[0], *(axis.taps for axis in axes))
 
@@ -162,7 +164,7 @@ def blocks_as_channels(
     return left, _by_blocks(ct, w, axes)
 
 
-def _by_blocks(ct: Value, w: Value, axes: tuple[_Axis, ...]) -> Value:
+def _by_blocks(ct: Value, w: Value, axes: tuple[_BlockedAxis, ...]) -> Value:
     """The convolution to blocks, with its results put in their places."""
     rank, (features, channels) = len(axes), w.shape[:2]
     taps, stride, blocks = zip(*[(axis.taps, axis.stride, axis.blocks) for axis in axes], strict=True)

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.commands.rules import SILENT_EFFECTS, effect
+from nnc.commands.rules import SILENT_EFFECTS
 from nnc.graph import Command
+from nnc.graph.registry import effect
 from nnc.lower.plan.liveness import walk
 from nnc.lower.plan.stages import Branches, Kind, Loop, Planned, Step, View
 

@@ -19,7 +19,7 @@ class _Use:
         self.writer, self.readers = writer, list(readers)
 
 
-class _Memory:
+class _UsedBytes:
     """The users of each range of bytes of one memory: `uses[k]` from `starts[k]` up to `starts[k + 1]`."""
 
     def __init__(self) -> None:
@@ -53,12 +53,12 @@ def find_dependencies(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, .
     Args:
         accesses: the bytes that each step touches, in the recorded order.
     """
-    memories: dict[int, _Memory] = {}
+    memories: dict[int, _UsedBytes] = {}
     before: list[tuple[int, ...]] = []
     for step, touched in enumerate(accesses):
         found: set[int] = set()
         for access in touched:
-            found |= memories.setdefault(access.memory, _Memory()).touch(step, access)
+            found |= memories.setdefault(access.memory, _UsedBytes()).touch(step, access)
         implied = {j for i in found for j in before[i]}
         before.append(tuple(sorted(found - implied)))
     return before

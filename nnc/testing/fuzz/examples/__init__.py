@@ -1,5 +1,1 @@
-"""What the fuzzer knows of commands, by their names: how to call those that do not take any operands, and how to judge results."""
-
-from nnc.testing.fuzz.examples.tables import EXAMPLES, FREEDOM, SURROGATES
-
-__all__ = ["EXAMPLES", "FREEDOM", "SURROGATES"]
+"""Tables for the fuzzer, by names of commands: calls of those that do not take any operands, and freedoms of results."""

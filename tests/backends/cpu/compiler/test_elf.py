@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from nnc.backends.cpu.compiler import elf
-from nnc.backends.cpu.compiler.engine import Engine, Library
+from nnc.backends.cpu.compiler.engine import Engine, LoadedObjects
 from nnc.errors import InternalError
 
 pytestmark = pytest.mark.skipif(not elf.is_supported(), reason="object files of this system are LLVM's to load")
 
 ENGINE = Engine()
-Link = Callable[[Sequence[bytes], Mapping[str, int], Collection[str]], Library]
+Link = Callable[[Sequence[bytes], Mapping[str, int], Collection[str]], LoadedObjects]
 
 CALLED = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: 3 * x)
 GIVEN = {"far": ctypes.cast(CALLED, ctypes.c_void_p).value or 0}
@@ -117,9 +117,9 @@ def results(link: Link, texts: Sequence[str], symbols: Mapping[str, int]) -> lis
     return [call(x) for x in (0, 1, 2, 3, 3, 1)]
 
 
-def own(objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> Library:
+def own(objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> LoadedObjects:
     memory, addresses = elf.load(objects, symbols, exports)
-    return Library(addresses, memory)
+    return LoadedObjects(addresses, memory)
 
 
 def permissions(address: int) -> str:

@@ -8,8 +8,8 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.commands.rules import scalar
 from nnc.graph import COMMANDS, command, reference
+from nnc.graph.registry import scalar
 from nnc.lower.kernels.math.complexes import can_be_complex
 from nnc.lower.kernels.scalars import parse
 from tests.backends.cpu.against_reference import LAYOUTS, Layout, cpu_kernel, dense, run, spaced, values

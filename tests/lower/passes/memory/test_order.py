@@ -13,6 +13,7 @@ import nnc
 from nnc.base.options import Options
 from nnc.compiled.pipeline import plan
 from nnc.graph import Graph, GraphBuilder, TensorSpec, register, run_passes, structural_hash
+from nnc.graph.rules import Rules
 from nnc.lower.passes.memory.order import order
 from nnc.lower.phases import SIMPLIFYING, names_of
 from nnc.lower.plan.liveness import max_live
@@ -90,7 +91,7 @@ def test_an_update_in_place_waits_for_the_other_readers_of_its_input() -> None:
     assert plan(graph, Options(donated=(0,))).bound.donated == (0,)
 
 
-register("test_order_effect", 1, 1, infer=lambda x: x, effect="debug")
+register("test_order_effect", Rules(infer=lambda x: x, effect="debug"))
 
 
 def test_effects_keep_their_order_in_the_graph_and_in_branches() -> None:

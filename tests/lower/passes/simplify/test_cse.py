@@ -8,6 +8,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.graph import Graph, GraphBuilder, TensorSpec, command, register
+from nnc.graph.rules import Rules
 from tests.lower.passes.tools import check_after, check_same_bits, names, record, run
 
 VECTOR = TensorSpec((3,), "float32")
@@ -48,7 +49,7 @@ def test_draws_are_not_merged() -> None:
 
 @pytest.mark.usefixtures("own_registries")
 def test_effects_are_not_merged_nor_loops_that_contain_them() -> None:
-    show = register("test_show", 1, infer=lambda x: x, reference=lambda x: x, effect="debug")
+    show = register("test_show", Rules(infer=lambda x: x, reference=lambda x: x, effect="debug"))
     assert names(run(record(lambda x: (show(x), show(x)), VECTOR), "cse")) == ["test_show"] * 2
 
     def branch() -> Graph:

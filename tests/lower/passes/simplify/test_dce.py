@@ -9,6 +9,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.graph import Graph, Node, TensorSpec, command, register
+from nnc.graph.rules import Rules
 from nnc.lower.passes.simplify.dce import narrow
 from tests.lower.passes.tools import EXACT, check_same_bits, names, record, run
 
@@ -95,7 +96,7 @@ def test_tapes_that_nothing_reads_are_not_written() -> None:
 
 @pytest.mark.usefixtures("own_registries")
 def test_effects_of_an_iteration_keep_their_operands() -> None:
-    show = register("test_show", 1, infer=lambda x: x, reference=lambda x: x, effect="debug")
+    show = register("test_show", Rules(infer=lambda x: x, reference=lambda x: x, effect="debug"))
     b = nnc.graph.GraphBuilder("round")
     step, a, c = b.input((), "int64"), b.input(VECTOR), b.input(VECTOR)
     with b:
@@ -116,7 +117,7 @@ def command_add(b: Any, x: Any) -> Any:
 
 @pytest.mark.usefixtures("own_registries")
 def test_a_command_may_have_a_form_with_fewer_results() -> None:
-    both = register("test_both", 1, 2, infer=lambda x: (x, x), reference=lambda x: (-x, abs(x)))
+    both = register("test_both", Rules(infer=lambda x: (x, x), reference=lambda x: (-x, abs(x))), outputs=2)
     narrow.set(
         both,
         lambda node, read: (
@@ -134,7 +135,7 @@ def test_a_command_may_have_a_form_with_fewer_results() -> None:
 
 @pytest.mark.usefixtures("own_registries")
 def test_effects_before_the_test_of_a_while_stay_before_it() -> None:
-    register("test_look", 1, 0, infer=lambda x: (), reference=lambda x: (), effect="debug")
+    register("test_look", Rules(infer=lambda x: (), reference=lambda x: (), effect="debug"), outputs=0)
     b = nnc.graph.GraphBuilder("round")
     b.input((), "int64")
     c = b.input((), "float32")

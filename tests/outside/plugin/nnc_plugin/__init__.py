@@ -13,7 +13,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.commands import elementwise as ew
-from nnc.commands.rules import Derivative, Value, batch_elementwise, check_dtype
+from nnc.commands.rules import batch_elementwise, check_dtype
 from nnc.graph import (
     Attribute,
     Command,
@@ -26,6 +26,7 @@ from nnc.graph import (
     register_pass,
     rewrite_rule,
 )
+from nnc.graph.rules import Derivative, Rules, Value
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,12 @@ def add_softsign() -> Command:
     """Registers the command softsign."""
     return register(
         "softsign",
-        infer=softsign_infer,
-        reference=softsign_reference,
-        derivative=Derivative(softsign_jvp),
-        batch=batch_elementwise("softsign"),
+        Rules(
+            infer=softsign_infer,
+            reference=softsign_reference,
+            derivative=Derivative(softsign_jvp),
+            batch=batch_elementwise("softsign"),
+        ),
     )
 
 

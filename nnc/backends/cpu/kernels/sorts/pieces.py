@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nnc.backends.cpu.kernels.printer import Printer
 from nnc.backends.cpu.kernels.sorts.order import Layout
 from nnc.backends.cpu.kernels.sorts.quicksort import LEAST, quicksort, split_at_pivot
 from nnc.backends.cpu.kernels.sorts.shared import Shared
+from nnc.backends.printer import Printer
 from nnc.base import dtypes
 from nnc.lower.kernels.builder import Code, Value
 

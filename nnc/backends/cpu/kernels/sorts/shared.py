@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nnc.backends.cpu.kernels.printer import Printer
+from nnc.backends.printer import Printer
 from nnc.base import dtypes
 from nnc.lower.kernels.builder import Code, Value
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nnc.backends.cpu.compiler.jit import compiler
-from nnc.backends.cpu.kernels.moves.moves import turn
+from nnc.backends.moves import turn
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
 from nnc.lower.kernels.builder import Code

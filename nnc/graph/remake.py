@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from nnc.base.source import SourceLine
-from nnc.graph import Graph, Node, Symbol, TensorSpec, command
 from nnc.graph.builder import infer_specs
-from nnc.graph.graph import NDArray
+from nnc.graph.graph import Graph, NDArray, Node, Symbol
+from nnc.graph.registry import command
+from nnc.graph.spec import TensorSpec
 
 
 class OncePerGraph(ABC):
@@ -107,3 +109,19 @@ class Remake(ABC):
     def transpose(self, x: Symbol, permutation: tuple[int, ...]) -> Symbol:
         """x with axes in another order; itself where that is theirs."""
         return x if permutation == tuple(range(x.spec.ndim)) else self.make("transpose", x, permutation=permutation)
+
+
+def append_copy(
+    graph: Graph, inputs: Sequence[Symbol], nodes: list[Node], constants: dict[Symbol, NDArray]
+) -> tuple[Symbol, ...]:
+    """Appends the nodes of `graph` on `inputs`, with symbols of their own; returns the symbols that stand for its outputs."""
+    renamed: dict[Symbol, Symbol] = dict(zip(graph.inputs, inputs, strict=True))
+    for symbol, value in graph.constants.items():
+        renamed[symbol] = Symbol(symbol.spec, symbol.name)
+        constants[renamed[symbol]] = value
+    for node in graph.nodes:
+        operands = tuple(renamed[symbol] for symbol in node.inputs)
+        results = tuple(Symbol(symbol.spec, symbol.name) for symbol in node.outputs)
+        nodes.append(node.update(inputs=operands, outputs=results))
+        renamed.update(zip(node.outputs, results, strict=True))
+    return tuple(renamed[symbol] for symbol in graph.outputs)
