@@ -14,8 +14,9 @@ from nnc.base.dtypes import DType
 from nnc.commands.control import fused, unit
 from nnc.commands.facts import axes_of, element_as, is_placed, view_axes
 from nnc.commands.rules import Counted, Gathered, reduction
-from nnc.graph import Command, Graph, Kernel, Node, Symbol, kernel
-from nnc.graph.registry import REGISTRY
+from nnc.device.target import Target
+from nnc.graph import Command, Graph, Kernel, Node, Symbol
+from nnc.graph.registry import REGISTRY, kernels_for
 from nnc.lower.kernels.builder import has_code
 from nnc.lower.kernels.reductions import has_reduction
 from nnc.lower.kernels.scalars import has_scalar
@@ -29,16 +30,16 @@ Axes = tuple[int, ...]
 _Sum = tuple[int, Axes, int]  # the kind of the reduced operand, the axes that are removed, the kind of the result
 
 
-def can_fuse(node: Node, device: str) -> bool:
+def can_fuse(node: Node, machine: Target) -> bool:
     """Whether a node can be a part of a printed loop nest.
 
     Args:
         node: of a graph.
-        device: kind of the device that the program runs on; kernels for other kinds are not asked.
+        machine: the program runs on it; kernels for other kinds of devices are not asked.
     """
     if node.command is unit:
         return True
-    if node.graphs or len(node.outputs) != 1 or has_better_kernel(node, device):
+    if node.graphs or len(node.outputs) != 1 or has_better_kernel(node, machine):
         return False
     if is_gather(node) and node.params["mode"] == "error" and node.inputs[1].spec.size > _INDICES:
         return False  # many indices are checked by several threads in a kernel of their own
@@ -64,9 +65,9 @@ def _has_code(
     return has_scalar(command, inputs, output, dict.fromkeys(params))
 
 
-def has_better_kernel(node: Node, device: str) -> bool:
-    """Whether a backend has a kernel for the node of a higher priority than printed loop nests, on this kind of device."""
-    better = _better_kernels(node.command, device, REGISTRY.version)
+def has_better_kernel(node: Node, machine: Target) -> bool:
+    """Whether a backend has a kernel for the node of a higher priority than printed loop nests, on this machine."""
+    better = _better_kernels(node.command, machine, REGISTRY.version)
     if not better:
         return False
     specs = tuple([symbol.spec for symbol in node.inputs])
@@ -74,10 +75,10 @@ def has_better_kernel(node: Node, device: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _better_kernels(command: Command, device: str, _version: int) -> tuple[Kernel, ...]:
-    """Returns a command's kernels of a higher priority than loop nests, among a device's kernels registered in this version."""
-    nests = max([each.priority for each in kernel.get(fused, ()) if each.device == device], default=0)
-    return tuple([each for each in kernel.get(command, ()) if each.device == device and each.priority > nests])
+def _better_kernels(command: Command, machine: Target, _version: int) -> tuple[Kernel, ...]:
+    """Returns a command's kernels of a higher priority than loop nests, among a machine's kernels registered in this version."""
+    nests = max([each.priority for each in kernels_for(fused, machine)], default=0)
+    return tuple([each for each in kernels_for(command, machine) if each.priority > nests])
 
 
 def is_reduction(node: Node) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from nnc.base import dtypes
-from nnc.device.targets import cpu_target
 from nnc.graph import Node, Symbol
 from nnc.lower.kernels.builder import Slot, Value, known_integer
 from nnc.lower.kernels.cascade import Bound, Cut, cut_of, pieces
@@ -21,21 +20,19 @@ from nnc.lower.kernels.reductions import across, combine, dtype_of_total, identi
 from nnc.lower.kernels.row_phases import Guard
 from nnc.lower.kernels.values import Scope, Values
 
-_LOOPS = cpu_target().loops
-
 
 class NestRows(Values):
     """Prints the rows of one nest."""
 
-    def __init__(self, nest: Nest, vector_bytes: int) -> None:
-        lanes, self.copies = _choose_lanes(nest, vector_bytes)
+    def __init__(self, nest: Nest) -> None:
+        lanes, self.copies = _choose_lanes(nest)
         super().__init__(nest, lanes)
-        self.is_inline = nest.size * nest.work <= _LOOPS.inline_instructions * max(self.lanes, 1)
-        self.is_generic = nest.is_flat and nest.size >= _LOOPS.generic_elements
+        self.is_inline = nest.size * nest.work <= self.loops.inline_instructions * max(self.lanes, 1)
+        self.is_generic = nest.is_flat and nest.size >= self.loops.generic_elements
         self.is_split = self._sums_in_parts()
         self.is_wide = self._sums_wide_rows()
         if self.is_wide:
-            self.copies = min(_LOOPS.column_vectors, -(-nest.sizes[nest.outer[-1]] // lanes))
+            self.copies = min(self.loops.column_vectors, -(-nest.sizes[nest.outer[-1]] // lanes))
         self.size_of_vector_loop: Value | None = None
         self.part: Value | None = None  # the part of the rows that is being summed
         self.partial = ""  # the address of the sums of parts
@@ -43,14 +40,14 @@ class NestRows(Values):
     def _sums_in_parts(self) -> bool:
         """Whether rows are so few and long that threads take parts of them, whose sums are added at the end."""
         nest = self.nest
-        if not nest.row or not self._has_one_phase() or self.row_units() < _LOOPS.row_parts:
+        if not nest.row or not self._has_one_phase() or self.row_units() < self.loops.row_parts:
             return False
         columns = math.prod(nest.sizes[loop] for loop in nest.outer)
         instructions = nest.size * nest.work / max(self.lanes, 1)
         return (
-            self.units() < _LOOPS.row_parts // 2
-            and columns <= _LOOPS.summed_columns
-            and instructions >= _LOOPS.row_parts * _LOOPS.grain / 4
+            self.units() < self.loops.row_parts // 2
+            and columns <= self.loops.summed_columns
+            and instructions >= self.loops.row_parts * self.loops.grain / 4
         )
 
     def _has_one_phase(self) -> bool:
@@ -86,7 +83,7 @@ class NestRows(Values):
             for block in columns if node.outputs[0] not in self.phases.guards else ():
                 width = 0 if self.nest.in_row else self.lanes
                 total = code.slot(identity(code, node, width, dtype_of_total(node)))
-                with code.loop(0, _LOOPS.row_parts) as part:
+                with code.loop(0, self.loops.row_parts) as part:
                     found = code.load(self.sum_at(part, r, block), total.dtype, width)
                     code.write(total, combine(code, node, code.read(total), found))
                 block.values[node.outputs[0]] = rounded(code, node, code.read(total))
@@ -98,7 +95,7 @@ class NestRows(Values):
             return 0, n
         code, piece = self.code, self.step if loop == self.nest.vector else 1
         units = code.integer(self.row_units())
-        parts = code.integer(_LOOPS.row_parts)
+        parts = code.integer(self.loops.row_parts)
         first = code.div(code.mul(self.part, units), parts)
         end = code.div(code.mul(code.add(self.part, code.integer(1)), units), parts)
         if piece == 1:
@@ -140,7 +137,7 @@ class NestRows(Values):
         if nest.in_row or not nest.row or self.is_split or not self._has_one_phase() or nest.vector is None:
             return False
         far = max(abs(steps[loop]) for steps in nest.strides for loop in nest.row)
-        return far >= _LOOPS.far_bytes and nest.sizes[nest.vector] >= 4 * self.lanes * self.copies
+        return far >= self.loops.far_bytes and nest.sizes[nest.vector] >= 4 * self.lanes * self.copies
 
     def _wide_row(self, outer: Scope) -> None:
         nest, code, vector = self.nest, self.code, self.nest.vector
@@ -188,7 +185,7 @@ class NestRows(Values):
 
         columns({}, lambda block, total, piece: begin(wide, total))
         n, others = nest.sizes[nest.row[0]], math.prod(nest.sizes[loop] for loop in nest.row[1:])
-        step = max(1, _LOOPS.summands // others)
+        step = max(1, self.loops.summands // others)
         with code.loop(0, n, step) as first:
             columns({}, lambda block, total, piece: begin(kinds, piece))
             with ExitStack() as stack:
@@ -398,8 +395,8 @@ class NestRows(Values):
         nest = self.nest
         counts = [-(-nest.sizes[loop] // (self.step if loop == nest.vector else 1)) for loop in nest.row]
         if self.part is not None:
-            counts[0] = -(-counts[0] // _LOOPS.row_parts)
-        return cut_of(counts)
+            counts[0] = -(-counts[0] // self.loops.row_parts)
+        return cut_of(counts, self.loops.summands, self.loops.short_sums)
 
     @contextmanager
     def _pieces(
@@ -498,11 +495,11 @@ def _has_short_floats(nest: Nest) -> bool:
     return any(dtypes.is_float(symbol.dtype) and symbol.dtype.itemsize == 2 for symbol in symbols)
 
 
-def _choose_lanes(nest: Nest, vector_bytes: int) -> tuple[int, int]:
+def _choose_lanes(nest: Nest) -> tuple[int, int]:
     """Chooses the number of lanes of a vector, and of vectors that are worked on at once."""
     if nest.vector is None:
         return 0, 1
-    n, most = nest.sizes[nest.vector], max(vector_bytes // nest.widest, 2)
+    loops, n, most = nest.machine.loops, nest.sizes[nest.vector], max(nest.machine.vector_bytes // nest.widest, 2)
     lanes = most
     while lanes >= 2 * n and lanes > 2:
         lanes //= 2
@@ -515,8 +512,8 @@ def _choose_lanes(nest: Nest, vector_bytes: int) -> tuple[int, int]:
         and (whole > 1 or not _has_short_floats(nest))
     ):
         # A masked store must have reached memory before the next row is read, since that begins in its vector: 8 ns a row in place.
-        return whole, n // whole if n // whole * nest.work <= _LOOPS.inline_instructions else 1
-    most = _LOOPS.unrolled_instructions
+        return whole, n // whole if n // whole * nest.work <= loops.inline_instructions else 1
+    most = loops.unrolled_instructions
     pairs = 2 * most if nest.in_row else most // 2  # with one vector, each addition to a sum waits for the last one
     copies = 4 if nest.work <= most // 4 else 2 if nest.work <= pairs else 1
     while copies > 1 and copies * lanes > n:

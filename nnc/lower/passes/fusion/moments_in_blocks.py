@@ -8,15 +8,13 @@ from collections.abc import Callable
 from nnc.base import dtypes
 from nnc.base.options import Options
 from nnc.commands.facts import is_sum, multiplies, squared
-from nnc.device import kind_of
-from nnc.device.targets import cpu_target
+from nnc.device import machine_of
+from nnc.device.target import Fusion, Target
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remake import OncePerGraph, Remake
 from nnc.lower.kernels.domain import can_fuse
 from nnc.lower.passes.fusion.centred import Centred
 from nnc.lower.passes.simplify.dce import dce
-
-_FUSION = cpu_target().fusion
 
 _LEAST = 16  # elements of a block: of shorter ones the sums are as many numbers as the elements
 
@@ -37,7 +35,7 @@ def moments_in_blocks(graph: Graph, options: Options) -> Graph:
         →  b = reshape(x); t = reduce_sum(b) over blocks; c = t / k; q = reduce_sum(square(b - c)) over blocks
            s = reduce_sum(t); m = s / n; v = reduce_sum(q) + k · reduce_sum(square(c - m))
     """
-    changed = _InBlocks(kind_of(options.device)).graph(graph) if options.native else graph
+    changed = _InBlocks(machine_of(options)).graph(graph) if options.native else graph
     return graph if changed is graph else dce(changed, options)
 
 
@@ -47,9 +45,9 @@ _Blocks = tuple[
 
 
 class _InBlocks(OncePerGraph):
-    def __init__(self, device: str) -> None:
+    def __init__(self, machine: Target) -> None:
         super().__init__()
-        self.device = device
+        self.machine = machine
 
     def rewrite(self, graph: Graph) -> Graph:
         return _Moments(self, graph).result()
@@ -58,6 +56,7 @@ class _InBlocks(OncePerGraph):
 class _Moments(Remake):
     def __init__(self, passes: _InBlocks, graph: Graph) -> None:
         super().__init__(passes, graph)
+        self.limits = passes.machine.fusion
         writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
         centred = Centred(writers, graph.constants)
         # of sums of squares: the sum of the squared operand, before it was centred
@@ -71,7 +70,11 @@ class _Moments(Remake):
             base = _squared(node, writers)
             total = centred.total(base, node.params["axes"]) if base is not None else None
             made = writers.get(total.inputs[0]) if total is not None else None
-            if total is not None and _blocks(total) and (made is None or not can_fuse(made, passes.device)):
+            if (
+                total is not None
+                and _blocks(total, self.limits)
+                and (made is None or not can_fuse(made, passes.machine))
+            ):
                 self.total_of[node.outputs[0]] = total.outputs[0]
         self.totals = set(self.total_of.values())
         for node in graph.nodes:
@@ -116,7 +119,7 @@ class _Moments(Remake):
     def _sums(self, node: Node) -> None:
         """Makes the sums of terms, once and times numbers, that a node and others compute, and those of squares."""
         (x,), (out,) = node.inputs, node.outputs
-        blocks = _blocks(node)
+        blocks = _blocks(node, self.limits)
         assert blocks is not None
         shape, inner, outer = blocks
         x = self.reshape(self.renamed.get(x, x), shape)
@@ -174,11 +177,11 @@ def _squared(node: Node, writers: dict[Symbol, Node]) -> Symbol | None:
     return squared(made)
 
 
-def _blocks(total: Node) -> _Blocks | None:
+def _blocks(total: Node, limits: Fusion) -> _Blocks | None:
     """The blocks of rows that no kernel goes through more than once; None where rows are short, or have no such blocks."""
     shape, axes = total.inputs[0].shape, sorted(total.params["axes"])
     last = max((axis for axis, n in enumerate(shape) if n > 1), default=0)
-    most = _FUSION.row_elements if last in axes else _FUSION.column_elements
+    most = limits.row_elements if last in axes else limits.column_elements
     inner: list[int] = []
     count = 1
     while axes and count * shape[axes[-1]] <= most:
