@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.base import dtypes
-from nnc.device.targets.gpu import GPU_GRIDS
+from nnc.device.target import GpuTarget
 from nnc.lower.kernels.axes import Axes
 from nnc.lower.kernels.builder import Value
 
@@ -56,7 +56,7 @@ def places_of(code: GpuCode, axes: Axes, unit: Value) -> list[Value]:
     return places
 
 
-def in_vectors(axes: Axes, item: int, moving: Sequence[int], alignment: int) -> tuple[Axes, int]:
+def in_vectors(axes: Axes, item: int, moving: Sequence[int], alignment: int, machine: GpuTarget) -> tuple[Axes, int]:
     """The box with vectors of neighbours along its last axis as elements, and the lanes of a vector.
 
     Args:
@@ -64,9 +64,10 @@ def in_vectors(axes: Axes, item: int, moving: Sequence[int], alignment: int) -> 
         item: bytes of an element.
         moving: operands that are read or written in vectors; the others have one element for all of a vector.
         alignment: bytes that divide the other places that are added to those of the moving operands.
+        machine: its threads read vectors.
     """
     last = len(axes.shape) - 1
-    lanes = GPU_GRIDS.vector_bytes // item
+    lanes = machine.grids.vector_bytes // item
     if last < 0 or any(by[last] != (item if k in moving else 0) for k, by in enumerate(axes.strides)):
         return axes, 1
     steps = [step for k in moving for step in axes.strides[k][:last]]
