@@ -77,6 +77,13 @@ def test_a_remainder_by_a_number_that_may_be_flushed_to_0_has_no_bound() -> None
     assert np.isinf(error[0]) and np.isfinite(error[1])
 
 
+def test_an_order_of_complex_numbers_that_rounding_may_turn_has_no_bound() -> None:
+    x = np.complex64([0.1 + 1j, 0.1 + 2j])
+    _, rounded = bound_of(lambda x: nnp.sort(x * np.complex64(0.3)), x)
+    _, exact = bound_of(nnp.sort, x)
+    assert np.isinf(rounded).all() and not np.any(exact)
+
+
 def test_references_of_long_doubles_have_the_digits_of_float64() -> None:
     rng = np.random.default_rng(0)
     for c in (c for c in COMMANDS.values() if c in scalar and c.arity is not None):
