@@ -10,8 +10,8 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.commands.rules import scalar
 from nnc.graph import COMMANDS
+from nnc.graph.registry import scalar
 from nnc.testing.fuzz.bounds import with_bounds
 from nnc.testing.fuzz.check import check
 from nnc.testing.fuzz.modes import Mode

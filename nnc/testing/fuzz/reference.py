@@ -18,7 +18,7 @@ import numpy as np
 from nnc.array.array import as_value, new_array
 from nnc.base import dtypes
 from nnc.base.context import with_mode
-from nnc.commands.elementwise import stop_gradient
+from nnc.commands.elementwise import stop_gradient, with_slope
 from nnc.commands.facts import flops_of, moves_elements
 from nnc.commands.loop import run_graph
 from nnc.commands.weakness import with_inherited_weakness
@@ -95,7 +95,7 @@ class ReferenceInterpreter:
 
 class FrozenInterpreter(ReferenceInterpreter):
     """Runs commands by reference; a value that a derivative does not see (`stop_gradient`) stays as it was in the first of several
-    runs.
+    runs, and one that has the derivative of another (`with_slope`) is the other.
     """
 
     def __init__(self) -> None:
@@ -107,6 +107,8 @@ class FrozenInterpreter(ReferenceInterpreter):
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
         """Runs a command, or returns its earlier results."""
+        if command is with_slope:
+            return [as_value(args[1])]
         if command is not stop_gradient:
             return super().process(command, args, params, graphs)
         if self.next == len(self.kept):
