@@ -18,7 +18,8 @@ from nnc.base.dtypes import DType, accumulator
 from nnc.commands.rules import reduction
 from nnc.device.target import Target
 from nnc.graph import Graph, Node, Symbol
-from nnc.lower.kernels.domain import UNIT, Domain, Phases, is_counted, is_gather, is_reduction, is_view, keeps_order
+from nnc.lower.kernels.domain import UNIT, Domain, is_counted, is_gather, is_reduction, is_view, keeps_order
+from nnc.lower.kernels.row_phases import Phases
 from nnc.lower.kernels.scalars import count_instructions
 from nnc.lower.plan.stages import View
 
@@ -77,9 +78,10 @@ class Nest:
 
     @cached_property
     def work(self) -> int:
-        """Instructions for one element, by estimate."""
+        """Instructions for one element, by estimate, without those that few rows need."""
         transcendental = self.machine.loops.transcendental_instructions
-        return sum(instructions(node, transcendental) for node in self._of_elements) + len(self.operands)
+        usual = [node for node in self._of_elements if node.outputs[0] not in self.phases.guards]
+        return sum(instructions(node, transcendental) for node in usual) + len(self.operands)
 
     @cached_property
     def _of_elements(self) -> list[Node]:
@@ -116,6 +118,7 @@ def make_nest(
     outputs: Sequence[View],
     machine: Target,
     neighbours: int = _NEIGHBOURS,
+    guarded: bool = False,
 ) -> Nest:
     """The loop nest of a fused graph on operands that lie in these views.
 
@@ -126,6 +129,7 @@ def make_nest(
         machine: its loops have the tiles of transposed accesses.
         neighbours: iterations of the vector loop that run side by side; a longer loop is no better. 1 where the lanes go on into
             the next loop, as the threads of a GPU do.
+        guarded: whether loops of the row that few rows need are skipped by the others.
     """
     domain = Domain.of(graph)
     operands, views = (*graph.inputs, *graph.outputs), (*inputs, *outputs)
@@ -171,7 +175,7 @@ def make_nest(
         machine,
         graph,
         domain,
-        Phases.of(graph, domain),
+        Phases.of(graph, domain, guarded),
         sizes,
         outer,
         row,

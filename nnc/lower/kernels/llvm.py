@@ -29,7 +29,7 @@ _PART = "@KERNEL.part"
 
 def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], machine: Target) -> Native:
     """The kernel that computes a fused graph on operands that lie in these views."""
-    return _NestPrinter(make_nest(graph, inputs, outputs, machine)).native()
+    return _NestPrinter(make_nest(graph, inputs, outputs, machine, guarded=True)).native()
 
 
 class KernelPrinter:

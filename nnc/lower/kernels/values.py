@@ -101,7 +101,8 @@ class Values:
     def _computed_early(self) -> set[Symbol]:
         """Returns symbols that vary along the row and are computed in the first phase that can do so."""
         rank, varies = self.phases.rank, self.phases.varies
-        stack = [(node.inputs[0], rank[node.outputs[0]] - 1) for node in self.reductions]
+        always = [node for node in self.reductions if node.outputs[0] not in self.phases.guards]
+        stack = [(node.inputs[0], rank[node.outputs[0]] - 1) for node in always]
         stack += [(symbol, rank[symbol]) for symbol in self.graph.outputs if self.nest.is_full(symbol)]
         found: set[tuple[Symbol, int]] = set()
         while stack:

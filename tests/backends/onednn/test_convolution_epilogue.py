@@ -90,6 +90,13 @@ def test_scale_bias_and_residual_where_channels_are_last(dtype: str) -> None:
     check([numbers(IMAGE, dtype), numbers(KERNEL, dtype), *vectors, residual], LAST, scale_bias_residual)
 
 
+def test_post_ops_follow_a_convolution_of_single_elements_too() -> None:
+    """Without post-ops such a convolution is a product of matrices."""
+    vectors = [numbers((CHANNELS,), seed=seed) for seed in (1, 2)]
+    inputs = [numbers(IMAGE), numbers((CHANNELS, 16, 1, 1)), *vectors, numbers((2, 6, 7, CHANNELS), seed=3)]
+    check(inputs, {**LAST, "padding": ((0, 0), (0, 0))}, scale_bias_residual)
+
+
 SUMMED: dict[str, tuple[Any, ...]] = {  # shapes of the input and the weight, padding
     "many channels, summed share by share": ((1, 7, 7, 1024), (64, 1024, 3, 3), ((1, 1), (1, 1))),
     "windows without an element": ((1, 1, 16, 8), (8, 8, 1, 3), ((0, 0), (3, 3))),

@@ -30,8 +30,8 @@ def print_nest(
 ) -> DeviceKernel:
     """Prints the kernel that computes a fused graph on operands that lie in these views.
 
-    An output may lie where an input does, if `nnc.lower.kernels.domain.overwrites` lists the two; views of one buffer whose extents
-    meet are taken for such operands. Tensors in different buffers never share memory.
+    An output may lie where an input does, if `overwrites` of nnc.lower.kernels.row_phases lists the two; views of one buffer whose
+    extents meet are taken for such operands. Tensors in different buffers never share memory.
 
     Args:
         graph: that fits one nest.

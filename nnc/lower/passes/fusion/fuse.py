@@ -15,13 +15,8 @@ from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.graph.passes import Fact
 from nnc.lower.kernels.builder import has_code
-from nnc.lower.kernels.domain import (
-    Domain,
-    has_better_kernel,
-    is_gather,
-    is_reduction,
-    overwrites,
-)
+from nnc.lower.kernels.domain import Domain, has_better_kernel, is_gather, is_reduction
+from nnc.lower.kernels.row_phases import overwrites
 from nnc.lower.passes.fusion.forms import Forms, Pairs, of_one_shape
 from nnc.lower.passes.fusion.grouping import FusionGroup, Grouping
 from nnc.lower.passes.fusion.prefuse import members

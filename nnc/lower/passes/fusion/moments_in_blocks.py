@@ -14,6 +14,7 @@ from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remake import OncePerGraph, Remake
 from nnc.lower.kernels.domain import can_fuse
 from nnc.lower.passes.fusion.centred import Centred
+from nnc.lower.passes.simplify.dce import dce
 
 _LEAST = 16  # elements of a block: of shorter ones the sums are as many numbers as the elements
 
@@ -34,7 +35,8 @@ def moments_in_blocks(graph: Graph, options: Options) -> Graph:
         →  b = reshape(x); t = reduce_sum(b) over blocks; c = t / k; q = reduce_sum(square(b - c)) over blocks
            s = reduce_sum(t); m = s / n; v = reduce_sum(q) + k · reduce_sum(square(c - m))
     """
-    return _InBlocks(machine_of(options)).graph(graph) if options.native else graph
+    changed = _InBlocks(machine_of(options)).graph(graph) if options.native else graph
+    return graph if changed is graph else dce(changed, options)
 
 
 _Blocks = tuple[
@@ -61,6 +63,9 @@ class _Moments(Remake):
         self.total_of: dict[Symbol, Symbol] = {}
         self.sums: dict[tuple[Symbol, float], Symbol] = {}  # of totals, and factors of terms: the sums of these
         self.moments: dict[tuple[Symbol, float], Symbol] = {}  # of totals, and factors of squares: the sums of these
+        # of sums of centred values, which are about the rounding errors of means: the sum of the operand
+        self.rests_of: dict[Symbol, Symbol] = {}
+        self.rests: dict[Symbol, Symbol] = {}  # of totals: the sums of centred values
         for node in graph.nodes:
             base = _squared(node, writers)
             total = centred.total(base, node.params["axes"]) if base is not None else None
@@ -72,6 +77,10 @@ class _Moments(Remake):
             ):
                 self.total_of[node.outputs[0]] = total.outputs[0]
         self.totals = set(self.total_of.values())
+        for node in graph.nodes:
+            total = centred.total(node.inputs[0], node.params["axes"]) if is_sum(node.command) else None
+            if total is not None and total.outputs[0] in self.totals:
+                self.rests_of[node.outputs[0]] = total.outputs[0]
         sums = [node for node in graph.nodes if is_sum(node.command)]
         in_blocks = {
             (node.inputs[0], node.params["axes"]): node
@@ -99,6 +108,8 @@ class _Moments(Remake):
             if (found, factor) not in self.sums:
                 self._sums(base)
             return self.sums[found, factor]
+        if found in self.rests_of:
+            return self.rests[self.rests_of[found]]
         return self.moments[self.total_of[found], factor] if found in self.total_of else None
 
     def _over_blocks(self, parts: Symbol, inner: tuple[int, ...], outer: tuple[int, ...]) -> Symbol:
@@ -123,7 +134,8 @@ class _Moments(Remake):
         for factor, of_blocks in of_terms.items():
             self.sums[out, factor] = self._over_blocks(of_blocks, inner, outer)
         mean = self._times(self.sums[out, 1.0], 1 / (count * parts))
-        between, _ = self._squares(means, mean, axes, factors, self._times(left, 1 / count))
+        between, rest = self._squares(means, mean, axes, factors, self._times(left, 1 / count))
+        self.rests[out] = self._times(rest, count)
         for factor, of_blocks, of_means in zip(factors, within, between, strict=True):
             total = self._over_blocks(of_blocks, inner, outer)
             self.moments[out, factor] = self.make("add", total, self._times(of_means, count))
