@@ -299,6 +299,13 @@ def test_norms_whose_values_no_derivative_sees_are_differentiated_by_differences
             assert mode.applies(subject) and check(subject, mode) is None
 
 
+def test_no_factor_of_an_integer_matrix_is_taken_for_exact() -> None:
+    x = np.random.default_rng([399, 1]).integers(-5, 6, (7, 15)).astype("float32")
+    results = run_reference(command("lu"), [x], {})
+    moved = [disturbed(np.random.default_rng(k), command("lu"), [x], {}, results)[0] for k in range(4)]
+    assert results[0][4, 14] == 0 and any(0 < abs(y[4, 14]) < 1e-4 for y in moved)
+
+
 def test_no_singular_value_is_taken_for_exact() -> None:
     x = np.outer([0, 0, 3], [1, 2]).astype("float32")
     results = run_reference(command("svd"), [x], {})
