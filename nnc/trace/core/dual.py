@@ -93,7 +93,7 @@ class DualTrace:
             else DualTracer(self, x, t, source, getattr(x, "weak", False))
             for x, t in zip(outputs, out_tangents, strict=True)
         ]
-        if roots is not None and type(results[0]) is DualTracer:
+        if roots is not None and results and type(results[0]) is DualTracer:
             results[0].origin = roots.origin()
         return results
 
@@ -107,7 +107,7 @@ class DualTrace:
         if joint is not None:
             return joint(primals, tangents, **static)
         outputs = bind(command, primals, params, graphs)
-        if roots is not None:
+        if roots is not None and outputs:  # a callback has none
             tangent = roots.tangent(outputs[0])
             if tangent is not NotImplemented:
                 return outputs, [tangent]
