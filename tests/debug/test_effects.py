@@ -97,6 +97,21 @@ def test_values_are_those_of_the_function_under_grad_and_one_row_each_under_vmap
     assert seen == [(1.0, 3.0), (2.0, 3.0)]
 
 
+def test_a_callback_reads_squares_and_norms_that_are_differentiated() -> None:
+    seen: list[float] = []
+
+    def f(x: Any, power: Any) -> Any:
+        y = power(x)
+        nnc.debug.callback(lambda v: seen.append(float(v)), y)
+        return y
+
+    x = nnp.asarray(3.0)
+    for power, slope in ((nnp.square, 6.0), (lambda x: x * x, 6.0), (nnp.sqrt, 0.5 / 3**0.5), (lambda x: x**3, 27.0)):
+        for run in (lambda f: f, nnc.compile):
+            assert float(run(nnc.grad(lambda x, p=power: f(x, p)))(x)) == pytest.approx(slope)
+    assert seen == pytest.approx([9, 9, 9, 9, 3**0.5, 3**0.5, 27, 27])
+
+
 def test_callbacks_take_pytrees_and_settings_and_keep_their_arguments() -> None:
     seen: list[Any] = []
     fun = nnc.compile(

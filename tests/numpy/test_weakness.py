@@ -175,6 +175,19 @@ def test_a_weak_value_of_a_dynamic_graph_shows_float32() -> None:
     assert np.asarray(number, "float64") == 4 * np.log(2.0)
 
 
+def test_weak_values_that_are_joined_stay_weak_in_derivatives_and_batches() -> None:
+    for x in (nnp.asarray(0.25).as_weak(), nnp.asarray(0.25, "float64").as_weak(nnc.base.dtypes.NUMBER), 0.25):
+        for f in (
+            lambda x: nnp.stack([x]),
+            lambda x: nnp.concatenate([nnp.reshape(x, 1)] * 2),
+            lambda x: nnp.stack([x, x]) * 1,
+        ):
+            want = f(x)
+            mapped = nnc.vmap(f)(nnp.stack([x, x]))
+            for found in (nnc.vjp(f, x)[0], nnc.jvp(f, (x,), (nnp.ones(()),))[0], mapped):
+                assert (found.dtype, found.weak) == (want.dtype, want.weak) and found.dtype == nnp.float32
+
+
 def test_weak_results_of_a_dynamic_graph_take_cotangents_in_the_dtype_that_they_show() -> None:
     graph = nnc.DynamicGraph()
     x = graph.variable(nnp.ones(2))

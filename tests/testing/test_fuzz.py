@@ -290,6 +290,22 @@ def test_numbers_of_branches_take_the_dtype_of_the_other_branch_with_all_their_d
         assert (found.spec, found.weak) == (wanted.spec, wanted.weak)
 
 
+def test_norms_whose_values_no_derivative_sees_are_differentiated_by_differences() -> None:
+    body = Block(("a",), (Step("b", "nnp.linalg.norm", (Ref("a"),)),), ("b",))
+    subject = Subject.of(Program((Input("a", (3,), "float64", "uniform", 1),), body))
+    assert subject is not None
+    for mode in MODES:
+        if mode.name in ("jvp by differences", "second by differences"):
+            assert mode.applies(subject) and check(subject, mode) is None
+
+
+def test_no_factor_of_an_integer_matrix_is_taken_for_exact() -> None:
+    x = np.random.default_rng([399, 1]).integers(-5, 6, (7, 15)).astype("float32")
+    results = run_reference(command("lu"), [x], {})
+    moved = [disturbed(np.random.default_rng(k), command("lu"), [x], {}, results)[0] for k in range(4)]
+    assert results[0][4, 14] == 0 and any(0 < abs(y[4, 14]) < 1e-4 for y in moved)
+
+
 def test_no_singular_value_is_taken_for_exact() -> None:
     x = np.outer([0, 0, 3], [1, 2]).astype("float32")
     results = run_reference(command("svd"), [x], {})

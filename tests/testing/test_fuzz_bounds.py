@@ -10,8 +10,8 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.commands.rules import scalar
 from nnc.graph import COMMANDS
+from nnc.graph.registry import scalar
 from nnc.testing.fuzz.bounds import with_bounds
 from nnc.testing.fuzz.check import check
 from nnc.testing.fuzz.modes import Mode
@@ -75,6 +75,13 @@ def test_a_remainder_by_a_number_that_may_be_flushed_to_0_has_no_bound() -> None
     x = np.float32([1e-40, 1e-3])
     _, error = bound_of(lambda x: x % x, x)
     assert np.isinf(error[0]) and np.isfinite(error[1])
+
+
+def test_an_order_of_complex_numbers_that_rounding_may_turn_has_no_bound() -> None:
+    x = np.complex64([0.1 + 1j, 0.1 + 2j])
+    _, rounded = bound_of(lambda x: nnp.sort(x * np.complex64(0.3)), x)
+    _, exact = bound_of(nnp.sort, x)
+    assert np.isinf(rounded).all() and not np.any(exact)
 
 
 def test_references_of_long_doubles_have_the_digits_of_float64() -> None:

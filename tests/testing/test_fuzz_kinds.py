@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from typing import Any
 
@@ -12,12 +13,13 @@ import nnc.numpy as nnp
 from nnc.testing.fuzz.campaign import Settings, run_program, shrunk
 from nnc.testing.fuzz.check import check
 from nnc.testing.fuzz.derived import second_derivative
-from nnc.testing.fuzz.generate import MAKERS, generate
+from nnc.testing.fuzz.generate import MAKERS, Generator, generate
 from nnc.testing.fuzz.modes import MODES, Mode
 from nnc.testing.fuzz.offers import all_offers
+from nnc.testing.fuzz.plain import Plain
 from nnc.testing.fuzz.program import Block, Function, Program, Ref, Step, program_source
 from nnc.testing.fuzz.report import as_test
-from nnc.testing.fuzz.subject import Subject
+from nnc.testing.fuzz.subject import Subject, namespace
 from nnc.testing.fuzz.values import Input
 from nnc.testing.fuzz.wild import SEEN
 
@@ -199,10 +201,15 @@ def test_a_loop_that_is_refused_where_references_run_it_is_found(monkeypatch: py
     def refused(f: Any, *args: Any) -> Any:
         raise nnc.errors.ShapeError("another carry")
 
+    loop = Step("r", "nnc.scan(lambda c, x: (c, x), {0}, {0})[1]", (Ref("v"),))
+    program = Program((Input("v", (2,), "float32"),), Block(("v",), (loop,), ("r",)))
     monkeypatch.setattr(nnc, "scan", refused)
-    settings = Settings(seed=1, commands=("injected rates",))
-    found = [run_program(settings, i, *settings.offers(), lambda mode: None).findings for i in range(3)]
-    assert any("refuses to trace it: another carry" in text for texts in found for text in texts)
+    monkeypatch.setattr("nnc.testing.fuzz.campaign.generate", lambda *args: program)
+    (found,) = run_program(Settings(), 0, [], [], lambda mode: None).findings
+    assert "refuses to trace it: another carry" in found and loop.call.partition("{")[0] in found
+    source = Generator(random.Random(1), [], scope={**namespace(Plain()), "v": program.inputs[0].array()})
+    source.accept(loop)
+    assert not source.untraceable
 
 
 def test_a_stale_result_for_arrays_of_another_size_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

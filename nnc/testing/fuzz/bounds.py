@@ -134,6 +134,8 @@ class BoundInterpreter(ReferenceInterpreter):
         if command.name == "select":
             chosen, x, y = errors
             return [np.where(chosen > 0, np.inf, np.where(wide[0], x, y))]
+        if command.name == "sort" and np.iscomplexobj(wide[0]) and np.any(errors[0] > 0):  # ties of real parts may turn
+            return [np.full(x.shape, np.inf) for x in center]
         total = [np.zeros(x.shape) for x in center]
         unknown = [np.isinf(error) for error in errors]
         if any(map(np.any, unknown)) and command not in scalar and not _only_moves(wide, center):

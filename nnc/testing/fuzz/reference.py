@@ -18,7 +18,7 @@ import numpy as np
 from nnc.array.array import as_value, new_array
 from nnc.base import dtypes
 from nnc.base.context import with_mode
-from nnc.commands.elementwise import stop_gradient
+from nnc.commands.elementwise import stop_gradient, with_slope
 from nnc.commands.facts import flops_of, moves_elements
 from nnc.commands.loop import run_graph
 from nnc.commands.weakness import with_inherited_weakness
@@ -26,7 +26,7 @@ from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
 from nnc.graph.dispatch import replaced_eager
 from nnc.graph.registry import scalar
-from nnc.testing.fuzz.examples.tables import FREEDOM
+from nnc.testing.fuzz.examples.tables import FREEDOM, ROUNDED
 from nnc.trace.core.eager import checked
 
 NDArray = np.ndarray[Any, Any]
@@ -95,7 +95,7 @@ class ReferenceInterpreter:
 
 class FrozenInterpreter(ReferenceInterpreter):
     """Runs commands by reference; a value that a derivative does not see (`stop_gradient`) stays as it was in the first of several
-    runs.
+    runs, and one that has the derivative of another (`with_slope`) is the other.
     """
 
     def __init__(self) -> None:
@@ -107,6 +107,8 @@ class FrozenInterpreter(ReferenceInterpreter):
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
         """Runs a command, or returns its earlier results."""
+        if command is with_slope:
+            return [as_value(args[1])]
         if command is not stop_gradient:
             return super().process(command, args, params, graphs)
         if self.next == len(self.kept):
@@ -236,9 +238,9 @@ def _exact(
     it must also have few bits, where all operands have few, or have been moved: an element of an operand but for its sign and a
     power of two, in a wider dtype with more bits in each operand as well, and no smaller than the remainder of the largest one.
     Of many elements none is taken for exact: to find out takes minutes where a derivative integrates over nodes; nor is one of
-    a factorization, whose rotations round.
+    a factorization.
     """
-    if sum(x.size for x in results) > _MOST_EXACT or command.name in FREEDOM:
+    if sum(x.size for x in results) > _MOST_EXACT or command.name in ROUNDED:
         return [np.zeros(x.shape, bool) for x in results]
     wide = [x.astype(WIDE[x.dtype]) if is_inexact(x) else x for x in arrays]
     longer = [_with_more_bits(x, epsilon(y.dtype)) if is_inexact(y) else x for x, y in zip(wide, arrays, strict=True)]

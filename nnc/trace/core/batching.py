@@ -9,6 +9,7 @@ from nnc.array.array import as_value
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.dtypes import Weakness
 from nnc.base.source import user_source
+from nnc.commands.promote import with_weakness
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, bind
 from nnc.graph.registry import batch
@@ -24,6 +25,12 @@ class BatchTracer(Tracer):
     def __init__(self, trace: BatchTrace, value: Any, weak: Weakness = False) -> None:
         super().__init__(trace, value.spec.update(shape=value.spec.shape[1:]), get_context().source, weak)
         self.value = value
+
+    def as_weak(self, weak: Weakness = True) -> Any:
+        """The same value, of which commands take the weakness of all rows."""
+        twin: Any = super().as_weak(weak)
+        twin.value = with_weakness(self.value, weak)
+        return twin
 
     def varying_over(self) -> Axes | None:
         """The axes over which its rows vary."""

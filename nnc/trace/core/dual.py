@@ -18,6 +18,7 @@ from nnc.array.array import as_value
 from nnc.base import dtypes
 from nnc.base.context import get_context, new_level, set_context
 from nnc.base.source import SourceLine, user_source
+from nnc.commands.promote import with_weakness
 from nnc.commands.rules import zeros
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
@@ -42,6 +43,12 @@ class DualTracer(Tracer):
         self.owner, self.spec, self.source, self.weak = trace, primal.spec, source, weak
         self.primal, self.tangent = primal, tangent
         self.origin: Origin = None
+
+    def as_weak(self, weak: dtypes.Weakness = True) -> Any:
+        """The same value, of which commands take the primal's weakness."""
+        twin: Any = super().as_weak(weak)
+        twin.primal = with_weakness(self.primal, weak)
+        return twin
 
     def varying_over(self) -> Axes | None:
         """The axes over which the primal varies; its tangent varies over the same."""
@@ -93,7 +100,7 @@ class DualTrace:
             else DualTracer(self, x, t, source, getattr(x, "weak", False))
             for x, t in zip(outputs, out_tangents, strict=True)
         ]
-        if roots is not None and type(results[0]) is DualTracer:
+        if roots is not None and results and type(results[0]) is DualTracer:
             results[0].origin = roots.origin()
         return results
 
@@ -107,7 +114,7 @@ class DualTrace:
         if joint is not None:
             return joint(primals, tangents, **static)
         outputs = bind(command, primals, params, graphs)
-        if roots is not None:
+        if roots is not None and outputs:  # a callback has none
             tangent = roots.tangent(outputs[0])
             if tangent is not NotImplemented:
                 return outputs, [tangent]

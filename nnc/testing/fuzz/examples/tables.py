@@ -9,3 +9,5 @@ EXAMPLES: dict[str, Draw] = {**indexing.EXAMPLES, **matrices.EXAMPLES, **parts.E
 FREEDOM: dict[str, Freedom] = matrices.FREEDOM
 # Commands whose derivative is by definition not that of their values: differences do not approximate it.
 SURROGATES = frozenset({"gamma_draw", "log_gamma_draw"})
+# Commands that divide and rotate within, so that no float of their results is exact, not even a 0.
+ROUNDED = frozenset(matrices.EXAMPLES) - {"dot"}
