@@ -16,7 +16,7 @@ CHANGING = {
     "nnc.backends.cuda.kernels.merges": "Merge",
     "nnc.backends.cuda.kernels.networks": "Network",
     "nnc.backends.cuda.kernels.segments": "_Run",
-    "nnc.backends.mpi.guard": "Guard",
+    "nnc.backends.mpi.guard": "ProcessGuard",
     "nnc.device.capture": "Node",
     "nnc.testing.devices.ptx.counts": "Counts",
     "nnc.testing.devices.ptx.machine": "_Group",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nnc.backends.cpu.kernels.sorts.order import Layout
+from nnc.backends.cpu.kernels.sorts.order import SortLayout
 from nnc.backends.cpu.kernels.sorts.shared import Shared
 from nnc.backends.printer import Printer, looping
 from nnc.base import dtypes
@@ -24,7 +24,7 @@ _LIMIT = 1 << 31  # counts and positions have 32 bits
 class Radix:
     """The radix sort of rows of `n` elements, of whose keys the bits from `low` on count."""
 
-    layout: Layout
+    layout: SortLayout
     n: int
     low: int
 
