@@ -609,7 +609,7 @@ def _calls(problem: _ConvolutionShape, step: Step, groups: int) -> Native | None
     return plan.native(room, len(step.inputs)) if plan is not None else None
 
 
-def _run(name: str, native: Callable[[Step], Native | None]) -> Callable[[Arrays, Arrays, Params], None]:
+def _run_dense(name: str, native: Callable[[Step], Native | None]) -> Callable[[Arrays, Arrays, Params], None]:
     """Runs a command on arrays; arrays that do not lie row by row are copied so that they do."""
     compiled = run_native(native, name)
 
@@ -630,7 +630,7 @@ def _add(target: Command) -> None:
         name, native = target.name, partial(_native, machine)
         return Kernel(
             "onednn",
-            _run(name, native),
+            _run_dense(name, native),
             partial(_supports, name, machine),
             priority=20,
             workspace=partial(_workspace, name, machine),

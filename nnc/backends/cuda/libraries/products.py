@@ -193,7 +193,7 @@ class _Products:
             alignments = _alignments(*places)
             product = self._plans.get(alignments) or self._algorithms.find(self._problem, alignments)
             if product is None and may_measure:
-                run = partial(self._run, addresses=(*places, *bias), workspace=workspace)
+                run = partial(self._queue, addresses=(*places, *bias), workspace=workspace)
                 product = self._algorithms.choose(self._problem, alignments, run, stream)
             if product is None:
                 return False
@@ -202,13 +202,13 @@ class _Products:
             product = self._plans[alignments]
             planned.append((product, (*places, *bias), adds))
         for product, operands, adds in planned:
-            self._run(product, stream, operands, workspace, adds)
+            self._queue(product, stream, operands, workspace, adds)
         return True
 
-    def _run(
+    def _queue(
         self, product: LtProduct, stream: int, addresses: Sequence[int], workspace: int, adds: bool = False
     ) -> None:
-        self._algorithms.library.run(product, addresses, workspace, stream, adds)
+        self._algorithms.library.queue(product, addresses, workspace, stream, adds)
 
 
 def _alignments(*addresses: int) -> tuple[int, ...]:
