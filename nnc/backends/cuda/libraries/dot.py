@@ -15,7 +15,7 @@ from nnc.backends.cuda.libraries.algorithms import Algorithms
 from nnc.backends.cuda.libraries.cublaslt import CublasLt, LtProblem, LtProduct, Stored, load_library, takes
 from nnc.backends.cuda.libraries.cupy_arrays import queue as queue_on_cupy
 from nnc.backends.cuda.libraries.cupy_arrays import queue_function
-from nnc.backends.cuda.libraries.epilogues import ProductEpilogue, finish_of
+from nnc.backends.cuda.libraries.epilogue import ProductEpilogue, finish_of
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, make_product
 from nnc.commands.contract import dot
 from nnc.device import CUDA
