@@ -12,11 +12,11 @@ ROOT = Path(nnc.__file__).parent
 MARKS = ("dataclass", "dataclasses.dataclass")
 CHANGING = {
     "nnc.backends.cpu.threads.threads": "Threads",
-    "nnc.backends.cuda.libraries.epilogues": "_Terms",
+    "nnc.backends.cuda.libraries.epilogue": "_Terms",
     "nnc.backends.cuda.kernels.merges": "Merge",
     "nnc.backends.cuda.kernels.networks": "Network",
     "nnc.backends.cuda.kernels.segments": "_Run",
-    "nnc.backends.mpi.guard": "Guard",
+    "nnc.backends.mpi.guard": "ProcessGuard",
     "nnc.device.capture": "Node",
     "nnc.testing.devices.ptx.counts": "Counts",
     "nnc.testing.devices.ptx.machine": "_Group",

@@ -30,7 +30,7 @@ def move_box(
 ) -> None:
     """Copies the elements of a box of `spec`, in threads where there are many."""
     shape, (s, t) = in_words(spec, source_strides, target_strides)
-    plan = _Plan.of(Axes(shape, (s, t)), word_of(spec.dtype))
+    plan = _CopyPlan.of(Axes(shape, (s, t)), word_of(spec.dtype))
     if not plan.axes.size:
         return
     axis, count = plan.split()
@@ -48,7 +48,7 @@ def copy_box(
 ) -> None:
     """Copies the elements of a box of `spec` at once."""
     shape, (s, t) = in_words(spec, source_strides, target_strides)
-    plan = _Plan.of(Axes(shape, (s, t)), word_of(spec.dtype))
+    plan = _CopyPlan.of(Axes(shape, (s, t)), word_of(spec.dtype))
     if plan.axes.size:
         plan.print(code, source, target, None)
 
@@ -58,7 +58,7 @@ def is_tiny(machine: Target, *specs: TensorSpec) -> bool:
     return sum(spec.nbytes for spec in specs) <= machine.threads.inline_bytes
 
 
-class _Plan:
+class _CopyPlan:
     """The plan of copying a box: its axes in the order of the target's memory, and the work of the innermost loop."""
 
     def __init__(self, axes: Axes, word: DType, source_start: int, target_start: int) -> None:
@@ -67,7 +67,7 @@ class _Plan:
         self.turned = self._turned()
 
     @classmethod
-    def of(cls, axes: Axes, word: DType) -> _Plan:
+    def of(cls, axes: Axes, word: DType) -> _CopyPlan:
         """The plan for a box; axes on which the target runs backwards are turned round."""
         source, target = (list(strides) for strides in axes.strides)
         starts = [0, 0]

@@ -23,7 +23,7 @@ import numpy as np
 
 from nnc.base import dtypes
 from nnc.base.bounded import BoundedCache
-from nnc.base.context import AT_REST, get_context, observes_commands, where_arguments_are
+from nnc.base.context import AT_REST, Context, get_context, observes_commands, where_arguments_are
 from nnc.errors import NncError
 from nnc.errors.tracebacks import cut_traceback, leave
 from nnc.graph.registry import REGISTRY
@@ -48,6 +48,10 @@ class SpecialisedCall(Protocol):
     @property
     def run(self) -> Callable[[Sequence[Any]], Any]:
         """From arrays and numbers to the result of the function."""
+
+    @property
+    def casts(self) -> Sequence[Callable[[Any], Any] | None]:
+        """How operands that are numbers are converted; None for arrays."""
 
 
 @dataclass(slots=True)
@@ -117,38 +121,34 @@ def specialised(operands: int) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         table = CallTable()
+        glance = table.calls.glance
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
-                context, device = get_context(), None
-                if context is not AT_REST:
-                    device = context.device
-                    if context.staging is not None:
-                        return _LAYERS.record(function, False, args, kwargs)
-                    if context.modes and observes_commands(context):
-                        return _run_where_arguments_are(function, args, kwargs)
+                context = get_context()
+                if context is not AT_REST and context.staging is not None:
+                    return _LAYERS.record(function, False, args, kwargs)
                 site = _site_of(args, kwargs, operands)
-                if site is None:
+                if site is None or (context is not AT_REST and not _may_follow(context, site[2])):
                     return _run_where_arguments_are(function, args, kwargs)
                 key, values, owner, args = site
                 try:
-                    known = table.calls.glance(key)
+                    known = glance(key)
                 except TypeError:  # a setting without a hash
                     return _run_where_arguments_are(function, args, kwargs)
                 if table.version != REGISTRY.version:
                     known = None
-                if device is not None and device != owner:
-                    return _run_where_arguments_are(function, args, kwargs)
                 if known is None and owner is not None and owner.specialises_at_once and table.is_due(key, 0):
                     known = table.keep(key, _specialise(function, args, kwargs, operands))
                 if known is not None:
                     try:
                         result = known.run(values) if owner is None else owner.follow(known, values)
-                    except Exception:  # after any error the function itself does as it should, or words the mistake
-                        result = NotImplemented
-                    if result is not NotImplemented:
-                        return result
+                        if result is not NotImplemented:
+                            return result
+                    except Exception as error:
+                        if _is_fault(error, known, values):
+                            raise
                 with nullcontext() if owner is None else where_arguments_are(args, kwargs):
                     result = function(*args, **kwargs)
                 if known is None and table.is_due(key, THRESHOLD):
@@ -215,6 +215,31 @@ def _site_of(args: tuple[Any, ...], kwargs: dict[str, Any], operands: int) -> Si
             return None
         key += (_NAMED, exact_setting(tuple(kwargs.items())))
     return tuple(key), values, owner, args
+
+
+def _may_follow(context: Context, owner: Any) -> bool:
+    """Whether a specialised call may stand for the function: nothing looks at commands, and the operands lie on the device."""
+    if context.modes and observes_commands(context):
+        return False
+    return context.device is None or context.device == owner
+
+
+def _is_fault(error: Exception, call: SpecialisedCall, values: Sequence[Any]) -> bool:
+    """Whether a specialised call failed on operands that it takes. After other errors the function does as it should, or words
+    the mistake: an index out of range, a donated array, a number that does not fit.
+    """
+    if isinstance(error, (NncError, MemoryError)):
+        return False
+    for value, cast_number in zip(values, call.casts, strict=True):
+        if cast_number is None:
+            if isinstance(value, _LAYERS.array) and value.is_deleted():
+                return False
+        else:
+            try:
+                cast_number(value)
+            except (OverflowError, TypeError, ValueError):
+                return False
+    return True
 
 
 def _run_where_arguments_are(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -151,7 +151,7 @@ def _from_partials(
     return Derivative(jvp, transpose)
 
 
-def _dynamic_linearials(*signs: int) -> Derivative:
+def _signed_sum(*signs: int) -> Derivative:
     """The rules of sums and differences: output = sum of sign_i · operand_i."""
 
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
@@ -174,13 +174,13 @@ def _dynamic_linearials(*signs: int) -> Derivative:
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
-neg: Command = elementwise("neg", np.negative, "-x", derivative=_dynamic_linearials(-1), weight=1, elements=Sum((-1,)))
+neg: Command = elementwise("neg", np.negative, "-x", derivative=_signed_sum(-1), weight=1, elements=Sum((-1,)))
 add: Command = elementwise(
-    "add", np.add, "x + y", arity=2, accepts=ANY, derivative=_dynamic_linearials(1, 1), weight=1, commutes=True,
+    "add", np.add, "x + y", arity=2, accepts=ANY, derivative=_signed_sum(1, 1), weight=1, commutes=True,
     elements=Sum((1, 1)),
 )  # fmt: skip
 sub: Command = elementwise(
-    "sub", np.subtract, "x - y", arity=2, derivative=_dynamic_linearials(1, -1), weight=1, elements=Sum((1, -1))
+    "sub", np.subtract, "x - y", arity=2, derivative=_signed_sum(1, -1), weight=1, elements=Sum((1, -1))
 )
 mul: Command = elementwise(
     "mul", np.multiply, "x * y", arity=2, accepts=ANY,
@@ -768,5 +768,5 @@ stop_gradient: Command = elementwise(
     "stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0, identity=True, weight=2
 )
 copy: Command = elementwise(
-    "copy", np.array, "x", accepts=ANY, derivative=_dynamic_linearials(1), flops=0, identity=True, weight=2
+    "copy", np.array, "x", accepts=ANY, derivative=_signed_sum(1), flops=0, identity=True, weight=2
 )

@@ -18,7 +18,7 @@ from nnc.errors import NncError
 from nnc.graph.dispatch import Command
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
 from nnc.graph.hashing import same_params, structurally_equal
-from nnc.graph.rule import Equation, Form, Kind, Pattern, Rule, RuleError, kind_of, number_of
+from nnc.graph.rule import Equation, Form, Kind, Pattern, RewriteRule, RuleError, kind_of, number_of
 from nnc.graph.spec import TensorSpec
 
 __all__ = ["apply_rules"]
@@ -26,7 +26,9 @@ __all__ = ["apply_rules"]
 _GIVEN: Kind = (Command("given"), None)  # of a graph's inputs
 
 
-def apply_rules(graph: Graph, rules: Sequence[Rule], *, exact: bool = False, max_rewrites: int | None = None) -> Graph:
+def apply_rules(
+    graph: Graph, rules: Sequence[RewriteRule], *, exact: bool = False, max_rewrites: int | None = None
+) -> Graph:
     """Rewrites `graph` and its sub-graphs until no rule applies; where several do, the first in `rules`.
 
     Inputs and the specs of outputs stay. Nodes that only served a replaced left side are dropped; other dead nodes are left
@@ -57,7 +59,7 @@ def apply_rules(graph: Graph, rules: Sequence[Rule], *, exact: bool = False, max
     return _Rewriter(chosen, limit).graph(graph)
 
 
-def finds(rule: Rule, left: Graph) -> bool:
+def finds(rule: RewriteRule, left: Graph) -> bool:
     """Whether `rule` applies to the last node of `left`."""
     rewriting = _Rewriting(_Rewriter([rule], 1), left)
     for node in left.nodes:
@@ -121,14 +123,14 @@ def _agrees(equation: Equation, pattern: Pattern, match: _Match, constants: Mapp
 class _Rewriter:
     """One run of `apply_rules`."""
 
-    def __init__(self, rules: Sequence[Rule], limit: int) -> None:
-        self.candidates: dict[Command, list[tuple[Rule, Pattern]]] = {}
+    def __init__(self, rules: Sequence[RewriteRule], limit: int) -> None:
+        self.candidates: dict[Command, list[tuple[RewriteRule, Pattern]]] = {}
         for rule in rules:
             for pattern in rule.patterns:
                 self.candidates.setdefault(pattern.form.steps[0].command, []).append((rule, pattern))
         self.limit, self.count = limit, 0
-        self._fitting: dict[tuple[Command, tuple[Kind, ...]], list[tuple[Rule, Pattern]]] = {}
-        self._equations: dict[tuple[Rule, tuple[TensorSpec, ...], str], Equation | None] = {}
+        self._fitting: dict[tuple[Command, tuple[Kind, ...]], list[tuple[RewriteRule, Pattern]]] = {}
+        self._equations: dict[tuple[RewriteRule, tuple[TensorSpec, ...], str], Equation | None] = {}
         self._finished: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
@@ -138,7 +140,7 @@ class _Rewriter:
             self._finished[graph] = self._finished[after] = after
         return self._finished[graph]
 
-    def fitting(self, command: Command, kinds: tuple[Kind, ...]) -> Sequence[tuple[Rule, Pattern]]:
+    def fitting(self, command: Command, kinds: tuple[Kind, ...]) -> Sequence[tuple[RewriteRule, Pattern]]:
         """The candidates for a node of this command, with operands of these kinds."""
         found = self._fitting.get((command, kinds))
         if found is None:
@@ -146,7 +148,9 @@ class _Rewriter:
             self._fitting[command, kinds] = found
         return found
 
-    def instantiate(self, rule: Rule, specs: tuple[TensorSpec, ...], statics: Mapping[str, Any]) -> Equation | None:
+    def instantiate(
+        self, rule: RewriteRule, specs: tuple[TensorSpec, ...], statics: Mapping[str, Any]
+    ) -> Equation | None:
         """Both sides for these specs, made once; None where the rule's commands do not take them."""
         key = rule, specs, repr(statics)
         if key not in self._equations:
@@ -158,7 +162,7 @@ class _Rewriter:
                 self._equations[key] = None
         return self._equations[key]
 
-    def count_rewrite(self, rule: Rule) -> None:
+    def count_rewrite(self, rule: RewriteRule) -> None:
         """Takes note of a rewrite; raises if there were too many."""
         self.count += 1
         if self.count > self.limit:

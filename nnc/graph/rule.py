@@ -21,7 +21,7 @@ from nnc.graph.dispatch import Command
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
 from nnc.graph.spec import TensorSpec
 
-__all__ = ["Rule", "RuleError", "Sample", "rewrite_rule", "sample"]
+__all__ = ["RewriteRule", "RuleError", "Sample", "rewrite_rule", "sample"]
 
 _DEFAULT_SPEC = TensorSpec((2, 3), dtypes.float32)
 
@@ -156,7 +156,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, eq=False)
-class Rule:
+class RewriteRule:
     """An equation between graphs, used from left to right.
 
     `function(*variables, **statics)` returns both sides; `when(*specs, **statics)` is a side condition; `exact` says that
@@ -190,7 +190,7 @@ class Rule:
         return self.function.__name__
 
     def __repr__(self) -> str:
-        return f"<Rule {self.name}>"
+        return f"<RewriteRule {self.name}>"
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -282,7 +282,7 @@ class Rule:
 
 def rewrite_rule(
     *, when: Callable[..., bool] | None = None, exact: bool = True, samples: Sequence[Sample] = (), sole: bool = False
-) -> Callable[[Callable[..., tuple[Any, Any]]], Rule]:
+) -> Callable[[Callable[..., tuple[Any, Any]]], RewriteRule]:
     """Makes a rewrite rule of the decorated function.
 
     Its positional parameters are tensors of any spec, its keyword-only ones static parameters, each of which some command
@@ -308,7 +308,7 @@ def rewrite_rule(
         0
     """
 
-    def make(function: Callable[..., tuple[Any, Any]]) -> Rule:
+    def make(function: Callable[..., tuple[Any, Any]]) -> RewriteRule:
         parameters = inspect.signature(function).parameters.values()
         variables = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         if not samples and len(variables) != len(parameters):
@@ -316,7 +316,7 @@ def rewrite_rule(
             fix = "pass samples=[sample(spec, ..., name=value)]."
             raise user_error(ArgumentError, f"rule {function.__name__}", problem, fix=fix)
         default = (Sample((_DEFAULT_SPEC,) * len(variables)),)
-        return Rule(function, when, exact, tuple(samples) or default, sole)
+        return RewriteRule(function, when, exact, tuple(samples) or default, sole)
 
     return make
 

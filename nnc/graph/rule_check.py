@@ -13,13 +13,13 @@ from nnc.errors import ArgumentError, InternalError, user_error
 from nnc.graph.graph import Graph, NDArray, Symbol
 from nnc.graph.registry import reference
 from nnc.graph.rewrite import finds
-from nnc.graph.rule import Rule, Sample
+from nnc.graph.rule import RewriteRule, Sample
 from nnc.graph.spec import TensorSpec
 
 _DRAWS = 8
 
 
-def check_rule(rule: Rule, samples: Sequence[Sample] | None = None, *, seed: int = 0) -> None:
+def check_rule(rule: RewriteRule, samples: Sequence[Sample] | None = None, *, seed: int = 0) -> None:
     """Checks that a rule is true: that it finds its own left side, and that both sides agree on random inputs.
 
     Sides are evaluated with the commands' references. Inputs of an exact rule include zeros of both signs, infinities, NaN

@@ -13,7 +13,7 @@ from nnc.graph import (
     Command,
     Graph,
     GraphBuilder,
-    Rule,
+    RewriteRule,
     RuleError,
     Sample,
     TensorSpec,
@@ -75,7 +75,7 @@ def twice(x: Any) -> Any:
 @pytest.mark.parametrize(
     "rule", [double_negation, add_zero, double_transpose, factor_out, subtract_as_sum, twice], ids=repr
 )
-def test_rules_that_are_true_pass_their_check(rule: Rule) -> None:
+def test_rules_that_are_true_pass_their_check(rule: RewriteRule) -> None:
     check_rule(rule)
 
 

@@ -32,7 +32,7 @@ BY_NATURE = {
         "epilogue.product.command is not conv",
     ): "the kernel calls oneDNN's convolution",
     (
-        "nnc/backends/cuda/libraries/products.py",
+        "nnc/backends/cuda/libraries/dot.py",
         "epilogue.product.command is not dot",
     ): "the kernel calls cuBLASLt's matrix product",
 }

@@ -6,24 +6,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import nnc.backends.cuda.kernels.arg_reduce
-import nnc.backends.cuda.kernels.bins
-import nnc.backends.cuda.kernels.complexes
-import nnc.backends.cuda.kernels.draws
-import nnc.backends.cuda.kernels.empties
-import nnc.backends.cuda.kernels.fills
-import nnc.backends.cuda.kernels.fused
-import nnc.backends.cuda.kernels.gathers
-import nnc.backends.cuda.kernels.moves
-import nnc.backends.cuda.kernels.pools
-import nnc.backends.cuda.kernels.scans
-import nnc.backends.cuda.kernels.scatter
-import nnc.backends.cuda.kernels.search
-import nnc.backends.cuda.kernels.sorts
-import nnc.backends.cuda.kernels.triangles
-import nnc.backends.cuda.libraries.cupy_arrays
-import nnc.backends.cuda.libraries.nccl
-import nnc.backends.cuda.libraries.products  # noqa: F401
 from nnc.backends.cuda.compiler.compiler import CudaCompiler
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.device import CPU, load_kernels

@@ -41,7 +41,7 @@ _TURN = 0.05  # seconds by which each process lets the one before it speak first
 
 
 @dataclass(eq=False)
-class Guard:
+class ProcessGuard:
     """The watch of one process over all; made by `install`."""
 
     mpi: Any
@@ -182,10 +182,10 @@ def _together(site: Site | None, mine: Any, cell: Any) -> bool:
     return site is None or site.joins(int(mine["rank"]), int(cell["rank"]))
 
 
-def install(mpi: Any, board: Board) -> Guard:
+def install(mpi: Any, board: Board) -> ProcessGuard:
     """Begins to watch over the processes of this program."""
     everyone = mpi.COMM_WORLD
-    guard = Guard(mpi, board, everyone.rank, everyone.size, collective_timeout())
+    guard = ProcessGuard(mpi, board, everyone.rank, everyone.size, collective_timeout())
     board.mine["rank"], board.mine["beat"] = everyone.rank, time.monotonic()
     before, leave = sys.excepthook, sys.exit
 

@@ -147,7 +147,7 @@ def _run_process_index(inputs: Arrays, outputs: Arrays, params: Params) -> None:
 # -- from compiled programs --------------------------------------------------------------------------------------------
 
 
-class _Call:
+class _MpiCall:
     """The text of a kernel that calls one function of MPI. Handles are ints in MPICH, pointers in Open MPI."""
 
     def __init__(self, name: str, step: Step) -> None:
@@ -261,7 +261,7 @@ def _reducing(name: str, operation: str = "SUM") -> Callable[[Step], Native | No
         dtype = np.dtype(np.uint8) if dtypes.is_bool(spec.dtype) else spec.dtype  # True is the larger one
         if not _fits(step) or not _is_reduced_by_mpi(dtype, operation):
             return None
-        call = _Call(name, step)
+        call = _MpiCall(name, step)
         count, group = f"i32 {spec.size}", call.group
         return call.native("ptr %in0", "ptr %out", count, call.kind(dtype), call.operation(operation), group)
 
@@ -276,7 +276,7 @@ def _permuting(step: Step) -> Native | None:
     """The kernel that sends a value to one place and receives that of another one, or zeros."""
     if not _fits(step):
         return None
-    call, spec = _Call("MPI_Sendrecv", step), step.outputs[0].spec
+    call, spec = _MpiCall("MPI_Sendrecv", step), step.outputs[0].spec
     nbytes = spec.size * spec.dtype.itemsize
     source, target = partners(step.params, call.rank)
     before = f"  %state = alloca [{_STATE} x i8], align 8\n"
@@ -293,7 +293,7 @@ def _moving(name: str, part: Callable[[Step], TensorSpec]) -> Callable[[Step], N
     def native(step: Step) -> Native | None:
         if not _fits(step):
             return None
-        call, spec = _Call(name, step), part(step)
+        call, spec = _MpiCall(name, step), part(step)
         count = f"i32 {spec.size * spec.dtype.itemsize}"
         return call.native("ptr %in0", count, call.byte, "ptr %out", count, call.byte, call.group)
 
@@ -306,7 +306,7 @@ def _row(step: Step) -> TensorSpec:
 
 
 def _native_process_index(step: Step) -> Native | None:
-    call = _Call("MPI_Comm_rank", step)
+    call = _MpiCall("MPI_Comm_rank", step)
     return call.native(call.group, "ptr %out")
 
 

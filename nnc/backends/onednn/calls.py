@@ -137,11 +137,11 @@ def _text(tensors: int, looked_at: DType | None) -> str:
         code.line(f"store ptr %x{tensor}, ptr {code.offset(pointers, _WORD * tensor)}")
     code.line("call void @nnc_take_threads()")  # OpenMP's number is one of each thread
     runner = _Runner(code, pointers)
-    runner.run(_word(code, "%state", 1), is_made=True)
+    runner.print_calls(_word(code, "%state", 1), is_made=True)
     if looked_at is not None:
         scratch = code.let(f"load ptr, ptr {code.offset('%state', 2 * _WORD)}")
         code.line(f"store ptr {scratch}, ptr {code.offset(pointers, _WORD * tensors)}")
-        runner.run(
+        runner.print_calls(
             code.select(_finds(code, pointers, looked_at), _word(code, "%state", 3), code.integer(0)), is_made=False
         )
     code.ret(code.convert(code.read(runner.failed), dtypes.int64))
@@ -181,7 +181,7 @@ class _Runner:
         self.stream = code.let("load ptr, ptr %state")
         self.at, self.failed = code.slot(code.integer(_HEAD * _WORD)), code.slot(Value("0", dtypes.int32))
 
-    def run(self, calls: Value, *, is_made: bool) -> None:
+    def print_calls(self, calls: Value, *, is_made: bool) -> None:
         """The next so many calls, whose primitives are made, or are to be made now."""
         code = self.code
         with code.loop(0, calls):

@@ -93,7 +93,7 @@ _forms.set("conv_weight_grad", _Form((X, Y, W), (SRC, DIFF_WEIGHTS, DIFF_DST), "
 
 
 @dataclass(frozen=True)
-class _Problem:
+class _ConvolutionShape:
     """A convolution without layouts. The weight's shape begins with the groups, where there are several."""
 
     figures: Convolutions
@@ -121,7 +121,7 @@ class _Problem:
         return dense and set(window) == set(self.stride) == {1} and not any(map(sum, self.padding))
 
     @property
-    def unpacked(self) -> _Problem:
+    def unpacked(self) -> _ConvolutionShape:
         """The same where the weight lies in no blocked layout."""
         return self if self.packed is None else replace(self, packed=None)
 
@@ -158,7 +158,7 @@ def _first(axes: tuple[int, ...]) -> tuple[int, ...]:
 def _problem(
     name: str, machine: Target, specs: Sequence[TensorSpec], params: Mapping[str, Any],
     post_ops: Sequence[Eltwise | Combine] = (),
-) -> _Problem:  # fmt: skip
+) -> _ConvolutionShape:  # fmt: skip
     return _make_problem(name, machine.convolutions, tuple(specs), tuple(params.items()), tuple(post_ops))
 
 
@@ -169,7 +169,7 @@ def _make_problem(
     specs: tuple[TensorSpec, ...],
     named: tuple[tuple[str, Any], ...],
     post_ops: tuple[Eltwise | Combine, ...],
-) -> _Problem:
+) -> _ConvolutionShape:
     params = dict(named)
     (out,) = infer_specs(get_command(name), specs, params)
     form = _forms[get_command(name)]
@@ -180,7 +180,7 @@ def _make_problem(
         w = (groups, w[0] // groups, *w[1:])
     x, y = (_first(shapes[i]) if last else shapes[i] for i in (X, Y))
     windows = params["stride"], params["padding"], params["dilation"]
-    return _Problem(figures, form, (x, w, y), specs[0].dtype, *windows, last, post_ops, packed)
+    return _ConvolutionShape(figures, form, (x, w, y), specs[0].dtype, *windows, last, post_ops, packed)
 
 
 # -- layouts -----------------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def _dense_in(spec: TensorSpec, strides: Strides) -> Strides | None:
 
 
 @lru_cache(maxsize=_DESCRIBED)
-def _primitive_desc(problem: _Problem, fixed: _SomeStrides) -> PrimitiveDesc | None:
+def _primitive_desc(problem: _ConvolutionShape, fixed: _SomeStrides) -> PrimitiveDesc | None:
     """The primitive for these strides (None: its own choice), if the library has a fast one. A tensor that is combined with the
     result must lie as that does, so that it has to be known how.
     """
@@ -214,7 +214,7 @@ def _primitive_desc(problem: _Problem, fixed: _SomeStrides) -> PrimitiveDesc | N
 
 
 def _create(
-    problem: _Problem, tensors: Sequence[MemoryDesc], lying: Strides | None, *, is_plain: bool = False
+    problem: _ConvolutionShape, tensors: Sequence[MemoryDesc], lying: Strides | None, *, is_plain: bool = False
 ) -> PrimitiveDesc:
     """Returns the library's first choice, or its plain loop, for tensors in these layouts, where the result has those strides.
 
@@ -239,7 +239,7 @@ def _create(
     return desc
 
 
-def _is_sound(problem: _Problem, implementation: str) -> bool:
+def _is_sound(problem: _ConvolutionShape, implementation: str) -> bool:
     """Whether an implementation computes a problem rightly. Some of oneDNN's own for shorter floats do not. Gradients of weights
     read scratch memory that nothing was written to where rows are shorter than the stride; implementations without AMX also where
     windows of groups are dilated, and for some windows on three axes. Gradients of data with AMX leave places out for some strides
@@ -266,13 +266,13 @@ def _is_sound(problem: _Problem, implementation: str) -> bool:
     return True
 
 
-def _channels_summed(problem: _Problem) -> int:
+def _channels_summed(problem: _ConvolutionShape) -> int:
     """Returns how many channels, of a group, a convolution or its input's gradient adds up."""
     outs, ins = problem.shapes[W][-len(problem.stride) - 2 : -len(problem.stride)]
     return ins if problem.form.sought == Y else outs
 
 
-def _needs_correction(problem: _Problem, implementation: str) -> bool:
+def _needs_correction(problem: _ConvolutionShape, implementation: str) -> bool:
     """Whether an implementation may multiply elements of the weight, or of its gradient's summands, by zeros of its own, which
     makes infinities NaN. Unfolded matrices have zeros in the place of padding; so has scratch memory for gradients of weights in
     shorter floats, and for AMX.
@@ -284,7 +284,7 @@ def _needs_correction(problem: _Problem, implementation: str) -> bool:
     return "amx" in implementation and not problem.is_product
 
 
-def _has_empty_window(problem: _Problem) -> bool:
+def _has_empty_window(problem: _ConvolutionShape) -> bool:
     """Whether a window has no element of the input. Of shorter floats, oneDNN 3.2 crashes on some processors while it makes the
     primitive for such windows on three axes.
     """
@@ -299,11 +299,11 @@ def _has_empty_window(problem: _Problem) -> bool:
     )
 
 
-def _post_op(problem: _Problem, op: Eltwise | Combine, strides: Strides | None) -> PostOp:
+def _post_op(problem: _ConvolutionShape, op: Eltwise | Combine, strides: Strides | None) -> PostOp:
     return op if isinstance(op, Eltwise) else Binary(op.name, _combined(problem, op, strides or ()))
 
 
-def _combined(problem: _Problem, op: Combine, strides: Strides) -> MemoryDesc:
+def _combined(problem: _ConvolutionShape, op: Combine, strides: Strides) -> MemoryDesc:
     """A tensor that is combined with the result, which has these strides: of its shape, one value for each channel, or one."""
     shape, unit = problem.shapes[Y], problem.dtype.itemsize
     if op.axes == "all":
@@ -323,7 +323,7 @@ class _Choice:
 
 
 @lru_cache(maxsize=_DESCRIBED)
-def _choose(problem: _Problem, strides: _AllStrides) -> _Choice | None:
+def _choose(problem: _ConvolutionShape, strides: _AllStrides) -> _Choice | None:
     """Returns the primitive for tensors of these strides; None where the library has none that is fast. Where it has none for
     shorter floats, or none that is sound, they are converted to float32 and back.
     """
@@ -340,13 +340,13 @@ def _choose(problem: _Problem, strides: _AllStrides) -> _Choice | None:
     return _Choice(wide, dtypes.float32, None if exact is wide else exact)
 
 
-def _plain_loop(problem: _Problem, inside: PrimitiveDesc, strides: _AllStrides) -> PrimitiveDesc:
+def _plain_loop(problem: _ConvolutionShape, inside: PrimitiveDesc, strides: _AllStrides) -> PrimitiveDesc:
     """The library's own reference for tensors that lie as those of a primitive. It multiplies nothing that is not there."""
     tensors = [inside.desc(role) for role in problem.form.roles]
     return _create(problem, tensors, _dense_in(problem.spec(Y), strides[Y]) or strides[Y], is_plain=True)
 
 
-def _choose_in(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
+def _choose_in(problem: _ConvolutionShape, strides: _AllStrides) -> PrimitiveDesc | None:
     """The primitive, in one dtype, for tensors of these strides."""
     specs = tuple(map(problem.spec, (X, W, Y)))
     rows = row_major(specs[X]), row_major(specs[W]), row_major(specs[Y])
@@ -405,7 +405,7 @@ class _Plan:
     drafts: tuple[_Draft, ...]
     scratchpad: int  # where it begins
     nbytes: int  # of the workspace
-    correction: _Correction | None = None
+    correction: _CorrectionPlan | None = None
 
     def native(self, room: int, inputs: int) -> Native:
         """The compiled function of so many inputs, an output and a workspace of `room` bytes, if that is not 0. Where it is too
@@ -417,7 +417,7 @@ class _Plan:
 
 
 @dataclass(frozen=True)
-class _Correction:
+class _CorrectionPlan:
     """The plan that follows where the tensor in a role holds infinities or NaNs. Its tensors lie in scratch memory, of which the
     system gives no pages until it runs.
     """
@@ -432,7 +432,7 @@ class _Correction:
         return Correction(looked_at, self.dtype, more)
 
 
-def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Plan:
+def _plan(problem: _ConvolutionShape, strides: _AllStrides, inside: PrimitiveDesc) -> _Plan:
     """The primitive `inside` on tensors in these strides, with the reorders around it.
 
     Raises:
@@ -467,7 +467,7 @@ def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Pl
 
 
 @lru_cache(maxsize=_PLANNED)
-def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
+def _plan_for(problem: _ConvolutionShape, strides: _AllStrides) -> _Plan | None:
     """Returns the fastest plan for these strides; None where the library has nothing fast.
 
     Raises:
@@ -483,10 +483,10 @@ def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     if chosen.correction is None:
         return plan
     role = problem.form.roles[W]
-    return replace(plan, correction=_Correction(_plan(problem, strides, chosen.correction), role, chosen.dtype))
+    return replace(plan, correction=_CorrectionPlan(_plan(problem, strides, chosen.correction), role, chosen.dtype))
 
 
-def _product(problem: _Problem, strides: _AllStrides) -> _Plan | None:
+def _product(problem: _ConvolutionShape, strides: _AllStrides) -> _Plan | None:
     """A 1×1 convolution of activations with their channels last as a product of matrices as they lie; None where a convolution is
     faster, or it is none.
     """
@@ -529,7 +529,7 @@ def _is_possible(x: TensorSpec) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _is_fast(problem: _Problem) -> bool:
+def _is_fast(problem: _ConvolutionShape) -> bool:
     """Whether the library has a primitive for tensors without gaps that is faster than a plain loop."""
     if any(problem.spec(tensor).size == 0 for tensor in (X, W, Y)):
         return False
@@ -547,7 +547,7 @@ def _layouts(
 
 
 @lru_cache(maxsize=1024)
-def _layout(problem: _Problem, once: bool) -> str | None:
+def _layout(problem: _ConvolutionShape, once: bool) -> str | None:
     """Returns the layout of the weight, if it is not row by row. Where bringing it there costs something, products want none."""
     strides, spec = problem.dense(), problem.spec(W)
     chosen = _choose(problem, strides)
@@ -565,7 +565,7 @@ def _workspace(name: str, machine: Target, specs: tuple[TensorSpec, ...], params
 
 
 @lru_cache(maxsize=1024)
-def _dense_workspace(problem: _Problem) -> int:
+def _dense_workspace(problem: _ConvolutionShape) -> int:
     """Bytes that tensors without gaps take."""
     plan = _plan_for(problem, problem.dense())
     return plan.nbytes if plan is not None else 0
@@ -579,7 +579,7 @@ def _lanes(name: str, machine: Target, specs: tuple[TensorSpec, ...], params: Ma
 
 
 @lru_cache(maxsize=1024)
-def _lanes_of(problem: _Problem) -> int:
+def _lanes_of(problem: _ConvolutionShape) -> int:
     """Returns the lanes of the primitive that would be chosen for any layouts: a plan that replaces it must be no slower."""
     anyhow = (None, None, None)
     free = _primitive_desc(problem, anyhow) or _primitive_desc(replace(problem, is_widened=True), anyhow)
@@ -591,7 +591,7 @@ def _native(machine: Target, step: Step) -> Native | None:
     return _calls(_problem(step.command.name, machine, step.input_specs, step.params), step, step.params["groups"])
 
 
-def _calls(problem: _Problem, step: Step, groups: int) -> Native | None:
+def _calls(problem: _ConvolutionShape, step: Step, groups: int) -> Native | None:
     views = (*step.inputs[:2], step.outputs[0])
     given = {tensor: view.strides for tensor, view in zip(problem.form.operands, views, strict=True)}
     if problem.channels_last:
@@ -609,7 +609,7 @@ def _calls(problem: _Problem, step: Step, groups: int) -> Native | None:
     return plan.native(room, len(step.inputs)) if plan is not None else None
 
 
-def _run(name: str, native: Callable[[Step], Native | None]) -> Callable[[Arrays, Arrays, Params], None]:
+def _run_dense(name: str, native: Callable[[Step], Native | None]) -> Callable[[Arrays, Arrays, Params], None]:
     """Runs a command on arrays; arrays that do not lie row by row are copied so that they do."""
     compiled = run_native(native, name)
 
@@ -630,7 +630,7 @@ def _add(target: Command) -> None:
         name, native = target.name, partial(_native, machine)
         return Kernel(
             "onednn",
-            _run(name, native),
+            _run_dense(name, native),
             partial(_supports, name, machine),
             priority=20,
             workspace=partial(_workspace, name, machine),
@@ -649,7 +649,7 @@ _forms.follow(_add)
 # -- with an epilogue --------------------------------------------------------------------------------------------------
 
 
-def _joined_problem(machine: Target, specs: Sequence[TensorSpec], graph: Graph) -> _Problem | None:
+def _joined_problem(machine: Target, specs: Sequence[TensorSpec], graph: Graph) -> _ConvolutionShape | None:
     """The convolution of a `with_epilogue` node with its post-ops; None where it is none, or the library has no such post-ops."""
     epilogue = Epilogue.of(graph, machine)
     if epilogue is None or epilogue.product.command is not conv or not _is_possible(specs[0]):

@@ -30,7 +30,7 @@ _MOST_AXES = 12
 
 
 @dataclass(frozen=True)
-class Combine:
+class CombineWhole:
     """A post-op: combines the result, by an operation of `library.BINARY`, with an input of the step that has the result's shape
     (its strides are 0 where it is broadcast).
     """
@@ -39,10 +39,10 @@ class Combine:
     operand: int
 
 
-def matmul_native(step: Step, post_ops: Sequence[Eltwise | Combine | Sum] = ()) -> Native | None:
-    """The kernel of a step whose first two inputs are the operands of a `dot`; the others are the operands that `Combine` names.
+def matmul_native(step: Step, post_ops: Sequence[Eltwise | CombineWhole | Sum] = ()) -> Native | None:
+    """The kernel of a step whose first two inputs are the operands of a `dot`; `CombineWhole` names the others.
 
-    `post_ops` are applied in order: a bias and its activation are `(Combine("add", 2), Eltwise("relu"))`; `Sum()` adds the
+    `post_ops` are applied in order: a bias and its activation are `(CombineWhole("add", 2), Eltwise("relu"))`; `Sum()` adds the
     earlier contents of the output's memory, which accumulates products. None where oneDNN is absent or does not take the dtypes or
     strides.
     """
@@ -63,7 +63,7 @@ def matmul_native(step: Step, post_ops: Sequence[Eltwise | Combine | Sum] = ()) 
         Operand(library.DST, layouts[2], "out0"),
     ]
     for index, op in enumerate(post_ops):
-        if isinstance(op, Combine):
+        if isinstance(op, CombineWhole):
             other = _combined(step, step.inputs[op.operand], gemm)
             if other is None:
                 return None

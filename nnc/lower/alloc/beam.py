@@ -55,7 +55,7 @@ class BeamSearch:
         """About how much a run costs for each partial plan that it keeps."""
         return 4 * self.sets.blocks * (self.sets.cells + _MOVE)
 
-    def run(self, style: Style, limit: int | None = None) -> Ints | None:
+    def search(self, style: Style, limit: int | None = None) -> Ints | None:
         """Offsets below the cap; None where none are found, or not within the budget.
 
         Args:

@@ -31,7 +31,7 @@ def search_fullest(p: Problem, best: Ints, peak: int, budget: int) -> tuple[Ints
         width = _NARROW << run // _WIDER
         style = drawn_style(rng, run // 2, core.keys, width, p.bound, tight=run % 2 == 0)
         core.beam.budget = budget
-        found = core.beam.run(style)
+        found = core.beam.search(style)
         budget = core.beam.budget
         if found is None:
             run += 1

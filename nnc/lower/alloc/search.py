@@ -50,7 +50,7 @@ def _search_all(p: Problem, best: Ints, peak: int, beam: BeamSearch) -> tuple[In
         if tight in good and rng.random() < _AGAIN:
             known = good[tight]
             style = replace(style, children=known.children, keen=known.keen, bulk=known.bulk)
-        found = beam.run(style, peak - 1)
+        found = beam.search(style, peak - 1)
         turn += 1
         spent[lane] += (left - beam.budget) * (1 if tight else _LOOSE)
         if found is not None:

@@ -253,7 +253,7 @@ def take_snapshot(fun: Any, arguments: Iterable[Pair] = (), hidden: Iterable[np.
     reads = Reads()
     while True:  # the attributes read of an object may be known only after a function that is found later
         walk = _Walk(reads)
-        walk.run(starts)
+        walk.follow(starts)
         if walk.reads == reads:
             break
         reads = walk.reads
@@ -277,7 +277,7 @@ class _Walk:
         self._seen: dict[int, Any] = {}  # holds the values, so that their ids stay their own
         self._pending: list[Pair] = []
 
-    def run(self, starts: Iterable[Pair]) -> None:
+    def follow(self, starts: Iterable[Pair]) -> None:
         """Walks from some values, which are not watched themselves."""
         self._pending += starts
         while self._pending:

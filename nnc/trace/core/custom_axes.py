@@ -38,7 +38,7 @@ class Traced:
     axes: list[Axes | None]
     weak: list[Weakness]
 
-    def run(self, operands: Sequence[Any]) -> list[Any]:
+    def evaluate(self, operands: Sequence[Any]) -> list[Any]:
         """The results; `operands` are the numbers of the place and the function's arguments."""
         found = self.staged.graph.evaluate([*operands, *self.staged.captured])
         return [x.as_weak(weak) if weak else x for x, weak in zip(map(as_value, found), self.weak, strict=True)]

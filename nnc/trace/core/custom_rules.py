@@ -73,7 +73,7 @@ class JvpRule:
             active = [t is not None for t in tangents[len(place.axes) :]]
             operands = [*primals, *(t for t in tangents if t is not None)]
             traced, count, moving = self._trace(place, operands, over, active, outputs)
-            results = traced.run(operands)
+            results = traced.evaluate(operands)
             moved = iter(results[count:])
             return results[:count], [next(moved) if on else None for on in moving]
 
@@ -100,7 +100,7 @@ class JvpRule:
         """
         box: list[Any] = []
 
-        def run(*values: Any) -> list[Any]:
+        def body(*values: Any) -> list[Any]:
             tangents = iter(values[len(over) :])
             found, moved = self.push(values[: len(over)], [next(tangents) if on else None for on in active])
             box[:] = len(found), [t is not None for t in moved]
@@ -116,7 +116,7 @@ class JvpRule:
             ]
             return [*wanted, *compress(wanted, moving)]
 
-        traced = place.trace(run, operands, [*over, *compress(over, active)], settle, probes=probes)
+        traced = place.trace(body, operands, [*over, *compress(over, active)], settle, probes=probes)
         return traced, *box
 
     def batched(self, size: int, flags: Sequence[bool], same: Sequence[bool]) -> JvpRule:
@@ -176,14 +176,14 @@ class VjpRule:
 
         def forward(primals: Sequence[Any]) -> tuple[list[Any], list[Any], Pull]:
             traced, number, pull = self._trace(place, primals, over, outputs)
-            results = traced.run(primals)
+            results = traced.evaluate(primals)
             moved = [a for x, a in zip(results[:number], traced.axes, strict=False) if is_differentiable(x.spec)]
             kept = traced.axes[number:]
 
             def pull_placed(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
                 operands = [*residuals, *cts]
                 run = lambda *values: pull(values[: len(kept)], values[len(kept) :])
-                found = place.trace(run, operands, [*kept, *moved], lambda _: list(over)).run(operands)
+                found = place.trace(run, operands, [*kept, *moved], lambda _: list(over)).evaluate(operands)
                 return [*(zeros(spec_of(x)) for x in primals[:count]), *found]
 
             return results[:number], [*primals[:count], *results[number:]], pull_placed
@@ -203,7 +203,7 @@ class VjpRule:
         """The forward part for one place, the number of outputs, and the function for the cotangents."""
         box: list[Any] = []
 
-        def run(*values: Any) -> list[Any]:
+        def body(*values: Any) -> list[Any]:
             found, residuals, pull = self.forward(values)
             box[:] = len(found), pull
             return [*found, *residuals]
@@ -212,10 +212,10 @@ class VjpRule:
             known = outputs or [NOWHERE] * box[0]
             return [*(union(pair) for pair in zip(found, known, strict=False)), *found[box[0] :]]
 
-        traced = place.trace(run, primals, over, settle, probes=probes)
+        traced = place.trace(body, primals, over, settle, probes=probes)
         summed = self._summed(place, primals, over, traced, *box)
         if summed:
-            traced = place.trace(run, primals, over, settle, entry=summed, probes=probes)
+            traced = place.trace(body, primals, over, settle, entry=summed, probes=probes)
         return traced, *box
 
     def _summed(

@@ -87,7 +87,7 @@ def pure_callback(
     flat = FlatTree((args, kwargs))
     arguments, name, source = flat.skeleton(), name_of(callback), get_context().source or user_source()
 
-    def run(arrays: Sequence[NDArray], wanted: Specs) -> list[NDArray]:
+    def call_back(arrays: Sequence[NDArray], wanted: Specs) -> list[NDArray]:
         given, named = arguments.build(arrays)
         result = call_function(callback, given, named, where=WHERE)
         leaves = _leaves_like(outline, result, name, source)
@@ -96,7 +96,7 @@ def pure_callback(
             checked_result(x, spec, name, path, source) for x, spec, path in zip(leaves, wanted, paths, strict=True)
         ]
 
-    found = command(*map(as_shown, flat.dynamic), function=run, results=results, method=vmap_method, name=name)
+    found = command(*map(as_shown, flat.dynamic), function=call_back, results=results, method=vmap_method, name=name)
     return announced.build(found if isinstance(found, tuple) else (found,))
 
 

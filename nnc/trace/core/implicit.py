@@ -196,11 +196,11 @@ def _for_rows(size: int, rule: SolveRule, flags: Sequence[bool]) -> SolveRule:
     """The rule of the systems of all rows; operands behind those of `flags` belong to sub-graphs that are not called."""
 
     def rows(fun: Flat, flags: Sequence[bool]) -> Flat:
-        def run(*operands: Any) -> list[Any]:
+        def batched(*operands: Any) -> list[Any]:
             outputs, out_batched = run_batched(fun, size, operands[: len(flags)], flags)
             return [lead(size, x, b) for x, b in zip(outputs, out_batched, strict=True)]
 
-        return run
+        return batched
 
     solve, matvec = rows(rule.solve, flags), rows(rule.matvec, flags[rule.count :])
     return SolveRule(rule.count, solve, matvec, lambda: _for_rows(size, rule.transposed(), flags))

@@ -105,7 +105,7 @@ def differentiate(structure: Structure, lines: Sequence[SourceLine | None]) -> B
     try:
         with set_context(staging=trace, level=trace.level, source=None, device=None):
             cotangents = [trace.input(specs[i]) for i in structure.targets]
-            fun = lambda *seeds: _run(structure, lines, seeds, value)
+            fun = lambda *seeds: _push_through(structure, lines, seeds, value)
             _, linear = run_linearize(fun, [value(i) for i in structure.sources], [True] * len(structure.sources))
             given = [ct for ct, on in zip(cotangents, linear.nonzero, strict=True) if on]
             count = len(structure.sources)
@@ -124,7 +124,7 @@ def differentiate(structure: Structure, lines: Sequence[SourceLine | None]) -> B
     )  # fmt: skip
 
 
-def _run(
+def _push_through(
     structure: Structure, lines: Sequence[SourceLine | None], seeds: Sequence[Any], value: Callable[[int], Any]
 ) -> list[Any]:
     """Pushes the tangents of the sources through the steps; values belong to the recorded run."""

@@ -87,7 +87,7 @@ class Backwards:
         ordered, found = graph.update(inputs=(*linear, *others)), list[Pulled]()
         known = [s for s, on in zip(elements, self.xs, strict=True) if not on]
 
-        def run(step: Any, *values: Any) -> list[Any]:
+        def body(step: Any, *values: Any) -> list[Any]:
             rest = iter(values)
             reads, ct_rows = [next(rest) for _ in known], fill([next(rest) for _ in range(sum(rows))], rows)
             cts = fill([next(rest) for _ in range(sum(pulled.carries))], pulled.carries)
@@ -114,5 +114,5 @@ class Backwards:
             *compress(graph.output_specs[:count], pulled.carries), *(s.spec for s in compress(held, pulled.captured)),
             *(s.spec for s in fixed),
         ]  # fmt: skip
-        staged = stage(run, [ITERATION, *specs], name=f"transposed {graph.name}")
+        staged = stage(body, [ITERATION, *specs], name=f"transposed {graph.name}")
         return staged, found[-1]

@@ -26,7 +26,7 @@ class Blocks:
     reverse: bool
     checkpoint: str | int | None
 
-    def run(self, xs: Sequence[Value], carried: Sequence[Value], count: int, block: int) -> Results:
+    def bind(self, xs: Sequence[Value], carried: Sequence[Value], count: int, block: int) -> Results:
         """Binds scans of `count` iterations, `block` at a time; those that are left over are a scan of their own."""
         if block == 1:
             return self._bind(self.iteration, xs, carried, count)
@@ -57,7 +57,7 @@ class Blocks:
         explicit = graph.input_specs[1 : self.iteration.num_explicit]
         elements = [spec.update(shape=(block, *spec.shape)) for spec in explicit[: self.xs]]
 
-        def run(step: Any, *values: Any) -> list[Any]:
+        def body(step: Any, *values: Any) -> list[Any]:
             carried = list(values[self.xs :])
             rows: list[list[Any]] = [[] for _ in range(block)]
             for k in reversed(range(block)) if self.reverse else range(block):
@@ -67,7 +67,7 @@ class Blocks:
                 carried, rows[k] = list(results[: self.carries]), list(results[self.carries :])
             return [*carried, *(_stack(column) for column in zip(*rows, strict=True))]
 
-        return stage(run, [ITERATION, *elements, *explicit[self.xs :]], name=graph.name)
+        return stage(body, [ITERATION, *elements, *explicit[self.xs :]], name=graph.name)
 
     def _shifted(self, first: int) -> Staged:
         """The iteration, where numbers begin at `first`."""

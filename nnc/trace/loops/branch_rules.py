@@ -67,7 +67,7 @@ def _push(
     nonzero: list[Flags] = []
 
     def branch(graph: Graph) -> Staged:
-        def run(*values: Any) -> list[Any]:
+        def body(*values: Any) -> list[Any]:
             outputs, moved = run_jvp(
                 lambda *v: graph.evaluate(v),
                 values[: len(operands)],
@@ -76,7 +76,7 @@ def _push(
             nonzero.append(flags_of(moved))
             return [*outputs, *(t for t in moved if t is not None)]
 
-        return stage(run, [*graph.input_specs, *compress(graph.input_specs, active)], name=graph.name)
+        return stage(body, [*graph.input_specs, *compress(graph.input_specs, active)], name=graph.name)
 
     branches = [branch(graph) for graph in graphs]
     moving = tuple(any(column) for column in zip(*nonzero, strict=True))
@@ -132,12 +132,12 @@ def _linearize_branch(graph: Graph, active: Flags) -> tuple[Staged, Linearized, 
     """
     box: list[Linearized] = []
 
-    def run(*values: Any) -> list[Any]:
+    def body(*values: Any) -> list[Any]:
         outputs, linear = run_linearize(lambda *v: graph.evaluate(v), values, active)
         box.append(linear)
         return [*outputs, *linear.staged.captured]
 
-    staged = stage(run, graph.input_specs, name=graph.name)
+    staged = stage(body, graph.input_specs, name=graph.name)
     outside = {*staged.graph.inputs, *staged.graph.constants}
     kept = tuple(dict.fromkeys(s for s in staged.graph.outputs[len(graph.outputs) :] if s not in outside))
     return staged, box[0], kept
@@ -191,7 +191,7 @@ def _linear_branch(
     seeds = list(compress(operand_specs, active))
     result_specs = staged.graph.output_specs[:count]
 
-    def run(*values: Any) -> list[Any]:
+    def body(*values: Any) -> list[Any]:
         tangents, rest = values[: len(seeds)], values[len(seeds) :]
         known: dict[Symbol, Any] = dict(
             zip((*explicit, *hidden), (*rest[: len(explicit)], *staged.captured), strict=True)
@@ -203,7 +203,7 @@ def _linear_branch(
         found = [next(moved) if on else None for on in linear.nonzero]
         return [zeros(spec) if t is None else t for t, spec, on in zip(found, result_specs, moving, strict=True) if on]
 
-    return stage(run, [*seeds, *operand_specs, *slots], name=f"linear {staged.graph.name}", linear=True)
+    return stage(body, [*seeds, *operand_specs, *slots], name=f"linear {staged.graph.name}", linear=True)
 
 
 def _transpose(
@@ -221,14 +221,14 @@ def _transpose(
         others = tuple(s for s, on in zip(graph.inputs, flags, strict=True) if not on)
         ordered = graph.update(inputs=(*linear, *others))
 
-        def run(*values: Any) -> list[Any]:
+        def body(*values: Any) -> list[Any]:
             cts = fill(values[len(others) :], wanted)
             found = transpose_graph(ordered, len(linear), values[: len(others)], cts)
             reached.append(flags_of(found))
             return [zeros(s.spec) if ct is None else ct for s, ct in zip(linear, found, strict=True)]
 
         specs = [*(s.spec for s in others), *compress(graph.output_specs, wanted)]
-        return stage(run, specs, name=f"transposed {graph.name}")
+        return stage(body, specs, name=f"transposed {graph.name}")
 
     given = compress(cotangents, wanted)
     branches = [branch(graph) for graph in graphs]
@@ -268,11 +268,11 @@ def _batch_all(size: int, chosen: Value, rest: Sequence[Value], flags: Flags, gr
 def _batch_where(size: int, chosen: Value, rest: Sequence[Value], flags: Flags, graph: Graph) -> list[Value]:
     """A branch that may raise or holds a loop: it runs if a row takes it, and gets such a row in place of each that does not."""
 
-    def run(chosen: Any, *values: Any) -> list[Any]:
+    def body(chosen: Any, *values: Any) -> list[Any]:
         return _batch_all(size, chosen, in_place_of_others(chosen, values, flags), flags, graph)
 
     specs = [chosen.spec, *_row_specs(graph, size, flags)]
-    taken = stage(run, specs, name=graph.name)
+    taken = stage(body, specs, name=graph.name)
     idle = stage(
         lambda *_: [zeros(spec) for spec in taken.graph.output_specs], specs, name=f"no row takes {graph.name}"
     )
@@ -300,12 +300,12 @@ def _batch_branches(
     every: list[Flags] = []
 
     def branch(graph: Graph) -> Staged:
-        def run(*values: Any) -> list[Any]:
+        def body(*values: Any) -> list[Any]:
             outputs, found = run_batched(lambda *v: graph.evaluate(v), size, values, flags)
             every.append(tuple(found))
             return outputs
 
-        return stage(run, _row_specs(graph, size, flags), name=graph.name)
+        return stage(body, _row_specs(graph, size, flags), name=graph.name)
 
     branches = [branch(graph) for graph in graphs]
     together = tuple(any(column) for column in zip(*every, strict=True))

@@ -214,7 +214,7 @@ def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[A
     for branch in branches:
         box: list[Any] = []
 
-        def run(*values: Any, branch: Fun = branch, box: list[Any] = box) -> list[Any]:
+        def body(*values: Any, branch: Fun = branch, box: list[Any] = box) -> list[Any]:
             result = FlatTree(call_function(branch, given.build(values), where=where, fix=fix))
             box.append(result)
             found = [as_operand(leaf, where, "a result") for leaf in result.dynamic]
@@ -223,7 +223,7 @@ def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[A
 
         with activity(f"tracing {name_of(branch)} for {where.removeprefix('nnc.')}"):
             weak_leaves = [is_weak(leaf) for leaf in leaves]
-            staged = stage(run, specs, weak=weak_leaves, name=name_of(branch), axes=axes, entry=entry)
+            staged = stage(body, specs, weak=weak_leaves, name=name_of(branch), axes=axes, entry=entry)
         traced.append((staged, box[0], box[1]))
     _check_results(where, branches, traced)
     refuse_joins(where, "the index", [staged.graph for staged, _, _ in traced], entry)
@@ -251,11 +251,11 @@ def _common_specs(
         varies = axes is not None and list(staged.axes) != spread
         if varies or any(s.dtype != t for s, t in zip(graph.output_specs, wanted, strict=True)):
 
-            def run(*values: Any, staged: Staged = staged) -> list[Any]:
+            def body(*values: Any, staged: Staged = staged) -> list[Any]:
                 found = staged.graph.evaluate([*values, *staged.captured])
                 return [vary(astype(as_value(x), t), over) for x, t, over in zip(found, wanted, spread, strict=True)]
 
-            staged = stage(run, graph.input_specs[: staged.num_explicit], name=graph.name, axes=axes)
+            staged = stage(body, graph.input_specs[: staged.num_explicit], name=graph.name, axes=axes)
         stages.append(staged)
     return stages
 

@@ -112,7 +112,7 @@ def while_loop(
     while True:
         box: list[Any] = []
 
-        def run(_: Any, *values: Any, box: list[Any] = box) -> list[Any]:
+        def body(_: Any, *values: Any, box: list[Any] = box) -> list[Any]:
             holds = _call(cond_fun, "nnc.while_loop", "cond_fun(carry)", carry.tree.build(values))
             condition = _condition("nnc.while_loop", holds)
             box.append(nodes_so_far())
@@ -127,7 +127,7 @@ def while_loop(
         with activity(f"tracing {name_of(body_fun)} for while_loop"):
             axes = None if carry.axes is None else [entry, *carry.axes]
             staged = stage(
-                run,
+                body,
                 [ITERATION, *carry.specs],
                 weak=[False, *carry.weak],
                 name=name_of(body_fun),
@@ -403,7 +403,7 @@ def _scan(
     while True:
         box: list[Any] = []
 
-        def run(step: Any, *values: Any, box: list[Any] = box) -> list[Any]:
+        def body(step: Any, *values: Any, box: list[Any] = box) -> list[Any]:
             element = step if indexed else sequences.build(values[: len(elements)])
             result = _call(f, where, "f(carry, x)", carry.tree.build(values[len(elements) :]), element)
             if not isinstance(result, tuple) or len(result) != 2:
@@ -418,15 +418,15 @@ def _scan(
         with activity(f"tracing {name} for {where.removeprefix('nnc.')}"):
             specs = [ITERATION, *elements, *carry.specs]
             axes = None if carry.axes is None else [NOWHERE, *[varying_over(x) for x in stacked], *carry.axes]
-            staged = stage(run, specs, weak=[indexed, *[False] * len(elements), *carry.weak], name=name, axes=axes)
+            staged = stage(body, specs, weak=[indexed, *[False] * len(elements), *carry.weak], name=name, axes=axes)
         first, graph = 1 + len(elements), staged.graph
         is_settled = carry.settle_weak(graph, graph.inputs[first : first + n], graph.outputs[:n])
         if not box[0] and is_settled and carry.is_settled:
             break
         carry.take(box[0])
         carry.is_settled = True
-    run_blocks = Blocks(staged, len(elements), n, bool(reverse), checkpoint).run
-    carried, ys = run_blocks(stacked, carry.values, count, min(block, max(1, count)))
+    bind_blocks = Blocks(staged, len(elements), n, bool(reverse), checkpoint).bind
+    carried, ys = bind_blocks(stacked, carry.values, count, min(block, max(1, count)))
     last = carry.build(carried)
     if indexed:
         return last

@@ -93,10 +93,10 @@ class Linearization:
 class Iteration:
     """An iteration's function and the parts of its inputs and outputs.
 
-    `run(*inputs)` yields the first results (a condition), carried values, rows. `mark()` gives the node count at the test.
+    `function(*inputs)` yields the first results (a condition), carried values, rows. `mark()` gives the node count at the test.
     """
 
-    run: Flat
+    function: Flat
     specs: tuple[TensorSpec, ...]
     xs: int
     carries: int
@@ -116,7 +116,7 @@ def moving_carries(part: Iteration, xs: Flags, carries: Flags, captured: Flags) 
         found: list[Flags] = []
 
         def probe(*values: Any, active: Flags = active, found: list[Flags] = found) -> list[Any]:
-            outputs, linear = run_linearize(part.run, values, active)
+            outputs, linear = run_linearize(part.function, values, active)
             found.append(linear.nonzero[part.first :])
             return outputs
 
@@ -131,8 +131,8 @@ def linearize_iteration(part: Iteration, xs: Flags, carries: Flags, captured: Fl
     """Linearises an iteration in the inputs that are marked."""
     box: list[tuple[int, Flags, Graph]] = []
 
-    def run(*values: Any) -> list[Any]:
-        outputs, linear = run_linearize(part.run, values, (False, *xs, *carries, *captured))
+    def forward_body(*values: Any) -> list[Any]:
+        outputs, linear = run_linearize(part.function, values, (False, *xs, *carries, *captured))
         at = [i for i, kept in enumerate(linear.nonzero) if kept]
         graph = prune(linear.staged.graph, [k for k, i in enumerate(at) if i >= part.first])
         reads = graph.reads
@@ -143,7 +143,7 @@ def linearize_iteration(part: Iteration, xs: Flags, carries: Flags, captured: Fl
         return [*outputs, *(v for _, v in residuals)]
 
     while True:  # until no carried value is found to have a tangent, mostly once: nested loops are linearised each time
-        staged = stage(run, part.specs, name="iteration")
+        staged = stage(forward_body, part.specs, name="iteration")
         before, nonzero, linear = box[0]
         following = tuple(a or b for a, b in zip(carries, nonzero[: part.carries], strict=True))
         if following == carries:
@@ -228,7 +228,7 @@ def _linear_body(
     carried = list(compress((s.spec for s in inputs[1 + part.xs : 1 + part.xs + part.carries]), moving.carries))
     moved = [i for i, on in enumerate(nonzero) if on]
 
-    def run(step: Any, *values: Any) -> list[Any]:
+    def body(step: Any, *values: Any) -> list[Any]:
         rest = iter(values)
         known = {s: next(rest) for s in (*sources.kept, *(elements[i] for i in sources.again))}
         tangents = [next(rest) for _ in range(sum(moving.xs) + sum(moving.carries))]
@@ -243,7 +243,7 @@ def _linear_body(
     specs = [s.spec for s in sources.kept] + [elements[i].spec for i in sources.again]
     specs += [*compress((s.spec for s in elements), moving.xs), *carried, *(held[i].spec for i in sources.shared)]
     specs += compress((s.spec for s in held[: part.captures]), moving.captured)
-    return stage(run, [ITERATION, *specs], name="linear iteration", linear=True)
+    return stage(body, [ITERATION, *specs], name="linear iteration", linear=True)
 
 
 def _captures_as_shared(body: Staged, tangents: int) -> Graph:
@@ -340,13 +340,13 @@ def run_rows(size: int, index: Value, values: Sequence[Value], batched: Flags, g
     """
     elements, shared = list(compress(values, batched)), [x for x, on in zip(values, batched, strict=True) if not on]
 
-    def run(_: Any, chosen: Any, *parts: Any) -> Sequence[Any]:
+    def body(_: Any, chosen: Any, *parts: Any) -> Sequence[Any]:
         own, others = iter(parts[: len(elements)]), iter(parts[len(elements) :])
         operands = [next(own) if on else next(others) for on in batched]
         return bind(case_of, [chosen, *operands], {"checked": False}, tuple(graphs))
 
     row = lambda x: spec_of(x).update(shape=spec_of(x).shape[1:])
-    staged = stage(run, [ITERATION, *map(row, [index, *elements]), *map(spec_of, shared)], name="row")
+    staged = stage(body, [ITERATION, *map(row, [index, *elements]), *map(spec_of, shared)], name="row")
     params = {"xs": 1 + len(elements), "carries": 0, "length": size, "reverse": False, "checkpoint": None}
     return list(bind(scan, [index, *elements, *shared, *staged.captured], params, (staged.graph,)))
 

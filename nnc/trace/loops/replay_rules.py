@@ -98,7 +98,7 @@ def _batch(
     def rows(graph: Graph, elements: Flags, inside: int, keep: slice) -> Any:
         every = (False, *elements, *(True,) * inside, *held)
 
-        def run(step: Any, *values: Any) -> list[Any]:
+        def body(step: Any, *values: Any) -> list[Any]:
             own = values[: len(values) - len(counts)]
             running = less(broadcast_to(step, shape=(size,)), values[-1]) if per_row else None
             given = [step, *own]
@@ -111,7 +111,7 @@ def _batch(
             return [choose_rows(running, new, old) for new, old in zip(full, own[keep], strict=True)]
 
         specs = [s.update(shape=(size, *s.shape)) if on else s for s, on in zip(graph.input_specs, every, strict=True)]
-        return stage(run, [*specs, *(TensorSpec((size,), dtypes.int64) for _ in counts)], name=graph.name).graph
+        return stage(body, [*specs, *(TensorSpec((size,), dtypes.int64) for _ in counts)], name=graph.name).graph
 
     forward = rows(advance, tuple(flags[:xs]), carries, slice(xs, xs + carries))
     back = rows(pull, tuple(flags[:reads]), carries + moved, slice(reads + carries, first))

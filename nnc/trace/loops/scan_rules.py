@@ -150,13 +150,13 @@ class Replay:
         active = (False, *xs, *carries, *captured)
 
         def forward(*values: Any) -> Sequence[Any]:
-            return part.run(*values)[part.first : part.first + part.carries]
+            return part.function(*values)[part.first : part.first + part.carries]
 
         advance = stage(forward, part.specs, name="iteration")
         row_specs: list[TensorSpec] = []
 
         def probe(*values: Any) -> Sequence[Any]:
-            outputs = part.run(*values)
+            outputs = part.function(*values)
             row_specs.extend(spec_of(y) for y in outputs[part.first + part.carries :])
             return outputs
 
@@ -169,7 +169,7 @@ class Replay:
             x, ct_y = [next(rest) for _ in elements], [next(rest) for _ in ct_rows]
             state, ct = [next(rest) for _ in carried], [next(rest) for _ in range(sum(carries))]
             sums, fixed = [next(rest) for _ in range(sum(captured))], list(rest)
-            _, linear = run_linearize(part.run, [step, *x, *state, *fixed], active)
+            _, linear = run_linearize(part.function, [step, *x, *state, *fixed], active)
             known = dict(zip([i for i, on in enumerate((*carries, *rows)) if on], (*ct, *ct_y), strict=True))
             cts = [known.get(i - part.first) for i, on in enumerate(linear.nonzero) if on]
             found = transpose_graph(linear.staged.graph, sum(active), linear.staged.captured, cts)
@@ -228,15 +228,15 @@ def _scan_push(
     moving, counts = flags[1], (xs, carries, part.captures)
     box: list[Flags] = []
 
-    def run(step: Any, *values: Any) -> list[Any]:
-        outputs, moved = run_jvp(part.run, *interleave(step, values, counts, (flags[0], moving, flags[2])))
+    def body(step: Any, *values: Any) -> list[Any]:
+        outputs, moved = run_jvp(part.function, *interleave(step, values, counts, (flags[0], moving, flags[2])))
         box[:] = [flags_of(moved)]
         filled = fill_zeros(outputs[:carries], moved[:carries], moving)
         return [*outputs[:carries], *filled, *outputs[carries:], *(v for v in moved[carries:] if v is not None)]
 
     while True:  # as linearize_iteration does
         specs = doubled_specs(graph.input_specs, counts, (flags[0], moving, flags[2]))
-        staged = stage(run, [ITERATION, *specs], name=graph.name)
+        staged = stage(body, [ITERATION, *specs], name=graph.name)
         following = tuple(a or b for a, b in zip(moving, box[0][:carries], strict=True))
         if following == moving:
             break
@@ -363,7 +363,7 @@ def _scan_batch(
     flags = tuple(bool(f) or per_row for f in b.carries)
     box: list[Flags] = []
 
-    def run(step: Any, *values: Any) -> list[Any]:
+    def body(step: Any, *values: Any) -> list[Any]:
         own = values[: len(values) - len(counts)]
         every = (False, *map(bool, b.xs), *flags, *map(bool, b.captured))
         running = less(broadcast_to(step, shape=(size,)), values[-1]) if per_row else None
@@ -387,7 +387,7 @@ def _scan_batch(
     ):  # until no carried value is found to have the batch axis, mostly once: nested loops are traced each time
         every = (False, *map(bool, b.xs), *flags, *map(bool, b.captured))
         specs = [row_spec(s, on) for s, on in zip(graph.input_specs, every, strict=True)]
-        staged = stage(run, [*specs, *(TensorSpec((size,), dtypes.int64) for _ in counts)], name=graph.name)
+        staged = stage(body, [*specs, *(TensorSpec((size,), dtypes.int64) for _ in counts)], name=graph.name)
         following = tuple(a or b for a, b in zip(flags, box[1], strict=True))
         if following == flags:
             break

@@ -66,14 +66,14 @@ class _WhileParts:
         """(condition, [exits,] carried values, tape rows) of an iteration, noting where the test stands."""
         at: list[int] = []
 
-        def run(*values: Any) -> list[Any]:
+        def body(*values: Any) -> list[Any]:
             condition, *known = self.head.evaluate(values)
             at.append(nodes_so_far())
             first = [condition, *(known[: self.exits] if with_exits else [])]
             return [*first, *self.tail.evaluate([*values, *known[self.exits :]])]
 
         first = 1 + (self.exits if with_exits else 0)
-        return Iteration(run, self.specs, 0, self.carries, first, lambda: at[-1])
+        return Iteration(body, self.specs, 0, self.carries, first, lambda: at[-1])
 
     def leave(self, *values: Any) -> list[Any]:
         """The exits of an iteration that is left at its test."""
@@ -152,7 +152,7 @@ def _while_push(
     moving, counts = flags[0], (carries, part.captures)
     box: list[Any] = []
 
-    def run(step: Any, *values: Any) -> list[Any]:
+    def body(step: Any, *values: Any) -> list[Any]:
         points, directions = interleave(step, values, counts, (moving, flags[1]))
         known, t_known = run_jvp(lambda *v: parts.head.evaluate(v), points, directions)
         at = nodes_so_far()
@@ -167,7 +167,7 @@ def _while_push(
 
     while True:  # as linearize_iteration does
         specs = doubled_specs(graphs[0].input_specs, counts, (moving, flags[1]))
-        staged = stage(run, [ITERATION, *specs], name=graphs[0].name)
+        staged = stage(body, [ITERATION, *specs], name=graphs[0].name)
         following = tuple(a or b for a, b in zip(moving, box[2][:carries], strict=True))
         if following == moving:
             break
@@ -200,7 +200,7 @@ def _while_batch(
     per_row = _condition_is_batched(parts, size, (False, *flags, *captured))
     box: list[Any] = []
 
-    def run(step: Any, *values: Any) -> list[Any]:
+    def body(step: Any, *values: Any) -> list[Any]:
         counts, rest = ([values[carries]], values[carries + 1 :]) if per_row else ([], values[carries:])
         carried = values[:carries]
         every = (per_row, *flags, *captured)
@@ -231,7 +231,7 @@ def _while_batch(
         flags = (True,) * carries if per_row else flags
         specs = [row_spec(s, on) for s, on in zip(own.input_specs, (False, *flags, *captured), strict=True)]
         staged = stage(
-            run, [*specs[: 1 + carries], *([counter] if per_row else []), *specs[1 + carries :]], name=own.name
+            body, [*specs[: 1 + carries], *([counter] if per_row else []), *specs[1 + carries :]], name=own.name
         )
         found = tuple(a or b for a, b in zip(flags, box[2], strict=True))
         if found == flags and per_row == box[3]:

@@ -33,5 +33,5 @@ def machine() -> Iterator[Machine]:
 def library(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> FakeCublasLt:
     """The machine's cuBLASLt."""
     made = FakeCublasLt(machine)
-    monkeypatch.setattr(importlib.import_module("nnc.backends.cuda.libraries.products"), "load_library", lambda: made)
+    monkeypatch.setattr(importlib.import_module("nnc.backends.cuda.libraries.dot"), "load_library", lambda: made)
     return made

@@ -9,7 +9,7 @@ import os
 import traceback
 
 import nnc.backends.cuda.compiler.compiler as compiler
-import nnc.backends.cuda.libraries.products as products
+import nnc.backends.cuda.libraries.dot as dot
 from nnc.device import known
 from nnc.device.cuda import libraries
 from tests.device.cuda.cublaslt import FakeCublasLt
@@ -31,7 +31,7 @@ def install() -> Machine:
     library = FakeCublasLt(machine)
     libraries.number_of_gpus = lambda: 1
     compiler.find_linker = lambda: None
-    products.load_library = lambda: library
+    dot.load_library = lambda: library
     known._DEVICES[machine.name] = machine.device(machine.name)
     return machine
 

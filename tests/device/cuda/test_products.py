@@ -130,7 +130,7 @@ def test_a_status_of_the_library_is_worded(machine: Machine, library: FakeCublas
 
 
 def test_without_the_library_products_run_on_arrays_of_cupy(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.import_module("nnc.backends.cuda.libraries.products"), "load_library", lambda: None)
+    monkeypatch.setattr(importlib.import_module("nnc.backends.cuda.libraries.dot"), "load_library", lambda: None)
     check(lambda x, y: x @ y, machine, drawn(5, 7), drawn(7, 3))
 
 
@@ -149,7 +149,7 @@ def test_a_loop_moves_the_operands_of_its_products(machine: Machine, library: Fa
 def from_python(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The addresses of products that Python queued."""
     calls: list[Any] = []
-    kind = importlib.import_module("nnc.backends.cuda.libraries.products")._Products
+    kind = importlib.import_module("nnc.backends.cuda.libraries.dot")._Products
     queue = kind.__call__
     monkeypatch.setattr(kind, "__call__", lambda self, *given: (calls.append(given[0]), queue(self, *given))[1])
     return calls
@@ -317,7 +317,7 @@ def test_without_an_algorithm_epilogues_run_on_arrays_of_cupy(
 
 
 def test_explain_names_the_library_that_multiplies(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("nnc.backends.cuda.libraries.products")
+    module = importlib.import_module("nnc.backends.cuda.libraries.dot")
     cases = (3, FakeCublasLt(machine), "by cuBLASLt: with_epilogue (1)"), (4, None, "by CuPy: dot (1)")
     for n, library, text in cases:  # of sizes of their own, since a stored program keeps its epilogue
         monkeypatch.setattr(module, "load_library", lambda made=library: made)

@@ -39,8 +39,8 @@ def gapless(seed: int, count: int, width: int = 24, height: int = 64) -> Problem
 def test_a_narrow_search_that_aims_too_low_ends_with_a_plan_where_its_cap_may_rise() -> None:
     p = gapless(4, 80)
     style, limit = style_of(p, 0.0, width=2), int(1.3 * p.bound)
-    assert BeamSearch(LiveSets.of(p), 10**12).run(style) is None
-    found = BeamSearch(LiveSets.of(p), 10**12).run(style, limit)
+    assert BeamSearch(LiveSets.of(p), 10**12).search(style) is None
+    found = BeamSearch(LiveSets.of(p), 10**12).search(style, limit)
     assert found is not None
     assert p.bound < int((found + p.size).max()) <= limit
     assert find_overlap(p.lo, p.hi, p.size, found) is None
@@ -50,7 +50,7 @@ def test_a_narrow_search_that_aims_too_low_ends_with_a_plan_where_its_cap_may_ri
 def test_a_wide_search_finds_every_plan_without_a_gap(seed: int, count: int) -> None:
     p = gapless(seed, count, 12, 24)
     style = style_of(p, 0.0, width=2000, children=len(p.size))
-    found = BeamSearch(LiveSets.of(p), 10**12).run(style)
+    found = BeamSearch(LiveSets.of(p), 10**12).search(style)
     assert found is not None
     assert int((found + p.size).max()) == p.bound
     assert find_overlap(p.lo, p.hi, p.size, found) is None
@@ -69,7 +69,7 @@ def test_a_wide_loose_search_finds_a_plan_exactly_where_there_is_one(
     cap = p.bound + slack
     rank = np.array(random.sample(range(len(rows)), len(rows)))
     style = Style(rank, width=1000, children=len(rows), keen=200.0, bulk=1.0, cap=cap, tight=False)
-    found = BeamSearch(LiveSets.of(p), 10**12).run(style)
+    found = BeamSearch(LiveSets.of(p), 10**12).search(style)
     assert (found is not None) == (smallest_peak(lo.tolist(), hi.tolist(), size.tolist()) <= cap)
     if found is not None:
         assert int((found + p.size).max()) <= cap

@@ -50,7 +50,7 @@ CALLS: list[Callable[[], Any]] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_background_calls_agree_with_the_first_one(call: Callable[[], Any]) -> None:
+def test_later_calls_agree_with_the_first_one(call: Callable[[], Any]) -> None:
     with nnc.debug.eager():  # runs the functions themselves
         expected = call()
     for _ in range(TIMES):
@@ -115,6 +115,27 @@ def test_a_donated_array_raises_in_the_functions_words() -> None:
     x.delete()
     with pytest.raises(ArgumentTypeError, match="donated"):
         x + x
+
+
+def fail(*_: Any) -> Any:
+    raise KeyError("lost")
+
+
+def test_the_function_does_not_hide_a_fault_of_a_specialised_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(TIMES):
+        F + 1.5
+    monkeypatch.setattr("nnc.trace.core.eager_call.new_array", fail)
+    with pytest.raises(KeyError, match="lost"):
+        F + 1.5
+
+
+def test_the_function_does_not_hide_a_fault_of_a_call_that_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = nnc.DynamicGraph().variable(F)
+    for _ in range(TIMES):
+        x + 1.5
+    monkeypatch.setattr(type(x.owner), "follow", fail)
+    with pytest.raises(KeyError, match="lost"):
+        x + 1.5
 
 
 def test_derivatives_and_traces_do_not_meet_recipes() -> None:

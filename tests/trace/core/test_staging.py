@@ -53,7 +53,7 @@ def test_a_trace_that_fails_is_over_and_leaves_the_next_one_alone() -> None:
     assert type(nnp.ones(3) + 1) is nnc.Array
 
 
-def test_background_traces_have_higher_levels() -> None:
+def test_later_traces_have_higher_levels() -> None:
     first, second = StagingTrace("a"), StagingTrace("b")
     assert second.level > first.level > 0
 

@@ -78,7 +78,7 @@ def check_equal(found: tuple[Any, ...], expected: tuple[Any, ...], rtol: float =
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("change", [False, True], ids=["once", "re-bound"])
-def test_background_calls_agree_with_the_first_one_in_values_and_records(name: str, change: bool) -> None:
+def test_later_calls_agree_with_the_first_one_in_values_and_records(name: str, change: bool) -> None:
     call, a, b = CALLS[name]
     with nnc.debug.eager():  # runs the functions themselves
         expected = outcome(call, a, b, change)
@@ -199,7 +199,7 @@ def test_a_mistake_is_told_at_the_user_s_line_and_leaves_nothing_behind() -> Non
     assert g.bookkeeping() == (0, 1)
 
 
-def test_a_variable_whose_array_was_prefetch_donated_says_so() -> None:
+def test_a_variable_whose_array_was_donated_says_so() -> None:
     g = nnc.DynamicGraph()
     x = g.variable(F)
     for _ in range(TIMES):

@@ -112,7 +112,7 @@ class _Work:
         """The bytes that are written to."""
         return sum(array.nbytes for array in (*self.seen, *self.touched))
 
-    def run(self, address: int, stop: ctypes.c_int32) -> None:
+    def fetch(self, address: int, stop: ctypes.c_int32) -> None:
         """Copies and touches until it is done or stopped."""
         copies = [np.empty(source.shape, source.dtype) for source in self.seen]
         pairs = [*zip(copies, self.seen, strict=True), *zip(self.touched, self.touched, strict=True)]
@@ -149,7 +149,7 @@ class Preparing:
         if _is_worth_it(work.nbytes, self._memory):
             self._waiting.append(work)
             # In this context: files that it has to write wait, too. Threads of `threading` are waited for until they have come.
-            _thread.start_new_thread(copy_context().run, (self._run,))
+            _thread.start_new_thread(copy_context().run, (self._fetch,))
 
     def stop(self) -> None:
         """Stops all threads, which then hold no array."""
@@ -159,7 +159,7 @@ class Preparing:
             self._changed.wait_for(lambda: not self._running)
             self._stop.value = 0
 
-    def _run(self) -> None:
+    def _fetch(self) -> None:
         address = self._find()  # nothing is held meanwhile
         with self._changed:
             if address is None or not self._waiting:
@@ -168,7 +168,7 @@ class Preparing:
             work = self._waiting.pop(0)
             self._running += 1
         try:
-            work.run(address, self._stop)
+            work.fetch(address, self._stop)
         finally:
             del work
             with self._changed:

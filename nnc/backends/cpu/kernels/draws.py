@@ -52,7 +52,7 @@ def _print(command: Command, views: tuple[View, ...], machine: Target) -> Native
     return print_graph(graph, views[:-1], views[-1:], machine)
 
 
-class _Run:
+class _DrawKernel:
     """Runs one command: the reference, until it has cost as much as to compile the kernel for operands of these dtypes."""
 
     def __init__(self, command: Command, native: Callable[[Step], Native | None]) -> None:
@@ -78,7 +78,7 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
 def _add(command: Command) -> None:
     def make(machine: Target) -> Kernel:
         native = partial(_native, machine=machine)
-        return Kernel(CPU, _Run(command, native), _supports, native=native)
+        return Kernel(CPU, _DrawKernel(command, native), _supports, native=native)
 
     add_kernel(command, KernelFactory(CPU, make))
 

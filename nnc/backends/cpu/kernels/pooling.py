@@ -35,7 +35,7 @@ _LEAST_LANES = 4
 
 
 @dataclass(frozen=True)
-class _Axis:
+class _WindowAxis:
     """An axis on which windows move: `n` elements, `count` windows; bytes between elements of the larger operand, and between
     windows in each of the smaller ones.
     """
@@ -90,15 +90,15 @@ class _Batch:
 
 
 @dataclass(frozen=True)
-class _Form:
+class _PoolForm:
     """A pooling with its views: the operand that windows move on, and the views with an element for each window."""
 
     batches: tuple[_Batch, ...]
-    axes: tuple[_Axis, ...]
+    axes: tuple[_WindowAxis, ...]
     vector: _Batch | None  # neighbours in all operands
 
     @classmethod
-    def of(cls, step: Step, large: View, small: Sequence[View]) -> _Form:
+    def of(cls, step: Step, large: View, small: Sequence[View]) -> _PoolForm:
         """The form of a step."""
         params = step.params
         rank = len(params["window"])
@@ -110,7 +110,7 @@ class _Form:
             )
             n, count = large.spec.shape[axis], small[0].spec.shape[axis]
             steps = tuple(view.strides[axis] for view in small)
-            axes.append(_Axis(n, count, window, stride, low, dilation, large.strides[axis], steps))
+            axes.append(_WindowAxis(n, count, window, stride, low, dilation, large.strides[axis], steps))
         others = [axis for axis in range(large.spec.ndim) if not where.start <= axis < where.stop]
         batches = [
             _Batch(large.spec.shape[axis], large.strides[axis], tuple(view.strides[axis] for view in small))
@@ -142,7 +142,7 @@ class _Form:
         return (sizes.index(max(sizes)), max(sizes)) if sizes else (-1, 1)
 
 
-def _windows_at(code: Code, axes: Sequence[_Axis], o: Sequence[Bound], pointers: Sequence[str]) -> list[str]:
+def _windows_at(code: Code, axes: Sequence[_WindowAxis], o: Sequence[Bound], pointers: Sequence[str]) -> list[str]:
     """The pointers where the windows `o` begin."""
     moved = list(pointers)
     for axis, i in zip(axes, o, strict=True):
@@ -152,7 +152,9 @@ def _windows_at(code: Code, axes: Sequence[_Axis], o: Sequence[Bound], pointers:
 
 
 @contextmanager
-def _over_places(code: Code, axes: Sequence[_Axis], o: Sequence[Bound], pointer: str) -> Iterator[tuple[str, Bound]]:
+def _over_places(
+    code: Code, axes: Sequence[_WindowAxis], o: Sequence[Bound], pointer: str
+) -> Iterator[tuple[str, Bound]]:
     """Loops over the places of a window that are no padding; yields the pointer there and the number of the place."""
     with ExitStack() as stack:
         number: Bound = 0
@@ -168,7 +170,7 @@ def _plus(code: Code, x: Bound, y: Bound) -> Bound:
     return x + y if isinstance(x, int) and isinstance(y, int) else code.add(code.integer(x), code.integer(y))
 
 
-def _first_place(code: Code, axes: Sequence[_Axis], o: Sequence[Bound]) -> Bound:
+def _first_place(code: Code, axes: Sequence[_WindowAxis], o: Sequence[Bound]) -> Bound:
     """The number of a window's first place that is no padding."""
     number: Bound = 0
     for axis, i in zip(axes, o, strict=True):
@@ -196,7 +198,7 @@ class _Found(ABC):
         return [self.result(dtype)]
 
 
-class _Sum(_Found):
+class _WindowSum(_Found):
     """The sum of a window's elements."""
 
     def __init__(self, code: Code, dtype: DType, lanes: int, first: Bound) -> None:
@@ -286,7 +288,7 @@ def _forward(finder: _Finder) -> Callable[[Step, Target], Native | None]:
 
     def native(step: Step, machine: Target) -> Native | None:
         (x,), outs = step.inputs, step.outputs
-        form, printer = _Form.of(step, x, outs), Printer(step, machine)
+        form, printer = _PoolForm.of(step, x, outs), Printer(step, machine)
         if outs[0].spec.size:
             loop, count = form.split()
             grain = grain_of(count, x.spec.nbytes + sum(out.spec.nbytes for out in outs), machine)
@@ -301,7 +303,7 @@ def _forward(finder: _Finder) -> Callable[[Step, Target], Native | None]:
 class _Forward:
     """Prints the loops over all windows."""
 
-    form: _Form
+    form: _PoolForm
     finder: _Finder
     dtype: DType
     outs: tuple[DType, ...]
@@ -438,7 +440,7 @@ def _backward(step: Step, machine: Target) -> Native | None:
     rounded = wide != out.spec and out.spec.size > 0
     if rounded:
         target, name = View(0, wide, 0, row_major(wide)), "%workspace"
-    form, printer = _Form.of(step, target, step.inputs), Printer(step, machine, workspace=rounded)
+    form, printer = _PoolForm.of(step, target, step.inputs), Printer(step, machine, workspace=rounded)
     if out.spec.size:
         sizes = [batch.n for batch in form.batches]
         loop, count = (sizes.index(max(sizes)), max(sizes)) if sizes else (-1, 1)
@@ -460,7 +462,7 @@ def _workspace(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, An
 class _Backward:
     """Prints the loops over all windows, which add to elements that were set to 0."""
 
-    form: _Form
+    form: _PoolForm
     target: str  # the pointer to the sums
     dtype: DType
     given: list[DType]  # of the cotangent, and of the places
@@ -540,6 +542,6 @@ def _computes(specs: tuple[TensorSpec, ...], params: object) -> bool:
 add_native("max_pool", _forward(_Maximum), _computes)
 add_native("max_pool_places", _forward(_Place), _computes)
 add_native("max_pool_both", _forward(_Both), _computes)
-add_native("sum_pool", _forward(_Sum), _computes)
+add_native("sum_pool", _forward(_WindowSum), _computes)
 add_native("sum_pool_input_grad", _backward, _computes, partial(_workspace, "sum_pool_input_grad"))
 add_native("pick_pool_input_grad", _backward, _computes, partial(_workspace, "pick_pool_input_grad"))

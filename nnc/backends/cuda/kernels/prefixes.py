@@ -206,15 +206,17 @@ class Prefixes:
         begin = code.add(first, code.mul(self.member, code.integer(run)))
         stop = code.intrinsic("smin", code.add(begin, code.integer(run)), end)
         if layout.members > 1 or stored is None:
-            before = self._share(self._run(source, "", begin, stop, self.neutral(), None), stored is None)
+            before = self._share(self._print_run(source, "", begin, stop, self.neutral(), None), stored is None)
             if stored is None:
                 return before, self._any_lost()
             carry, lost = self.both(carry, before)
             self.lost.append(lost)
-        total = self._run(source, target, begin, stop, carry, stored)
+        total = self._print_run(source, target, begin, stop, carry, stored)
         return total, self._any_lost()
 
-    def _run(self, source: str, target: str, first: Value, end: Value, carry: Value, stored: Value | None) -> Value:
+    def _print_run(
+        self, source: str, target: str, first: Value, end: Value, carry: Value, stored: Value | None
+    ) -> Value:
         """Elements one after the other, several of which are read at once."""
         code, together = self.code, self.layout.grids.vectors_at_once
         state = Carried([carry, code.constant(False, dtypes.bool_)])

@@ -15,7 +15,7 @@ from typing import Any
 from nnc.backends.cuda.kernels.checks import check_indices
 from nnc.backends.cuda.kernels.code import GpuCode
 from nnc.backends.cuda.kernels.few import write_few
-from nnc.backends.cuda.kernels.gathers import boxes
+from nnc.backends.cuda.kernels.gather import boxes
 from nnc.backends.cuda.kernels.moves import Copies
 from nnc.backends.cuda.kernels.ordered import Order, sort_updates
 from nnc.backends.cuda.kernels.registry import add_printed

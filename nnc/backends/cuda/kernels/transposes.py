@@ -78,10 +78,10 @@ def print_tiles(operands: Operands, tiles: Tiles) -> DeviceKernel:
         operands: of the nest.
         tiles: of it.
     """
-    return _Tiles(operands, tiles).kernel()
+    return _TilePrinter(operands, tiles).kernel()
 
 
-class _Tiles(ThreadValues):
+class _TilePrinter(ThreadValues):
     """Prints one nest."""
 
     def __init__(self, operands: Operands, tiles: Tiles) -> None:

@@ -140,7 +140,7 @@ class CublasLt:
             self._call("cublasLtMatmulPreferenceDestroy", preference)
         return [] if code else [first.by(each.algo) for each in found[: count.value] if not each.state]
 
-    def run(
+    def queue(
         self, product: LtProduct, addresses: Sequence[int], workspace: int, stream: int, adds: bool = False
     ) -> None:
         """Queues products.

@@ -182,7 +182,7 @@ def _number(group: Group, step: Step, x: int, out: int, stream: int) -> None:
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 
-def _run(step: Step, device: Any, call: Call, addresses: Sequence[int], stream: int) -> None:
+def _queue_call(step: Step, device: Any, call: Call, addresses: Sequence[int], stream: int) -> None:
     """Queues a call, by way of copies where elements of the operand or the result do not lie side by side."""
     group, out = group_of(device, step.params), step.outputs[0]
     if not all(view.spec.size for view in (*step.inputs[:1], out)):
@@ -222,7 +222,7 @@ def _add(command: Command, call: Call) -> None:
         kernel.run(inputs, outputs, params)
 
     def queue(step: Step, device: Any, precision: str) -> Callable[[Sequence[int], int], None]:
-        return partial(_run, step, device, call)
+        return partial(_queue_call, step, device, call)
 
     add_kernel(command, Kernel(BACKEND, run, is_of_processes, priority=50, device=CUDA, queue=queue))
 

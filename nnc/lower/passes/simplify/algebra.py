@@ -19,7 +19,7 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.collective import INDEX, pvary
 from nnc.commands.shape import broadcast_to
-from nnc.graph import Rule, Sample, TensorSpec, rewrite_rule, sample
+from nnc.graph import RewriteRule, Sample, TensorSpec, rewrite_rule, sample
 from nnc.graph.rules import Value
 
 
@@ -338,4 +338,6 @@ def _limits_after(dtype: dtypes.DType, first: Any, second: Any) -> bool:
     return dtypes.is_integer(dtype) and saturates(first, second) and not is_lossless(dtype, second)
 
 
-ARITHMETIC: tuple[Rule, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Rule))
+ARITHMETIC: tuple[RewriteRule, ...] = tuple(
+    value for value in list(globals().values()) if isinstance(value, RewriteRule)
+)

@@ -22,7 +22,7 @@ from nnc.commands import reduce as rd
 from nnc.commands.contract import dot
 from nnc.commands.index import gather, scatter
 from nnc.commands.shape import broadcast_to, reshape
-from nnc.graph import Command, Graph, Rule, Sample, TensorSpec, apply_rules, rewrite_rule, sample
+from nnc.graph import Command, Graph, RewriteRule, Sample, TensorSpec, apply_rules, rewrite_rule, sample
 from nnc.graph.rules import Value
 from nnc.lower.passes.simplify.algebra import number, spec
 
@@ -186,7 +186,7 @@ def product_of_number(x: Value, y: Value, *, contract: Any, batch: Any) -> Any:
 # -- their gradients ---------------------------------------------------------------------------------------------------
 
 
-def _softmax_gradient(product: Command) -> Rule:
+def _softmax_gradient(product: Command) -> RewriteRule:
     """Forward comes first in a graph, so the quotient is a softmax by now."""
 
     def rule(x: Value, ct: Value, *, axes: Axes) -> Any:
@@ -202,7 +202,7 @@ def _softmax_gradient(product: Command) -> Rule:
     return rewrite_rule(exact=False, samples=_samples("like"))(rule)
 
 
-def _log_sum_gradient(product: Command) -> Rule:
+def _log_sum_gradient(product: Command) -> RewriteRule:
     """The gradient that reaches the elements through the logarithm of the sum, in log-softmax and cross entropy."""
 
     def rule(x: Value, ct: Value, *, axes: Axes) -> Any:
@@ -214,7 +214,7 @@ def _log_sum_gradient(product: Command) -> Rule:
     return rewrite_rule(exact=False, samples=_samples("row"))(rule)
 
 
-def _logsumexp_gradient(product: Command) -> Rule:
+def _logsumexp_gradient(product: Command) -> RewriteRule:
     """Rows without any probability get 0 twice: for the result that is replaced, and for the sum."""
 
     def rule(x: Value, ct: Value, *, axes: Axes) -> Any:
@@ -236,7 +236,7 @@ def _count(x: TensorSpec, dtype: Any, counted: bool) -> Any:
     return constants.iota(shape=(n,), dtype=dtype, axis=0) if counted else np.arange(n, dtype=dtype)
 
 
-def _of_rows(dtype: Any, counted: bool) -> tuple[Rule, Rule]:
+def _of_rows(dtype: Any, counted: bool) -> tuple[RewriteRule, RewriteRule]:
     """x[arange(n), index] reads, and its gradient writes, an element of each row: both become gathers and scatters with a batch
     axis.
     """
@@ -275,8 +275,8 @@ GRADIENTS = tuple(
     )  # the last one matches more than the one before
     for product in (ew.mul, ew.safe_mul)  # which stands for a product with exp(x) is the derivative rules' choice
 )
-RULES: tuple[Rule, ...] = (
-    *(value for value in list(globals().values()) if isinstance(value, Rule)),
+RULES: tuple[RewriteRule, ...] = (
+    *(value for value in list(globals().values()) if isinstance(value, RewriteRule)),
     *OF_ROWS,
     *GRADIENTS,
 )

@@ -14,7 +14,7 @@ from typing import Any
 from nnc.commands import reduce as rd
 from nnc.commands.contract import dot
 from nnc.commands.shape import broadcast_axes, broadcast_to, concatenate, flip, pad, reshape, slice_, transpose
-from nnc.graph import Command, Rule, Sample, TensorSpec, rewrite_rule, sample
+from nnc.graph import Command, RewriteRule, Sample, TensorSpec, rewrite_rule, sample
 from nnc.graph.rules import Value
 from nnc.lower.passes.simplify.algebra import REALS, spec
 
@@ -185,7 +185,7 @@ def _pads_nothing(x: TensorSpec, low: Axes, high: Axes, interior: Axes) -> bool:
 # -- reductions and products -------------------------------------------------------------------------------------------
 
 
-def _reduction_of_ones(command: Command, names: Iterable[str]) -> Rule:
+def _reduction_of_ones(command: Command, names: Iterable[str]) -> RewriteRule:
     """Replaces a reduction of single elements by its operand. Sums are not among them: the sum of a single -0.0 is 0.0."""
 
     def rule(x: Value, *, axes: Axes) -> Any:
@@ -276,7 +276,7 @@ def transpose_of_product(x: Value, y: Value, *, contract: AxesPair, batch: AxesP
     return left, dot(y, x, contract=(contract[1], contract[0]), batch=(batch[1], batch[0]))
 
 
-MOVES: tuple[Rule, ...] = (
-    *(value for value in list(globals().values()) if isinstance(value, Rule)),
+MOVES: tuple[RewriteRule, ...] = (
+    *(value for value in list(globals().values()) if isinstance(value, RewriteRule)),
     *REDUCTIONS_OF_ONES,
 )

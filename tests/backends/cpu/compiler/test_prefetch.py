@@ -273,7 +273,7 @@ def test_arrays_that_others_see_are_left_alone(blocks: list[Watched]) -> None:
     assert memory.ctypes.data not in dict(blocks[0].touched[0])
 
 
-def test_arrays_that_others_see_are_copied_when_they_are_prefetch_donated() -> None:
+def test_arrays_that_others_see_are_copied_when_they_are_donated() -> None:
     rng = np.random.default_rng(0)
     seen = [rng.normal(size=(600, 600 + odd)).astype(np.float32) for odd in range(3)]
     expected = [memory.copy() for memory in seen]

@@ -104,7 +104,7 @@ def test_draws_have_the_same_bits_before_and_after_kernels_run(name: str, monkey
 def test_few_elements_are_left_to_the_reference_until_compiling_would_have_been_worth_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = kernels._Run(draws.portable_log, partial(kernels._native, machine=HERE))
+    run = kernels._DrawKernel(draws.portable_log, partial(kernels._native, machine=HERE))
     calls: list[int] = []
     monkeypatch.setattr(run, "_compiled", lambda inputs, outputs, params: calls.append(inputs[0].size))
     x = np.ones(3)

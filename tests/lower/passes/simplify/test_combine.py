@@ -9,7 +9,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.graph import Graph, Rule, check_rule, find_pass
+from nnc.graph import Graph, RewriteRule, check_rule, find_pass
 from nnc.lower.passes.simplify.combine import RULES
 from nnc.lower.phases import SIMPLIFYING, names_of
 from tests.lower.passes.tools import EXACT, names, run
@@ -22,12 +22,12 @@ PROBABILITIES = np.abs(W) / np.abs(W).sum(1, keepdims=True) * (W > -1)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
-def test_each_rule_holds_up_to_rounding(rule: Rule) -> None:
+def test_each_rule_holds_up_to_rounding(rule: RewriteRule) -> None:
     check_rule(rule)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
-def test_the_pass_concerns_each_rule(rule: Rule) -> None:
+def test_the_pass_concerns_each_rule(rule: RewriteRule) -> None:
     concerns = find_pass("combine").concerns
     assert all(any(step.command.name in concerns for step in pattern.form.steps) for pattern in rule.patterns)
 

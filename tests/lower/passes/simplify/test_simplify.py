@@ -9,7 +9,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.commands.shape import pad
-from nnc.graph import Rule, check_rule
+from nnc.graph import RewriteRule, check_rule
 from nnc.lower.passes.simplify import algebra
 from nnc.lower.passes.simplify.simplify import RULES
 from tests.lower.passes.tools import check_after, check_same_bits, names, run
@@ -18,7 +18,7 @@ X = np.asarray([[1.0, -0.0, np.nan], [np.inf, -2.5, 0.0]], np.float32)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
-def test_each_rule_holds_bit_for_bit(rule: Rule) -> None:
+def test_each_rule_holds_bit_for_bit(rule: RewriteRule) -> None:
     assert rule.exact
     check_rule(rule)
 

@@ -18,7 +18,7 @@ import nnc.numpy as nnp
 from nnc import nn
 from nnc.base.options import Options
 from nnc.commands.conv import conv_input_grad
-from nnc.graph import Graph, Rule, Sample, check_rule, find_kernel, run_passes, sample
+from nnc.graph import Graph, RewriteRule, Sample, check_rule, find_kernel, run_passes, sample
 from nnc.lower.passes.simplify.algebra import spec
 from nnc.lower.passes.simplify.subpixel import RULES, blocks_as_channels
 from nnc.lower.phases import SIMPLIFYING, names_of
@@ -61,7 +61,7 @@ def changes(case: Sample) -> bool:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
-def test_each_rule_holds_up_to_rounding(rule: Rule) -> None:
+def test_each_rule_holds_up_to_rounding(rule: RewriteRule) -> None:
     with lanes(16):
         check_rule(rule)
 

@@ -10,8 +10,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nnc.backends.cpu.kernels.attention.blocks import Matrix
-from nnc.backends.cpu.kernels.attention.scores import Block, Form, Tokens, exponential, finite, print_blocks, rows_of
+from nnc.backends.cpu.kernels.attention.blocks import MatrixPlace
+from nnc.backends.cpu.kernels.attention.scores import (
+    AttentionSizes,
+    QueryBlock,
+    Tokens,
+    exponential,
+    finite,
+    print_blocks,
+    rows_of,
+)
 from nnc.backends.cpu.kernels.vectors import write_row
 from nnc.backends.printer import Printer, add_native, times
 from nnc.commands.attention import Operands
@@ -39,9 +47,9 @@ def _native(step: Step, machine: Target) -> Native | None:
         return printer.native(inline=True)
     x = Operands.of(step.inputs, params["biased"])
     names = [f"%in{i}" for i in range(len(step.inputs))]
-    form = Form.of(x, names[3:], params["scale"], params["reach"], machine)
+    form = AttentionSizes.of(x, names[3:], params["scale"], params["reach"], machine)
 
-    def print_block(block: Block, at: Sequence[str], after: Sequence[str]) -> None:
+    def print_block(block: QueryBlock, at: Sequence[str], after: Sequence[str]) -> None:
         code = block.code
         q, k, v = (Tokens(view, here, there) for view, here, there in zip(x[:3], at, after, strict=False))
         state = _State.start(block)
@@ -70,13 +78,13 @@ class _State:
     be scaled, and weighted values.
     """
 
-    top: Matrix
-    sums: Matrix
-    factors: Matrix
-    total: Matrix
+    top: MatrixPlace
+    sums: MatrixPlace
+    factors: MatrixPlace
+    total: MatrixPlace
 
     @classmethod
-    def start(cls, block: Block) -> _State:
+    def start(cls, block: QueryBlock) -> _State:
         """Before all keys."""
         top, sums, factors = (block.tiling.room(block.code, 1, block.vectors) for _ in range(3))
         total = block.room(block.form.value_features)
@@ -85,7 +93,7 @@ class _State:
         block.fill(total, block.form.value_features, 0)
         return cls(top, sums, factors, total)
 
-    def take(self, block: Block, scores: Matrix, values: Matrix, n: Value, ahead: Matrix) -> None:
+    def take(self, block: QueryBlock, scores: MatrixPlace, values: MatrixPlace, n: Value, ahead: MatrixPlace) -> None:
         """Some more keys, whose scores become weights."""
         code, rows = block.code, block.form.value_features
         tops = [block.load(self.top, 0, v) for v in range(block.vectors)]
@@ -121,7 +129,7 @@ class _State:
             ahead=[ahead],
         )
 
-    def finish(self, block: Block, out: Matrix, logarithms: str, step: int) -> None:
+    def finish(self, block: QueryBlock, out: MatrixPlace, logarithms: str, step: int) -> None:
         """Writes the means and the logarithms of the sums."""
         code, lanes, rows = block.code, block.tiling.lanes, block.form.value_features
         with block.each_vector() as v:

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nnc.backends.cpu.kernels.attention.attention import is_printed
-from nnc.backends.cpu.kernels.attention.blocks import Matrix, copy_rows
-from nnc.backends.cpu.kernels.attention.scores import Block, Form, Helpers, Tokens, near, rows_of
+from nnc.backends.cpu.kernels.attention.blocks import MatrixPlace, copy_rows
+from nnc.backends.cpu.kernels.attention.scores import AttentionSizes, Helpers, QueryBlock, Tokens, near, rows_of
 from nnc.backends.cpu.kernels.vectors import masks_of, read_row, write_row
 from nnc.backends.printer import Bound, Printer, add_native, times
 from nnc.base.dtypes import accumulator
@@ -75,7 +75,9 @@ class _Gradient:
         outputs = {i: f"%out{k}" for k, i in enumerate(self.wrt)}
         self.names = [f"%in{i}" for i in range(len(inputs))] + [outputs[i] for i in tokens]
         self.place = {i: len(inputs) + k for k, i in enumerate(tokens)}
-        self.form = Form.of(self.x, self.names[5 : len(inputs) - 2], params["scale"], params["reach"], machine)
+        self.form = AttentionSizes.of(
+            self.x, self.names[5 : len(inputs) - 2], params["scale"], params["reach"], machine
+        )
         self.helpers = Helpers.of(self.printer, self.form)
         with_tokens = {0, 2, 3, 4, len(inputs) - 2, *range(len(inputs), len(self.views))}
         self.loops = self.form.loops(self.views, [i in with_tokens for i in range(len(self.views))])
@@ -125,7 +127,7 @@ class _Gradient:
         form, tiling = self.form, self.form.tiling
         outer = self.loops.at(code, self.names, first)
         n = code.sub(code.integer(end), code.integer(begin))
-        close: dict[int, Matrix] = {}
+        close: dict[int, MatrixPlace] = {}
         for i, view in ((1, self.x.k), (2, self.x.v)):
             rows = rows_of(view, outer[i + 2]).at(code, begin)
             close[i] = near(code, tiling, rows, n, self.span, self._columns(i), dense=True)
@@ -140,7 +142,7 @@ class _Gradient:
                 place = code.mul(block_number, code.integer(form.width))
 
                 def print_block(vectors: int) -> None:
-                    block = Block(code, form, self.helpers, place, vectors)
+                    block = QueryBlock(code, form, self.helpers, place, vectors)
                     here = _Here(begin, end, number, at, after, close, sums)
                     with ExitStack() as stack:
                         if self.spans > 1:
@@ -157,21 +159,21 @@ class _Gradient:
     def _columns(self, i: int) -> int:
         return self.form.value_features if i == 2 else self.form.features
 
-    def _query_sums(self, code: Code, number: Value) -> Matrix:
+    def _query_sums(self, code: Code, number: Value) -> MatrixPlace:
         """The address at which the gradients of a head's queries are added up."""
         form, unit = self.form, self.form.tiling.wide.itemsize
         own = times(code, number, form.count * form.features * unit)
-        return Matrix(code.offset("%workspace", own), form.features * unit, unit, form.tiling.wide)
+        return MatrixPlace(code.offset("%workspace", own), form.features * unit, unit, form.tiling.wide)
 
-    def _bias_sums(self, code: Code, number: Value) -> Matrix:
+    def _bias_sums(self, code: Code, number: Value) -> MatrixPlace:
         """The address at which a head adds up the gradient of the bias."""
         form, unit = self.form, self.form.tiling.wide.itemsize
         pointer = code.offset("%workspace", self.room[0] * unit)
-        return Matrix(pointer, form.keys * unit, unit, form.tiling.wide).at(code, number)
+        return MatrixPlace(pointer, form.keys * unit, unit, form.tiling.wide).at(code, number)
 
     # -- a block of queries --------------------------------------------------------------------------------------------
 
-    def _print_block(self, block: Block, here: _Here) -> None:
+    def _print_block(self, block: QueryBlock, here: _Here) -> None:
         code, form, tiling, at = block.code, block.form, block.tiling, here.at
         q, ct = rows_of(self.x.q, at[2]), rows_of(self.ct, at[0])
         extras, out = at[5 : 5 + len(form.extras)], 5 + len(form.extras)
@@ -232,7 +234,7 @@ class _Gradient:
         """
         return key if self.spans <= 1 else code.add(key, code.integer(self.span))
 
-    def _start_queries(self, block: Block, here: _Here, target: Matrix, of_q: Matrix) -> None:
+    def _start_queries(self, block: QueryBlock, here: _Here, target: MatrixPlace, of_q: MatrixPlace) -> None:
         """The sums of the spans before, or zeros."""
         code, tiling, features = block.code, block.form.tiling, block.form.features
         copy_rows(code, tiling, None, of_q, block.size, features)
@@ -242,10 +244,10 @@ class _Gradient:
 
     def _change(
         self,
-        block: Block,
-        weights: Matrix,
-        changes: Matrix,
-        products: Matrix,
+        block: QueryBlock,
+        weights: MatrixPlace,
+        changes: MatrixPlace,
+        products: MatrixPlace,
         here: _Here,
         key: Value,
         n: Value,
@@ -265,12 +267,14 @@ class _Gradient:
                 before = code.load(place, total.dtype)
                 code.store(place, code.reduce("fadd", total, before))
 
-    def _add(self, block: Block, factors: Matrix, rows: Matrix, sums: Matrix, n: Value, columns: int) -> None:
+    def _add(
+        self, block: QueryBlock, factors: MatrixPlace, rows: MatrixPlace, sums: MatrixPlace, n: Value, columns: int
+    ) -> None:
         """Adds rows of the block's queries, multiplied by factors, to the rows of some keys."""
         divisor = block.form.keys_divisor
         block.products.print(block.code, factors, rows, sums, n, block.size, columns, adds=True, divisor=divisor)
 
-    def _row_sums(self, block: Block, packed_ct: Matrix, out: Matrix, ct_sum: str) -> Matrix:
+    def _row_sums(self, block: QueryBlock, packed_ct: MatrixPlace, out: MatrixPlace, ct_sum: str) -> MatrixPlace:
         """Each query's sum of the output's products with its cotangent, less the cotangent of its logarithm."""
         code, form, tiling = block.code, block.form, block.tiling
         packed, found = block.pack(out, form.value_features), tiling.room(code, 1, block.vectors)
@@ -290,7 +294,7 @@ class _Gradient:
         form, view, tiling = self.form, self.results[BIAS], self.form.tiling
         sizes = (*form.lead[:-1], form.lead[-1] * form.shared)
         with ExitStack() as stack:
-            number, target = code.integer(0), Matrix(self.bias, 0, view.strides[-1], view.spec.dtype)
+            number, target = code.integer(0), MatrixPlace(self.bias, 0, view.strides[-1], view.spec.dtype)
             summed = []
             for axis, (size, own) in enumerate(zip(sizes, view.spec.shape, strict=False)):
                 step = math.prod(sizes[axis + 1 :])
@@ -335,8 +339,8 @@ class _Here:
     number: Value
     at: Sequence[str]
     after: Sequence[str]
-    close: Mapping[int, Matrix]
-    sums: Mapping[int, Matrix]
+    close: Mapping[int, MatrixPlace]
+    sums: Mapping[int, MatrixPlace]
 
 
 def _native(step: Step, machine: Target) -> Native | None:

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnc.backends.cpu.kernels.attention.attention import is_printed
-from nnc.backends.cpu.kernels.attention.blocks import Matrix
-from nnc.backends.cpu.kernels.attention.scores import Block, Extra, Form, Tokens, print_blocks, rows_of
+from nnc.backends.cpu.kernels.attention.blocks import MatrixPlace
+from nnc.backends.cpu.kernels.attention.scores import AttentionSizes, Extra, QueryBlock, Tokens, print_blocks, rows_of
 from nnc.backends.cpu.kernels.vectors import write_row
 from nnc.backends.printer import Printer, add_native, times
 from nnc.commands.attention import BIAS, Operands
@@ -39,7 +39,7 @@ class _Tangent:
         self.names = [f"%in{i}" for i in range(len(step.inputs))] + ["%out0", "%out1"]
         x = Operands.of(step.inputs[self.first : self.out], step.params["biased"])
         extras = self.names[self.first + 3 : self.out]
-        self.form = Form.of(x, extras, step.params["scale"], step.params["reach"], machine)
+        self.form = AttentionSizes.of(x, extras, step.params["scale"], step.params["reach"], machine)
 
     def native(self) -> Native:
         """The finished kernel."""
@@ -51,7 +51,7 @@ class _Tangent:
         print_blocks(printer, self.form, self.views, has_tokens, self.names, self._print_block)
         return printer.native()
 
-    def _print_block(self, block: Block, at: Sequence[str], after: Sequence[str]) -> None:
+    def _print_block(self, block: QueryBlock, at: Sequence[str], after: Sequence[str]) -> None:
         code, form, tiling, first = block.code, block.form, block.tiling, self.first
         places = {i: place for place, i in enumerate(self.wrt)}
         q, k, v = (Tokens(self.views[i], at[i], after[i]) for i in range(first, first + 3))
@@ -84,8 +84,8 @@ class _Tangent:
         self._finish(block, total, sums, at)
 
     def _print_changes(
-        self, block: Block, close: Matrix, turned: Mapping[str, Matrix], moved: Mapping[int, Tokens], at: Sequence[str],
-        changes: Matrix, key: Value, n: Value, end: Value,
+        self, block: QueryBlock, close: MatrixPlace, turned: Mapping[str, MatrixPlace], moved: Mapping[int, Tokens],
+        at: Sequence[str], changes: MatrixPlace, key: Value, n: Value, end: Value,
     ) -> None:  # fmt: skip
         """The tangents of the scores."""
         code, form = block.code, block.form
@@ -102,7 +102,9 @@ class _Tangent:
             view = self.views[place]
             block.add_extra(Extra.of(self.names[place], view), at[place], changes, key, n)
 
-    def _weigh(self, block: Block, weights: Matrix, changes: Matrix, sums: Sequence[Slot], n: Value) -> None:
+    def _weigh(
+        self, block: QueryBlock, weights: MatrixPlace, changes: MatrixPlace, sums: Sequence[Slot], n: Value
+    ) -> None:
         """Multiplies changes by the weights, and sums them."""
         code = block.code
 
@@ -114,7 +116,14 @@ class _Tangent:
         block.change(changes, n, weigh)
 
     def _add(
-        self, block: Block, values: Tokens, factors: Matrix, total: Matrix, key: Value, n: Value, end: Value
+        self,
+        block: QueryBlock,
+        values: Tokens,
+        factors: MatrixPlace,
+        total: MatrixPlace,
+        key: Value,
+        n: Value,
+        end: Value,
     ) -> None:
         """Adds values by factors."""
         code, columns = block.code, block.form.value_features
@@ -124,7 +133,7 @@ class _Tangent:
             code, rows, factors, total, columns, n, block.width, adds=True, divisor=columns, ahead=ahead
         )
 
-    def _finish(self, block: Block, total: Matrix, sums: Sequence[Slot], at: Sequence[str]) -> None:
+    def _finish(self, block: QueryBlock, total: MatrixPlace, sums: Sequence[Slot], at: Sequence[str]) -> None:
         """Writes both results."""
         code, form, lanes = block.code, block.form, block.tiling.lanes
         out = block.pack(rows_of(self.views[self.out], at[self.out]), form.value_features)

@@ -26,7 +26,7 @@ _NEAR = 4  # rows that are reached from one pointer, with few registers
 
 
 @dataclass(frozen=True)
-class Matrix:
+class MatrixPlace:
     """The place of a matrix: its first element, bytes between rows and between columns, and the dtype in memory."""
 
     pointer: str
@@ -35,19 +35,19 @@ class Matrix:
     dtype: DType
 
     @property
-    def turned(self) -> Matrix:
+    def turned(self) -> MatrixPlace:
         """Its transpose."""
-        return Matrix(self.pointer, self.column, self.row, self.dtype)
+        return MatrixPlace(self.pointer, self.column, self.row, self.dtype)
 
-    def unless(self, code: Code, condition: Value, other: Matrix) -> Matrix:
+    def unless(self, code: Code, condition: Value, other: MatrixPlace) -> MatrixPlace:
         """This matrix, or another one like it where a condition holds."""
         pointer = code.let(f"select {condition.typed}, ptr {other.pointer}, ptr {self.pointer}")
-        return Matrix(pointer, self.row, self.column, self.dtype)
+        return MatrixPlace(pointer, self.row, self.column, self.dtype)
 
-    def at(self, code: Code, row: Bound, column: Bound = 0) -> Matrix:
+    def at(self, code: Code, row: Bound, column: Bound = 0) -> MatrixPlace:
         """The part that begins at a place."""
         pointer = code.offset(code.offset(self.pointer, times(code, row, self.row)), times(code, column, self.column))
-        return Matrix(pointer, self.row, self.column, self.dtype)
+        return MatrixPlace(pointer, self.row, self.column, self.dtype)
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,17 @@ class Tiling:
         """Keys of a block."""
         return self.machine.attention.keys
 
-    def rows_room(self, code: Code, rows: int, columns: int) -> Matrix:
+    def rows_room(self, code: Code, rows: int, columns: int) -> MatrixPlace:
         """A matrix on the stack, whose rows end with whole vectors."""
         return self.room(code, rows, -(-columns // self.lanes))
 
-    def room(self, code: Code, rows: int, vectors: int) -> Matrix:
+    def room(self, code: Code, rows: int, vectors: int) -> MatrixPlace:
         """A matrix of whole vectors on the stack."""
         step = vectors * self.lanes * self.wide.itemsize
-        return Matrix(code.room(rows * step), step, self.wide.itemsize, self.wide)
+        return MatrixPlace(code.room(rows * step), step, self.wide.itemsize, self.wide)
 
 
-class Products:
+class MatrixProducts:
     """Multiplies matrices, by functions that all kernels share.
 
     Products differ in little but where matrices lie, and LLVM takes longer for one than for most code around them. While a
@@ -93,8 +93,8 @@ class Products:
         self._printer, self._tiling, self._row_bytes = printer, tiling, row_bytes
 
     def print(
-        self, code: Code, a: Matrix, b: Matrix, c: Matrix, rows: Bound, terms: Bound, columns: int,
-        *, adds: bool = False, factors: Matrix | None = None, divisor: int = 1, ahead: Sequence[Matrix] = (),
+        self, code: Code, a: MatrixPlace, b: MatrixPlace, c: MatrixPlace, rows: Bound, terms: Bound, columns: int,
+        *, adds: bool = False, factors: MatrixPlace | None = None, divisor: int = 1, ahead: Sequence[MatrixPlace] = (),
     ) -> None:  # fmt: skip
         """c = a @ b; or c + a @ b; or c · factors + a @ b, with a factor for each column.
 
@@ -104,7 +104,7 @@ class Products:
         """
         kinds = (a.dtype, b.dtype, b.column, c.dtype, c.column)
         has_rest, scaled = divisor % MOST_ROWS != 0, factors is not None
-        function = _printed(_Product(self._tiling, *kinds, columns, has_rest, scaled, self._row_bytes))
+        function = _printed(_ProductCode(self._tiling, *kinds, columns, has_rest, scaled, self._row_bytes))
         fetched = [matrix for matrix in ahead if matrix.column == matrix.dtype.itemsize]
         table = code.room(16 * len(fetched))
         for i, matrix in enumerate(fetched):
@@ -116,7 +116,7 @@ class Products:
 
 
 @dataclass(frozen=True)
-class _Product:
+class _ProductCode:
     """The constants of a function that computes products: `c = a @ b` with rows of b and c as vectors."""
 
     tiling: Tiling
@@ -138,9 +138,9 @@ class _Product:
         numbers = ("a_row", "a_column", "b_row", "c_row", "rows", "terms", "adds", "fetched")
         code = Code("KERNEL", [*(("ptr", name) for name in pointers), *(("i64", name) for name in numbers)])
         value = {name: Value(f"%{name}", dtypes.int64) for name in numbers}
-        a = Matrix("%a", value["a_row"], value["a_column"], self.left)
-        b = Matrix("%b", value["b_row"], self.right_column, self.right)
-        c = Matrix("%c", value["c_row"], self.out_column, self.out)
+        a = MatrixPlace("%a", value["a_row"], value["a_column"], self.left)
+        b = MatrixPlace("%b", value["b_row"], self.right_column, self.right)
+        c = MatrixPlace("%c", value["c_row"], self.out_column, self.out)
         panel = self.tiling.lanes * self.tiling.vectors
         whole = self.columns // panel * panel
         if whole == panel:
@@ -154,7 +154,15 @@ class _Product:
         return alone(code)
 
     def _panel(
-        self, code: Code, a: Matrix, b: Matrix, c: Matrix, value: Mapping[str, Value], width: int, *, fetches: bool
+        self,
+        code: Code,
+        a: MatrixPlace,
+        b: MatrixPlace,
+        c: MatrixPlace,
+        value: Mapping[str, Value],
+        width: int,
+        *,
+        fetches: bool,
     ) -> None:
         """Some columns."""
         masks = masks_of(code, self.tiling.lanes, width)
@@ -186,7 +194,7 @@ class _Product:
                     code.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
 
     def _tile(
-        self, code: Code, a: Matrix, b: Matrix, c: Matrix, rows: int, masks: Sequence[Value | None],
+        self, code: Code, a: MatrixPlace, b: MatrixPlace, c: MatrixPlace, rows: int, masks: Sequence[Value | None],
         value: Mapping[str, Value],
     ) -> None:  # fmt: skip
         """Some rows by some vectors, whose sums stay in registers."""
@@ -223,14 +231,16 @@ class _Product:
 
 
 @lru_cache(maxsize=TEXTS)
-def _printed(product: _Product) -> Native:
+def _printed(product: _ProductCode) -> Native:
     return product.function()
 
 
 # -- rows of numbers -----------------------------------------------------------------------------------------------------
 
 
-def copy_rows(code: Code, tiling: Tiling, source: Matrix | None, target: Matrix, rows: Bound, columns: int) -> None:
+def copy_rows(
+    code: Code, tiling: Tiling, source: MatrixPlace | None, target: MatrixPlace, rows: Bound, columns: int
+) -> None:
     """Copies the first rows of a matrix, perhaps in another dtype; None: zeros."""
     lanes = tiling.lanes
 
@@ -263,20 +273,22 @@ class Squares:
     def __init__(self, printer: Printer, tiling: Tiling) -> None:
         self._printer, self._tiling = printer, tiling
 
-    def room(self, code: Code, columns: int, vectors: int) -> Matrix:
+    def room(self, code: Code, columns: int, vectors: int) -> MatrixPlace:
         """A matrix on the stack for the elements that `read` transposes: it has whole squares."""
         lanes = self._tiling.lanes
         return self._tiling.room(code, -(-columns // lanes) * lanes, vectors)
 
-    def read(self, code: Code, rows: str, source: Matrix, columns: Bound, target: Matrix) -> None:
+    def read(self, code: Code, rows: str, source: MatrixPlace, columns: Bound, target: MatrixPlace) -> None:
         """Writes the columns of as many rows as a vector has lanes to rows of vectors; at `rows` stand pointers to the former."""
         self._call(code, rows, source, columns, target, writes=False)
 
-    def write(self, code: Code, rows: str, target: Matrix, columns: Bound, source: Matrix) -> None:
+    def write(self, code: Code, rows: str, target: MatrixPlace, columns: Bound, source: MatrixPlace) -> None:
         """Writes such vectors back to rows."""
         self._call(code, rows, target, columns, source, writes=True)
 
-    def _call(self, code: Code, rows: str, lying: Matrix, columns: Bound, turned: Matrix, *, writes: bool) -> None:
+    def _call(
+        self, code: Code, rows: str, lying: MatrixPlace, columns: Bound, turned: MatrixPlace, *, writes: bool
+    ) -> None:
         function = _square(self._tiling, lying.dtype, lying.column, writes)
         with code.loop(0, columns, self._tiling.lanes) as first:
             left, offset = code.sub(code.integer(columns), first), times(code, first, lying.column)

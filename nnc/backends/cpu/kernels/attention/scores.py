@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nnc.backends.cpu.kernels.attention.blocks import MOST_ROWS, Matrix, Products, Squares, Tiling, copy_rows
+from nnc.backends.cpu.kernels.attention.blocks import MOST_ROWS, MatrixPlace, MatrixProducts, Squares, Tiling, copy_rows
 from nnc.backends.cpu.kernels.vectors import cases, split
 from nnc.backends.printer import Bound, Printer, times
 from nnc.base import dtypes
@@ -43,7 +43,7 @@ class Extra:
 
 
 @dataclass(frozen=True)
-class Form:
+class AttentionSizes:
     """Sizes of an attention, and how many queries are taken together."""
 
     tiling: Tiling
@@ -59,7 +59,7 @@ class Form:
     extras: tuple[Extra, ...]
 
     @classmethod
-    def of(cls, x: Operands, names: Sequence[str], scale: float, reach: Reach, machine: Target) -> Form:
+    def of(cls, x: Operands, names: Sequence[str], scale: float, reach: Reach, machine: Target) -> AttentionSizes:
         """Returns the form of views; `names` are the names of pointers to the bias and the masks."""
         spec = x.q.spec
         *batch, count, heads, features = spec.shape
@@ -124,14 +124,14 @@ def _stride(view: View, axis: int) -> int:
     return 0 if view.spec.shape[axis] == 1 else view.strides[axis]
 
 
-def rows_of(view: View, pointer: str) -> Matrix:
+def rows_of(view: View, pointer: str) -> MatrixPlace:
     """The tokens of one head, each a row of features."""
-    return Matrix(pointer, view.strides[-3], view.strides[-1], view.spec.dtype)
+    return MatrixPlace(pointer, view.strides[-3], view.strides[-1], view.spec.dtype)
 
 
 def print_blocks(
-    printer: Printer, form: Form, views: Sequence[View], has_tokens: Collection[int], names: Sequence[str],
-    body: Callable[[Block, Sequence[str], Sequence[str]], None],
+    printer: Printer, form: AttentionSizes, views: Sequence[View], has_tokens: Collection[int], names: Sequence[str],
+    body: Callable[[QueryBlock, Sequence[str], Sequence[str]], None],
 ) -> None:  # fmt: skip
     """Prints all blocks of queries, which threads share: `body(block, pointers, pointers to the next block's head)`."""
     loops = form.loops(views, [i in has_tokens for i in range(len(views))])
@@ -144,7 +144,9 @@ def print_blocks(
             next_head, _ = split(code, code.add(number, code.integer(1)), form.blocks)
             at, after = (loops.at(code, names, code.integer(i)) for i in (head, next_head))
             first = times(code, place, form.width)
-            form.each_width(code, place, lambda vectors: body(Block(code, form, helpers, first, vectors), at, after))
+            form.each_width(
+                code, place, lambda vectors: body(QueryBlock(code, form, helpers, first, vectors), at, after)
+            )
 
     printer.parts(total, max(1, printer.machine.products.part_volume // max(1, form.volume)), part)
 
@@ -158,18 +160,18 @@ class Tokens:
     after: str
 
     @property
-    def rows(self) -> Matrix:
+    def rows(self) -> MatrixPlace:
         """The tokens of the block's head."""
         return rows_of(self.view, self.at)
 
-    def ahead(self, block: Block, key: Value, end: Value) -> Matrix:
+    def ahead(self, block: QueryBlock, key: Value, end: Value) -> MatrixPlace:
         """Returns the rows that are read after the block of keys at a place, of which the last one ends at `end`."""
         code = block.code
         following = code.add(key, code.integer(block.tiling.keys))
         is_last = code.compare("ge", following, end)
         return self.rows.at(code, following).unless(code, is_last, rows_of(self.view, self.after))
 
-    def following(self, block: Block) -> Matrix:
+    def following(self, block: QueryBlock) -> MatrixPlace:
         """Returns the rows that the next block of queries reads."""
         code, form = block.code, block.form
         rows = rows_of(self.view, self.after)
@@ -190,8 +192,8 @@ def finite(code: Code, x: Value) -> Value:
 
 
 def near(
-    code: Code, tiling: Tiling, source: Matrix, rows: Bound, most: int, columns: int, *, dense: bool = False
-) -> Matrix:
+    code: Code, tiling: Tiling, source: MatrixPlace, rows: Bound, most: int, columns: int, *, dense: bool = False
+) -> MatrixPlace:
     """The same numbers in the dtype of sums, neighbours side by side.
 
     Args:
@@ -211,22 +213,22 @@ class Helpers:
     """The functions of a kernel that its blocks call."""
 
     squares: Squares
-    products: Products
+    products: MatrixProducts
 
     @classmethod
-    def of(cls, printer: Printer, form: Form) -> Helpers:
+    def of(cls, printer: Printer, form: AttentionSizes) -> Helpers:
         """Makes the helpers of a kernel."""
         row_bytes = max(form.features, form.value_features) * form.dtype.itemsize
-        return cls(Squares(printer, form.tiling), Products(printer, form.tiling, row_bytes))
+        return cls(Squares(printer, form.tiling), MatrixProducts(printer, form.tiling, row_bytes))
 
 
 # -- a block of queries ------------------------------------------------------------------------------------------------
 
 
-class Block:
+class QueryBlock:
     """A block of queries that is being printed: `vectors` of them from `first` on."""
 
-    def __init__(self, code: Code, form: Form, helpers: Helpers, first: Bound, vectors: int) -> None:
+    def __init__(self, code: Code, form: AttentionSizes, helpers: Helpers, first: Bound, vectors: int) -> None:
         self.code, self.form, self.tiling = code, form, form.tiling
         self._squares, self.products = helpers.squares, helpers.products
         self.first, self.vectors, self.width = code.integer(first), vectors, vectors * form.tiling.lanes
@@ -284,7 +286,7 @@ class Block:
         """Returns a mask of the lanes of a vector that hold a query."""
         return self.code.compare("lt", self._lanes(v, dtypes.int64), self.size)
 
-    def pointers(self, source: Matrix, v: Value) -> str:
+    def pointers(self, source: MatrixPlace, v: Value) -> str:
         """The memory with pointers to the rows of a vector's queries; behind the last query, to its row."""
         code, lanes = self.code, self.tiling.lanes
         with code.loop(0, lanes) as i:
@@ -300,11 +302,11 @@ class Block:
             return code.splat(code.load(pointer, dtype), self.tiling.lanes)
         return code.gather(pointer, code.mul(self.places(v), code.integer(step)), dtype)
 
-    def room(self, rows: int) -> Matrix:
+    def room(self, rows: int) -> MatrixPlace:
         """A matrix on the stack with queries in lanes, which `unpack` takes."""
         return self._squares.room(self.code, rows, self.vectors)
 
-    def pack(self, source: Matrix, columns: int) -> Matrix:
+    def pack(self, source: MatrixPlace, columns: int) -> MatrixPlace:
         """The block's rows of a matrix, turned."""
         code, target = self.code, self.room(columns)
         with code.loop(0, self.vectors) as v:
@@ -312,50 +314,50 @@ class Block:
             self._squares.read(code, self.pointers(source, v), source, columns, to)
         return target
 
-    def unpack(self, source: Matrix, target: Matrix, columns: int) -> None:
+    def unpack(self, source: MatrixPlace, target: MatrixPlace, columns: int) -> None:
         """Writes such a matrix to the block's rows of another."""
         code = self.code
         with code.loop(0, self.vectors) as v:
             of = source.at(code, 0, times(code, v, self.tiling.lanes))
             self._squares.write(code, self.pointers(target, v), target, columns, of)
 
-    def near(self, source: Matrix, rows: Bound, most: int, columns: int, *, dense: bool = False) -> Matrix:
+    def near(self, source: MatrixPlace, rows: Bound, most: int, columns: int, *, dense: bool = False) -> MatrixPlace:
         """The function of this name."""
         return near(self.code, self.tiling, source, rows, most, columns, dense=dense)
 
     # -- rows of vectors -------------------------------------------------------------------------------------------------
 
-    def load(self, matrix: Matrix, row: Bound, v: Bound) -> Value:
+    def load(self, matrix: MatrixPlace, row: Bound, v: Bound) -> Value:
         """A vector of a matrix with queries in lanes."""
         at = matrix.at(self.code, row, times(self.code, v, self.tiling.lanes))
         return self.code.load(at.pointer, self.tiling.wide, self.tiling.lanes)
 
-    def store(self, matrix: Matrix, row: Bound, v: Bound, x: Value) -> None:
+    def store(self, matrix: MatrixPlace, row: Bound, v: Bound, x: Value) -> None:
         """Writes one."""
         self.code.store(matrix.at(self.code, row, times(self.code, v, self.tiling.lanes)).pointer, x)
 
-    def change(self, matrix: Matrix, rows: Bound, body: Callable[[Value, int, Value], Value]) -> None:
+    def change(self, matrix: MatrixPlace, rows: Bound, body: Callable[[Value, int, Value], Value]) -> None:
         """Replaces each vector x of the first rows by `body(row, v, x)`."""
         with self.code.loop(0, rows) as j:
             for v in range(self.vectors):
                 self.store(matrix, j, v, body(j, v, self.load(matrix, j, v)))
 
-    def fill(self, matrix: Matrix, rows: Bound, number: float) -> None:
+    def fill(self, matrix: MatrixPlace, rows: Bound, number: float) -> None:
         """Writes a number to the first rows."""
         x = self.code.constant(number, self.tiling.wide, self.tiling.lanes)
         with self.code.loop(0, rows) as j:
             for v in range(self.vectors):
                 self.store(matrix, j, v, x)
 
-    def scale(self, packed: Matrix, rows: int) -> None:
+    def scale(self, packed: MatrixPlace, rows: int) -> None:
         """Multiplies by the scale of scores."""
         self.change(packed, rows, lambda j, v, x: self.code.mul(x, self.code.like(x, self.form.scale)))
 
     # -- scores ----------------------------------------------------------------------------------------------------------
 
     def print_scores(
-        self, keys: Matrix, packed: Matrix, out: Matrix, extras: Sequence[str], at: Value, n: Value,
-        ahead: Sequence[Matrix] = (),
+        self, keys: MatrixPlace, packed: MatrixPlace, out: MatrixPlace, extras: Sequence[str], at: Value, n: Value,
+        ahead: Sequence[MatrixPlace] = (),
     ) -> None:  # fmt: skip
         """The scores of `n` keys from number `at` on, which `keys` begins with; -inf where a query does not attend."""
         self.print_products(keys, packed, out, n, self.form.features, ahead=ahead)
@@ -363,14 +365,14 @@ class Block:
             self.add_extra(extra, pointer, out, at, n)
         self._limit(out, at, n)
 
-    def shifts(self, logarithms: str, step: int) -> Matrix:
+    def shifts(self, logarithms: str, step: int) -> MatrixPlace:
         """The logarithms of the sums of the queries' weights."""
         found = self.tiling.room(self.code, 1, self.vectors)
         with self.each_vector() as v:
             self.store(found, 0, v, finite(self.code, self.column(logarithms, step, self.tiling.wide, v)))
         return found
 
-    def weigh(self, scores: Matrix, n: Value, shifts: Matrix) -> None:
+    def weigh(self, scores: MatrixPlace, n: Value, shifts: MatrixPlace) -> None:
         """Scores become weights."""
         code = self.code
         with self.each_vector() as v:
@@ -379,8 +381,8 @@ class Block:
                 self.store(scores, j, v, exponential(code, code.sub(self.load(scores, j, v), shift)))
 
     def print_products(
-        self, rows: Matrix, packed: Matrix, out: Matrix, n: Value, features: int, *, adds: bool = False,
-        ahead: Sequence[Matrix] = (),
+        self, rows: MatrixPlace, packed: MatrixPlace, out: MatrixPlace, n: Value, features: int, *, adds: bool = False,
+        ahead: Sequence[MatrixPlace] = (),
     ) -> None:  # fmt: skip
         """The products of `n` rows, one for each key, with the block's turned rows."""
         divisor = self.form.keys_divisor
@@ -388,7 +390,7 @@ class Block:
             self.code, rows, packed, out, n, features, self.width, adds=adds, divisor=divisor, ahead=ahead
         )
 
-    def add_extra(self, extra: Extra, pointer: str, out: Matrix, at: Value, n: Value) -> None:
+    def add_extra(self, extra: Extra, pointer: str, out: MatrixPlace, at: Value, n: Value) -> None:
         """A bias is added to scores, which are -inf where a mask forbids them."""
         code, lanes = self.code, self.tiling.lanes
         if extra.key == 0:
@@ -402,11 +404,11 @@ class Block:
         else:
             self._add_turned(extra, pointer, out, at, n)
 
-    def _add_turned(self, extra: Extra, pointer: str, out: Matrix, at: Value, n: Value) -> None:
+    def _add_turned(self, extra: Extra, pointer: str, out: MatrixPlace, at: Value, n: Value) -> None:
         """Adds a bias or mask that differs from query to query and from key to key: neighbours are keys, so it is turned."""
         code, wide = self.code, self.tiling.wide
         room = self._squares.room(code, self.tiling.keys, 1)
-        source = Matrix(pointer, extra.query, extra.key, extra.dtype)
+        source = MatrixPlace(pointer, extra.query, extra.key, extra.dtype)
         with code.loop(0, self.vectors) as v:
             self._squares.read(code, self.pointers(source.at(code, 0, at), v), source, n, room)
             with code.loop(0, n) as j:
@@ -420,7 +422,7 @@ class Block:
             return code.select(extra, x, code.like(x, -math.inf))
         return code.add(x, code.convert(extra, x.dtype))
 
-    def _limit(self, out: Matrix, at: Value, n: Value) -> None:
+    def _limit(self, out: MatrixPlace, at: Value, n: Value) -> None:
         """Masks scores that are out of reach, in blocks of which not all is within."""
         code, (before, after) = self.code, self.form.reach
         far = code.constant(False, dtypes.bool_)

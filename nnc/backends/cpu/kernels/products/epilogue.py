@@ -31,7 +31,7 @@ from nnc.lower.plan.stages import Step, View, row_major
 
 
 @dataclass(frozen=True)
-class _Finish:
+class _FusedFinish:
     """Computes the epilogue, row by row of the sums."""
 
     epilogue: Epilogue
@@ -145,7 +145,7 @@ def print_epilogue(step: Step, machine: Target) -> Native:
         raise InternalError("with_epilogue: the product cannot be cut into tiles")
     names = (*(f"%in{i}" for i in range(2, len(step.inputs))), *(f"%out{i}" for i in range(len(step.outputs))))
     printer = Printer(step, machine)
-    print_tiles(printer, product, shape, _Finish(epilogue, product, shape, names))
+    print_tiles(printer, product, shape, _FusedFinish(epilogue, product, shape, names))
     return printer.native(light=shape.shared)
 
 

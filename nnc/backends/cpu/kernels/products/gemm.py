@@ -17,7 +17,7 @@ from typing import Protocol
 from nnc.backends.cpu.kernels.products.tiles import (
     Destination,
     Factors,
-    Terms,
+    TermLoop,
     Tile,
     alone,
     print_panel,
@@ -155,9 +155,9 @@ def shape_of(product: Product, wide: DType, machine: Target, *, finished: bool =
     return Shape(tile, chunk, group, is_even and is_large)
 
 
-def _as_it_lies(axes: Sequence[Axis]) -> list[Terms]:
+def _as_it_lies(axes: Sequence[Axis]) -> list[TermLoop]:
     """The terms of operands that are not packed."""
-    return [Terms(axis.size, axis.x, axis.y) for axis in axes]
+    return [TermLoop(axis.size, axis.x, axis.y) for axis in axes]
 
 
 def _cut(sizes: Sequence[Bound], figures: Products) -> Cut | None:
@@ -281,9 +281,9 @@ class _Part:
         packed before.
         """
         tile, column = self.shape.tile, self.product.columns.y
-        step, depth = tile.row_bytes, list[Terms]()
+        step, depth = tile.row_bytes, list[TermLoop]()
         for axis in reversed(axes):
-            depth.insert(0, Terms(axis.size, axis.x, step))
+            depth.insert(0, TermLoop(axis.size, axis.x, step))
             step *= axis.size
         is_direct, done = column == tile.dtype.itemsize, 0
         if is_direct:
@@ -337,7 +337,7 @@ class _Part:
         """Whether each vector of the panel is full of columns."""
         return self.width == self.shape.tile.width
 
-    def _tiles(self, x: str, y: str, depth: Sequence[Terms], *, more: bool, begin: int = 0) -> None:
+    def _tiles(self, x: str, y: str, depth: Sequence[TermLoop], *, more: bool, begin: int = 0) -> None:
         """All tiles below each other from the row `begin` on; `more`: the result has the sums of earlier terms."""
         code, step = self.code, self.shape.panel_bytes(self.product)
         is_one_call = self.shape.shared and self.shape.group == 1 and (self.finish is None or more)
@@ -377,7 +377,7 @@ class _Part:
         return [(begin, rows - rest, high), *([(begin + rows - rest, rest, rest)] if rest else [])]
 
     def _tile(
-        self, x: str, y: str, depth: Sequence[Terms], at: Bound, high: int, rows: Bound, *,
+        self, x: str, y: str, depth: Sequence[TermLoop], at: Bound, high: int, rows: Bound, *,
         more: bool, done: Bound = 0, packs: bool = False,
     ) -> None:  # fmt: skip
         """The `rows` from `at` on in tiles of `high`; the first `done` are finished. `packs`: the panel is packed as it is read."""
@@ -410,7 +410,7 @@ class _Part:
         x: str,
         y: str,
         target: Destination,
-        depth: Sequence[Terms],
+        depth: Sequence[TermLoop],
         high: int,
         rows: Bound,
         *,
@@ -449,7 +449,7 @@ class _Part:
                 function = shared_panel(tile, *known, masked=not self.is_full, whole=whole)
                 self.printer.call(code, function, y, buffer, inner.size, inner.y, column, self.width)
             else:
-                print_panel(code, tile, y, buffer, Terms(inner.size, 0, inner.y), column, self.width, whole=whole)
+                print_panel(code, tile, y, buffer, TermLoop(inner.size, 0, inner.y), column, self.width, whole=whole)
 
     def _zeros(self) -> None:
         code, lanes = self.code, self.shape.tile.lanes

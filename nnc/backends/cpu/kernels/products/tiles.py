@@ -65,7 +65,7 @@ class Destination:
     dtype: DType
 
 
-class Terms(NamedTuple):
+class TermLoop(NamedTuple):
     """A loop over terms: how many, and how many bytes further each lies in the left operand and the right one."""
 
     size: Bound
@@ -86,7 +86,7 @@ class Factors(NamedTuple):
 
 
 def print_sums(
-    code: Code, tile: Tile, factors: Factors, target: Destination, depth: Sequence[Terms], masks: Sequence[Value | None], *,
+    code: Code, tile: Tile, factors: Factors, target: Destination, depth: Sequence[TermLoop], masks: Sequence[Value | None], *,
     more: bool, panel: str | None = None, cut: Cut | None = None,
 ) -> None:  # fmt: skip
     """Prints the sums of one tile.
@@ -202,7 +202,7 @@ def _several(code: Code, step: Bound, i: int) -> Bound:
 
 
 @contextmanager
-def _over(code: Code, terms: Terms, x: str, y: str, carried: Sequence[Carried]) -> Iterator[tuple[str, str]]:
+def _over(code: Code, terms: TermLoop, x: str, y: str, carried: Sequence[Carried]) -> Iterator[tuple[str, str]]:
     """The block runs for all terms, with pointers to each.
 
     Where distances are no constants, they are added to the pointers: beside the instructions that multiply there is room for few.
@@ -224,7 +224,7 @@ def _over(code: Code, terms: Terms, x: str, y: str, carried: Sequence[Carried]) 
 
 
 def print_panel(
-    code: Code, tile: Tile, source: str, buffer: str, terms: Terms, column: Bound, width: Bound, *, whole: bool
+    code: Code, tile: Tile, source: str, buffer: str, terms: TermLoop, column: Bound, width: Bound, *, whole: bool
 ) -> None:
     """Packs a panel: for each term a row of vectors. Lanes past the last column hold any numbers, and are not stored.
 
@@ -299,7 +299,7 @@ def shared_sums(
     code = Code("KERNEL", [*(("ptr", name) for name in pointers), *(("i64", name) for name in numbers)])
     rows, width, any_row, row_out, *steps = _arguments(numbers)
     row_x: Bound = tile.dtype.itemsize if turned else any_row
-    depth = [Terms(*steps[i : i + 3]) for i in range(0, 3 * axes, 3)]
+    depth = [TermLoop(*steps[i : i + 3]) for i in range(0, 3 * axes, 3)]
     if tile.packed:
         depth[-1] = depth[-1]._replace(y=code.integer(tile.row_bytes))
     masks = tile.masks(code, width if masked else tile.width)
@@ -325,7 +325,7 @@ def shared_panel(tile: Tile, step: int | None, column: int | None, *, masked: bo
     code = Code("KERNEL", [("ptr", "source"), ("ptr", "buffer"), *(("i64", name) for name in numbers)])
     terms, any_step, any_column, any_width = _arguments(numbers)
     width = any_width if masked else tile.width
-    along, across = Terms(terms, 0, any_step if step is None else step), any_column if column is None else column
+    along, across = TermLoop(terms, 0, any_step if step is None else step), any_column if column is None else column
     print_panel(code, tile, "%source", "%buffer", along, across, width, whole=whole)
     return alone(code)
 

@@ -23,7 +23,7 @@ Element = tuple[Value, ...]  # a key, perhaps with the position beside it; a reg
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SortLayout:
     """The layout of elements that are being sorted, in registers and in memory: one array for each of `kinds`."""
 
     machine: Target
@@ -125,7 +125,7 @@ def sort_registers(code: Code, registers: list[Element]) -> list[Element]:
     return registers
 
 
-def sort_function(name: str, layout: Layout) -> Code:
+def sort_function(name: str, layout: SortLayout) -> Code:
     """`void name(arrays…, i64 count)`: sorts elements in memory; the count is a multiple of the layout's block.
 
     log²(count / block) / 2 passes over memory, all by whole registers, without a branch that depends on values.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nnc.backends.cpu.kernels.sorts.order import Layout
+from nnc.backends.cpu.kernels.sorts.order import SortLayout
 from nnc.backends.cpu.kernels.sorts.quicksort import LEAST, quicksort, split_at_pivot
 from nnc.backends.cpu.kernels.sorts.shared import Shared
 from nnc.backends.printer import Printer
@@ -22,7 +22,7 @@ Place = Callable[[Code, str, Value, Value, str], None]  # (code, shared fields, 
 class Pieces:
     """The sort of rows of `n` keys."""
 
-    layout: Layout
+    layout: SortLayout
     n: int
 
     @property

@@ -8,7 +8,7 @@ median of a sample from places that a generator of random numbers moves, so n lo
 
 from __future__ import annotations
 
-from nnc.backends.cpu.kernels.sorts.order import Element, Layout, sort_registers
+from nnc.backends.cpu.kernels.sorts.order import Element, SortLayout, sort_registers
 from nnc.backends.printer import looping
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
@@ -21,12 +21,12 @@ _FACTOR = 6364136223846793005  # of Knuth's generator of random numbers
 LEAST = 48  # keys of which a pivot is chosen
 
 
-def has_quicksort(layout: Layout) -> bool:
+def has_quicksort(layout: SortLayout) -> bool:
     """Whether elements are sorted this way: keys without anything beside them, where vectors can be compressed."""
     return len(layout.kinds) == 1 and layout.machine.vector_bytes == 64
 
 
-def quicksort(name: str, layout: Layout) -> list[Code]:
+def quicksort(name: str, layout: SortLayout) -> list[Code]:
     """`void name(array, spare, i64 count)`, and the functions that it calls: sorts keys; `spare` is memory for as many."""
     return [_split(f"{name}.split", layout), _sort(name, layout)]
 
@@ -51,7 +51,7 @@ def _count(code: Code, mask: Value) -> Value:
     return Value(code.let(f"zext i{mask.lanes} {count} to i64"), dtypes.int64)
 
 
-def _split(name: str, layout: Layout) -> Code:
+def _split(name: str, layout: SortLayout) -> Code:
     """`i64 name(array, spare, i64 count, pivot)`: keys up to the pivot first; returns how many these are."""
     kind, lanes = layout.kinds[0], layout.lanes
     code = Code(
@@ -88,7 +88,7 @@ def _split(name: str, layout: Layout) -> Code:
     return code
 
 
-def _sort(name: str, layout: Layout) -> Code:
+def _sort(name: str, layout: SortLayout) -> Code:
     kind, lanes = layout.kinds[0], layout.lanes
     most = _REGISTERS[-1] * lanes
     code = Code(name, [("ptr", "array"), ("ptr", "spare"), ("i64", "count")], "internal void")
@@ -138,7 +138,7 @@ def _sort(name: str, layout: Layout) -> Code:
 
 
 def split_at_pivot(
-    code: Code, name: str, layout: Layout, array: str, spare: str, n: Value, seed: Value
+    code: Code, name: str, layout: SortLayout, array: str, spare: str, n: Value, seed: Value
 ) -> tuple[Value, Value]:
     """Chooses a pivot and brings the keys up to it to the front: the pivot, and how many these are. n is `LEAST` or more."""
     pivot = _pivot(code, array, n, seed, layout)
@@ -149,7 +149,7 @@ def _split_at(code: Code, name: str, array: str, spare: str, n: Value, pivot: Va
     return Value(code.let(f"call i64 @{name}.split(ptr {array}, ptr {spare}, {n.typed}, {pivot.typed})"), dtypes.int64)
 
 
-def _pivot(code: Code, array: str, n: Value, seed: Value, layout: Layout) -> Value:
+def _pivot(code: Code, array: str, n: Value, seed: Value, layout: SortLayout) -> Value:
     """The median of three medians, each of three keys, one from each third of the keys at a random distance from its start."""
     kind, lanes = layout.kinds[0], layout.lanes
     third = code.div(n, code.integer(3))
@@ -168,7 +168,7 @@ def _median(code: Code, x: Value, y: Value, z: Value) -> Value:
     return code.intrinsic("umax", low, code.intrinsic("umin", high, z))
 
 
-def _network(code: Code, array: str, n: Value, count: int, layout: Layout) -> None:
+def _network(code: Code, array: str, n: Value, count: int, layout: SortLayout) -> None:
     """Sorts keys that so many registers hold."""
     kind, lanes = layout.kinds[0], layout.lanes
     padding = code.constant((1 << 8 * kind.itemsize) - 1, kind, lanes)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nnc.backends.cpu.kernels.sorts.order import Layout
+from nnc.backends.cpu.kernels.sorts.order import SortLayout
 from nnc.backends.cpu.kernels.sorts.shared import Shared
 from nnc.backends.printer import Printer, looping
 from nnc.base import dtypes
@@ -24,7 +24,7 @@ _LIMIT = 1 << 31  # counts and positions have 32 bits
 class Radix:
     """The radix sort of rows of `n` elements, of whose keys the bits from `low` on count."""
 
-    layout: Layout
+    layout: SortLayout
     n: int
     low: int
 
@@ -65,7 +65,7 @@ class Radix:
         """
         shared = self.shared
         args = shared.begin(code, pointers | self._places(code, work))
-        self._run(code, printer, "fill", args, fill)
+        self._print_part(code, printer, "fill", args, fill)
         vary = code.bitcast(shared.integer(code, args, "vary"), dtypes.uint64)
         count, spread, sums = self._functions(printer)
         with self._each_digit(code, vary) as shift:
@@ -77,7 +77,7 @@ class Radix:
                 a, b = shared.pointer(code, args, f"from{k}"), shared.pointer(code, args, f"to{k}")
                 code.line(f"store ptr {b}, ptr {shared.field(code, args, f'from{k}')}")
                 code.line(f"store ptr {a}, ptr {shared.field(code, args, f'to{k}')}")
-        self._run(code, printer, "finish", args, finish)
+        self._print_part(code, printer, "finish", args, finish)
         return args
 
     def _places(self, code: Code, work: str) -> dict[str, str]:
@@ -104,7 +104,7 @@ class Radix:
             with code.when(code.compare("ne", digit, code.like(digit, 0))):
                 yield shift
 
-    def _run(self, code: Code, printer: Printer, name: str, args: str, body: Filler) -> None:
+    def _print_part(self, code: Code, printer: Printer, name: str, args: str, body: Filler) -> None:
         with self.shared.part(printer, name) as (inner, _, begin, end):
             body(inner, "%args", begin, end)
         self.shared.call(code, f"KERNEL.{name}", args)

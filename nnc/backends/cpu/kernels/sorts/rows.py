@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from nnc.backends.cpu.kernels.sorts.order import Element, Layout
+from nnc.backends.cpu.kernels.sorts.order import Element, SortLayout
 from nnc.backends.printer import Bound, Printer, in_blocks
 from nnc.base import dtypes
 from nnc.base.dtypes import DType
@@ -29,12 +29,12 @@ class Keys:
     positions: bool
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> SortLayout:
         """Keys alone; key and position in one word; or both, side by side."""
         key = key_dtype(self.dtype)
         if not self.positions:
-            return Layout(self.machine, (key,))
-        return Layout(self.machine, (dtypes.uint64,) if key == dtypes.uint32 else (dtypes.uint64, dtypes.uint32))
+            return SortLayout(self.machine, (key,))
+        return SortLayout(self.machine, (dtypes.uint64,) if key == dtypes.uint32 else (dtypes.uint64, dtypes.uint32))
 
     @property
     def low(self) -> int:
@@ -85,7 +85,7 @@ def count_up(code: Code, first: Value, lanes: int) -> Value:
 
 
 @dataclass(frozen=True)
-class Rows:
+class SortRows:
     """Rows of n elements along one axis of x, and rows of the result: the first `kept` of each."""
 
     keys: Keys
@@ -96,7 +96,7 @@ class Rows:
     kept: int
 
     @classmethod
-    def of(cls, keys: Keys, x: View, out: View, axis: int) -> Rows:
+    def of(cls, keys: Keys, x: View, out: View, axis: int) -> SortRows:
         """The rows along an axis."""
         axes = Axes(out.spec.shape, (x.strides, out.strides)).without(axis).merged()
         return cls(keys, x.spec.shape[axis], x.strides[axis], out.strides[axis], axes, out.spec.shape[axis])

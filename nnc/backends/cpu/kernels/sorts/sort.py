@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from nnc.backends.cpu.kernels.sorts.order import Layout, sort_function, sort_registers
+from nnc.backends.cpu.kernels.sorts.order import SortLayout, sort_function, sort_registers
 from nnc.backends.cpu.kernels.sorts.pieces import Pieces
 from nnc.backends.cpu.kernels.sorts.quicksort import has_quicksort, quicksort
 from nnc.backends.cpu.kernels.sorts.radix import Radix, can_sort
-from nnc.backends.cpu.kernels.sorts.rows import Keys, Noted, Rows
+from nnc.backends.cpu.kernels.sorts.rows import Keys, Noted, SortRows
 from nnc.backends.cpu.kernels.sorts.shared import Shared
 from nnc.backends.printer import Printer, add_native, grain_of, longest, over
 from nnc.base import dtypes
@@ -48,14 +48,14 @@ def is_short(keys: Keys, n: int) -> bool:
     return n <= (4096 if keys.low else 16384)
 
 
-def add_sort(printer: Printer, layout: Layout) -> None:
+def add_sort(printer: Printer, layout: SortLayout) -> None:
     """The function `KERNEL.sort`, of quicksort (with spare memory) or of a network."""
     functions = quicksort("KERNEL.sort", layout) if has_quicksort(layout) else [sort_function("KERNEL.sort", layout)]
     for function in functions:
         printer.add(function)
 
 
-def in_registers(code: Code, rows: Rows, x: str, out: str) -> None:
+def in_registers(code: Code, rows: SortRows, x: str, out: str) -> None:
     """Sorts a row that registers hold."""
     keys, n = rows.keys, rows.n
     lanes, kind, size = keys.layout.lanes, keys.dtype, rows.result.itemsize
@@ -88,7 +88,7 @@ def in_registers(code: Code, rows: Rows, x: str, out: str) -> None:
         _restore_if(code, found.any(code), x, out)
 
 
-def in_memory(code: Code, rows: Rows, x: str, out: str) -> None:
+def in_memory(code: Code, rows: SortRows, x: str, out: str) -> None:
     """Sorts a row on the stack."""
     keys, n, layout = rows.keys, rows.n, rows.keys.layout
     quick = is_quick(keys, n)
@@ -117,7 +117,7 @@ def _restore_if(code: Code, condition: Value, x: str, out: str) -> None:
         code.line(f"call void @KERNEL.restore(ptr {x}, ptr {out})")
 
 
-def by_radix(code: Code, printer: Printer, rows: Rows, x: str, out: str, work: str) -> None:
+def by_radix(code: Code, printer: Printer, rows: SortRows, x: str, out: str, work: str) -> None:
     """Sorts a long row; threads share it where the caller is not one of several itself."""
     keys, layout = rows.keys, rows.keys.layout
     shared = Shared(rows.n)
@@ -187,7 +187,7 @@ def workspace_of(keys: Keys, n: int, rows: int) -> int:
     return _nbytes(keys, n) * _at_once(keys, rows, n)
 
 
-def print_sorts(printer: Printer, rows: Rows, x: str, out: str) -> None:
+def print_sorts(printer: Printer, rows: SortRows, x: str, out: str) -> None:
     """Sorts all rows."""
     keys, n = rows.keys, rows.n
     nbytes = 8 * n * (n.bit_length() + 4) // 4  # as if moved
@@ -210,7 +210,7 @@ def print_sorts(printer: Printer, rows: Rows, x: str, out: str) -> None:
     printer.parts(count, grain_of(count, nbytes * rows.axes.size, printer.machine), body)
 
 
-def _sort_long(printer: Printer, rows: Rows, x: str, out: str) -> None:
+def _sort_long(printer: Printer, rows: SortRows, x: str, out: str) -> None:
     """Row by row, or some rows side by side, each in a part of the workspace."""
     total, each = rows.axes.size, _nbytes(rows.keys, rows.n)
     parts = _at_once(rows.keys, total, rows.n)
@@ -243,7 +243,7 @@ def _native(step: Step, machine: Target, *, positions: bool) -> Native | None:
     keys = Keys(machine, x.spec.dtype, step.params["descending"], positions)
     room = _workspace(step.input_specs, step.params, machine, positions=positions)
     printer = Printer(step, machine, workspace=room > 0)
-    print_sorts(printer, Rows.of(keys, x, out, axis), "%in0", "%out0")
+    print_sorts(printer, SortRows.of(keys, x, out, axis), "%in0", "%out0")
     return printer.native()
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc.backends.cpu.kernels.sorts.order import Element, sort_function
-from nnc.backends.cpu.kernels.sorts.rows import Keys, Rows
+from nnc.backends.cpu.kernels.sorts.rows import Keys, SortRows
 from nnc.backends.cpu.kernels.sorts.sort import can_sort_rows, print_sorts, workspace_of
 from nnc.backends.printer import Printer, add_native, grain_of, longest, over
 from nnc.base import dtypes
@@ -40,7 +40,7 @@ def _room(keys: Keys, k: int) -> int:
 @dataclass(frozen=True, slots=True)
 class _Selection:
     code: Code
-    rows: Rows
+    rows: SortRows
     arrays: tuple[str, ...]
     room: int
     threshold: Slot
@@ -82,7 +82,7 @@ class _Selection:
         code.write(self.count, code.integer(self.rows.kept))
 
 
-def _select(code: Code, rows: Rows, x: str, out: str) -> None:
+def _select(code: Code, rows: SortRows, x: str, out: str) -> None:
     keys, layout, kind = rows.keys, rows.keys.layout, rows.keys.dtype
     room = _room(keys, rows.kept)
     arrays = tuple(code.room(room * array.itemsize) for array in layout.kinds)
@@ -121,7 +121,7 @@ def _select(code: Code, rows: Rows, x: str, out: str) -> None:
 def _top_k(step: Step, machine: Target) -> Native | None:
     x, (values, places) = step.inputs[0], step.outputs[:2]
     axis, keys = x.spec.ndim - 1, Keys(machine, x.spec.dtype, True, True)
-    rows = Rows.of(keys, x, places, axis)
+    rows = SortRows.of(keys, x, places, axis)
     printer = Printer(step, machine, workspace=_workspace(step.input_specs, step.params, machine) > 0)
     if not places.spec.size:
         return printer.native(inline=True)

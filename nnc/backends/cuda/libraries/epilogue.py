@@ -31,7 +31,7 @@ _CURVE = 0.044715 * _SLOPE
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class ProductEpilogue:
     """An epilogue of a product.
 
     Attributes:
@@ -56,7 +56,7 @@ class Finish:
         return (wide * (0.5 + 0.5 * np.tanh(wide * (_SLOPE + _CURVE * (wide * wide)) / 2))).astype(x.dtype)
 
 
-def finish_of(epilogue: Epilogue) -> Finish | None:
+def finish_of(epilogue: Epilogue) -> ProductEpilogue | None:
     """The library's epilogue for a sub-graph; None where it has none with these very values.
 
     Args:
@@ -82,8 +82,8 @@ def finish_of(epilogue: Epilogue) -> Finish | None:
         sum_ = terms.of("+", sum_, terms.leaf("bias"))
     bias = 2 if others else None
     if found == terms.gelu(sum_, dtype):
-        return Finish(bias, gelu=True)
-    return Finish(bias, gelu=False) if others and found == sum_ else None
+        return ProductEpilogue(bias, gelu=True)
+    return ProductEpilogue(bias, gelu=False) if others and found == sum_ else None
 
 
 @dataclass

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nnc.numpy as nnp
-from nnc.backends.cuda.kernels import sorts
+from nnc.backends.cuda.kernels import sort
 from tests.backends.cpu.against_reference import REAL, values
 from tests.backends.cuda.against_reference import Case, check, check_on_device, placed
 
@@ -57,8 +57,8 @@ def test_whole_tiles(kind: str, n: int) -> None:
 @pytest.fixture
 def short_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sorts tiles that are interpreted fast."""
-    monkeypatch.setattr(sorts, "_TILE", 64)
-    monkeypatch.setattr(sorts, "_LONG_TILE", 32)
+    monkeypatch.setattr(sort, "_TILE", 64)
+    monkeypatch.setattr(sort, "_LONG_TILE", 32)
 
 
 @pytest.mark.usefixtures("short_tiles")

@@ -15,7 +15,7 @@ from nnc.backends.cuda.libraries.algorithms import Algorithms
 from nnc.backends.cuda.libraries.cublaslt import CublasLt, LtProblem, LtProduct, Stored, load_library, takes
 from nnc.backends.cuda.libraries.cupy_arrays import queue as queue_on_cupy
 from nnc.backends.cuda.libraries.cupy_arrays import queue_function
-from nnc.backends.cuda.libraries.epilogues import Finish, finish_of
+from nnc.backends.cuda.libraries.epilogue import ProductEpilogue, finish_of
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, make_product
 from nnc.commands.contract import dot
 from nnc.device import CUDA
@@ -69,7 +69,7 @@ def _workspace_of(step: Step) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class _ProductSum:
     """Products of matrices that are added up: the sum of a `dot` over axes that lie unevenly.
 
     Attributes:
@@ -83,7 +83,7 @@ class _Sum:
 
 def _gemm_of(
     params: Mapping[str, Any], operands: Sequence[View], out: View, more: Sequence[Strides]
-) -> _Sum | None:  # fmt: skip
+) -> _ProductSum | None:  # fmt: skip
     """The matrices of a `dot`; None where the library does not take them.
 
     Args:
@@ -102,7 +102,9 @@ def _gemm_of(
     gemm = gemm_of(replace(product, depth=(inner,)))
     if gemm is None:
         return None
-    return _Sum(gemm, tuple(replace(axis, x=axis.y, y=axis.x) if gemm.product.is_turned else axis for axis in outer))
+    return _ProductSum(
+        gemm, tuple(replace(axis, x=axis.y, y=axis.x) if gemm.product.is_turned else axis for axis in outer)
+    )
 
 
 class _Products:
@@ -118,7 +120,8 @@ class _Products:
     """
 
     def __init__(
-        self, algorithms: Algorithms, found: _Sum, workspace: int, precision: str, otherwise: Queue, finish: Finish | None = None
+        self, algorithms: Algorithms, found: _ProductSum, workspace: int, precision: str, otherwise: Queue,
+        finish: ProductEpilogue | None = None,
     ) -> None:  # fmt: skip
         self._algorithms, self._otherwise, gemm = algorithms, otherwise, found.gemm
         *outer, inner = gemm.product.loops or (Axis(1),)
@@ -190,7 +193,7 @@ class _Products:
             alignments = _alignments(*places)
             product = self._plans.get(alignments) or self._algorithms.find(self._problem, alignments)
             if product is None and may_measure:
-                run = partial(self._run, addresses=(*places, *bias), workspace=workspace)
+                run = partial(self._queue, addresses=(*places, *bias), workspace=workspace)
                 product = self._algorithms.choose(self._problem, alignments, run, stream)
             if product is None:
                 return False
@@ -199,13 +202,13 @@ class _Products:
             product = self._plans[alignments]
             planned.append((product, (*places, *bias), adds))
         for product, operands, adds in planned:
-            self._run(product, stream, operands, workspace, adds)
+            self._queue(product, stream, operands, workspace, adds)
         return True
 
-    def _run(
+    def _queue(
         self, product: LtProduct, stream: int, addresses: Sequence[int], workspace: int, adds: bool = False
     ) -> None:
-        self._algorithms.library.run(product, addresses, workspace, stream, adds)
+        self._algorithms.library.queue(product, addresses, workspace, stream, adds)
 
 
 def _alignments(*addresses: int) -> tuple[int, ...]:
@@ -230,7 +233,7 @@ def _stored(matrix: Matrix, rows: int, columns: int, batch: int) -> Stored:
 # -- with an epilogue --------------------------------------------------------------------------------------------------
 
 
-def _finish(graph: Graph, machine: Target) -> tuple[Epilogue, Finish] | None:
+def _finish(graph: Graph, machine: Target) -> tuple[Epilogue, ProductEpilogue] | None:
     """The epilogue of a `with_epilogue` node; None where the library has none."""
     epilogue = Epilogue.of(graph, machine)
     if epilogue is None or epilogue.product.command is not dot:
@@ -239,7 +242,7 @@ def _finish(graph: Graph, machine: Target) -> tuple[Epilogue, Finish] | None:
     return None if finish is None else (epilogue, finish)
 
 
-def _gemm_with(epilogue: Epilogue, inputs: Sequence[View], out: View) -> _Sum | None:
+def _gemm_with(epilogue: Epilogue, inputs: Sequence[View], out: View) -> _ProductSum | None:
     """The matrices of a product with an epilogue; None where the bias does not lie along the columns, element by element."""
     more = epilogue.all_strides(inputs, (out,))[:-1]
     found = _gemm_of(epilogue.product.params, inputs, out, more)
@@ -265,7 +268,7 @@ def _workspace_joined(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) 
     return _workspace(specs[:2], params["graphs"][0].nodes[0].params)
 
 
-def _compute(finish: Finish, product: Mapping[str, Any], x: Any, y: Any, *bias: Any, **params: Any) -> Any:
+def _compute(finish: ProductEpilogue, product: Mapping[str, Any], x: Any, y: Any, *bias: Any, **params: Any) -> Any:
     """A product with its epilogue, by functions of NumPy's."""
     return finish.apply(reference[dot](x, y, **product), *(bias or (None,)))
 

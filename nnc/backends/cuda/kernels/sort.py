@@ -87,7 +87,7 @@ def _print(sort: _Sort) -> DeviceKernel | None:
         return DeviceKernel("", ())
     runs = _first_runs(sort.n, sort.wanted, sort.words, sort.grids)
     count = 1 + len(sort.results)
-    printers = [_Tiles(sort, runs)]
+    printers = [_SortTiles(sort, runs)]
     texts, launches = [printers[0].text()], [printers[0].launch(count)]
     number, extent = 0, runs.extent
     while runs.count > 1:
@@ -127,7 +127,7 @@ def _pointers(sort: _Sort, has_workspace: bool) -> list[str]:
     return ["noalias readonly"] + ["noalias"] * (len(sort.results) + has_workspace)
 
 
-class _Tiles:
+class _SortTiles:
     """Prints the launch that sorts tiles, or whole rows where they fit.
 
     Args:
