@@ -27,9 +27,7 @@ class InterpretedModule(SimModule):
     """The kernels of a program on a device that interprets PTX.
 
     Args:
-        program: was lowered for the device.
-        device: runs it.
-        effects: memory that stands for effects and tapes.
+        effects: the memory that stands for effects and tapes.
     """
 
     def __init__(self, program: Program, device: PtxDevice, effects: DeviceMemory) -> None:
@@ -48,12 +46,7 @@ class InterpretedModule(SimModule):
             return self._interpreter.load(compiler.assemble([*kernels.values()], self._interpreter.target))
 
     def handles(self, step: Step, launches: Launches) -> list[int]:
-        """The handles of the launches of a step.
-
-        Args:
-            step: one of `launches.kernels`.
-            launches: of the program.
-        """
+        """The handles of the launches of a step."""
         kernel = self._program.printed.get(id(step))
         if kernel is None:
             return super().handles(step, launches)

@@ -230,7 +230,7 @@ class Process:
         other.close()
 
     def receive(self, seconds: float) -> Any:
-        """The next message.
+        """Waits for the next message.
 
         Raises:
             EOFError: the process has died.

@@ -25,10 +25,9 @@ class _Group:
     """Threads that stand at one instruction.
 
     Attributes:
-        at: the instruction.
-        stack: the calls that they are in.
-        mask: the threads.
-        waits: whether others have to come.
+        at: the number of the instruction.
+        stack: the calls that the threads are in.
+        waits: whether the threads wait for others to arrive.
     """
 
     at: int
@@ -46,10 +45,8 @@ class Machine:
     """Runs the threads of a wave.
 
     Args:
-        ops: the instructions of the module.
-        wave: the threads.
-        executed: how often threads ran each instruction; grows.
-        most_steps: instructions that a wave may run, each for any number of threads.
+        executed: how often threads ran each instruction; the machine adds to it.
+        most_steps: how many instructions a wave may run, each for any number of threads.
     """
 
     def __init__(self, ops: list[Op], wave: Wave, executed: Array, most_steps: int) -> None:
@@ -58,10 +55,7 @@ class Machine:
         self.at = 0  # the present instruction, for messages
 
     def run(self, start: int) -> None:
-        """Runs all threads to their ends.
-
-        Args:
-            start: the first instruction.
+        """Runs all threads from the instruction `start` to their ends.
 
         Raises:
             Fault: a thread made a mistake.

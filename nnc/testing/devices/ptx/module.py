@@ -221,12 +221,7 @@ class Entry:
 
 
 class _Code:
-    """The decoded instructions of a kernel and of the functions that it calls.
-
-    Args:
-        module: of the kernel.
-        entry: the kernel.
-    """
+    """The decoded instructions of a kernel and of the functions that it calls."""
 
     def __init__(self, module: PtxModule, entry: Function) -> None:
         functions = module.reachable(entry)

@@ -79,12 +79,6 @@ class Op:
 def decode(function: Function, scope: Scope, start: int, functions: dict[str, tuple[int, Function]]) -> list[Op]:
     """Returns the instructions of a function, decoded.
 
-    Args:
-        function: of the module.
-        scope: its names.
-        start: the number of its first instruction in the module.
-        functions: first instructions of all functions, by name.
-
     Raises:
         DeviceError: an instruction is not known.
     """

@@ -62,12 +62,11 @@ class GlobalMemory(Memory):
     """The regions of a launch as one flat memory, writable ones first.
 
     Args:
-        kernel: the name of the kernel, for messages.
-        regions: to be used.
+        kernel: the kernel's name in messages.
         granule: the width of the narrowest access.
 
     Raises:
-        DeviceError: regions overlap whose bytes do not.
+        DeviceError: two regions with different bytes overlap.
     """
 
     def __init__(self, kernel: str, regions: Sequence[Region], granule: int) -> None:

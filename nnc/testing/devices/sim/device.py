@@ -29,10 +29,9 @@ class SimTransfer:
         """Copies a host array to a block.
 
         Args:
-            source: contiguous; it must stay as it is until the copy is done.
-            block: of the device.
-            stream: where the copy takes its turn.
-            first: the byte of the block where the elements begin.
+            source: a contiguous array; it must not change until the copy is done.
+            stream: the stream in which the copy is queued.
+            first: the byte of the block at which the elements begin.
         """
         lease, data = block.owner, _bytes_of(source)
         end = first + data.nbytes
@@ -47,9 +46,8 @@ class SimTransfer:
         """Copies the beginning of a block over a host array.
 
         Args:
-            block: of the device.
-            target: contiguous; its elements are known when the event is reached.
-            stream: where the copy takes its turn.
+            target: a contiguous array; its elements are known when the event is reached.
+            stream: the stream in which the copy is queued.
 
         Raises:
             DeviceError: nothing was ever written to the block.

@@ -74,10 +74,10 @@ class _Item:
 
 
 class Outcome:
-    """Whether work came about.
+    """The outcome of work: done, or failed.
 
     Attributes:
-        error: of the work, or of work whose results it reads; None where all is well, or nothing has run yet.
+        error: the error of the work, or of work whose results it reads; None where all is well, or nothing has run yet.
     """
 
     def __init__(self) -> None:
@@ -264,8 +264,7 @@ class Queues:
     """All streams of a device: one lock, one clock of the host, and the order in which work runs.
 
     Args:
-        device: the name of the device.
-        seed: of the order.
+        seed: seeds the order in which work runs.
     """
 
     def __init__(self, device: str, seed: int) -> None:
@@ -283,11 +282,7 @@ class Queues:
             return stream
 
     def check(self, who: str) -> None:
-        """Raises DeviceError where the device cannot be used any more.
-
-        Args:
-            who: wants to use it.
-        """
+        """Raises DeviceError where the device cannot be used any more; `who` wants to use it, in the message."""
         if os.getpid() != self.process:
             problem = f"{self.device} belongs to the process that this one was forked from."
             fix = 'start processes with multiprocessing.get_context("spawn").'

@@ -14,12 +14,7 @@ from nnc.testing.devices.ptx.wave import Wave
 
 
 def by_parts(function: Compute, kind: Type) -> Compute:
-    """Returns a function of packed numbers that computes each part on its own.
-
-    Args:
-        function: of the parts.
-        kind: of the packed numbers; others go to the function as they are.
-    """
+    """Returns a function that applies `function` to each part of packed numbers; numbers of other types it gets whole."""
     part = kind.part
     if part is None:
         return function
@@ -33,12 +28,7 @@ def by_parts(function: Compute, kind: Type) -> Compute:
 
 
 def multiply_high(x: Array, y: Array) -> Array:
-    """Returns the upper half of products.
-
-    Args:
-        x: integers.
-        y: integers of the same dtype.
-    """
+    """Returns the upper half of the products of two arrays of one integer dtype."""
     bits = 8 * x.dtype.itemsize
     if bits < 64:
         wide = np.dtype(f"{x.dtype.kind}{2 * x.dtype.itemsize}")
