@@ -220,11 +220,8 @@ class CapturedGraph(Protocol):
         ...
 
     def launch(self, stream: Any) -> bool:
-        """Queues all work behind that of a stream, whose later work comes behind it. False where a library's call for the
-        present addresses cannot be captured: nothing is queued then.
-
-        Args:
-            stream: of the device.
+        """Queues all work behind that of a stream; the stream's later work waits for it. Returns False, with nothing queued,
+        where a library's call cannot be captured for the present addresses.
         """
         ...
 
@@ -250,11 +247,7 @@ class Driver(Protocol):
         ...
 
     def release(self, handles: Iterable[int]) -> None:
-        """Forgets kernels and events.
-
-        Args:
-            handles: of them.
-        """
+        """Forgets kernels and events."""
         ...
 
     def take_error(self, code: int) -> BaseException:
@@ -267,10 +260,7 @@ class Driver(Protocol):
 
     def begin_capture(self, stream: Any) -> Any:
         """Notes the work that is given to a stream, and to streams that wait for it, instead of queueing it, until the capture
-        ends in this thread. Returns the table of the functions that do so.
-
-        Args:
-            stream: in which the capture begins, and ends.
+        ends in the same stream and this thread. Returns the table of the functions that do so.
         """
         ...
 

@@ -30,11 +30,7 @@ _TIMED = 8  # runs of work that is measured
 
 
 class CudaTransfer:
-    """Copies between the host and a device.
-
-    Args:
-        device: the device.
-    """
+    """Copies between the host and a device."""
 
     def __init__(self, device: CudaDevice) -> None:
         self._device = device
@@ -43,10 +39,9 @@ class CudaTransfer:
         """Copies a host array to a block.
 
         Args:
-            source: contiguous; it must stay as it is until the copy is done.
-            block: of the device.
-            stream: where the copy takes its turn.
-            first: the byte of the block where the elements begin.
+            source: a contiguous array; it must not change until the copy is done.
+            stream: the stream in which the copy is queued.
+            first: the byte of the block at which the elements begin.
         """
         self._device.copy_from_host(block.address + first, source, stream.handle)
         return stream.record()
@@ -55,10 +50,9 @@ class CudaTransfer:
         """Copies the beginning of a block over a host array.
 
         Args:
-            block: of the device.
-            target: contiguous; its elements are known when the event is reached, whose wait raises the error of the work on which
-                they depend.
-            stream: where the copy takes its turn.
+            target: a contiguous array; its elements are known when the event is reached. Waiting for the event raises the error
+                of the work on which they depend.
+            stream: the stream in which the copy is queued.
         """
         self._device.copy_to_host(block.address, target, stream.handle)
         lease: Lease = block.owner

@@ -84,8 +84,8 @@ class Kernel:
     """A launch of a printed kernel.
 
     Attributes:
-        function: the handle.
-        sizes: of the grid and the block, and the bytes of shared memory.
+        function: the handle of the kernel.
+        sizes: the sizes of the grid and of the block, then the bytes of shared memory.
     """
 
     function: int
@@ -94,22 +94,14 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a library.
-
-    Attributes:
-        of: queues it.
-    """
+    """A call of a library. `of` queues it."""
 
     of: CapturedCall
 
 
 @dataclass(frozen=True, slots=True)
 class PythonStep:
-    """A step that runs from Python.
-
-    Attributes:
-        run: queues its work.
-    """
+    """A step that runs from Python. `run` queues its work."""
 
     run: StepRun
 
@@ -121,13 +113,13 @@ class Capture:
     """Functions with the driver's signatures that note launches.
 
     Args:
-        origin: the stream in which the capture begins, and ends.
-        kernels: by handle, how many parameters a kernel has.
-        steps: by handle, how many operands a step has, and its work.
+        origin: the stream in which the capture begins and ends.
+        kernels: by handle, the number of the kernel's parameters.
+        steps: by handle, the number of the step's operands, and its work.
 
     Attributes:
         table: the addresses of the functions, in the order of `SIGNATURES`.
-        error: of the function that failed.
+        error: the error of the function that failed.
     """
 
     def __init__(self, origin: int, kernels: dict[int, int], steps: dict[int, tuple[int, StepRun]]) -> None:
@@ -176,8 +168,7 @@ class CudaGraph:
     """Captured launches: graphs, with steps that run from Python between them.
 
     Args:
-        context: of the device.
-        nodes: launches in an order, each behind those that it follows.
+        nodes: the launches, each behind those that it follows.
     """
 
     def __init__(self, context: Context, nodes: list[Node[Work]]) -> None:
@@ -193,11 +184,8 @@ class CudaGraph:
         return [part for part in self._parts if isinstance(part, Segment)]
 
     def launch(self, stream: CudaStream) -> bool:
-        """Queues all launches behind the work of a stream, whose later work comes behind them. False where a library's call
-        cannot be captured for these operands: nothing is queued then.
-
-        Args:
-            stream: of the device.
+        """Queues all launches behind the work of a stream; the stream's later work waits for them. Returns False, with nothing
+        queued, where a library's call cannot be captured for these operands.
         """
         if not all(segment.prepare() for segment in self.segments):
             return False
@@ -221,13 +209,11 @@ def _by_itself(nodes: Mapping[int, Node[Work]]) -> list[Node[Work]]:
 class Segment:
     """Launches that become one graph.
 
-    Memory that one call frees is taken by a later one, so addresses come back after a few calls. A graph is kept for each of the
-    latest addresses; for others, the one that was launched least recently gets them.
+    Memory that one call frees is taken by a later one, so the same addresses come back after a few calls. Hence a graph is kept
+    for each of the latest sets of addresses; the graph that was launched least recently is updated for new ones.
 
     Args:
-        context: of the device.
-        call: the driver's functions.
-        nodes: launches, each behind those that it follows.
+        nodes: the launches, each behind those that it follows.
     """
 
     def __init__(self, context: Context, call: _Functions, nodes: list[Node[Work]]) -> None:
@@ -247,11 +233,7 @@ class Segment:
         return True
 
     def launch(self, stream: CudaStream) -> None:
-        """Queues the last graph.
-
-        Args:
-            stream: of the device.
-        """
+        """Queues the graph that `prepare` chose."""
         self._call("cuGraphLaunch", self.kept[next(reversed(self.kept))].executable, stream.handle)
 
     def _new(self) -> _Made:
@@ -264,11 +246,7 @@ class Segment:
 
 
 class _Functions:
-    """The driver's functions for graphs.
-
-    Args:
-        context: of the device.
-    """
+    """The driver's functions for graphs."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -289,13 +267,7 @@ class _Functions:
 
 
 class _Made:
-    """A graph that can be launched.
-
-    Args:
-        context: of the device.
-        call: the driver's functions.
-        nodes: the launches.
-    """
+    """A graph that can be launched."""
 
     def __init__(self, context: Context, call: _Functions, nodes: Sequence[Node[Work]]) -> None:
         self._call, self._stream = call, CudaStream(context, context.cupy.cuda.Stream(non_blocking=True))
@@ -311,11 +283,7 @@ class _Made:
         weakref.finalize(self, call.code, "cuGraphExecDestroy", self.executable)
 
     def update(self, nodes: Sequence[Node[Work]]) -> bool:
-        """Replaces addresses that have changed; False where the driver asks for another graph.
-
-        Args:
-            nodes: the launches.
-        """
+        """Replaces the addresses that have changed; returns False where the driver needs a new graph."""
         for number, node in enumerate(nodes):
             if node.addresses == self._set[number]:
                 continue

@@ -104,10 +104,10 @@ class RepeatedCall(Protocol):
 
 
 class Record:
-    """The words of a step by which compiled code calls a library.
+    """The words of memory in which a step tells compiled code how to call a library.
 
     Args:
-        operands: how many the step has.
+        operands: the number of the step's operands.
         otherwise: the address of the function that queues the step from Python.
 
     Example:
@@ -125,8 +125,7 @@ class Record:
         """Notes the call by which the step was queued.
 
         Args:
-            call: of the library; None: Python has to queue the step.
-            addresses: of the step's operands.
+            call: the library's call; None where Python has to queue the step.
         """
         words = self._words
         words[FUNCTION] = 0
