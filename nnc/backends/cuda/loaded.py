@@ -33,19 +33,19 @@ __all__ = ["candidate_kernels", "choose_kernel", "expected_compiler"]
 
 
 def choose_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel:
-    """The printed kernel for these inputs, else the reference's.
+    """Returns the printed kernel for these inputs, or else the reference's.
 
     Raises:
-        BackendError: the command has neither kernel nor reference.
+        BackendError: the command has neither a kernel nor a reference.
     """
     return find_kernel(command, specs, params, CUDA) or reference_kernel(command, specs, params)
 
 
 def candidate_kernels(command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> list[Kernel]:
-    """The kernel that `choose_kernel` gives: there are no others.
+    """Returns the kernel that `choose_kernel` gives: there are no others.
 
     Raises:
-        BackendError: the command has neither kernel nor reference.
+        BackendError: the command has neither a kernel nor a reference.
     """
     return [choose_kernel(command, specs, params)]
 

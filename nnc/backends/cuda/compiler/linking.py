@@ -27,13 +27,13 @@ _REGISTERS = re.compile(r"Function properties for '(.+?)':\n.*used (\d+) registe
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The resources of a kernel.
+    """The resources that a kernel takes.
 
     Attributes:
-        registers: of each thread.
-        spilled: bytes that threads write to memory for want of registers, or read again.
-        stack: bytes of each thread's own memory.
-        shared: bytes of shared memory of a block.
+        registers: registers of a thread.
+        spilled: bytes that threads store in memory, and load again, because registers are short.
+        stack: bytes of a thread's own memory.
+        shared: bytes of a block's shared memory.
     """
 
     registers: int
@@ -44,11 +44,10 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Machine code of a module.
+    """The machine code of a module.
 
     Attributes:
-        cubin: the code.
-        resources: of each kernel, by name.
+        resources: the resources of each kernel, by name.
     """
 
     cubin: bytes
@@ -56,10 +55,7 @@ class Linked:
 
 
 class Linker:
-    """nvJitLink.
-
-    Args:
-        path: of the library.
+    """Calls nvJitLink, from the library at `path`.
 
     Raises:
         OSError: the library cannot be loaded.
@@ -78,12 +74,11 @@ class Linker:
         """Assembles a module.
 
         Args:
-            ptx: the module.
-            target: the processor, "sm_90" say.
-            options: further ones, by nvJitLink's names.
+            target: the processor, such as "sm_90".
+            options: further options, by nvJitLink's names.
 
         Raises:
-            InternalError: the assembler does not take it.
+            InternalError: the assembler refuses the module.
         """
         given = [f"-arch={target}".encode(), b"-verbose", *(option.encode() for option in options)]
         library, handle, text = self._library, ctypes.c_void_p(), ptx.encode() + b"\0"

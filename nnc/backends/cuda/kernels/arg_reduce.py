@@ -47,10 +47,9 @@ class _ArgReduce:
     """Prints the kernel of one step.
 
     Args:
-        record: the rule by which elements are chosen.
-        x: the operand.
-        axis: along which rows lie.
-        axes: the others, of the operand and of the result.
+        record: the rule that chooses an element.
+        axis: the axis along which rows lie.
+        axes: the other axes, of the operand and of the result.
     """
 
     def __init__(self, record: Record, x: View, axis: int, axes: Axes) -> None:

@@ -17,11 +17,11 @@ _THREADS = GPU_GRIDS.threads
 
 
 def check_indices(step: Step, box: Indexed, is_update: bool = False) -> DeviceKernel:
-    """Prints the kernel of a step that only refuses indices: a thread looks at one place.
+    """Prints the kernel of a step that only checks indices: each thread checks those of one place.
 
     Args:
-        step: of which the indices are the last inputs.
-        box: its geometry; where an indexed axis is empty, each place is out of range.
+        step: the step, whose last inputs are the indices.
+        box: the geometry of the indexed box; where an indexed axis is empty, each place is out of range.
         is_update: whether the result lies where the operand does, and stays as it is.
     """
     inputs, count = len(step.inputs), math.prod(box.outer)

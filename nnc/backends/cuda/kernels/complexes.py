@@ -48,12 +48,7 @@ def _integer_power(step: Step) -> DeviceKernel:
 
 
 def _elements(step: Step, compute: Callable[..., Any]) -> DeviceKernel:
-    """The kernel that computes each element of a step.
-
-    Args:
-        step: of a program.
-        compute: from the operands' elements to that of the result.
-    """
+    """Makes the kernel of a step whose elements `compute` gives from the operands' elements."""
     views, out = (*step.inputs, *step.outputs), step.outputs[0]
     axes = Axes(out.spec.shape, tuple(view.strides for view in views)).ordered(len(views) - 1)
     if not axes.size:

@@ -27,9 +27,7 @@ def write_few(series: Series, writes: Writes, op: str) -> None:
     """Adds the launch that writes all updates.
 
     Args:
-        series: takes it.
-        writes: of the scatter.
-        op: joins updates; "set": the last one stays.
+        op: the operation that combines updates; "set": the last one stays.
     """
     columns, lanes = in_vectors(writes.columns, writes.target.spec.dtype.itemsize, (0, 1), writes.row_alignment)
     width, count = columns.size, writes.count
@@ -45,10 +43,8 @@ class _Walk:
     """The work of a thread on a vector of one update.
 
     Args:
-        code: of the thread.
-        writes: of the scatter.
         columns: vectors of a row, of updates and of the result.
-        lanes: of a vector.
+        lanes: the number of lanes of a vector.
         column: the number of the vector, unsigned.
     """
 

@@ -29,14 +29,13 @@ Shape = tuple[int, ...]
 
 
 def boxes(x: View, sizes: Sequence[int], count: int) -> View:
-    """All boxes of so many elements within a tensor, by their first elements: axes of starts, then axes of a box.
+    """Views all boxes of one size within a tensor: the first axes are those of the boxes' starts, the last those of a box.
 
-    An axis that a box takes whole has one start, of stride 0, so that vectors along other axes stay aligned.
+    An axis that a box covers whole has one start, with stride 0, so that vectors along other axes stay aligned.
 
     Args:
-        x: the tensor.
-        sizes: of a box along each axis.
-        count: of the axes that have a start; others are taken whole.
+        sizes: the size of a box along each axis.
+        count: the number of axes that have a start; boxes cover the others whole.
     """
     starts = tuple(n - size + 1 for n, size in zip(x.spec.shape, sizes, strict=True))[:count]
     strides = tuple(by if n > 1 else 0 for n, by in zip(starts, x.strides, strict=False))

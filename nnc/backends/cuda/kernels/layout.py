@@ -13,17 +13,17 @@ from nnc.lower.kernels.domain import is_reduction
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The threads of a block, as so many rows that each have so many threads.
+    """Divides the threads of a block among rows: each row has the same number of threads.
 
     Attributes:
-        across: whether neighbouring threads take neighbouring rows (columns of memory) instead of parts of one row.
-        width: elements that a thread takes at once, along the vector loop.
+        across: whether neighbouring threads have neighbouring rows (columns of memory) instead of parts of one row.
+        width: elements that a thread processes at once, along the vector loop.
         members: threads of one row; a power of two.
         rows: rows of a block, or vectors of neighbouring rows; a power of two.
         count: vectors, or elements, of a row.
         units: rows, or vectors of neighbouring rows, of the nest.
-        kept: vectors of a row that each thread keeps in registers; 0: it reads them anew in each phase.
-        parts: parts into which each row is cut, for blocks of their own.
+        kept: vectors of a row that each thread keeps in registers; 0: each phase reads them again.
+        parts: the number of parts of each row; each part has blocks of its own.
     """
 
     across: bool
@@ -55,8 +55,7 @@ def choose_layout(operands: Operands, parts: int) -> Layout:
     """Chooses how threads traverse the rows of a nest.
 
     Args:
-        operands: of a nest with a row.
-        parts: into which rows are cut.
+        parts: the number of parts into which rows are cut.
     """
     nest = operands.nest
     return _along(operands, parts) if nest.in_row else _across(operands, parts)

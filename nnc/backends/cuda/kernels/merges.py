@@ -21,12 +21,12 @@ TILE = _EACH * GPU_GRIDS.threads
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Sorted runs of words in which each row lies, one behind the other.
+    """The sorted runs of words that make up each row, one behind the other.
 
     Attributes:
-        count: of a row.
-        length: of each but the last.
-        last: length of the last one.
+        count: runs of a row.
+        length: words of each run but the last.
+        last: words of the last run.
         wanted: words of the row that are wanted; runs are cut off there.
     """
 
@@ -57,16 +57,13 @@ Write = Callable[[Value, Word], None]
 
 @dataclass
 class Merge:
-    """Prints one pass.
+    """Prints one pass of merge sort.
 
     Args:
-        code: of the thread.
-        words: that are sorted.
-        runs: that are merged.
-        source: arrays of their words.
-        begin: number of the row's first word.
-        pair: number of the pair of runs in the row.
-        tile: number of the tile in the pair's result.
+        source: the arrays that hold the words of the runs.
+        begin: the number of the row's first word.
+        pair: the number of the pair of runs in the row.
+        tile: the number of the tile in the pair's result.
     """
 
     code: GpuCode
@@ -81,7 +78,7 @@ class Merge:
         """Prints the work of a thread.
 
         Args:
-            write: called with the number of a word in the merged run, and the word, under the condition that there is one.
+            write: called with the number of a word in the merged run, and the word, where there is one.
         """
         code, runs = self.code, self.runs
         is_last = code.compare("eq", self.pair, code.integer(runs.merged().count - 1))

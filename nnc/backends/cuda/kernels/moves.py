@@ -24,23 +24,17 @@ Shape = tuple[int, ...]
 
 
 class Copies:
-    """The copies of one step, one launch each.
-
-    Args:
-        step: of which inputs are copied to the output.
-        series: takes their kernels.
-    """
+    """The copies from a step's inputs to its output, one launch each."""
 
     def __init__(self, step: Step, series: Series) -> None:
         self._step, self._series = step, series
 
     def add(self, number: int, source: View, target: View) -> None:
-        """Adds a copy.
+        """Adds a copy from the input of this number.
 
         Args:
-            number: of the input.
-            source: within that input.
-            target: of the same shape, within the output.
+            source: the part of the input to copy.
+            target: the part of the output to write, of the same shape.
         """
         if not target.spec.size:
             return

@@ -19,15 +19,13 @@ _WARP = GPU_GRIDS.lanes
 
 @dataclass
 class Network:
-    """Prints the network of one kernel.
+    """Prints the sorting network of one kernel.
 
     Args:
-        code: of the thread.
-        words: that are sorted.
         members: threads of a row; a power of two.
-        rows: of a block.
-        row: number of the thread's row in the block.
-        member: number of the thread in its row.
+        rows: rows of a block.
+        row: the number of the thread's row in the block.
+        member: the number of the thread in its row.
     """
 
     code: GpuCode
@@ -43,7 +41,7 @@ class Network:
         """Sorts the words of a row.
 
         Args:
-            held: the thread's words; a power of two of them.
+            held: the thread's own words; their number is a power of two.
         """
         result, count = list(held), len(held) * self.members
         size = 2

@@ -18,13 +18,12 @@ _SHORT = 1 << 31  # bytes and iterations that 32 bits count
 
 @dataclass(frozen=True)
 class Operands:
-    """A nest with the places of its operands.
+    """A loop nest, and the places of its operands.
 
     Attributes:
-        nest: of a fused graph.
-        views: of its inputs, then of its outputs.
+        views: the views of its inputs, then of its outputs.
         has_workspace: whether a workspace stands behind the outputs.
-        shifts: bytes from the pointer that a kernel is given for a view to its first element; empty where all are 0.
+        shifts: for each view, the bytes from the pointer that a kernel is given to the first element; empty where all are 0.
     """
 
     nest: Nest
@@ -34,12 +33,10 @@ class Operands:
 
     @classmethod
     def of(cls, graph: Graph, inputs: Sequence[View], outputs: Sequence[View], shifts: Sequence[int] = ()) -> Operands:
-        """Makes the nest of a fused graph as a GPU traverses it.
+        """Makes the nest of a fused graph in the form in which a GPU traverses it.
 
         Args:
-            graph: fused.
-            inputs: of the graph.
-            outputs: of the graph, and behind them the workspace, if there is one.
+            outputs: the views of the graph's outputs, then that of the workspace, if there is one.
             shifts: see `Operands`.
         """
         results = outputs[: len(graph.outputs)]

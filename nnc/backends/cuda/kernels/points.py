@@ -24,9 +24,9 @@ def print_points(stem: str, step: Step, body: Body) -> DeviceKernel:
     Neighbouring threads write neighbouring elements of the first result. Input i is read at the pointer `%p{i}`.
 
     Args:
-        stem: of the function's name.
-        step: with at least one result.
-        body: (code, index along each axis of the results) -> the element of each result there.
+        stem: the stem of the function's name.
+        step: the step, which has at least one result.
+        body: a function of the code and the index along each axis that returns the element of each result there.
     """
     outputs, count = step.outputs, len(step.inputs)
     shape = outputs[0].spec.shape
@@ -50,13 +50,11 @@ def print_points(stem: str, step: Step, body: Body) -> DeviceKernel:
 
 
 def place(code: GpuCode, pointer: str, index: Sequence[Value], strides: Sequence[int]) -> str:
-    """The address of an element.
+    """Returns the address of an element.
 
     Args:
-        code: of the thread.
-        pointer: to the first element.
-        index: along each axis.
-        strides: of each axis, in bytes.
+        pointer: the address of the first element.
+        strides: the stride of each axis, in bytes.
     """
     for i, stride in zip(index, strides, strict=True):
         pointer = code.offset(pointer, code.mul(i, code.integer(stride)))

@@ -30,16 +30,16 @@ Index = list[Value]
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    """Windows over an array, and the array of one element a window.
+    """Windows over an array, which give an array with one element for each window.
 
     Attributes:
-        axes: on which windows move.
-        sizes: of the array along these.
-        counts: of windows along these.
-        window: places of a window along each axis.
-        stride: places from one window to the next.
-        padding: places in front and behind.
-        dilation: from one place of a window to the next.
+        axes: the axes along which windows move.
+        sizes: the array's sizes along these.
+        counts: the number of windows along each of these.
+        window: the window's size along each axis.
+        stride: the distance from one window to the next.
+        padding: the padding in front and behind.
+        dilation: the distance between two elements of a window.
     """
 
     axes: slice

@@ -25,22 +25,20 @@ _WARP = GPU_GRIDS.lanes
 
 
 class Prefixes:
-    """Prints how threads make prefixes.
+    """Prints the work of threads that compute prefixes (a scan).
 
     Args:
-        code: of the thread.
-        by: the rule by which elements are combined.
-        dtype: of the elements.
-        layout: of the threads.
-        length: the most vectors of a range.
-        steps: bytes between neighbours of a row, of the operand and of the result.
+        by: the rule that combines elements.
+        dtype: the dtype of the elements.
+        length: the greatest number of vectors of a range.
+        steps: bytes from one element of a row to the next, in the operand and in the result.
 
     Attributes:
-        may_overflow: whether values may be lost that are not lost in their order.
-        lost: conditions under which a value was lost.
-        thread: number of the thread in its block.
-        row: number of its row in the block.
-        member: number of the thread in its row.
+        may_overflow: whether values may be lost that are not lost when elements are combined one by one.
+        lost: the conditions under which a value was lost.
+        thread: the number of the thread in its block.
+        row: the number of its row in the block.
+        member: the number of the thread in its row.
     """
 
     def __init__(
@@ -102,15 +100,15 @@ class Prefixes:
     def tiles(
         self, source: str, target: str, first: Value, end: Value, carry: Value, stored: Value | None
     ) -> tuple[Value, Value]:
-        """Goes over vectors of a row, tile by tile. Returns the total, and whether a value was lost.
+        """Scans vectors of a row, tile by tile. Returns the total, and whether a value was lost.
 
         Args:
-            source: the address of the row of the operand.
-            target: and of the result.
-            first: of the vectors.
-            end: number behind the last one.
-            carry: value of all elements in front.
-            stored: the condition to write results; None: only the total is wanted.
+            source: the address of the operand's row.
+            target: the address of the result's row.
+            first: the number of the first vector.
+            end: the number behind the last one.
+            carry: the combined value of all elements in front.
+            stored: the condition under which results are written; None: only the total is wanted.
         """
         code, members = self.code, self.layout.members
         state = Carried([carry, self._any_lost()])

@@ -15,13 +15,13 @@ from nnc.lower.plan.stages import View
 
 @dataclass(frozen=True, slots=True)
 class RowThreads:
-    """The threads of a block, as so many rows that each have so many threads.
+    """Divides the threads of a block among rows: each row has the same number of threads.
 
     Attributes:
-        across: whether neighbouring threads take neighbouring rows.
+        across: whether neighbouring threads have neighbouring rows.
         lanes: elements that a thread reads at once.
         members: threads of a row; a power of two.
-        rows: of a block; a power of two.
+        rows: rows of a block; a power of two.
     """
 
     across: bool
@@ -43,13 +43,13 @@ class RowThreads:
 
 
 def choose_row_threads(views: Sequence[View], axis: int, axes: Axes, parts: int = 1) -> RowThreads:
-    """Chooses threads for rows.
+    """Chooses the threads for rows.
 
     Args:
-        views: of one shape, that a thread reads and writes at the same positions of a row; the first one counts for the order.
-        axis: along which rows lie.
-        axes: the others, as the views see them first.
-        parts: into which rows are cut, for blocks of their own.
+        views: views of one shape, which a thread reads and writes at the same positions of a row; the first decides the order.
+        axis: the axis along which rows lie.
+        axes: the other axes; the views see them first.
+        parts: the number of parts into which rows are cut, each with blocks of its own.
     """
     x, count = views[0], len(views)
     n, step, size = x.spec.shape[axis], x.strides[axis], x.spec.dtype.itemsize

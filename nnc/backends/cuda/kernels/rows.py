@@ -27,24 +27,18 @@ Outputs = list[tuple[int, Symbol]]
 def print_rows(operands: Operands, layout: Layout) -> DeviceKernel:
     """Prints a nest with a row, as one launch.
 
-    Inputs may lie where outputs do. A thread alone reads and writes its elements of a row; inputs with one element a row are read
-    by all threads of the row, which wait for one another before such an output is written.
+    Inputs may lie where outputs do. Only the thread that reads an element of a row writes it; inputs with one element a row are
+    read by all threads of the row, which wait for one another before such an output is written.
 
     Args:
-        operands: of the nest.
-        layout: of one part.
+        layout: the layout of one part.
     """
     printer = Rows(operands, layout)
     return DeviceKernel(printer.whole(), (printer.launch((layout.blocks, 1), layout.threads),), operands.may_fail)
 
 
 class Rows(ThreadValues):
-    """Prints the rows of one nest.
-
-    Args:
-        operands: of the nest.
-        layout: of the threads.
-    """
+    """Prints the rows of one nest."""
 
     def __init__(self, operands: Operands, layout: Layout) -> None:
         super().__init__(operands, layout.width)

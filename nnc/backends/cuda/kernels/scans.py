@@ -75,15 +75,13 @@ def _workspace(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
 
 
 class _Scan(Prefixes):
-    """Prints one launch.
+    """Prints one launch of a cumulative command.
 
     Args:
-        command: cumulative.
-        x: the operand.
-        out: the result.
-        axis: along which rows lie.
-        parts: into which each row is cut.
-        phase: of the launches: totals of parts, results that begin with these, rows made again, or all in one.
+        axis: the axis along which rows lie.
+        parts: the number of parts into which each row is cut.
+        phase: the launch: the totals of parts, the results that begin with these totals, the rows that are computed again, or
+            all in one.
     """
 
     def __init__(self, command: Command, x: View, out: View, axis: int, parts: int, phase: str) -> None:

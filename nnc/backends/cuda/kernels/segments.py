@@ -26,13 +26,7 @@ _THREADS = GPU_GRIDS.threads
 
 
 def write_last(series: Series, writes: Writes, order: Order) -> None:
-    """Writes the last update of each place: a thread takes a vector of one row.
-
-    Args:
-        series: takes the launch.
-        writes: of the scatter.
-        order: of its updates, which are sorted.
-    """
+    """Writes the last of the sorted updates of each place: a thread writes a vector of one row."""
     item = writes.target.spec.dtype.itemsize
     columns, lanes = in_vectors(writes.columns, item, (0, 1), writes.row_alignment)
     width = columns.size
@@ -54,13 +48,7 @@ def write_last(series: Series, writes: Writes, order: Order) -> None:
 
 
 def join_updates(series: Series, writes: Writes, order: Order) -> None:
-    """Joins the updates of each place with its element.
-
-    Args:
-        series: takes the launches.
-        writes: of the scatter.
-        order: of its updates, which are sorted.
-    """
+    """Combines the sorted updates of each place with its element."""
     op = writes.step.params["op"]
     columns = writes.columns
     for name, count in (("join", order.chunks), ("finish", order.chunks - 1)):
@@ -86,10 +74,7 @@ class _Join:
     """The work of a thread on one element of rows.
 
     Args:
-        code: of the thread.
-        writes: of the scatter.
-        order: of its updates.
-        op: joins them.
+        op: the operation that combines updates.
         column: the number of the element within its row, unsigned.
         columns: elements of a row, of updates and of the result.
     """

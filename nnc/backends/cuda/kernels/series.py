@@ -19,11 +19,10 @@ class Series:
         self._kernels = list[DeviceKernel]()
 
     def add(self, kernel: DeviceKernel, operands: Sequence[int]) -> None:
-        """Adds a kernel under names of its own.
+        """Adds a launch of a kernel behind the others, under names of its own.
 
         Args:
-            kernel: to be launched behind the others.
-            operands: for each of its operands the position among those of the step.
+            operands: for each of the kernel's operands, its position among those of the step.
         """
         stem = f"KERNEL{len(self._kernels)}_"
         launches = tuple(

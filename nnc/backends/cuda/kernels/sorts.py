@@ -35,15 +35,15 @@ _EACH = 4  # words of a thread
 
 @dataclass(frozen=True)
 class _Sort:
-    """A sort of one step.
+    """The sort of one step.
 
     Attributes:
         x: the operand.
-        axis: along which rows lie.
-        values: the result that takes elements, None: none does, and its position among the parameters.
-        places: the result that takes positions.
+        axis: the axis along which rows lie.
+        values: the result for the elements, and its position among the parameters; None: there is none.
+        places: the same for the result of positions.
         wanted: elements of each row that are written.
-        words: by which elements are sorted.
+        words: the keys by which elements are sorted.
     """
 
     x: View
@@ -129,8 +129,7 @@ class _Tiles:
     """Prints the launch that sorts tiles, or whole rows where they fit.
 
     Args:
-        sort: of the step.
-        runs: that it makes.
+        runs: the runs that it makes.
     """
 
     def __init__(self, sort: _Sort, runs: Runs) -> None:

@@ -26,13 +26,12 @@ _ALIGNED = 64  # bytes; of the sums of each reduction
 
 
 def choose_parts(graph: Graph, specs: Sequence[TensorSpec]) -> int:
-    """Chooses into how many parts the rows of a fused graph are cut; 1: they stay whole.
+    """Chooses the number of parts into which the rows of a fused graph are cut; 1: they stay whole.
 
-    Only sizes count, as if all operands were dense, since the workspace is planned before operands have places.
+    Only sizes count, as if all operands were dense, because the workspace is planned before operands have places.
 
     Args:
-        graph: fused.
-        specs: of its inputs.
+        specs: the specs of the graph's inputs.
     """
     operands = [*specs, *graph.output_specs]
     views = [View.whole(i, spec) for i, spec in enumerate(operands)]
@@ -47,11 +46,10 @@ def choose_parts(graph: Graph, specs: Sequence[TensorSpec]) -> int:
 
 
 def sum_bytes(graph: Graph, parts: int) -> int:
-    """The bytes of the sums of all parts.
+    """Returns the bytes of the sums of all parts.
 
     Args:
-        graph: fused.
-        parts: of each row.
+        parts: the number of parts of each row.
     """
     return sum(_region(node, parts) for node in graph.nodes if is_reduction(node))
 
@@ -69,8 +67,7 @@ def print_parts(operands: Operands, layout: Layout) -> DeviceKernel:
     element a row are written by the last launch alone.
 
     Args:
-        operands: of the nest.
-        layout: of one part.
+        layout: the layout of one part.
     """
     printer = _Parts(operands, layout)
     texts, launches = [], []

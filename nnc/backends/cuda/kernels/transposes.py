@@ -26,11 +26,11 @@ _BANK = 4  # bytes of a bank of shared memory
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The tiles of a nest.
+    """The tiles of a nest with transposed operands.
 
     Attributes:
         along: the loop along which turned operands are dense.
-        turned: positions of operands.
+        turned: the positions of the transposed operands.
     """
 
     along: int
@@ -38,10 +38,8 @@ class Tiles:
 
 
 def find_tiles(operands: Operands) -> Tiles | None:
-    """Finds the operands that are turned, and the loop along which they lie; None where there are none, or the loops are short.
-
-    Args:
-        operands: of a nest without a row.
+    """Finds the transposed operands, and the loop along which they are dense; None where there are none, or the loops are
+    short.
     """
     nest = operands.nest
     if nest.vector is None or nest.sizes[nest.vector] < GPU_GRIDS.turned:
@@ -71,14 +69,10 @@ def _is_turned(operands: Operands, operand: int, loop: int) -> bool:
 
 
 def print_tiles(operands: Operands, tiles: Tiles) -> DeviceKernel:
-    """Prints a nest with turned operands.
+    """Prints a nest, without a row, with transposed operands.
 
-    Inputs may lie where outputs do: a block reads all of a turned input's tile before it writes there, and the other elements are
-    read and written by one thread.
-
-    Args:
-        operands: of the nest.
-        tiles: of it.
+    Inputs may lie where outputs do: a block reads the whole tile of a transposed input before it writes there, and one thread
+    reads and writes each other element.
     """
     return _Tiles(operands, tiles).kernel()
 

@@ -18,11 +18,10 @@ from nnc.lower.kernels.values import Scope, Values, position
 
 
 class ThreadValues(Values):
-    """The values of a nest, of which a thread computes `lanes` neighbours at a time.
+    """The values of a nest; a thread computes `lanes` neighbours at a time.
 
     Args:
-        operands: of the nest.
-        lanes: a power of two.
+        lanes: the number of neighbours, a power of two.
     """
 
     code: GpuCode
@@ -62,8 +61,8 @@ class ThreadValues(Values):
         """Describes the launch of the present function.
 
         Args:
-            grid: blocks along x and y.
-            threads: of a block.
+            grid: the number of blocks along x and y.
+            threads: threads of a block.
         """
         count = len(self.operands.views)
         taken = list(range(len(self.code.parameters)))

@@ -19,12 +19,12 @@ MOST_ELEMENTS = (1 << 32) - (1 << 16)  # of a row with its padding
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a row's elements.
+    """The words by which a row's elements are sorted.
 
-    Keys of at most 32 bits are the upper half of a uint64, whose lower half is the position; longer ones stand beside it.
+    A key of at most 32 bits is the upper half of a uint64 whose lower half is the position; longer keys stand beside the
+    position.
 
     Attributes:
-        dtype: of the elements.
         descending: whether the greatest element comes first.
     """
 

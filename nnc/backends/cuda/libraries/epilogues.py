@@ -35,7 +35,7 @@ class Finish:
     """An epilogue of a product.
 
     Attributes:
-        bias: which operand of the step is added, along the last axis of the result; None for none.
+        bias: the position of the operand that is added along the last axis of the result; None: there is none.
         gelu: whether the gelu of the sum is the result.
     """
 
@@ -43,11 +43,11 @@ class Finish:
     gelu: bool
 
     def apply(self, product: Any, bias: Any) -> Any:
-        """The result, by NumPy's functions, which CuPy's arrays take part in.
+        """Computes the result by NumPy's functions, which also take CuPy's arrays.
 
         Args:
-            product: of any shape, in a dtype that such functions compute in.
-            bias: of the last axis; None for none.
+            product: an array of a dtype that such functions compute in.
+            bias: a vector along the last axis; None: there is none.
         """
         x = product if bias is None else product + bias.reshape(-1)
         if not self.gelu:
@@ -57,11 +57,7 @@ class Finish:
 
 
 def finish_of(epilogue: Epilogue) -> Finish | None:
-    """The library's epilogue for a sub-graph; None where it has none with these very values.
-
-    Args:
-        epilogue: of a `dot`.
-    """
+    """Returns the library's epilogue that equals a sub-graph of a `dot`; None where the library has none for these very values."""
     graph, result = epilogue.graph, epilogue.product.outputs[0]
     dtype, others = result.dtype, graph.inputs[2:]
     if dtype not in _DTYPES or len(graph.outputs) != 1 or len(others) > 1:

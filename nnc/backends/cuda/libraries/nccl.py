@@ -40,10 +40,9 @@ class Group:
 
     Args:
         nccl: CuPy's module.
-        device: of this process.
-        communicator: of NCCL.
-        rank: of this process along the axis.
-        size: of the axis.
+        communicator: NCCL's communicator.
+        rank: the number of this process along the axis.
+        size: the number of processes along the axis.
     """
 
     nccl: Any
@@ -54,7 +53,7 @@ class Group:
 
     @staticmethod
     def new(device: Any, size: int, stride: int) -> Group:
-        """The group for an axis of a mesh, which all its processes make together.
+        """Makes the group for an axis of a mesh; all processes of the axis do so together.
 
         Raises:
             UnsupportedError: CuPy was built without NCCL.

@@ -69,11 +69,11 @@ def _workspace_of(step: Step) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """Products of matrices that are added up: the sum of a `dot` over axes that lie unevenly.
+    """Products of matrices that are added up: the sum of a `dot` over axes whose strides do not join.
 
     Attributes:
         gemm: the matrices of the first term.
-        more: axes of further terms.
+        more: the axes of further terms.
     """
 
     gemm: Gemm
@@ -83,12 +83,9 @@ class _Sum:
 def _gemm_of(
     params: Mapping[str, Any], operands: Sequence[View], out: View, more: Sequence[Strides]
 ) -> _Sum | None:  # fmt: skip
-    """The matrices of a `dot`; None where the library does not take them.
+    """Returns the matrices of a `dot`; None where the library does not take them.
 
     Args:
-        params: of the command.
-        operands: of the command.
-        out: the result.
         more: the strides of other tensors along the axes of the result.
     """
     left, right = operands[:2]
@@ -105,15 +102,15 @@ def _gemm_of(
 
 
 class _Products:
-    """The products of a step.
+    """The products of one step.
 
     Args:
-        algorithms: compute them.
+        algorithms: the algorithms for the products.
         found: the matrices.
-        workspace: bytes.
-        precision: in which products of float32 are computed.
+        workspace: bytes of the workspace.
+        precision: the precision in which products of float32 are computed.
         otherwise: computes the step where the library has no algorithm.
-        finish: the epilogue; None for none.
+        finish: the epilogue; None: there is none.
     """
 
     def __init__(
@@ -143,26 +140,27 @@ class _Products:
         """Queues the products.
 
         Args:
-            addresses: of the operands, the bias where there is one, the result and the workspace.
-            stream: the handle of a stream.
+            addresses: the addresses of the operands, the bias where there is one, the result and the workspace.
+            stream: the handle of the stream.
         """
         if not self._multiply(addresses, stream, may_measure=True):
             self._otherwise(addresses, stream)
 
     def capture(self, addresses: Sequence[int], stream: int) -> bool:
-        """Queues the products by the library alone; False where it has no algorithm, or none was chosen: nothing is queued then.
+        """Queues the products by the library alone. Returns False, with nothing queued, where it has no algorithm or none was
+        chosen.
 
         Args:
-            addresses: of the operands, the bias where there is one, the result and the workspace.
-            stream: the handle of a stream.
+            addresses: the addresses that `__call__` takes.
+            stream: the handle of the stream.
         """
         return self._multiply(addresses, stream, may_measure=False)
 
     def library_call(self, addresses: Sequence[int]) -> LibraryCall | None:
-        """The one C call by which the products were queued; None where there were several, or none.
+        """Returns the one C call by which the products were queued; None where there were several, or none.
 
         Args:
-            addresses: of the operands, the bias where there is one, the result and the workspace.
+            addresses: the addresses that `__call__` takes.
         """
         at = 2 + self._has_bias
         x, y, out = addresses[0], addresses[1], addresses[at]

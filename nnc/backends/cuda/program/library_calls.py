@@ -28,11 +28,7 @@ from nnc.run.arguments import element, expect, pointer, word, word_at
 
 @cache
 def load_library_calls(compiler: Compiler) -> Function:
-    """The compiled function; the first time it may have to be compiled.
-
-    Args:
-        compiler: of code for the CPU.
-    """
+    """Returns the compiled function; the first call may have to compile it, with the CPU's compiler."""
     return compiler.load([library_calls()])[0]
 
 
