@@ -198,11 +198,7 @@ def find_pass(name: str) -> Pass:
 
 
 def added_passes(phase: str | None = None) -> tuple[str, ...]:
-    """Returns the passes that other packages add to a phase of lowering, in the order in which they were registered.
-
-    Args:
-        phase: its name; None: to any.
-    """
+    """Returns the passes that other packages add to a phase of lowering (None: to any), in the order of their registration."""
     return tuple(each.name for each in PASSES.values() if each.phase is not None and phase in (None, each.phase))
 
 

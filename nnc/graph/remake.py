@@ -44,12 +44,9 @@ class OncePerGraph(ABC):
 
 
 class Remake(ABC):
-    """The new form of one graph.
+    """The rewritten form of one graph.
 
-    `writers` and `constants` belong to the new graph so far. A new node has the line of the node that it replaces.
-
-    Args:
-        passes: rewrites the sub-graphs.
+    `writers` and `constants` are those of the new graph so far. A new node has the source line of the node that it replaces.
     """
 
     def __init__(self, passes: OncePerGraph, graph: Graph) -> None:

@@ -82,7 +82,7 @@ def storable(cls: C) -> C:
 
 
 def encode_value(value: Any, symbols: Mapping[Symbol, int] | None = None) -> Any:
-    """`value` as a tree that JSON can hold; equal trees mean equal values of equal types.
+    """Encodes `value` as a tree that JSON can hold; equal trees mean equal values of equal types.
 
     Raises:
         TypeError: there is no encoding for a type within `value`.
@@ -277,7 +277,7 @@ class GraphWriter:
 
 
 def encode_params(command: Command, params: Mapping[str, Any], source: SourceLine | None = None) -> dict[str, Any]:
-    """A node's parameters as trees that JSON can hold.
+    """Encodes a node's parameters as trees that JSON can hold.
 
     Raises:
         GraphError: a parameter has a value without a JSON form.
@@ -354,10 +354,10 @@ def _refuse(problem: str, cause: BaseException | None = None) -> NoReturn:
 
 
 class GraphReader:
-    """Reads the tables that a `GraphWriter` made, each row when it is first wanted; nothing is verified.
+    """Reads the tables that a `GraphWriter` made, each row when it is first needed; verifies nothing.
 
     Args:
-        sources: stand for the first source lines of the table.
+        sources: the source lines that replace the first ones of the table.
     """
 
     def __init__(self, document: Mapping[str, Any], sources: Sequence[SourceLine] = ()) -> None:

@@ -242,11 +242,11 @@ def _elements_of(array: Any) -> NDArray | None:
 
 
 def take_snapshot(fun: Any, arguments: Iterable[Pair] = (), hidden: Iterable[np.ndarray[Any, Any]] = ()) -> Snapshot:
-    """The values that `fun`, and the functions it refers to, take from outside, as they are now.
+    """Returns the present values that `fun`, and the functions it refers to, take from outside.
 
     Args:
-        arguments: objects and functions that `fun` is called with, and their names; they are looked through as well.
-        hidden: the arrays that its trace took as inputs, so that their elements need no comparing.
+        arguments: the objects and functions that `fun` is called with, and their names; these are searched as well.
+        hidden: the arrays that its trace took as inputs; their elements need no comparing.
     """
     inputs = {x.__array_interface__["data"][0] for x in hidden}
     starts = [(fun, ""), *arguments]

@@ -50,7 +50,6 @@ class Place:
 
     Args:
         function: the custom function, which its rules may call.
-        axes: the axes.
     """
 
     function: Any
@@ -66,13 +65,14 @@ class Place:
         own program. A constant that meets another value says nothing of the result.
 
         Args:
-            fun: takes and returns flat sequences of values.
+            fun: a function from flat sequences of values to flat sequences of values.
             operands: the numbers of the place, then the arguments of `fun`.
-            over: the axes over which each argument varies.
-            settle: says over which axes the results are to vary. Over others they are summed.
+            over: for each argument, the axes over which it varies.
+            settle: returns the axes over which the results are to vary; over other axes they are summed.
             is_rule: whether `fun` runs a rule of the function.
-            entry: axes over which `fun` gets its arguments varying, besides their own.
-            probes: whether only the axes of the results are asked for. If the rule calls the function, that does not ask again.
+            entry: axes over which the arguments vary within `fun`, besides their own.
+            probes: whether only the axes of the results are wanted. A call of the function within the rule then does not ask
+                again.
         """
 
         def given(present: Present, *values: Any) -> Sequence[Any]:

@@ -25,10 +25,10 @@ Forward = Callable[[Sequence[Any]], tuple[list[Any], list[Any], Pull]]  # primal
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The named axes of a rule. The numbers of the place along them are the first arguments.
+    """The named axes of a rule, whose first arguments are the numbers of the place along these axes.
 
     Args:
-        axes: how many there are.
+        axes: the number of axes.
         varying: for each axis, which arguments vary over it.
         same: for each axis, which outputs are the same at all places.
     """

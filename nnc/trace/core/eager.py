@@ -87,10 +87,10 @@ def run_plan(plan: Plan, arrays: Arrays) -> list[Array]:
 def find_plan(
     command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], graphs: tuple[Graph, ...] = ()
 ) -> Plan:
-    """The plan of a command on operands of these specs.
+    """Returns the plan of a command on operands of these specs.
 
     Raises:
-        NncError: the command does not take them.
+        NncError: the command does not take these operands.
     """
     if graphs:
         return _make_plan(command, specs, params, graphs)
@@ -124,10 +124,12 @@ class _Params:
 
 
 def exact_params(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Parameters as a key: equal only if no kernel can tell them apart (1, 1.0 and True; 0.0 and -0.0).
+    """Returns parameters as a key. Two keys are equal only if no kernel can tell them apart: 1, 1.0 and True differ, as do 0.0
+    and -0.0.
 
     Raises:
-        TypeError: one is a function. Functions are made anew for each call, and a cache would keep the values that they captured.
+        TypeError: a parameter is a function. Functions are made anew for each call, and a cache would keep the values that they
+            capture.
     """
     return tuple([(name, _exact(value)) for name, value in params.items()])
 
@@ -326,12 +328,10 @@ def _with_line(run: Callable[[Arrays], Sequence[NDArray]], node: Node) -> Callab
 
 
 def operands_of(node: Node, plan: Plan, makers: Mapping[Symbol, Node]) -> Sequence[Symbol]:
-    """The operands of a node, before they are broadcast where one of NumPy's functions runs it, which does that itself.
+    """Returns the operands of a node. Where one of NumPy's functions runs it, they are not broadcast: the function does that.
 
     Args:
-        node: of a graph.
-        plan: of the node.
-        makers: the nodes of the graph, by the symbols that they make.
+        makers: for each symbol, the node that makes it.
     """
     function = plan.function
     if function is not np.where and not (isinstance(function, np.ufunc) and function.signature is None):

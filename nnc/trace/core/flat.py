@@ -77,14 +77,13 @@ def call_function(
     where: str | None = None,
     fix: str | None = None,
 ) -> Any:
-    """The result of a user's function.
+    """Calls a user's function, and returns its result.
 
     Args:
-        fun: the function.
-        args: its arguments by position.
-        kwargs: its arguments by name.
-        where: which function of nnc chose the arguments; None where the user did.
-        fix: the remedy where they do not fit.
+        args: the arguments by position.
+        kwargs: the arguments by name.
+        where: the function of nnc that chose the arguments; None where the user did.
+        fix: the remedy that the error gives where they do not fit.
 
     Raises:
         ArgumentTypeError: the arguments do not fit the function's signature.
@@ -131,13 +130,13 @@ def check_positions(where: str, name: str, numbers: Sequence[int], count: int) -
 class FlatTree:
     """A flattened pytree: its dynamic leaves, and the structure to build a tree of other leaves.
 
-    Arrays of other libraries are among the dynamic leaves as NumPy arrays that share their memory, NumPy's scalars of Python types
-    as weak arrays.
+    Among the dynamic leaves, arrays of other libraries are NumPy arrays that share their memory, and NumPy's scalars of Python
+    types are weak arrays.
 
     Args:
         value: the pytree.
-        fun: the function, where `value` is (args, kwargs) of a call; messages name its parameters.
-        left_out: positions of arguments of the call that are not in `args`.
+        fun: the called function, where `value` is the (args, kwargs) of a call; messages name its parameters.
+        left_out: the positions of the call's arguments that are not in `args`.
     """
 
     __slots__ = ("dynamic", "leaves", "treedef", "where")
@@ -164,10 +163,10 @@ class FlatTree:
                 self.dynamic[i] = self._read(x, self.where[i], fun, left_out)
 
     def _read(self, x: Any, place: int, fun: Callable[..., Any] | None, left_out: frozenset[int]) -> Any:
-        """The elements of another library's array, the leaf at `place`, as a NumPy array.
+        """Returns the elements of another library's array, the leaf at `place`, as a NumPy array.
 
         Raises:
-            ArgumentTypeError: its library does not hand them out.
+            ArgumentTypeError: the library does not give the elements.
             DTypeError: nnc has no such dtype.
         """
         try:
@@ -207,31 +206,32 @@ class FlatTree:
 
 
 def read_leaf(x: Any) -> Any:
-    """An array of another library as a NumPy array, a `numpy.float64` as a weak array; an array of nnc or NumPy itself.
+    """Converts a leaf: an array of another library to a NumPy array, a `numpy.float64` to a weak array. Arrays of nnc and NumPy
+    stay.
 
     Raises:
-        NncError: nnc makes no array of it.
+        NncError: nnc cannot make an array of it.
     """
     operand = as_operand(x)
     return as_value(operand) if is_weak(operand) else operand
 
 
 def argument_paths(treedef: tree.TreeDef, names: Callable[[int], str]) -> list[str]:
-    """The path of each leaf of (args, kwargs) as the function's author would write it: `params["w"]`.
+    """Returns the path of each leaf of (args, kwargs) as the function's author would write it: `params["w"]`.
 
     Args:
-        names: the name of the parameter that takes the argument at a position.
+        names: returns the name of the parameter that takes the argument at a position.
     """
     known = functools.cache(names)  # to find a name takes longer than everything else
     return [argument_path(path, known) for path in tree.paths(treedef)]
 
 
 def argument_path(path: Sequence[str], names: Callable[[int], str]) -> str:
-    """A path within (args, kwargs) as the function's author would write it.
+    """Returns a path within (args, kwargs) as the function's author would write it.
 
     Args:
-        path: entry by entry.
-        names: the name of the parameter that takes the argument at a position.
+        path: the path's entries.
+        names: returns the name of the parameter that takes the argument at a position.
     """
     if len(path) < 2:  # of all arguments by position, or of all by name
         return "**kwargs" if [*path] == ["[1]"] else "*args"
@@ -241,12 +241,12 @@ def argument_path(path: Sequence[str], names: Callable[[int], str]) -> str:
 
 
 def parameter_name(fun: Callable[..., Any], position: int, left_out: frozenset[int] = frozenset()) -> str:
-    """The name of the parameter of `fun` that takes the argument at a position; the position itself where it has none.
+    """Returns the name of the parameter of `fun` that takes the argument at a position; the position itself where there is no
+    name.
 
     Args:
-        fun: the function.
-        position: counted without the positions in `left_out`.
-        left_out: positions of arguments that do not count.
+        position: the argument's position, not counting those in `left_out`.
+        left_out: the positions of arguments that do not count.
 
     Example:
         >>> def f(x, *others): ...

@@ -55,11 +55,11 @@ def linear_solve(
     """Returns the solution x of A(x) = b and the solver's further results, which have no derivative.
 
     Args:
-        solver: the algorithm. For the transposed system it gets the transposed maps.
+        solver: the algorithm. For the transposed system it is called with the transposed maps.
         matvec: A, a linear function of flat values.
         b: values of a floating-point dtype; x has their specs.
         guess: the first guess; zeros by default.
-        precondition: approximates the inverse of A; it has no part in derivatives.
+        precondition: approximates the inverse of A; it does not affect derivatives.
     """
     b = [as_value(x) for x in b]
     specs = [spec_of(x) for x in b]
@@ -219,10 +219,10 @@ def root(fun: Flat, find: Flat, solver: Solver, guess: Sequence[Any]) -> tuple[l
     Derivatives with regard to the values that `fun` reads from outside are those of the equation; `guess` has none.
 
     Args:
-        fun: (*x) -> as many values of the same specs.
-        find: (*guess) -> (*x, *further results), the algorithm.
-        solver: solves the linear systems of derivatives.
-        guess: where `find` begins, of a floating-point dtype.
+        fun: maps x to as many values of the same specs.
+        find: the algorithm: maps the guess to x and further results.
+        solver: solves the linear systems of the derivatives.
+        guess: the values where `find` begins, of a floating-point dtype.
     """
     guess = [as_value(x) for x in guess]
     specs = [spec_of(x) for x in guess]

@@ -59,11 +59,8 @@ _NUMBERS = 256  # numbers that stay on a device: 64 KiB, as its smallest blocks 
 class DeviceInterpreter:
     """Queues each command on a device when it is called, and the commands of a public function together.
 
-    Args:
-        device: runs the commands.
-
     Attributes:
-        follows_calls: whether it runs the commands of a public function together.
+        follows_calls: whether it queues the commands of a public function together.
     """
 
     level = -1  # below dynamic graphs and all traces
@@ -83,12 +80,6 @@ class DeviceInterpreter:
     ) -> Sequence[Any]:
         """Queues a command.
 
-        Args:
-            command: an operation.
-            args: arrays, NumPy arrays and numbers.
-            params: static parameters by name.
-            graphs: sub-graphs of the command.
-
         Raises:
             DeviceError: an operand is an array of another device.
         """
@@ -102,8 +93,8 @@ class DeviceInterpreter:
         """Queues a command whose plan is known.
 
         Args:
-            plan: of the command, or of one that stands for a program: then `plan.known[DeviceInterpreter]` runs it.
-            args: arrays.
+            plan: the plan of the command, or of a command that stands for a program; `plan.known[DeviceInterpreter]` runs the
+                program.
 
         Raises:
             DeviceError: an operand is an array of another device.
@@ -139,11 +130,12 @@ class DeviceInterpreter:
         return program
 
     def follow(self, call: SpecialisedCall, values: Sequence[Any]) -> Any:
-        """The result of a public function whose commands are known, as one program; NotImplemented where an operand lies elsewhere.
+        """Runs a public function whose commands are known as one program; returns NotImplemented where an operand lies
+        elsewhere.
 
         Args:
             call: the function's commands for such arguments.
-            values: arguments of the function: arrays and numbers.
+            values: the arguments of the function: arrays and numbers.
         """
         operands = []
         for value, cast in zip(values, call.casts, strict=True):
@@ -175,21 +167,13 @@ class DeviceInterpreter:
         return [x if x.spec.dtype == TAPE else self.put(x) for x in results]
 
     def take(self, x: Array) -> DeviceArray:
-        """A copy of a host array among operands on the device.
-
-        Args:
-            x: a host array.
-        """
+        """Copies a host array that is an operand to the device."""
         if x.ndim:
             note_transfer(x.spec, "the host", self.device.name)
         return self.put(x)
 
     def put(self, x: Any) -> DeviceArray:
-        """A copy of an array on the device; the array itself where it lies there.
-
-        Args:
-            x: an array.
-        """
+        """Copies an array to the device; returns the array itself where it lies there already."""
         if isinstance(x, DeviceArray):
             if x.owner is self:
                 return x
@@ -197,13 +181,13 @@ class DeviceInterpreter:
         return new_device_array(self._staging.send(x.data, x.spec), x.spec, x.weak)
 
     def receive(self, x: Any) -> DeviceArray:
-        """An array of another library on this device, without a copy where it lies as arrays of nnc do.
+        """Takes an array of another library that lies on this device, without a copy where its layout is that of nnc's arrays.
 
         Args:
-            x: has `__dlpack__`.
+            x: an array with `__dlpack__`.
 
         Raises:
-            BufferError, NotImplementedError, RuntimeError, TypeError, ValueError: its library does not hand it out.
+            BufferError, NotImplementedError, RuntimeError, TypeError, ValueError: its library does not give the elements.
         """
         device = self.device
         assert isinstance(device, SharingDevice)
@@ -213,11 +197,7 @@ class DeviceInterpreter:
         return new_device_array(memory, TensorSpec(shape, dtype))
 
     def copy(self, memory: DeviceMemory) -> DeviceMemory:
-        """A copy of the elements of an array.
-
-        Args:
-            memory: of the device.
-        """
+        """Copies the elements of an array."""
         nbytes = memory.block.nbytes
         twin = DeviceMemory(self.device, self.device.pool.allocate(nbytes, self.device.stream, "a copy"))
         source, target = (Elements(x.block, (nbytes,), np.uint8) for x in (memory, twin))

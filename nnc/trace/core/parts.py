@@ -18,12 +18,10 @@ from nnc.graph.rules import Value
 
 @dataclass(frozen=True)
 class Sharded:
-    """A pytree whose vectors, of `size` elements outside of the axis, are split over the places along it; numbers are not.
+    """A pytree whose vectors are split over the places along a named axis; its numbers are not.
 
     Args:
-        state: pytree of vectors and numbers.
-        size: elements of each vector.
-        axis_name: the axis.
+        size: elements of each whole vector.
     """
 
     state: Any
@@ -58,11 +56,10 @@ Split = tuple[tuple[str, int] | None, ...]
 
 
 def weight_splits(value: Any, axis_names: Sequence[str] | None = None) -> list[Split]:
-    """For each leaf of a pytree how it is split; () where it is whole.
+    """Returns for each leaf of a pytree how it is split; () where it is whole.
 
     Args:
-        value: a pytree.
-        axis_names: of a mesh; weights that are split over others are whole on it.
+        axis_names: the axes of a mesh; weights that are split over other axes are whole on it.
     """
     found: list[Split] = []
     for node in tree.flatten(value, _says)[0]:

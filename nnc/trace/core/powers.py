@@ -25,12 +25,12 @@ from nnc.graph.registry import alias, joined
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A value whose n-th power is smoother than itself.
+    """A value whose n-th power is smoother than the value itself.
 
     Attributes:
-        made: by which command of which operands.
-        n: the power.
-        tangent: gives the tangent of the n-th power, None where it is zero.
+        made: the command that made it, with its operands.
+        n: the exponent of the power.
+        tangent: returns the tangent of the n-th power, None where it is zero.
     """
 
     made: Roots
@@ -84,13 +84,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """A command with operands of which some are roots or powers, or that makes one.
-
-    Attributes:
-        command: any.
-        operands: of the command.
-        params: of the command.
-    """
+    """A command that makes a root, or that has roots or powers among its operands."""
 
     command: Command
     operands: tuple[Operand, ...]

@@ -158,7 +158,7 @@ def make_graph(fun: Callable[..., object]) -> Callable[..., Graph]:
 
 
 def close_graph(staged: Staged) -> Graph:
-    """The graph with captured arrays as constants.
+    """Returns the graph with captured arrays as constants.
 
     Raises:
         TraceError: it captures a tracer.

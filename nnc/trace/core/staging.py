@@ -41,9 +41,9 @@ class StagedTracer(Tracer):
         return union((trace.varying_over(self.symbol), entered(self, trace.level)))
 
     def check_field(self, is_module: bool) -> None:
-        """Called where a dataclass is taken apart that has this value in a field. Where numbers are operands
-        (nnc.compiled.freed_numbers), it may stand for a number, which is a setting otherwise: derivatives, maps and loops that take
-        the dataclass would treat it as another array. It may be a part of the result, but no parameter of a module.
+        """Checks a field of a dataclass that holds this value, when the dataclass is flattened. Where numbers become operands
+        (nnc.compiled.freed_numbers), the value may stand for a number, which otherwise is a setting: derivatives, maps and
+        loops would treat it as another array. It may be a part of the result, but no parameter of a module.
 
         Raises:
             TraceError: the function has to be traced for each number.
@@ -130,10 +130,10 @@ class StagingTrace:
         return found
 
     def hide_spreads(self) -> dict[tuple[Any, ...], Symbol]:
-        """Lets the commands that follow find no broadcast that was recorded before, so that their nodes read their own operands.
+        """Hides the broadcasts recorded so far from the commands that follow, so that their nodes read their own operands.
 
         Returns:
-            The argument of `show_spreads`.
+            the argument for `show_spreads`.
         """
         before, self._spreads = self._spreads, {}
         return before
@@ -291,14 +291,13 @@ def stage(
     """Traces `fun`, which takes and returns flat sequences of values, on abstract arguments.
 
     Args:
-        fun: the function.
-        specs: of the arguments.
-        weak: which of them take the dtype of arrays that they meet.
-        name: of the graph.
+        specs: the specs of the arguments.
+        weak: which arguments take the dtype of arrays that they meet.
+        name: the graph's name.
         axes: the named axes over which each argument varies (`axes_of`); None outside of named axes, and for functions whose
             commands are aligned already, as the functions of rules are.
         entry: axes over which captured values are made to vary.
-        linear: whether it is a graph of tangents, to be transposed later: users' backward rules stay as they are.
+        linear: whether the graph computes tangents, to be transposed later; users' backward rules are then kept as they are.
     """
     weak = weak or [False] * len(specs)
     trace = StagingTrace(name, linear) if axes is None else NamedStagingTrace(name, entry)

@@ -30,7 +30,7 @@ class Tracer(ArrayMethods):
         self.owner, self.spec, self.source, self.weak = trace, spec, source, weak
 
     def concrete(self, what: str, fix: str = "") -> NDArray:
-        """The value as a NumPy array.
+        """Returns the value as a NumPy array.
 
         Raises:
             TraceError: the tracer is abstract.

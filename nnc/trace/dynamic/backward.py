@@ -84,7 +84,7 @@ def take_apart(
 
 
 def differentiate(structure: Structure, lines: Sequence[SourceLine | None]) -> Backward:
-    """The derivative of a structure; `lines` are the user's, one for each step, for nodes and errors.
+    """Derives the gradient program of a structure; `lines` are the user's, one for each step, for nodes and errors.
 
     Raises:
         UnsupportedError: a command has no derivative.

@@ -533,11 +533,11 @@ def array_of(binding: Binding) -> Array:
 
 
 def concrete_array(value: Any, where: str) -> Array:
-    """An array with a value, not a tracer. Memory that others can write to is copied.
+    """Returns an array with a value, not a tracer. Memory that others can write to is copied.
 
     Raises:
         TraceError: the value is traced.
-        NncError: nnc makes no array of it.
+        NncError: nnc cannot make an array of it.
     """
     is_view = isinstance(value, np.ndarray) and (value.flags.writeable or value.base is not None)
     array = asarray(as_operand(value, where, "the value"), copy=is_view or is_foreign(type(value)) or None)

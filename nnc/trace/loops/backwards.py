@@ -26,14 +26,14 @@ class Pulled:
 
 @dataclass(frozen=True, slots=True)
 class Backwards:
-    """An iteration of a linear loop, to be run backwards.
+    """An iteration of a linear loop, for the loop that runs it backwards.
 
     Attributes:
-        graph: of the iteration.
+        graph: the graph of an iteration.
         xs: which sequences are linear operands.
-        carries: how many values are carried, all of which are linear.
+        carries: the number of carried values, all of which are linear.
         captured: which captured values are linear operands.
-        given: of which results there are cotangents: carried values, then rows.
+        given: which results have cotangents: carried values, then rows.
     """
 
     graph: Graph

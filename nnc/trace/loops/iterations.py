@@ -329,14 +329,13 @@ def has_effects(graph: Graph) -> bool:
 
 
 def run_rows(size: int, index: Value, values: Sequence[Value], batched: Flags, graphs: Sequence[Graph]) -> list[Value]:
-    """The results of one graph for each row, one row after the other; all have the batch axis.
+    """Computes the results of one graph for each row, one row after the other; all results have the batch axis.
 
     Args:
-        size: the number of rows.
-        index: for each row, which graph runs.
-        values: operands of the graphs.
-        batched: which of them have the batch axis.
-        graphs: all take the operands, and have results of the same specs.
+        index: for each row, the number of the graph to run.
+        values: the operands of the graphs.
+        batched: which operands have the batch axis.
+        graphs: the graphs; all take these operands, and have results of the same specs.
     """
     elements, shared = list(compress(values, batched)), [x for x, on in zip(values, batched, strict=True) if not on]
 
