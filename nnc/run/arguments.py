@@ -135,10 +135,11 @@ def make_table(inputs: Sequence[TensorSpec], made: int, donated: Sequence[int]) 
 
 @cache
 def binder() -> Native:
-    """The function (frame, table) -> i64 that finds the arrays of a call.
+    """Returns the compiled function (frame, table) -> i64 that finds the arrays of a call.
 
     Returns:
-        0, or 1 + the number of an input that is not as the table has it, or shares memory that the program overwrites.
+        The function returns 0, or 1 + the number of an input that differs from the table, or shares memory that the program
+            overwrites.
     """
     code = Code("KERNEL", (("ptr", "frame"), ("ptr", "table")))
     refuse = code.label("refuse")

@@ -50,11 +50,11 @@ def common() -> tuple[Native, ...]:
 def print_entry(
     planned: Planned, words: FrameLayout, natives: Mapping[int, Native], states: Mapping[int, int], apart: bool
 ) -> EntryText:
-    """The text of a program.
+    """Prints the text of a program.
 
     Args:
-        natives: the compiled kernels of steps.
-        states: positions of their states (both by identity of the step).
+        natives: the compiled kernels of steps, by identity of the step.
+        states: the positions of the kernels' states, by identity of the step.
         apart: whether each step can be called by itself.
     """
     steps = planned.bound.steps

@@ -38,20 +38,20 @@ NOTHING: tuple[NDArray, ...] = ()
 
 
 class Executor:
-    """The memory of one call at a time, to which blocks of steps are bound.
+    """The memory of one call at a time, to which the blocks of steps are bound.
 
-    Blocks hold their executor, which knows none of them: memory is freed as soon as nobody holds the frame of a call.
+    Blocks hold their executor, which holds none of them: memory is freed as soon as nobody holds the frame of a call.
 
     Args:
-        outside: the outer form of the program.
-        parts: gives the parts of the program; asked for when a step is bound.
-        arena: memory for all that the program computes on the way.
+        outside: the program's interface: its arguments and results.
+        parts: returns the parts of the program; called when a step is bound.
+        arena: memory for all intermediate values of the program.
 
     Attributes:
         given: the arguments of the present call.
-        made: the memory for its results.
-        call: counts calls, so that blocks know when arguments are new.
-        iterations: the present iteration of each loop that runs.
+        made: the memory for the call's results.
+        call: the number of the call, from which blocks learn that arguments are new.
+        iterations: the current iteration of each running loop.
     """
 
     def __init__(self, outside: ProgramAbi, parts: Callable[[], ProgramParts], arena: NDArray) -> None:

@@ -40,14 +40,14 @@ from nnc.run.entry import common
 
 
 class KernelQueue:
-    """The compiled kernels of steps, each asked for once: steps with the same parameters and sub-graphs, by identity, share one if
-    their operands lie alike. Kernels of devices are printed when memory is planned.
+    """Asks for the compiled kernel of each step once. Steps share a kernel if their parameters and sub-graphs are the same
+    objects and their operands have the same layouts. Kernels of devices are printed when memory is planned.
 
     Args:
-        compiler: takes the texts; without one nothing is printed.
-        choose: gives the kernel of a step.
-        workspace: bytes that the kernel of a node needs while it runs.
-        device: kind of the device that the kernels run on.
+        compiler: compiles the texts; without one, nothing is printed.
+        choose: returns the kernel of a step.
+        workspace: returns the bytes that the kernel of a node needs while it runs.
+        device: the kind of device that the kernels run on.
     """
 
     def __init__(

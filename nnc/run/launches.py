@@ -25,13 +25,12 @@ _MOST_CAPTURED = 4096  # kernels of a graph: a driver instantiates about a milli
 class Launches:
     """The launches of a program.
 
-    The frame is a program's (`FrameLayout`). In place of the states of kernels it has the handles of streams, of events and of
-    kernels, the addresses of status words, and a word for the numbers that decide about loops and branches; in place of the table
-    of arguments the driver's.
+    The frame is that of a program (`FrameLayout`), but it holds the handles of streams, events and kernels, the addresses of
+    status words, and a word for the numbers that decide loops and branches, instead of the states of kernels; and the driver's
+    table instead of the table of arguments.
 
     Attributes:
-        planned: the steps.
-        schedule: their streams.
+        schedule: the streams of the steps.
         printed: the printed kernels, by identity of the step. Each other step is one launch, on all its operands.
     """
 

@@ -161,7 +161,7 @@ class NativeCode:
         return self.parts().natives
 
     def entry(self, apart: bool) -> Entry:
-        """The compiled program.
+        """Returns the compiled program.
 
         Args:
             apart: whether each step can be called by itself.
@@ -178,7 +178,7 @@ class NativeCode:
             apart: whether each step can be called by itself.
 
         Raises:
-            InternalError: the compiler does not take a text.
+            InternalError: the compiler refuses a text.
         """
         self.entry(apart)
 

@@ -53,8 +53,8 @@ class Program:
         """Returns the program as machine code, if it has compiled kernels and the compiler works; compilation begins.
 
         Args:
-            queue: prints the kernels.
-            form: of the machine code: whether it calls the steps, or queues them on a device.
+            queue: the queue that prints the kernels.
+            form: the kind of machine code: it calls the steps, or queues them on a device.
         """
         found, compiler = self.parts(), queue.compiler
         known = queue.of(found.planned, found.kernels)
@@ -80,7 +80,7 @@ class Program:
         """Waits for the machine code, if the program has any.
 
         Raises:
-            InternalError: the compiler does not take a text.
+            InternalError: the compiler refuses a text.
         """
         if self.code is not None:
             self.code.load(self._is_apart)
@@ -152,10 +152,10 @@ class Program:
         return is_plain and not self.code.entry(False).blocks
 
     def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
-        """The outputs for `inputs`, arrays of the specs that the program was lowered for.
+        """Returns the outputs for `inputs`, arrays of the specs that the program was lowered for.
 
         Raises:
-            ArgumentError: another number of inputs.
+            ArgumentError: the number of inputs is wrong.
             ShapeError, DTypeError: an input has another spec.
         """
         try:

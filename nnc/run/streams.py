@@ -72,7 +72,7 @@ class StreamRunner:
     """The threads of a frame, which take one call at a time. They end when the frame is dropped.
 
     Args:
-        steps: runs the step at each position.
+        steps: for each position, the function that runs the step there.
         around: see `Around`.
     """
 

@@ -35,11 +35,11 @@ _KIND = "kernels"  # of entries in the cache
 
 
 class Tuner:
-    """Chooses kernels by measuring them; asked again, it gives the same answer.
+    """Chooses kernels by measuring them, and remembers each choice.
 
     Args:
-        candidates: the kernels for a command on inputs of these specs, the highest priority first.
-        options: `cache_folder` says where choices are kept.
+        candidates: returns the kernels for a command on inputs of these specs, the highest priority first.
+        options: the options; `cache_folder` is where choices are kept.
     """
 
     def __init__(self, candidates: Candidates, options: Options) -> None:

@@ -61,12 +61,12 @@ class Name:
 class ProgramPlace:
     """The place in the cache for the program of a graph.
 
-    Where nothing was kept yet, the key is not computed before a program is kept, beside the first steps.
-    Constants may lie in the user's memory, which may have been written to by then; such a program is not kept.
+    Where nothing has been kept yet, the key is computed only when a program is kept, beside the first steps. By then the user
+    may have written to the memory of constants; such a program is not kept.
 
     Args:
-        facts: facts on which the program depends beside the graph and the facts found out here.
-        kind: of the device that the program is for.
+        facts: the facts on which the program depends, beside the graph and the facts found out here.
+        kind: the kind of device that the program is for.
     """
 
     cache: Cache
@@ -128,12 +128,12 @@ class ProgramPlace:
 
 
 def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> ProgramPlace | None:
-    """Finds where the program of `graph` is kept; None where nothing is: there is no folder, each program is to be checked, or
-    other packages add passes, whose files may change unnoticed.
+    """Finds where the program of `graph` is kept. None where nothing is kept: there is no folder, each program is to be
+    checked, or other packages add passes, whose files may change unnoticed.
 
     Args:
         native: whether the program is compiled.
-        choice: the function that chooses kernels.
+        choice: the name of the function that chooses kernels.
     """
     if options.cache_folder is None or options.verify_passes or options.guard or added_passes():
         return None
@@ -143,11 +143,7 @@ def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> 
 
 
 def prepare(device: str) -> None:
-    """Finds the facts on which stored programs for a device depend beside their graphs, so that no call need wait for it.
-
-    Args:
-        device: its name.
-    """
+    """Finds the facts on which a device's stored programs depend beside their graphs, so that no call has to wait for them."""
     kind = kind_of(device)
     files_digest(kind)
     foreign_commands(REGISTRY.version)

@@ -43,7 +43,8 @@ Choose = Callable[[Step], Kernel]
 
 
 def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[bytes, bytes] | None:
-    """Head and body of a program; None where it has source lines beside `sources`, which stand in it as their positions.
+    """Returns the head and the body of a program, where `sources` are referred to by position; None where the program has other
+    source lines.
 
     Raises:
         GraphError: a parameter has no stored form.
@@ -100,10 +101,10 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
 
 
 def _tree(content: bytes) -> Tree:
-    """Returns the tree from which `content` was made.
+    """Returns the tree that `content` encodes.
 
     Raises:
-        ValueError: it is no tree.
+        ValueError: it encodes no tree.
     """
     try:
         tree = marshal.loads(content)
@@ -389,10 +390,10 @@ class _StepReader:
 
 
 class StoredProgram:
-    """A program in its stored form, with `sources` in the place of the lines that it was stored with.
+    """A program in its stored form, with `sources` instead of the lines that it was stored with.
 
     Raises:
-        ValueError: these are not the parts of one.
+        ValueError: these are not the parts of a program.
     """
 
     def __init__(self, parts: Sequence[bytes], sources: Sequence[SourceLine]) -> None:
