@@ -27,7 +27,7 @@ def cast_array(x: NDArray | np.generic, dtype: dtypes.DType) -> NDArray:
         dtype: a dtype of nnc.
 
     Returns:
-        An array (a scalar for a scalar) of that dtype.
+        an array (a scalar for a scalar) of that dtype.
 
     Example:
         >>> cast_array(np.array([-1.5, 300, np.nan]), dtypes.uint8)

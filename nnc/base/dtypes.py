@@ -78,7 +78,7 @@ class NamedDType:
 
 
 def as_dtype(value: Any) -> DType:
-    """The dtype that `value` names: a dtype, a NumPy scalar type, a Python type or a string.
+    """Returns the dtype that `value` names: a dtype, a NumPy scalar type, a Python type or a string.
 
     Python's `float`, `int` and `complex` name nnc's defaults (float32, int64, complex64).
 
@@ -166,7 +166,7 @@ def to_float(dtype: DType) -> DType:
 
 
 def promote_types(a: DType, b: DType) -> DType:
-    """The dtype that `a` and `b` promote to.
+    """Returns the dtype that `a` and `b` promote to.
 
     Raises:
         TypeError: uint64 with a signed integer, which no integer dtype holds.

@@ -89,11 +89,11 @@ def _normalized(distribution: str) -> str:
 
 
 def processor(cpuinfo: Path, cpu: str | None = None) -> dict[str, str]:
-    """Model, cores, usable threads and vector units.
+    """Finds the model, the cores, the usable threads and the vector units.
 
     Args:
         cpuinfo: Linux's file, which may be missing.
-        cpu: the processor of `CPUS` for which code is made: units that it lacks are left out; None: this one.
+        cpu: the processor of `CPUS` for which code is made: units that it lacks are left out; None: this processor.
     """
     rows = [line.partition(":") for line in read_text(cpuinfo).splitlines()]
     known = {name.strip(): value.strip() for name, _, value in rows if value.strip()}
@@ -130,13 +130,13 @@ def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
 
 
 def memory_left(root: Path = Path("/")) -> int | None:
-    """Bytes that the control groups of this process still allow, such as a container's limit; None where there is no limit.
+    """Returns the bytes that the control groups of this process still allow, such as a container's limit; None: no limit.
 
-    The system gives memory beyond the limit, and ends the process when it is written to. A group's copies of
-    files count as free: the system drops them first.
+    The system gives memory beyond the limit, but ends the process when it writes there. A group's copies of files count as
+    free: the system drops them first.
 
     Args:
-        root: of the file system.
+        root: the root of the file system.
     """
     found: list[int] = []
     bases: tuple[str, ...]
@@ -167,7 +167,7 @@ def _left_in(group: Path, limit: str, usage: str, prefix: str) -> int | None:
 
 
 def check_memory(nbytes: int) -> None:
-    """Looks, before memory of this size is taken, whether the process may have it. Small memory is not looked at.
+    """Checks that the process may allocate this much memory. Small sizes are not checked.
 
     Raises:
         MemoryError: the control groups do not allow it.

@@ -100,12 +100,12 @@ def set_layers(**layers: Any) -> None:
 
 
 def specialised(operands: int) -> Callable[[F], F]:
-    """Lets calls of a function be answered by specialised calls.
+    """Answers calls of a function by specialised calls.
 
-    The function must be pure, one of the specs of its arrays and of its settings alone, and return one array.
+    The function must be pure, depend only on the specs of its arrays and on its settings, and return one array.
 
     Args:
-        operands: how many arguments, from the first, are arrays, numbers or lists of arrays; others are arrays or settings.
+        operands: how many of the first arguments are arrays, numbers or lists of arrays; the others are arrays or settings.
 
     Example:
         >>> @specialised(1)
@@ -224,12 +224,13 @@ def _run_where_arguments_are(function: Function, args: tuple[Any, ...], kwargs: 
 
 
 def specialised_in_traces(function: F, *, may_capture: bool = False) -> F:
-    """`function`, whose calls are answered by specialised ones while something is staged, and only then.
+    """Wraps `function`: while something is staged, and only then, specialised calls answer its calls.
 
-    It must be pure, and one of the specs of its arrays and of its settings alone. It returns a value, None, or a tuple of these.
+    The function must be pure, and depend only on the specs of its arrays and on its settings. It returns a value, None, or a
+    tuple of these.
 
     Args:
-        may_capture: it is a function that is made anew for each use within a trace, and may close over values of the trace.
+        may_capture: whether the function is made anew for each use within a trace, and may capture values of the trace.
     """
 
     @functools.wraps(function)

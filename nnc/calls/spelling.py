@@ -100,12 +100,13 @@ _NUMPY_DEFAULTS = {"out": None, "dtype": None, "order": "C"}  # passed on by np.
 
 
 def spelled(function: F) -> F:
-    """Makes unknown keyword arguments of `function` raise with the spelling that it takes, and flags that are no bool.
+    """Checks the keyword arguments of `function`: an unknown one raises an error with the right spelling, as does a flag that
+    is no bool.
 
-    Where the function has an argument `device`, its result is made there.
+    If the function has an argument `device`, its result is made on that device.
 
     Raises:
-        ArgumentTypeError: (when called) there is no such argument, or one that is annotated as a bool is something else.
+        ArgumentTypeError: (in calls) there is no such argument, or one that is annotated as a bool is something else.
 
     Example:
         >>> @spelled
@@ -177,7 +178,7 @@ def check_flag(value: Any, where: str, name: str) -> None:
     """Raises unless `value` is a single truth value: a bool, an integer, a 0-d array, or None for no.
 
     Raises:
-        ArgumentTypeError: it is something else.
+        ArgumentTypeError: the value is something else.
     """
     shape = getattr(value, "shape", None)
     if (shape is None and (value is None or isinstance(value, int))) or shape == ():

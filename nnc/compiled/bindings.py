@@ -23,10 +23,10 @@ _MEMORY = attrgetter("memory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """The way to find the inputs of a program among the dynamic leaves of a call and the arrays that the function captures.
+    """Finds the inputs of a program among the dynamic leaves of a call and the arrays that the function captures.
 
     Attributes:
-        reads: for each input, the position of the leaf that it is, and its spec.
+        reads: for each input that is a leaf, the leaf's position and its spec.
         reads_all: whether these are all leaves, in their order.
         captured: the arrays for the inputs after the leaves.
         donated: positions of donated leaves.
@@ -47,11 +47,11 @@ class Inputs:
         return self.reads_all and not self.donated
 
     def memory(self, leaves: Sequence[Any], kept: PackedWeights | None) -> list[Any]:
-        """The memory of all inputs; inputs that are overwritten are left to the program alone.
+        """Returns the memory of all inputs; the program alone holds that of inputs that it overwrites.
 
         Args:
-            leaves: the dynamic leaves of a call, which are known to fit.
-            kept: makes the packed inputs, which stand last.
+            leaves: the dynamic leaves of a call; callers have checked that they fit.
+            kept: makes the packed inputs, which are the last ones.
         """
         made: Sequence[Any] = ()
         if kept is not None:  # which counts other references to arrays, so before there are more
@@ -105,12 +105,12 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """The way from the outputs of a program to the function's result.
+    """Builds a function's result from the outputs of a program.
 
     Attributes:
         tree: the result, with a place for each output.
-        specs: of the outputs.
-        weak: outputs that take the dtype of arrays that they meet.
+        specs: the specs of the outputs.
+        weak: which outputs take the dtype of arrays that they meet.
         is_array: whether the result is one array, in no container.
     """
 

@@ -28,12 +28,10 @@ from nnc.trace.core.on_device import DeviceInterpreter
 
 
 class QueuedProgram:
-    """A program on a device, for values of the inputs of its graph.
+    """A program on a device, called with values for the inputs of its graph.
 
     Args:
-        name: of the function, for messages.
-        program: was lowered for the device.
-        interpreter: of the device.
+        name: the function's name in messages.
     """
 
     def __init__(self, name: str, program: Program, interpreter: Any) -> None:
@@ -48,10 +46,10 @@ class QueuedProgram:
         """Queues the program, and returns its outputs. Arrays of the CPU are sent.
 
         Args:
-            arrays: for all inputs, or their elements; they stay as they are.
+            arrays: arrays, or their elements, for all inputs; they are not overwritten.
 
         Raises:
-            OutOfMemoryError: the device has no memory for the results.
+            OutOfMemoryError: the device has no memory for the outputs.
         """
         interpreter = self._interpreter
         with self._lock:
@@ -83,11 +81,7 @@ class DeviceProgram(QueuedProgram):
     """A compiled function on a device.
 
     Args:
-        name: of the function, for messages.
-        program: was lowered for the device.
-        inputs: how its inputs are found in a call.
-        outputs: how its outputs become the function's result.
-        interpreter: of the device.
+        name: the function's name in messages.
     """
 
     def __init__(self, name: str, program: Program, inputs: Inputs, outputs: Outputs, interpreter: Any) -> None:
@@ -96,7 +90,8 @@ class DeviceProgram(QueuedProgram):
         self._captured: list[DeviceMemory] | None = None
 
     def run(self, leaves: Sequence[Any]) -> Any:
-        """The result for dynamic leaves that are known to fit. It is queued, and need not be computed yet.
+        """Queues the program for dynamic leaves, which callers have checked, and returns the result, which may not be computed
+        yet.
 
         Args:
             leaves: arrays of the device, arrays of the CPU, NumPy arrays and numbers; callers refuse arrays of other devices.

@@ -223,10 +223,10 @@ class Executable:
     """A program ready to run, with its graph, memory plan, schedule and costs.
 
     Attributes:
-        graph: the graph of the wanted outputs.
-        snapshot: captured Python values, which must stay as they were.
-        timings: seconds of each part of the compilation.
-        options: options of the compilation.
+        graph: the graph of the outputs that are used.
+        snapshot: the captured Python values, which must not change.
+        timings: the seconds of each part of the compilation.
+        options: the options of the compilation.
     """
 
     graph: Graph

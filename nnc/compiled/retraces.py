@@ -186,10 +186,11 @@ _ORIGINS_SEEN = _Origins()
 
 
 def note_first_trace(name: str, fun: Fun) -> Any:
-    """Counts the first trace of a compiled function; warns where many made of the same code were traced at the same line.
+    """Counts the first trace of a compiled function; warns where many functions made of the same code were traced at the same
+    line.
 
     Returns:
-        The argument of `note_reuse` once the function is called again.
+        the argument for `note_reuse` once the function is called again.
     """
     origin = tuple(_codes(fun)), user_source()
     with _ORIGINS_SEEN.lock:

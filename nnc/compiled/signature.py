@@ -159,10 +159,10 @@ class Signature:
     def of(
         cls, fun: Fun, static_nums: Numbers, static_names: Names, donate_nums: Numbers, donate_names: Names
     ) -> Signature:
-        """The signature of `fun` with these roles.
+        """Returns the signature of `fun` with these roles.
 
         Raises:
-            ArgumentError: there is no such parameter, or one is both static and donated.
+            ArgumentError: `fun` has no such parameter, or one is both static and donated.
         """
         parameters = _parameters(fun)
         static = _resolve("static", fun, parameters, static_nums, static_names)
@@ -186,12 +186,12 @@ class Signature:
         """Splits these arguments. Arguments passed by name are moved to their position, where they have one.
 
         Args:
-            args: arguments by position.
-            kwargs: arguments by name.
-            device: where the function runs; None: where its array arguments are.
+            args: the arguments by position.
+            kwargs: the arguments by name.
+            device: the device that the function runs on; None: the one of its array arguments.
 
         Raises:
-            DeviceError: array arguments are on two devices.
+            DeviceError: the array arguments lie on two devices.
             ArgumentTypeError: a static argument has no hash, or an argument is of a type that nnc does not take.
         """
         args, kwargs = self.by_position(args, kwargs)
@@ -396,16 +396,15 @@ def leaf_keys(arguments: FlatTree, where: str) -> tuple[Any, ...]:
 
 
 def device_of(leaves: Sequence[Any], where: str, device: str | None = None) -> str:
-    """The device that a function runs on: the one of its array arguments, by default the ambient one. Arrays of the CPU without
-    axes are sent to where others are.
+    """Returns the device that a function runs on: that of its array arguments, or else the ambient one. Where another argument
+    lies on a device, arrays of the CPU without axes are sent there.
 
     Args:
-        leaves: the dynamic leaves of the call.
-        where: the function, for messages.
-        device: where it was told to run: arrays of the CPU are sent there.
+        where: the function's name in messages.
+        device: the device that the user chose; arrays of the CPU are sent there.
 
     Raises:
-        DeviceError: arguments are on two devices, or on another one than `device`.
+        DeviceError: arguments lie on two devices, or on another one than `device`.
     """
     if device is not None:
         check_places(leaves, where, device)
@@ -424,15 +423,12 @@ def device_of(leaves: Sequence[Any], where: str, device: str | None = None) -> s
 
 
 def check_places(leaves: Sequence[Any], where: str, device: str) -> None:
-    """Refuses arrays on other devices than the one that a function runs on and the CPU.
+    """Refuses arrays that lie neither on the function's device nor on the CPU.
 
     Args:
         leaves: the dynamic leaves of the call.
-        where: the function, for messages.
-        device: its name.
-
-    Raises:
-        DeviceError: there is such an array.
+        where: the function's name in messages.
+        device: the name of the function's device.
     """
     for leaf in leaves:
         if isinstance(leaf, DeviceArray) and leaf.device != device:

@@ -25,12 +25,7 @@ def _find(module: str, name: str) -> Any:
 
 
 def within(module: str, name: str) -> Callable[[], Any]:
-    """Returns a function that imports a module and returns an object of it.
-
-    Args:
-        module: full name.
-        name: of the object.
-    """
+    """Returns a function that imports a module, given by its full name, and returns an object of it."""
     return partial(_find, module, name)
 
 

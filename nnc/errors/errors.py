@@ -429,16 +429,15 @@ def user_error(
 
 
 def check_choice(where: str, name: str, value: Any, choices: Iterable[Any]) -> None:
-    """Raises unless a value is one of a few.
+    """Raises unless a value is one of the choices.
 
     Args:
         where: the function the user called.
-        name: of its argument.
-        value: of the argument.
-        choices: all values that it may have.
+        name: the name of its argument.
+        choices: all values that are allowed.
 
     Raises:
-        ArgumentError: it is none of them.
+        ArgumentError: the value is none of them.
 
     Example:
         >>> check_choice("resize", "method", "linear", ("linear", "nearest"))
@@ -455,13 +454,12 @@ def check_count(where: str, name: str, value: Any, fix: str, least: int = 1) -> 
 
     Args:
         where: the function the user called.
-        name: of its argument.
-        value: of the argument.
+        name: the name of its argument.
         fix: the remedy, a sentence.
-        least: the smallest number that it may be.
+        least: the smallest number that is allowed.
 
     Raises:
-        ArgumentError: it is not.
+        ArgumentError: the value is no such int.
 
     Example:
         >>> check_count("sort", "k", 3, "give k=1.")

@@ -27,11 +27,10 @@ _LONGEST = 60  # characters of a remedy's code
 
 
 def remedy(tracer: Any, asked: str) -> str:
-    """The sentence that says how to do without the value of a traced array.
+    """Returns the sentence that says how to do without the value of a traced array.
 
     Args:
-        tracer: stands for the value.
-        asked: the conversion, as "float" or "index".
+        asked: the conversion that asked for the value, such as "float" or "index".
     """
     node, frame = _expression()
     static, name = _static(tracer)
